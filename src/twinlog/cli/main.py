@@ -18,8 +18,8 @@ from typing import Any, Final
 import click
 
 from twinlog import __version__
-from twinlog.cli.options.asked_format import asked_format, words_of
 from twinlog.cli.options.command import CommandGroup
+from twinlog.cli.options.format_option import asked_format, words_of
 from twinlog.cli.terminal.loudness import Loudness, loudness
 from twinlog.cli.terminal.output import (
     ANSWER,
@@ -39,7 +39,7 @@ SECTIONS: Final = {
         "mirror": ("mirror:mirror", "Mirror the topics of every enabled flow in FILE"),
         "status": ("status:status", "Print the state and lag of flows"),
         "convert": ("convert:convert", "Print a configuration as mm2.properties"),
-        "mirror-maker": ("mirror_maker:mirror_maker", "Run with MirrorMaker 1's arguments"),
+        "mirror-maker": ("mirror:mirror_maker", "Run with MirrorMaker 1's arguments"),
         "pack": ("pack:pack", "Create the archive for executors of a Spark cluster"),
     },
     "Steer": {
@@ -142,14 +142,16 @@ def main(arguments: Sequence[str] | None = None) -> None:
 
 def run(arguments: Sequence[str]) -> int:
     """Run one command and return its exit code. Programs get their object however it ends."""
+    if arguments and arguments[0] == "help":  # `twinlog help offsets reset`
+        arguments = [*arguments[1:], "--help"]
     answer = Envelope(Format.TEXT, "")
     held = ANSWER.set(answer)
     try:
         code = _run(arguments, answer)
-        if answer.body or answer.errors or code:  # none after --help
+        if answer.answer or answer.errors or code:  # none after --help
             try:
                 answer.write(code)
-            except BrokenPipeError as error:
+            except Exception as error:  # noqa: BLE001 (a pipe that is closed, or a bug)
                 return _exit_code(error, answer)
         return code
     finally:

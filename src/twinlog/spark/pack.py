@@ -39,10 +39,10 @@ class Packed:
     """The result of `pack`."""
 
     path: Path
-    distributions: tuple[str, ...]
+    size: int
     python: str
     platform: str
-    size: int
+    distributions: tuple[str, ...]
 
 
 def pack(path: Path) -> Packed:

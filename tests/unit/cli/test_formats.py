@@ -11,7 +11,7 @@ import yaml
 from tests.support.properties import BASE
 from tests.support.snapshots import flow, partition
 from twinlog.cli.main import run
-from twinlog.cli.terminal.output import Envelope, Format
+from twinlog.cli.terminal.output import Answer, Envelope, Format
 from twinlog.codes import PartitionState
 from twinlog.control.watch.status_file import StatusFile
 
@@ -53,6 +53,6 @@ def test_yaml_says_what_json_says(words: list[str], capsys: pytest.CaptureFixtur
 def test_values_are_those_of_json(capsys: pytest.CaptureFixture[str]) -> None:
     body = {"state": PartitionState.FAILED, "range": (1, 2), "none": None, "by": {1: 0.5}}
     for output in (Format.JSON, Format.YAML):
-        Envelope(output, "c", 1, body).write(0)
+        Envelope(output, "c", Answer(body)).write(0)
     as_json, _, as_yaml = capsys.readouterr().out.partition("\n")
     assert yaml.safe_load(as_yaml) == json.loads(as_json)

@@ -222,6 +222,16 @@ def test_an_answer_is_ok(capsys: pytest.CaptureFixture[str]) -> None:
     assert answer["codes"][0]["code"] == "GAP_WRITTEN"
 
 
+@pytest.mark.parametrize("short", [["-o", "json"], ["-ojson"], ["-qo", "json"], ["-vojson"]])
+def test_the_short_option_is_the_long_one(
+    short: list[str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run(["explain", "GAP_WRITTEN", *short]) == 0
+    assert _answer(capsys)["codes"][0]["code"] == "GAP_WRITTEN"
+    assert run(["explain", "--no-such-option", *short]) == 2
+    assert _answer(capsys)["errors"][0]["code"] == "USAGE"
+
+
 def test_help_stays_help(capsys: pytest.CaptureFixture[str]) -> None:
     assert run(["check", "--format", "json", "--help"]) == 0
     assert capsys.readouterr().out.startswith("Usage: twinlog check")

@@ -172,6 +172,20 @@ def test_status_without_a_mirror(
     }
 
 
+@pytest.mark.parametrize("words", [[], ["check"], ["offsets"], ["offsets", "reset"]])
+def test_help_of_a_command(words: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+    assert run([*words, "--help"]) == 0
+    expected = capsys.readouterr().out
+    assert expected.startswith(" ".join(["Usage: twinlog", *words]))
+    assert run(["help", *words]) == 0
+    assert capsys.readouterr().out == expected
+
+
+def test_help_of_an_unknown_command(capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["help", "chekc"]) == 2
+    assert "did you mean check?" in capsys.readouterr().err
+
+
 def test_help_waits_for_nothing_that_it_does_not_need() -> None:
     script = "import sys; from twinlog.cli.main import run; run(['--help']); print(*sys.modules)"
     command = [sys.executable, "-c", script]

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from itertools import islice
+from functools import partial
+from itertools import chain, islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
@@ -20,12 +21,11 @@ from twinlog.cli.options.run_options import (
     SpreadClusters,
     configuration_options,
     leave_secrets_unread,
+    timeout_option,
 )
-from twinlog.cli.options.timeout_option import timeout_option
-from twinlog.cli.terminal.loudness import is_quiet
-from twinlog.cli.terminal.output import Format, error_object, write_object, write_step
+from twinlog.cli.terminal.output import Answer, error_object, is_for_programs, write_step
 from twinlog.cli.terminal.status.topic_table import Cell, Column, fitted_table
-from twinlog.cli.terminal.tables import shown_width, text, write_all, write_warnings
+from twinlog.cli.terminal.tables import shown_width, text
 from twinlog.errors import ConfigError
 from twinlog.quantities import plural
 
@@ -76,9 +76,8 @@ def check(
     explain: bool,
     adopt_mm2: bool,
     connector: str | None,
-    output: Format,
     **given: Any,
-) -> int:
+) -> Answer:
     """Parse FILE, connect to every cluster, and print what would be mirrored and what is wrong.
 
     FILE is an mm2.properties file or a KafkaMirrorMaker2 resource. Without FILE, the flags of
@@ -102,33 +101,25 @@ def check(
     try:
         config = files_or_pair(files, clusters, given)()
         if explain:
-            if output.is_for_programs:
-                write_object(output, "check", explanation_json(config))
-            else:
-                write_all(explanation_parts(config, with_defaults=defaults))
-                write_warnings(warning_parts(config.warnings))
-            return 0
+            warnings = [*warning_parts(config.warnings)]
+            text = chain(explanation_parts(config, with_defaults=defaults), warnings)
+            return Answer(partial(explanation_json, config), text, problems=warnings)
         adopts = storages(config, adopt_mm2=adopt_mm2, connector=connector)
         report = check_config(
             config, with_probe=probe, gives_up_s=timeout_s, adopts=adopts, say=write_step
         )
     except ConfigError as error:
-        if output.is_for_programs or not names_lines(error):
+        if is_for_programs() or not names_lines(error):
             raise
-        write_warnings(error_parts(error))
-        return error.exit_code
-    if output.is_for_programs:
-        write_object(
-            output,
-            "check",
-            {**report.as_json(), **explanation_json(config)},
-            [error_object(one.code, one.message) for one in report.problems],
-        )
-    else:
-        write_all(_parts(report, config))
-        if is_quiet():
-            write_warnings(_what_is_wrong(report, config))
-    return 1 if report.problems else 0
+        found = [*error_parts(error)]
+        return Answer({}, found, error.exit_code, problems=found)
+    return Answer(
+        lambda: {**report.as_json(), **explanation_json(config)},
+        _parts(report, config),
+        1 if report.problems else 0,
+        problems=_what_is_wrong(report, config),
+        errors=(error_object(one.code, one.message) for one in report.problems),
+    )
 
 
 def _parts(report: CheckReport, config: MirrorConfig) -> Iterator[RenderableType]:

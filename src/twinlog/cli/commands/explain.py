@@ -5,6 +5,7 @@ from __future__ import annotations
 import difflib
 import re
 from collections.abc import Iterator
+from itertools import starmap
 from typing import Final
 
 import click
@@ -13,8 +14,8 @@ from rich.console import RenderableType
 from twinlog.cli.options.candidates import codes as known_codes
 from twinlog.cli.options.command import Command
 from twinlog.cli.options.format_option import format_option
-from twinlog.cli.terminal.output import Format, write_object
-from twinlog.cli.terminal.tables import text, write_all
+from twinlog.cli.terminal.output import Answer
+from twinlog.cli.terminal.tables import text
 from twinlog.codes import CONDITIONS, AtRisk, Condition, Retry
 from twinlog.errors import UsageError
 
@@ -33,7 +34,7 @@ AT_RISK: Final = {
 @click.command("explain", cls=Command)
 @click.argument("codes", nargs=-1, required=True, metavar="CODE...", shell_complete=known_codes)
 @format_option
-def explain(codes: tuple[str, ...], output: Format) -> int:
+def explain(codes: tuple[str, ...]) -> Answer:
     """Print what a code means and what to do about it. Messages end with their code in brackets.
 
     The command does not connect to any cluster. docs/codes.md has the same texts.
@@ -44,11 +45,7 @@ def explain(codes: tuple[str, ...], output: Format) -> int:
     twinlog explain NO_LEADER --format json
     """
     found = {code: _condition(code) for code in (one.strip("[]").upper() for one in codes)}
-    if output.is_for_programs:
-        write_object(output, "explain", {"codes": [_as_json(*one) for one in found.items()]})
-    else:
-        write_all(_parts(found))
-    return 0
+    return Answer({"codes": starmap(_as_json, found.items())}, _parts(found))
 
 
 def _condition(code: str) -> Condition:

@@ -13,12 +13,10 @@ import click
 
 from twinlog.cli.options.candidates import names_of_topics
 from twinlog.cli.options.command import Command
-from twinlog.cli.options.flow_option import flow_option, one_flow
-from twinlog.cli.options.format_option import format_option
+from twinlog.cli.options.flow_option import ChosenFlow, on_flow
 from twinlog.cli.options.option import option
-from twinlog.cli.options.run_options import secrets_option
 from twinlog.cli.terminal.loudness import is_quiet
-from twinlog.cli.terminal.output import Format, write_line, write_object, write_warning
+from twinlog.cli.terminal.output import Answer, write_line
 from twinlog.errors import UsageError
 
 if TYPE_CHECKING:
@@ -29,8 +27,7 @@ PRIVATE: Final = 0o600
 
 
 @click.command("export", cls=Command)
-@click.argument("file", type=click.Path(path_type=Path))
-@flow_option
+@on_flow
 @option(
     "--topic",
     required=True,
@@ -70,11 +67,8 @@ PRIVATE: Final = 0o600
     help="The file to write; it must not exist.",
 )
 @option("--include-aborted", is_flag=True, help="Include records of aborted transactions.")
-@secrets_option
-@format_option
 def export(  # noqa: PLR0913, PLR0917 (options of a command)
-    file: Path,
-    flow: str | None,
+    chosen: ChosenFlow,
     topic: str,
     partition: int,
     side: str,
@@ -82,8 +76,7 @@ def export(  # noqa: PLR0913, PLR0917 (options of a command)
     until: int | None,
     path: Path,
     include_aborted: bool,
-    output: Format,
-) -> int:
+) -> Answer:
     """Write records of one cluster to a file, as one line of JSON each.
 
     The command only reads, and a mirror may run at the same time. Keys, values and header values
@@ -96,18 +89,15 @@ def export(  # noqa: PLR0913, PLR0917 (options of a command)
         --to 250 --output lost-by-the-source.jsonl
     twinlog export mm2.properties --topic orders --side source --from 100 --output new.jsonl
     """
-    from twinlog.cli.options.configuration import load_file
     from twinlog.client.export import Export
     from twinlog.cluster.client import prompt_client
-    from twinlog.control.flow.wiring import flow_setup
     from twinlog.model import TopicPartition
 
     if first is not None and until is not None and first >= until:
         raise UsageError(f"--from {first} --to {until}: the range is empty")
     if path.exists():
         raise UsageError(f"--output: {path} already exists")
-    setup = flow_setup(one_flow(load_file(file).flows, flow))
-    settings = setup.source if side == "source" else setup.target
+    settings = chosen.setup.source if side == "source" else chosen.setup.target
     with prompt_client(settings) as client:
         work = Export(
             client,
@@ -117,8 +107,7 @@ def export(  # noqa: PLR0913, PLR0917 (options of a command)
             with_aborted=include_aborted,
         )
         _write(work, path)
-    _say(work, settings.alias, path, output)
-    return 0 if work.is_whole else 1
+    return _answer(work, settings.alias, path)
 
 
 def _write(work: Export, path: Path) -> None:
@@ -152,29 +141,26 @@ def _private(path: Path) -> TextIO:
     return os.fdopen(descriptor, "w", encoding="ascii")
 
 
-def _say(work: Export, alias: str, path: Path, output: Format) -> None:
+def _answer(work: Export, alias: str, path: Path) -> Answer:
     counts, span = work.counts, work.span
-    if output.is_for_programs:
-        body = {
-            "cluster": alias,
-            "topic": work.tp.topic,
-            "partition": work.tp.partition,
-            "from": span.first,
-            "to": span.next,
-            "records": counts.records,
-            "aborted": counts.aborted,
-            "deleted": counts.deleted,
-            "before_log": counts.before_log,
-            "behind_log": counts.behind_log,
-            "uncommitted": counts.uncommitted,
-            "unread": counts.unread,
-            "output": str(path),
-        }
-        write_object(output, "export", body)
-        return
-    write_line(f"{work.tp} on {alias}, offsets {span}: {counts.records:,} records in {path}")
-    for line in _remarks(work):
-        write_warning(line)
+    fields = {
+        "cluster": alias,
+        "topic": work.tp.topic,
+        "partition": work.tp.partition,
+        "from": span.first,
+        "to": span.next,
+        "records": counts.records,
+        "aborted": counts.aborted,
+        "deleted": counts.deleted,
+        "before_log": counts.before_log,
+        "behind_log": counts.behind_log,
+        "uncommitted": counts.uncommitted,
+        "unread": counts.unread,
+        "output": path,
+    }
+    line = f"{work.tp} on {alias}, offsets {span}: {counts.records:,} records in {path}"
+    remarks = [*_remarks(work)]
+    return Answer(fields, [line, *remarks], 0 if work.is_whole else 1, problems=remarks)
 
 
 def _remarks(work: Export) -> Iterator[str]:

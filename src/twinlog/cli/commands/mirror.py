@@ -1,4 +1,6 @@
-"""`twinlog mirror FILE`: run every enabled flow of a configuration until it is done or stopped."""
+"""`twinlog mirror FILE`: run every enabled flow of a configuration until it is done or stopped.
+`twinlog mirror-maker`: the same with MirrorMaker 1's command line.
+"""
 
 from __future__ import annotations
 
@@ -12,7 +14,9 @@ from typing import TYPE_CHECKING, Any, Final, TextIO
 import click
 
 from twinlog.cli.options.adoption_options import adoption_options, storages
+from twinlog.cli.options.command import Command
 from twinlog.cli.options.format_option import format_option
+from twinlog.cli.options.mirror_maker_1_options import configuration_of_pair, pair_options
 from twinlog.cli.options.option import F, Section, option
 from twinlog.cli.options.run_options import (
     SPARK_OPTIONS,
@@ -20,10 +24,17 @@ from twinlog.cli.options.run_options import (
     check_archive,
     configuration,
     configuration_options,
+    override_options,
 )
 from twinlog.cli.terminal.logs import LogFormat, configure_logs
 from twinlog.cli.terminal.loudness import Loudness, loudness
-from twinlog.cli.terminal.output import Format, error_object, nowhere, write_line, write_object
+from twinlog.cli.terminal.output import (
+    Answer,
+    error_object,
+    is_for_programs,
+    nowhere,
+    write_line,
+)
 from twinlog.cli.terminal.signals import on_signals
 from twinlog.codes import FlowState, PartitionState
 from twinlog.errors import TwinlogError
@@ -55,7 +66,6 @@ class RunOptions:
     listen: str | None
     log_file: Path | None
     log_format: LogFormat
-    output: Format
     adopt_mm2: bool = False
     connector: str | None = None
 
@@ -121,7 +131,7 @@ def run_options(command: F) -> F:
 @configuration_options
 @adoption_options
 @run_options
-def mirror(files: tuple[Path, ...], clusters: str | None, **options: Any) -> int:
+def mirror(files: tuple[Path, ...], clusters: str | None, **options: Any) -> Answer:
     """Mirror the topics of every enabled flow in FILE.
 
     FILE is an mm2.properties file, or a KafkaMirrorMaker2 resource of Strimzi.
@@ -140,9 +150,27 @@ def mirror(files: tuple[Path, ...], clusters: str | None, **options: Any) -> int
     return run_configuration(configuration(files, clusters), files[0], RunOptions(**options))
 
 
-def run_configuration(read: Callable[[], MirrorConfig], file: Path, options: RunOptions) -> int:
-    """Run the configuration that `read` returns until it is done or stopped, and return the exit
-    code.
+@click.command("mirror-maker", cls=Command)
+@pair_options
+@override_options
+@run_options
+def mirror_maker(**given: Any) -> Answer:
+    """Run with the arguments of `kafka-mirror-maker.sh`, copying topics under the same names.
+
+    A partition that was never copied starts at the offset of the group in --consumer.config, else
+    according to its auto.offset.reset (`latest` by default). Afterwards the group's offset on the
+    source is that of the next record that is not on the target yet.
+
+    \b
+    twinlog mirror-maker --consumer.config c.properties --producer.config p.properties \\
+        --whitelist 'orders|pay.*'
+    """
+    consumer, read = configuration_of_pair(given)
+    return run_configuration(read, consumer, RunOptions(**given))
+
+
+def run_configuration(read: Callable[[], MirrorConfig], file: Path, options: RunOptions) -> Answer:
+    """Run the configuration that `read` returns until it is done or stopped.
 
     `read` is called again to reload `file`.
     """
@@ -159,18 +187,18 @@ def run_configuration(read: Callable[[], MirrorConfig], file: Path, options: Run
     check_archive(options.master, options.archive)
     if options.listen is not None:
         parse_listen(options.listen)  # report wrong usage before reading the files
-    config, once, output = read(), options.once, options.output
+    config, once, for_programs = read(), options.once, is_for_programs()
     address = parse_listen(options.listen or str(config.http_listener or DEFAULT_LISTEN))
     for warning in config.warnings:
         write_line(f"warning: {warning}", sys.stderr)
-    people = _people(output, is_quiet=is_quiet)
+    people = _people(is_quiet, for_programs)
     commands = CommandPort()
     vital = Vital()
     current = CurrentConfig(config)
 
     def served(server: WebServer) -> None:
         # HTTP may start as late as a takeover, when the screen uses stdout
-        write_line(server.line, _people(output, is_quiet=is_quiet))
+        write_line(server.line, _people(is_quiet, for_programs))
 
     with (
         on_signals(
@@ -216,17 +244,16 @@ def run_configuration(read: Callable[[], MirrorConfig], file: Path, options: Run
     if once:
         ran = {flow.flow for flow in result.flows if not never_began(flow)}
         _say_who_holds_back([one for one in config.flows if str(one.flow) in ran], wrong)
-    if output.is_for_programs:
-        write_object(output, "mirror", {"flows": report.flows}, report.errors())
-    return report.exit_code
+    fields = {"flows": report.flows}
+    return Answer(fields, exit_code=report.exit_code, errors=report.errors())
 
 
-def _people(output: Format, *, is_quiet: bool) -> TextIO:
+def _people(is_quiet: bool, for_programs: bool) -> TextIO:
     """Return the stream for lines that people read."""
     if is_quiet:
         return nowhere()
     # stdout is reserved for the object for programs
-    return sys.stderr if output.is_for_programs else sys.stdout
+    return sys.stderr if for_programs else sys.stdout
 
 
 def _say_who_holds_back(flows: Iterable[FlowConfig], people: TextIO) -> None:

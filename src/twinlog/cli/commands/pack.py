@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import asdict
 from pathlib import Path
 
 import click
@@ -9,7 +10,7 @@ import click
 from twinlog.cli.options.command import Command
 from twinlog.cli.options.format_option import format_option
 from twinlog.cli.options.option import option
-from twinlog.cli.terminal.output import Format, write_line, write_object
+from twinlog.cli.terminal.output import Answer
 from twinlog.quantities import plural, size
 
 
@@ -23,7 +24,7 @@ from twinlog.quantities import plural, size
     help="Path of the archive.",
 )
 @format_option
-def pack(path: Path, output: Format) -> int:
+def pack(path: Path) -> Answer:
     """Create the archive for executors of a Spark cluster on which Twinlog is not installed.
 
     \b
@@ -33,21 +34,8 @@ def pack(path: Path, output: Format) -> int:
     from twinlog.spark.pack import pack as make
 
     made = make(path)
-    if output.is_for_programs:
-        write_object(
-            output,
-            "pack",
-            {
-                "path": str(made.path),
-                "size": made.size,
-                "python": made.python,
-                "platform": made.platform,
-                "distributions": list(made.distributions),
-            },
-        )
-        return 0
-    write_line(
+    line = (
         f"{made.path}: {size(made.size)}, {plural(len(made.distributions), 'distribution')}; "
         f"for Python {made.python} on {made.platform}"
     )
-    return 0
+    return Answer(asdict(made), [line])

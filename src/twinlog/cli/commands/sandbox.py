@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Sequence
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any, Final
 
@@ -12,7 +12,7 @@ from twinlog.cli.options.candidates import sandbox_clusters
 from twinlog.cli.options.command import CommandGroup
 from twinlog.cli.options.format_option import format_option
 from twinlog.cli.options.option import option
-from twinlog.cli.terminal.output import Format, write_line, write_object
+from twinlog.cli.terminal.output import Answer, write_line
 from twinlog.errors import UsageError
 from twinlog.quantities import plural
 
@@ -56,7 +56,7 @@ _name_option = option(
     help="Brokers of each cluster; with 3, leaders can move.",
 )
 @format_option
-def up(names: tuple[str, ...], brokers: int, output: Format) -> int:
+def up(names: tuple[str, ...], brokers: int) -> Answer:
     """Start clusters (by default two: source and target), except those that already run.
 
     \b
@@ -65,13 +65,12 @@ def up(names: tuple[str, ...], brokers: int, output: Format) -> int:
     """
     from twinlog.sandbox import registry
 
-    _show("up", registry.up(names or DEFAULT_NAMES, brokers), output)
-    return 0
+    return _answer(registry.up(names or DEFAULT_NAMES, brokers))
 
 
 @sandbox.command("status")
 @format_option
-def status(output: Format) -> int:
+def status() -> Answer:
     """Show the clusters that were started.
 
     \b
@@ -80,8 +79,7 @@ def status(output: Format) -> int:
     """
     from twinlog.sandbox import registry
 
-    _show("status", registry.status(), output)
-    return 0
+    return _answer(registry.status())
 
 
 @sandbox.command("fill")
@@ -120,7 +118,7 @@ def fill(name: str, records: int) -> int:
 @sandbox.command("down")
 @_name_option
 @format_option
-def down(names: tuple[str, ...], output: Format) -> int:
+def down(names: tuple[str, ...]) -> Answer:
     """Stop clusters (by default all) and remove their data.
 
     \b
@@ -130,28 +128,20 @@ def down(names: tuple[str, ...], output: Format) -> int:
     from twinlog.sandbox import registry
 
     ended = registry.down(names)
-    if output.is_for_programs:
-        _show("down", ended, output)
-    for cluster in ended if output is Format.TEXT else ():
-        write_line(f"{cluster.name}: stopped, its data is removed")
-    if not ended and output is Format.TEXT:
-        write_line("there are no clusters")
-    return 0
+    text = [f"{cluster.name}: stopped, its data is removed" for cluster in ended]
+    return Answer({"clusters": map(_body, ended)}, text or ["there are no clusters"])
 
 
-def _show(verb: str, clusters: Iterable[SandboxCluster], output: Format) -> None:
-    found = list(clusters)
-    if output.is_for_programs:
-        write_object(output, f"sandbox {verb}", {"clusters": [_body(one) for one in found]})
-        return
-    for one in found:
+def _answer(clusters: Sequence[SandboxCluster]) -> Answer:
+    text = []
+    for one in clusters:
         state = "running" if one.running else f"{len(one.pids)} of {one.brokers} brokers run"
-        write_line(
+        text.append(
             f"{one.name}: {one.bootstrap}  {plural(one.brokers, 'broker')}, {state}, {one.folder}"
         )
-    if not found:
-        write_line("there are no clusters; `twinlog sandbox up` starts two")
+    text = text or ["there are no clusters; `twinlog sandbox up` starts two"]
+    return Answer({"clusters": map(_body, clusters)}, text)
 
 
 def _body(cluster: SandboxCluster) -> dict[str, Any]:
-    return {**asdict(cluster), "folder": str(cluster.folder), "running": cluster.running}
+    return {**asdict(cluster), "running": cluster.running}

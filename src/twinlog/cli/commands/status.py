@@ -14,6 +14,7 @@ import click
 from rich.text import Text
 
 from twinlog.cli.options.command import Command
+from twinlog.cli.options.flow_option import load_file
 from twinlog.cli.options.format_option import format_option
 from twinlog.cli.options.mirror_maker_1_options import (
     configuration_of_pair,
@@ -22,14 +23,12 @@ from twinlog.cli.options.mirror_maker_1_options import (
     pair_options,
 )
 from twinlog.cli.options.option import option
-from twinlog.cli.options.run_options import secrets_option
-from twinlog.cli.options.timeout_option import timeout_option
-from twinlog.cli.terminal.loudness import is_quiet
-from twinlog.cli.terminal.output import Format, error_object, write_line, write_object
+from twinlog.cli.options.run_options import secrets_option, timeout_option
+from twinlog.cli.terminal.output import ANSWER, Answer, Part, error_object, is_for_programs
 from twinlog.cli.terminal.status.rows import rows, totals
 from twinlog.cli.terminal.status.screen import STALE_MS, ShownParts, screen
 from twinlog.cli.terminal.status.watching import watch
-from twinlog.cli.terminal.tables import shown_width, text, write_all, write_warnings
+from twinlog.cli.terminal.tables import shown_width, text
 from twinlog.codes import NOT_MIRRORED, FlowState, PartitionState
 from twinlog.errors import TwinlogError
 
@@ -79,9 +78,8 @@ def status(
     lagging: bool,
     is_watched: bool,
     timeout_s: float,
-    output: Format,
     **given: Any,
-) -> int:
+) -> Answer | int:
     """Print flows, topics and partitions with their state, their lag, and since when.
 
     Without FILE, all mirrors that run on this machine under your user are shown. With FILE, if no
@@ -102,10 +100,8 @@ def status(
     twinlog status mm2.properties --topic 'orders.*' --lagging
     twinlog status mm2.properties --format json
     """
-    from twinlog.cli.options.configuration import load_file
-
-    if is_watched and output.is_for_programs:
-        raise click.UsageError(f"--watch or --format {output}: give one of them")
+    if is_watched and is_for_programs():
+        raise click.UsageError(f"--watch or --format {ANSWER.get().output}: give one of them")
     read: Callable[[], MirrorConfig] | None = None
     if file is not None:
         no_pair(given)
@@ -121,22 +117,31 @@ def status(
     source, mirrors = read_mirrors()
     code = exit_code(mirrors, int(time.time() * 1000))
     mirrors = _only(mirrors, topics)
-    if lagging and output.is_for_programs:
-        mirrors = _behind(mirrors)
-    if output.is_for_programs:
-        sums = asdict(totals(flow for one in mirrors for flow in one["flows"]))
-        body = {"source": source, "mirrors": mirrors, "totals": sums}
-        write_object(output, "status", body, _errors(mirrors))
-    elif not mirrors:
-        write_line(NOBODY_RUNS)
-    else:
-        wanted = ShownParts(width=shown_width(), lagging=lagging)
-        write_all(screen(mirrors, wanted, int(time.time() * 1000)))
-        if topics and not any(flow["partitions"] for one in mirrors for flow in one["flows"]):
-            write_line(f"no topic on the source or the target matches {topics.pattern}")
-        if is_quiet():
-            write_warnings(_what_is_wrong(mirrors))
-    return code
+
+    def fields() -> dict[str, Any]:
+        shown = _behind(mirrors) if lagging else mirrors
+        sums = asdict(totals(flow for one in shown for flow in one["flows"]))
+        return {"source": source, "mirrors": shown, "totals": sums}
+
+    return Answer(
+        fields,
+        _text(mirrors, topics, lagging=lagging),
+        code,
+        problems=_what_is_wrong(mirrors),
+        errors=_errors(mirrors),
+    )
+
+
+def _text(
+    mirrors: Sequence[Mapping[str, Any]], topics: re.Pattern[str] | None, *, lagging: bool
+) -> Iterator[Part]:
+    if not mirrors:
+        yield NOBODY_RUNS
+        return
+    wanted = ShownParts(width=shown_width(), lagging=lagging)
+    yield from screen(mirrors, wanted, int(time.time() * 1000))
+    if topics and not any(flow["partitions"] for one in mirrors for flow in one["flows"]):
+        yield f"no topic on the source or the target matches {topics.pattern}"
 
 
 def _mirrors(

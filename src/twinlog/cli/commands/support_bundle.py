@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from twinlog.cli.options.command import Command
+from twinlog.cli.options.flow_option import load_file
 from twinlog.cli.options.format_option import format_option
 from twinlog.cli.options.mirror_maker_1_options import (
     configuration_of_pair,
@@ -20,7 +21,7 @@ from twinlog.cli.options.mirror_maker_1_options import (
 )
 from twinlog.cli.options.option import option
 from twinlog.cli.options.run_options import secrets_option
-from twinlog.cli.terminal.output import Format, write_line, write_object
+from twinlog.cli.terminal.output import Answer
 from twinlog.errors import TwinlogError
 from twinlog.quantities import size
 
@@ -51,9 +52,8 @@ def support_bundle(
     files: tuple[Path, ...],
     archive: Path | None,
     logs: tuple[Path, ...],
-    output: Format,
     **given: Any,
-) -> int:
+) -> Answer:
     """Write an archive about the mirror of FILE: configuration, versions, states, recent events.
 
     Several files go into one archive. Instead of FILE, the flags of MirrorMaker 1 may be given.
@@ -72,21 +72,14 @@ def support_bundle(
     more = [path for name in ("consumer", "producer") if (path := given[name]) is not None]
     parts = collect(dict(_configurations(files, given)), logs, more)
     write_bundle(archive, parts)
-    if output.is_for_programs:
-        write_object(output, "support-bundle", {"path": str(archive), "files": sorted(parts)})
-    else:
-        write_line(f"{archive}: {size(archive.stat().st_size)}")
-        for name in parts:
-            write_line(f"  {name}")
-    return 0
+    text = [f"{archive}: {size(archive.stat().st_size)}", *(f"  {name}" for name in parts)]
+    return Answer({"path": archive, "files": sorted(parts)}, text)
 
 
 def _configurations(
     files: Sequence[Path], given: dict[str, Any]
 ) -> Iterator[tuple[Path, MirrorConfig | TwinlogError]]:
     """Load each file separately: a file with errors may be the reason for the bundle."""
-    from twinlog.cli.options.configuration import load_file
-
     readers: list[tuple[Path, Callable[[], MirrorConfig]]]
     if files:
         no_pair(given)

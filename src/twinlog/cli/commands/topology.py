@@ -12,11 +12,10 @@ from rich.console import RenderableType
 
 from twinlog.cli.options.candidates import aliases
 from twinlog.cli.options.command import Command
-from twinlog.cli.options.format_option import format_option
+from twinlog.cli.options.flow_option import load_file, on_file
 from twinlog.cli.options.option import option
-from twinlog.cli.options.run_options import secrets_option
-from twinlog.cli.terminal.output import Format, write_object
-from twinlog.cli.terminal.tables import plain_table, row, text, write_all
+from twinlog.cli.terminal.output import Answer
+from twinlog.cli.terminal.tables import plain_table, row, text
 from twinlog.errors import UsageError
 from twinlog.quantities import duration
 
@@ -26,7 +25,7 @@ if TYPE_CHECKING:
 
 
 @click.command("topology", cls=Command)
-@click.argument("file", type=click.Path(path_type=Path))
+@on_file
 @option(
     "--cluster",
     "alias",
@@ -34,9 +33,7 @@ if TYPE_CHECKING:
     shell_complete=aliases,
     help="The cluster to read, by its alias in FILE; default: the first flow's target.",
 )
-@secrets_option
-@format_option
-def topology(file: Path, alias: str | None, output: Format) -> int:
+def topology(file: Path, alias: str | None) -> Answer:
     """Print the flows and clusters upstream of a cluster, and how many hops away each is.
 
     The command reads the heartbeats topics of this cluster only, written by Twinlog or MirrorMaker
@@ -47,14 +44,8 @@ def topology(file: Path, alias: str | None, output: Format) -> int:
     twinlog topology mm2.properties --cluster us-west
     twinlog topology mm2.properties --format json
     """
-    from twinlog.cli.options.configuration import load_file
-
     seen = _read(load_file(file), alias)
-    if output.is_for_programs:
-        write_object(output, "topology", seen.as_json())
-    else:
-        write_all(_parts(seen, int(time.time() * 1000)))
-    return 0
+    return Answer(seen.as_json(), _parts(seen, int(time.time() * 1000)))
 
 
 def _read(config: MirrorConfig, wanted: str | None) -> Topology:

@@ -17,7 +17,7 @@ import click
 
 from twinlog.cli.options.option import Option, Section
 from twinlog.cli.terminal.loudness import Loudness, be, loudness
-from twinlog.cli.terminal.output import configure_logging, write_line
+from twinlog.cli.terminal.output import Answer, configure_logging, write_line
 from twinlog.errors import TwinlogError
 
 _FLAG: Final = re.compile(r"--[a-z][\w.-]*")
@@ -45,7 +45,8 @@ class Command(_Sectioned):
             line = f"warning: {name} is no option of `{ctx.command_path}`; did you mean {near}?"
             write_line(line, sys.stderr)
         try:
-            return super().invoke(ctx)
+            found = super().invoke(ctx)
+            return _written(found) if isinstance(found, Answer) else found
         except TwinlogError as error:
             error.message = _said(error.message, self, ctx)
             raise
@@ -53,6 +54,12 @@ class Command(_Sectioned):
             if isinstance(error.param_hint, str):
                 error.param_hint = _said(error.param_hint, self, ctx)
             raise
+
+
+def _written(answer: Answer) -> int:
+    from twinlog.cli.terminal.tables import write_answer  # rich is not loaded for `--help`
+
+    return write_answer(answer)
 
 
 class CommandGroup(_Sectioned, click.Group):

@@ -1,16 +1,84 @@
-"""`--flow`: the flow of a file that a command acts on; `--topics`: the topics of that flow."""
+"""The flow that a command acts on: FILE and `--flow`; `--topics`: the topics of that flow."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager, closing
+from dataclasses import replace
+from functools import cached_property, wraps
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar
+
+import click
 
 from twinlog.cli.options.candidates import flows, topics
+from twinlog.cli.options.format_option import format_option
 from twinlog.cli.options.option import option
+from twinlog.cli.options.run_options import secrets_folder, secrets_option
 from twinlog.errors import UsageError
 
 if TYPE_CHECKING:
-    from twinlog.config.flow.schema import FlowConfig
+    from twinlog.config.flow.schema import FlowConfig, MirrorConfig
+    from twinlog.control.flow.flow_setup import FlowSetup
+
+
+class Closeable(Protocol):
+    def close(self) -> None: ...
+
+
+WorkT = TypeVar("WorkT", bound=Closeable)
+
+
+class ChosenFlow:
+    """The flow of FILE that a command acts on. FILE is read when it is first needed, after the
+    other options have been checked.
+    """
+
+    def __init__(self, file: Path, name: str | None) -> None:
+        self.file, self._name = file, name
+
+    @cached_property
+    def config(self) -> FlowConfig:
+        return self.of(load_file(self.file))
+
+    def of(self, config: MirrorConfig) -> FlowConfig:
+        """Return the flow of a configuration."""
+        return one_flow(config.flows, self._name)
+
+    @cached_property
+    def setup(self) -> FlowSetup:
+        from twinlog.control.flow.wiring import flow_setup
+
+        return flow_setup(self.config)
+
+    @property
+    def name(self) -> str:
+        return str(self.config.flow)
+
+    def open(self, make: Callable[..., WorkT], *more: Any) -> AbstractContextManager[WorkT]:
+        """Return what works on both clusters, to be closed at the end of a `with` block."""
+        return closing(make(self.config, self.setup.source, self.setup.target, *more))
+
+    def all(self) -> MirrorConfig:
+        """Return the configuration, with all flows unless `--flow` is given."""
+        config = load_file(self.file)
+        return config if self._name is None else replace(config, flows=(self.of(config),))
+
+
+def on_file(command: Any) -> Any:
+    """Add FILE, --secrets and --format."""
+    file = click.argument("file", type=click.Path(path_type=Path))
+    return file(secrets_option(format_option(command)))
+
+
+def on_flow(command: Any) -> Any:
+    """Add FILE, --flow, --secrets and --format; the first two are passed as `chosen`."""
+
+    @wraps(command)
+    def with_chosen(file: Path, flow: str | None, **given: Any) -> Any:
+        return command(ChosenFlow(file, flow), **given)
+
+    return on_file(flow_option(with_chosen))
 
 
 def flow_option(command: Any) -> Any:
@@ -29,6 +97,13 @@ def topics_option(command: Any) -> Any:
         shell_complete=topics,
         help="Only source topics whose whole name matches; default: all.",
     )(command)
+
+
+def load_file(path: Path) -> MirrorConfig:
+    """Load one file with all of its flows."""
+    from twinlog.config.load import load
+
+    return load(path, secrets=secrets_folder())
 
 
 def one_flow(flows: Sequence[FlowConfig], name: str | None) -> FlowConfig:

@@ -27,6 +27,18 @@ _META: Final = "twinlog.overrides"
 _SECRETS: Final = "twinlog.secrets"
 _CLUSTERS: Final = "--clusters"
 
+GIVES_UP_S: Final = 60.0
+
+timeout_option = option(
+    "--timeout",
+    "timeout_s",
+    type=click.FloatRange(min=0.1),
+    default=GIVES_UP_S,
+    metavar="SECONDS",
+    help="How long to wait for a cluster that does not respond (60). Refused connections and "
+    "unknown host names fail within a second.",
+)
+"""Add `--timeout`: how long to wait for a cluster's response."""
 
 SPARK_OPTIONS: Final = (
     option(
@@ -221,8 +233,9 @@ def configuration(files: Sequence[Path], clusters: str | None) -> Callable[[], M
     given, secrets = overrides(), secrets_folder()
 
     def read() -> MirrorConfig:
-        from twinlog.cli.options.configuration import load_files
+        from twinlog.config.combined import load_all
 
-        return load_files(files, clusters=clusters, overrides=given, secrets=secrets)
+        aliases = [] if clusters is None else [clusters]
+        return load_all(files, aliases, overrides=given, secrets=secrets)
 
     return read

@@ -7,14 +7,10 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import click
-
 from twinlog.cli.options import candidates
-from twinlog.cli.options.flow_option import one_flow
-from twinlog.cli.options.format_option import format_option
+from twinlog.cli.options.flow_option import load_file, on_file, one_flow
 from twinlog.cli.options.option import option
-from twinlog.cli.options.run_options import secrets_option
-from twinlog.cli.terminal.output import Format, write_line, write_object
+from twinlog.cli.terminal.output import Answer
 from twinlog.config.values.times import in_iso
 from twinlog.errors import UsageError
 from twinlog.quantities import size
@@ -29,16 +25,14 @@ Ask = Callable[["FlowSteering"], list["Change"]]
 
 
 def steering_options(command: Any) -> Any:
-    """Pass file, flows, reason, dry_run and output to the command."""
+    """Pass file, flows, reason and dry_run to the command."""
     reason = option("--reason", default="", metavar="TEXT", help="Shown by `twinlog status`.")
     return chosen_flows(reason(command))
 
 
 def chosen_flows(command: Any) -> Any:
-    """Pass file, flows, dry_run and output to the command."""
+    """Pass file, flows, and dry_run to the command."""
     for one in (
-        format_option,
-        secrets_option,
         option("--dry-run", is_flag=True, help="Show what would change, and write nothing."),
         option(
             "--flow",
@@ -49,7 +43,7 @@ def chosen_flows(command: Any) -> Any:
             help="Only this flow of FILE, or the flows that match this regular expression; may be "
             "given several times.",
         ),
-        click.argument("file", type=click.Path(path_type=Path)),
+        on_file,
     ):
         command = one(command)
     return command
@@ -80,35 +74,27 @@ def topic_pattern(topics: str | None) -> NamePattern | None:
     return None if topics is None else name_pattern(names_of(topics))
 
 
-def steer(  # noqa: PLR0913 (what the command was given)
-    command: str,
+def steer(
     file: Path,
     ask: Ask,
     *,
     flows: Sequence[str],
     reason: str,
     dry_run: bool,
-    output: Format,
     nothing: str = "",
-) -> int:
+) -> Answer:
     """Query every flow before writing anything: a flow that cannot be queried stops the command.
 
     `nothing`: the error if no flow has anything to change (exit code 2).
     """
-    from twinlog.cli.options.configuration import load_file
     from twinlog.control.flow.wishes import wish
 
     chosen = _chosen(load_file(file).flows, flows)
     changes = wish(chosen, ask, reason=reason, dry_run=dry_run, nothing=nothing)
-    if output.is_for_programs:
-        body = {"dry_run": dry_run, "changes": [change.as_json() for change in changes]}
-        write_object(output, command, body)
-    else:
-        for change in changes:
-            write_line(_said(change, dry_run=dry_run))
-        if not dry_run and any(change.is_needed for change in changes):
-            write_line(in_force(file))
-    return 0
+    said = [_said(change, dry_run=dry_run) for change in changes]
+    if not dry_run and any(change.is_needed for change in changes):
+        said.append(in_force(file))
+    return Answer({"dry_run": dry_run, "changes": changes}, said)
 
 
 def in_force(file: Path) -> str:
@@ -117,14 +103,14 @@ def in_force(file: Path) -> str:
     return f"a running mirror applies it within 2 s, others when they start; see `{status}`"
 
 
-def let_go(file: Path, *, flows: Sequence[str], dry_run: bool, output: Format) -> int:
+def let_go(file: Path, *, flows: Sequence[str], dry_run: bool) -> Answer:
     """Remove producer quotas that the flows have left on the source."""
-    from twinlog.cli.options.configuration import load_file
     from twinlog.client.producer_hold import Freed, ProducerHold
     from twinlog.cluster.client import prompt_client
     from twinlog.control.flow.wiring import flow_setup
 
     found: list[dict[str, Any]] = []
+    said: list[str] = []
     for config in _chosen(load_file(file).flows, flows):
         setup = flow_setup(config)
         with prompt_client(setup.source) as source, prompt_client(setup.target) as target:
@@ -139,14 +125,11 @@ def let_go(file: Path, *, flows: Sequence[str], dry_run: bool, output: Format) -
                 "is_removed": done is Freed.REMOVED,
             }
         )
-        if not output.is_for_programs:
-            would = "no producer quota is set" if rate is None else done.value
-            if rate is not None and dry_run:
-                would = f"the quota of {size(rate)}/s for each user and broker would be removed"
-            write_line(f"{config.flow}: {would}")
-    if output.is_for_programs:
-        write_object(output, "flow unthrottle", {"dry_run": dry_run, "flows": found})
-    return 0
+        would = "no producer quota is set" if rate is None else done.value
+        if rate is not None and dry_run:
+            would = f"the quota of {size(rate)}/s for each user and broker would be removed"
+        said.append(f"{config.flow}: {would}")
+    return Answer({"dry_run": dry_run, "flows": found}, said)
 
 
 def _chosen(flows: Sequence[FlowConfig], names: Sequence[str]) -> list[FlowConfig]:

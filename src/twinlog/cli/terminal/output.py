@@ -9,17 +9,23 @@ import os
 import shutil
 import sys
 import textwrap
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextvars import ContextVar
-from dataclasses import dataclass, field
+from dataclasses import KW_ONLY, dataclass, field
 from enum import StrEnum
-from typing import Any, Final, TextIO, cast
+from typing import TYPE_CHECKING, Any, Final, TextIO, TypeAlias, cast
 
 import click
 
 from twinlog.cli.terminal.loudness import is_quiet
 from twinlog.errors import ConfigError, TwinlogError
 from twinlog.shown import ShownFormatter, shown
+
+if TYPE_CHECKING:
+    from rich.console import RenderableType
+
+Part: TypeAlias = "str | RenderableType"
+"""A line, which is wrapped between words, or something that rich prints."""
 
 log = logging.getLogger(__name__)
 
@@ -101,6 +107,26 @@ def write_while_it_is_read(line: str, stream: TextIO) -> None:
             os.dup2(nowhere.fileno(), stream.fileno())
 
 
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """What a command returns: its result for programs and for people, and its exit code."""
+
+    fields: Mapping[str, Any] | Callable[[], Mapping[str, Any]]
+    """Results for programs. They may have iterators and objects with `as_json`."""
+    text: Iterable[Part] = ()
+    """The same for people."""
+    exit_code: int = 0
+    _: KW_ONLY
+    problems: Iterable[Part] = ()
+    """The text with -q."""
+    errors: Iterable[Mapping[str, Any]] = ()
+    """Problems that were found, for programs."""
+    version: int = 1
+    """Changes when a field changes its meaning."""
+    seal: Callable[[Mapping[str, Any]], str] | None = None
+    """Return the `sha256` of all other fields, for an object that is stored."""
+
+
 @dataclass(slots=True)
 class Envelope:
     """The object that a command prints for programs, even if it fails.
@@ -110,11 +136,9 @@ class Envelope:
 
     output: Format
     command: str
-    version: int = 1
-    body: dict[str, Any] = field(default_factory=dict)
-    errors: list[dict[str, Any]] = field(default_factory=list)
-    seal: Callable[[Mapping[str, Any]], str] | None = None
-    """Return the `sha256` of all other fields, for an object that is stored."""
+    answer: Answer | None = None
+    errors: list[Mapping[str, Any]] = field(default_factory=list)
+    """Errors that ended the command."""
 
     def write(self, exit_code: int) -> None:
         """Write the object to stdout as a line of JSON, or as YAML with the same structure.
@@ -123,16 +147,18 @@ class Envelope:
         """
         if not self.output.is_for_programs:
             return
+        answer = self.answer or Answer({})
         whole = {
             "command": self.command,
-            "version": self.version,
+            "version": answer.version,
             "ok": exit_code == 0,
-            "errors": self.errors,
-            **self.body,
+            "errors": [*answer.errors, *self.errors],
+            **(answer.fields() if callable(answer.fields) else answer.fields),
         }
-        if self.seal is not None:
-            whole["sha256"] = self.seal(whole)
-        text = json.dumps(whole)
+        text = json.dumps(whole, default=_plain)
+        if answer.seal is not None:
+            whole = json.loads(text)
+            text = json.dumps({**whole, "sha256": answer.seal(whole)})
         click.echo(_yaml(text) if self.output is Format.YAML else text)
 
 
@@ -140,24 +166,16 @@ ANSWER: ContextVar[Envelope] = ContextVar("answer")
 """The object of the running command."""
 
 
-def write_object(
-    output: Format,
-    command: str,
-    body: Mapping[str, Any],
-    errors: Iterable[Mapping[str, Any]] = (),
-    *,
-    seal: Callable[[Mapping[str, Any]], str] | None = None,
-    version: int = 1,
-) -> None:
-    """Set a command's results for programs. `errors` are the problems that were found, and `seal`
-    computes `sha256`.
+def is_for_programs() -> bool:
+    """Return whether stdout is for programs: the running command prints one object, at its end."""
+    return ANSWER.get().output.is_for_programs
 
-    `version` changes when a field changes its meaning.
-    """
-    answer = ANSWER.get()
-    answer.output, answer.command, answer.version = output, command, version
-    answer.body = dict(body)
-    answer.errors, answer.seal = [dict(one) for one in errors], seal
+
+def _plain(value: Any) -> Any:
+    """Return an object as JSON has it."""
+    if isinstance(value, Iterator):
+        return [*value]
+    return value.as_json() if hasattr(value, "as_json") else str(value)
 
 
 def error_object(

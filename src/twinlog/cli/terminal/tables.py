@@ -15,6 +15,7 @@ from rich.table import Table
 from rich.text import Text
 
 from twinlog.cli.terminal.loudness import is_quiet
+from twinlog.cli.terminal.output import ANSWER, Answer, Part, is_for_programs, write_line
 from twinlog.shown import shown
 
 PIPED_WIDTH = 400
@@ -63,23 +64,40 @@ def plain_table(*columns: str, numbers: Container[str]) -> Table:
     return table
 
 
-def write_all(parts: Iterable[RenderableType]) -> None:
+def write_answer(answer: Answer) -> int:
+    """Write a command's result, and return its exit code. The object for programs is written when
+    the command has ended.
+    """
+    ANSWER.get().answer = answer
+    write_parts(answer.text, answer.problems)
+    return answer.exit_code
+
+
+def write_parts(parts: Iterable[Part], problems: Iterable[Part]) -> None:
+    """Write a text for people; with -q only its problems."""
+    if not is_for_programs():
+        write_warnings(problems if is_quiet() else parts)
+
+
+def write_all(parts: Iterable[Part]) -> None:
     """Write to stdout, with colours if it is a terminal, unless -q is given."""
     if not is_quiet():
         write_warnings(parts)
 
 
-def write_warnings(parts: Iterable[RenderableType]) -> None:
+def write_warnings(parts: Iterable[Part]) -> None:
     """Write problems to stdout, even if -q is given."""
-    if sys.stdout.isatty():
-        console = Console(file=sys.stdout, highlight=False)
-        for part in parts:
-            console.print(part)
-        return
-    out = io.StringIO()
-    console = Console(file=out, width=PIPED_WIDTH, highlight=False, soft_wrap=True)
+    out = None if sys.stdout.isatty() else io.StringIO()
+    width = None if out is None else PIPED_WIDTH
+    console = Console(file=out, width=width, highlight=False, soft_wrap=out is not None)
     for part in parts:
+        if isinstance(part, str):
+            write_line(part, sys.stdout)
+            continue
         console.print(part)
-    for line in out.getvalue().splitlines():
-        sys.stdout.write(f"{line.rstrip()}\n")
+        if out is not None:
+            printed = out.getvalue().splitlines()
+            sys.stdout.writelines(f"{line.rstrip()}\n" for line in printed)
+            out.seek(0)
+            out.truncate()
     sys.stdout.flush()

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 import click
@@ -11,13 +10,10 @@ from rich.console import RenderableType
 from rich.table import Table
 
 from twinlog.cli.options.command import Command
-from twinlog.cli.options.flow_option import flow_option, topics_option
-from twinlog.cli.options.format_option import format_option
+from twinlog.cli.options.flow_option import ChosenFlow, on_flow, topics_option
 from twinlog.cli.options.option import option
-from twinlog.cli.options.run_options import secrets_option
-from twinlog.cli.terminal.loudness import is_quiet
-from twinlog.cli.terminal.output import Format, write_object, write_step
-from twinlog.cli.terminal.tables import plain_table, row, text, write_all, write_warnings
+from twinlog.cli.terminal.output import Answer, write_step
+from twinlog.cli.terminal.tables import plain_table, row, text, write_parts
 from twinlog.quantities import count, plural
 
 if TYPE_CHECKING:
@@ -31,13 +27,10 @@ NAME_WIDTH: Final = 80
 
 
 @click.command("diff", cls=Command)
-@click.argument("file", type=click.Path(path_type=Path))
-@flow_option
+@on_flow
 @topics_option
 @option("--all", "every", is_flag=True, help="Also print what the flow does not sync, and why.")
-@secrets_option
-@format_option
-def diff(file: Path, flow: str | None, topics: str | None, every: bool, output: Format) -> int:
+def diff(chosen: ChosenFlow, topics: str | None, every: bool) -> Answer:
     """Print differences between the clusters of each flow in everything that its mirror syncs.
 
     Compared are topics, partitions, replication factors, configs, ACLs and offsets of groups, by
@@ -50,22 +43,16 @@ def diff(file: Path, flow: str | None, topics: str | None, every: bool, output: 
     twinlog diff mm2.properties --flow 'A->B' --topics 'orders.*' --all
     twinlog diff mm2.properties --format json
     """
-    from twinlog.cli.options.configuration import load_flows
     from twinlog.control.compare.comparison import compare_flows, matching
 
     matches = matching(topics, "--topics")
-    config = load_flows(file, flow)
     found = []
-    for one in compare_flows(config, matches, with_left_alone=every, say=write_step):
+    for one in compare_flows(chosen.all(), matches, with_left_alone=every, say=write_step):
         found.append(one)
-        if not output.is_for_programs:
-            write_all(parts(one, with_left_alone=every))
-            if is_quiet():
-                write_warnings(text(f"{one.flow}: {line(each)}") for each in one.differences)
-    if output.is_for_programs:
-        flows = [one.as_json(with_left_alone=every) for one in found]
-        write_object(output, "diff", {"flows": flows})
-    return 1 if any(one.differences for one in found) else 0
+        different = (text(f"{one.flow}: {line(each)}") for each in one.differences)
+        write_parts(parts(one, with_left_alone=every), different)
+    flows = (one.as_json(with_left_alone=every) for one in found)
+    return Answer({"flows": flows}, exit_code=1 if any(one.differences for one in found) else 0)
 
 
 def line(one: Deviation) -> str:

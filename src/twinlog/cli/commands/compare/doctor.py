@@ -3,19 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from pathlib import Path
+from itertools import starmap
 from typing import TYPE_CHECKING, Final
 
 import click
 from rich.text import Text
 
 from twinlog.cli.options.command import Command
-from twinlog.cli.options.flow_option import flow_option
-from twinlog.cli.options.format_option import format_option
-from twinlog.cli.options.run_options import secrets_option
-from twinlog.cli.terminal.loudness import is_quiet
-from twinlog.cli.terminal.output import Format, write_object
-from twinlog.cli.terminal.tables import text, write_all, write_warnings
+from twinlog.cli.options.flow_option import ChosenFlow, on_flow
+from twinlog.cli.terminal.output import Answer
+from twinlog.cli.terminal.tables import text
 from twinlog.quantities import count, duration, plural, size
 
 if TYPE_CHECKING:
@@ -26,11 +23,8 @@ STYLES: Final[Mapping[str, str]] = {"certain": "red", "likely": "yellow", "possi
 
 
 @click.command("doctor", cls=Command)
-@click.argument("file", type=click.Path(path_type=Path))
-@flow_option
-@secrets_option
-@format_option
-def doctor(file: Path, flow: str | None, output: Format) -> int:
+@on_flow
+def doctor(chosen: ChosenFlow) -> Answer:
     """Print why a flow is slow or has stopped, the likeliest reason first.
 
     Each reason has a line with the number that was measured, and a line with the key to change or
@@ -43,21 +37,17 @@ def doctor(file: Path, flow: str | None, output: Format) -> int:
     twinlog doctor mm2.properties --flow 'A->B'
     twinlog doctor mm2.properties --format json
     """
-    from twinlog.cli.options.configuration import load_flows
     from twinlog.control.doctor.findings import as_json, findings
     from twinlog.control.doctor.observing import observe
 
-    config = load_flows(file, flow)
-    found = [(seen, findings(seen)) for seen in observe(config, file)]
-    if output.is_for_programs:
-        flows = [as_json(seen, some) for seen, some in found]
-        write_object(output, "doctor", {"flows": flows})
-    else:
-        for seen, some in found:
-            write_all(parts(seen, some))
-            if is_quiet():
-                write_warnings(text(f"{seen.flow}: {one.what}") for one in some)
-    return 1 if any(some for _, some in found) else 0
+    found = [(seen, findings(seen)) for seen in observe(chosen.all(), chosen.file)]
+    reasons = [text(f"{seen.flow}: {one.what}") for seen, some in found for one in some]
+    return Answer(
+        {"flows": starmap(as_json, found)},
+        (part for one in found for part in parts(*one)),
+        1 if reasons else 0,
+        problems=reasons,
+    )
 
 
 def parts(seen: Observation, found: list[Finding]) -> Iterator[Text]:

@@ -5,21 +5,18 @@ from __future__ import annotations
 import sys
 import time
 from collections.abc import Iterator
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 import click
 from rich.text import Text
 
 from twinlog.cli.options.command import Command
-from twinlog.cli.options.flow_option import flow_option, topics_option
-from twinlog.cli.options.format_option import format_option
+from twinlog.cli.options.flow_option import ChosenFlow, on_flow, topics_option
 from twinlog.cli.options.option import option
-from twinlog.cli.options.run_options import check_archive, secrets_option, spark_options
-from twinlog.cli.terminal.loudness import is_quiet
-from twinlog.cli.terminal.output import Format, write_line, write_object, write_warning
+from twinlog.cli.options.run_options import check_archive, spark_options
+from twinlog.cli.terminal.output import Answer, write_line
 from twinlog.cli.terminal.reading import ReadingLine
-from twinlog.cli.terminal.tables import text, write_all, write_warnings
+from twinlog.cli.terminal.tables import text, write_parts
 from twinlog.config.values.times import NoTime, in_iso, to_milliseconds
 from twinlog.errors import TwinlogError, UsageError
 from twinlog.quantities import count, plural, size
@@ -39,8 +36,7 @@ STYLES: Final = {"identical": "green", "different": "red", "not compared": "yell
 
 
 @click.command("verify", cls=Command)
-@click.argument("file", type=click.Path(path_type=Path))
-@flow_option
+@on_flow
 @topics_option
 @option(
     "--since",
@@ -55,19 +51,15 @@ STYLES: Final = {"identical": "green", "different": "red", "not compared": "yell
     is_flag=True,
     help="Do not store the result on the target, where the page reads it.",
 )
-@secrets_option
 @spark_options
-@format_option
 def verify(
-    file: Path,
-    flow: str | None,
+    chosen: ChosenFlow,
     topics: str | None,
     since: str | None,
     until: str | None,
     deep: bool,
-    output: Format,
     **others: Any,
-) -> int:
+) -> Answer:
     """Compare the target with the source, record by record and in order.
 
     Both logs of every partition are read and compared by the offset map: key, value, headers and
@@ -85,7 +77,6 @@ def verify(
     twinlog verify mm2.properties --deep --format json > report.json
     twinlog verify mm2.properties --master 'local[*]'
     """
-    from twinlog.cli.options.configuration import load_flows
     from twinlog.control.compare.comparison import matching
     from twinlog.control.verify.recording import Asked, Records
     from twinlog.control.verify.result import digest, worst
@@ -100,7 +91,7 @@ def verify(
         until_ms=until_ms,
         is_deep=deep,
     )
-    config = load_flows(file, flow)
+    config = chosen.all()
     found: list[VerifiedFlow] = []
     began_ms = int(time.time() * 1000)
     asked = Asked(began_ms=began_ms, topics=topics, since=since, until=until, deep=deep)
@@ -116,30 +107,26 @@ def verify(
                 for line in records.add(one):
                     write_line(line, sys.stderr)
                 # a flow that has none of --topics is not compared, and would look identical
-                if not output.is_for_programs and (topics is None or one.partitions):
-                    write_all(parts(one))
-                    if is_quiet():
-                        write_warnings(text(f"{one.flow}: {line}") for line in problems(one))
+                if topics is None or one.partitions:
+                    wrong = (text(f"{one.flow}: {line}") for line in problems(one))
+                    write_parts(parts(one), wrong)
     except TwinlogError as error:
         error.exit_code = NOT_KNOWN  # 1 would mean that something differs
         raise
     if topics is not None and not any(one.partitions for one in found):
         raise UsageError(f"--topics: no flow mirrors a topic that matches {topics}")
     answer = worst([one.answer for one in found])
-    if output.is_for_programs:
-        body: dict[str, Any] = {
-            "answer": answer.value,
-            "began": in_iso(began_ms),
-            "topics": topics,
-            "since": since,
-            "until": until,
-            "deep": deep,
-            "flows": [one.as_json() for one in found],
-        }
-        write_object(output, "verify", body, seal=digest)
-    elif len(found) != 1:
-        write_warning(answer.value)
-    return answer.exit_code
+    fields = {
+        "answer": answer,
+        "began": in_iso(began_ms),
+        "topics": topics,
+        "since": since,
+        "until": until,
+        "deep": deep,
+        "flows": found,
+    }
+    last = () if len(found) == 1 else (answer.value,)
+    return Answer(fields, last, answer.exit_code, problems=last, seal=digest)
 
 
 def _times(since: str | None, until: str | None) -> tuple[int | None, int | None]:

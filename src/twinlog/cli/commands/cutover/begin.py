@@ -5,29 +5,22 @@ the output of evidence.
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from functools import wraps
-from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, Protocol
 
 import click
 
 from twinlog.cli.options import candidates
-from twinlog.cli.options.flow_option import flow_option, one_flow
-from twinlog.cli.options.format_option import format_option
+from twinlog.cli.options.flow_option import ChosenFlow, on_flow
 from twinlog.cli.options.option import option
-from twinlog.cli.options.run_options import secrets_option
 from twinlog.cli.options.steering_options import topic_pattern
-from twinlog.cli.terminal.output import Format, write_line, write_object
+from twinlog.cli.terminal.output import Answer, is_for_programs, write_line
 from twinlog.errors import UsageError
 
 if TYPE_CHECKING:
     from twinlog.control.cutover.scope import CutoverScope
-
-
-Say = Callable[[str], None]
 
 
 class ShownPlan(Protocol):
@@ -35,38 +28,16 @@ class ShownPlan(Protocol):
 
     def lines(self) -> Iterator[str]: ...
 
-    def as_json(self) -> dict[str, Any]: ...
-
-
-PlanT = TypeVar("PlanT", bound=ShownPlan)
-
 
 def cutover_options(command: Any) -> Any:
-    """Pass the options to the command as `chosen`."""
-
-    @wraps(command)
-    def with_chosen(  # click gives each option by its name
-        file: Path, flow: str | None, topics: str | None, output: Format, **given: Any
-    ) -> int:
-        chosen = ChosenFlow(file=file, flow=flow, topics=topics, output=output)
-        exit_code: int = command(chosen, **given)
-        return exit_code
-
-    options: Any = with_chosen
-    for one in (
-        format_option,
-        secrets_option,
-        option(
-            "--topics",
-            metavar="REGEX,...",
-            shell_complete=candidates.topics,
-            help="Only these source topics; default: the whole flow.",
-        ),
-        flow_option,
-        click.argument("file", type=click.Path(path_type=Path)),
-    ):
-        options = one(options)
-    return options
+    """Pass chosen and topics to the command."""
+    topics = option(
+        "--topics",
+        metavar="REGEX,...",
+        shell_complete=candidates.topics,
+        help="Only these source topics; default: the whole flow.",
+    )
+    return on_flow(topics(command))
 
 
 def run_options(command: Any) -> Any:
@@ -92,73 +63,55 @@ def is_confirmed(flow: str, question: str) -> bool:
     return str(answer).replace(" ", "") == flow
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ChosenFlow:
-    """The flow and topics that a command acts on, and its output format."""
+@contextmanager
+def scope_of(chosen: ChosenFlow, topics: str | None, reason: str = "") -> Iterator[CutoverScope]:
+    """Yield the flow and topics of the file."""
+    from twinlog.control.cutover.scope import CutoverScope
 
-    file: Path
-    flow: str | None
-    topics: str | None
-    output: Format
-
-    @contextmanager
-    def scope(self, reason: str = "") -> Iterator[CutoverScope]:
-        """Yield the flow and topics of the file."""
-        from twinlog.cli.options.configuration import load_file
-        from twinlog.control.cutover.scope import CutoverScope
-        from twinlog.control.flow.wiring import flow_setup
-
-        pattern = topic_pattern(self.topics)
-        config = one_flow(load_file(self.file).flows, self.flow)
-        with CutoverScope(flow_setup(config), pattern, reason=reason) as scope:
-            yield scope
-
-    def evidence(self, command: str) -> Evidence:
-        return Evidence(output=self.output, command=command)
-
-    def show_plan(self, command: str, plan: Callable[[CutoverScope, Say], PlanT]) -> PlanT:
-        """Make and print the plan, changing nothing, and return it."""
-        shown = self.evidence(command)
-        with self.scope() as scope:
-            found = plan(scope, shown.say)
-        shown.show(found)
-        shown.end({"plan": found.as_json()})
-        return found
+    pattern = topic_pattern(topics)
+    with CutoverScope(chosen.setup, pattern, reason=reason) as scope:
+        yield scope
 
 
-@dataclass(slots=True, kw_only=True)
+@dataclass(slots=True)
 class Evidence:
-    """Prints lines for people as they come, or one object for programs at the end."""
+    """Prints lines for people as they come, and returns them to programs at the end."""
 
-    output: Format
-    command: str
     lines: list[str] = field(default_factory=list)
 
     def say(self, line: str) -> None:
         """Print a line of evidence, for programs to stderr as well, because a run takes a while."""
         self.lines.append(line)
-        write_line(line, sys.stderr if self.output.is_for_programs else None)
+        write_line(line, sys.stderr if is_for_programs() else None)
 
-    def show(self, plan: ShownPlan) -> None:
+    def show(self, plan: ShownPlan, *, is_open: bool) -> Answer:
+        """Print a plan, and return the answer of a command that only shows it."""
         for line in plan.lines():
             self.say(line)
+        return self.answer({"plan": plan}, 0 if is_open else 1)
 
     def ends_at(
-        self, plan: ShownPlan, flow: str, question: str, *, dry_run: bool, yes: bool
-    ) -> bool:
-        """Print the plan, and return True if the command ends here because of a dry run or because
-        the user does not confirm.
+        self,
+        plan: ShownPlan,
+        flow: str,
+        question: str,
+        *,
+        is_open: bool,
+        dry_run: bool,
+        yes: bool,
+    ) -> Answer | None:
+        """Print the plan, and return an answer if the command ends here because of a dry run or
+        because the user does not confirm.
         """
-        self.show(plan)
+        shown = self.show(plan, is_open=is_open)
         if dry_run:
-            self.end({"dry_run": True, "plan": plan.as_json()})
-        elif not yes and not is_confirmed(flow, question):
-            self.say("nothing was changed")
-        else:
-            return False
-        return True
+            return self.answer({"dry_run": True, "plan": plan}, shown.exit_code)
+        return None if yes or is_confirmed(flow, question) else self.nothing()
 
-    def end(self, body: dict[str, Any]) -> None:
-        """Print the object for programs."""
-        if self.output.is_for_programs:
-            write_object(self.output, self.command, {**body, "evidence": self.lines})
+    def nothing(self) -> Answer:
+        self.say("nothing was changed")
+        return Answer({}, exit_code=1)
+
+    def answer(self, fields: dict[str, Any], exit_code: int = 0) -> Answer:
+        """Return these fields and the evidence, whose lines have been printed."""
+        return Answer({**fields, "evidence": self.lines}, exit_code=exit_code)

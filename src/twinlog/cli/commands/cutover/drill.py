@@ -10,19 +10,17 @@ from pathlib import Path
 import click
 
 from twinlog.cli.commands.cutover.begin import (
-    ChosenFlow,
     Evidence,
     cutover_options,
     is_confirmed,
     require_an_answer,
 )
 from twinlog.cli.options.command import CommandGroup
-from twinlog.cli.options.flow_option import flow_option, one_flow
-from twinlog.cli.options.format_option import format_option
+from twinlog.cli.options.flow_option import ChosenFlow, on_flow
 from twinlog.cli.options.option import option
-from twinlog.cli.options.run_options import secrets_folder, secrets_option
+from twinlog.cli.options.run_options import secrets_folder
 from twinlog.cli.options.steering_options import topic_pattern
-from twinlog.cli.terminal.output import Format
+from twinlog.cli.terminal.output import Answer
 from twinlog.errors import UsageError
 
 PARTS = ("switchover", "failover")
@@ -112,6 +110,7 @@ def drill() -> None:
 @option("--dry-run", is_flag=True, help="Print what would be rehearsed, and change nothing.")
 def run(  # noqa: PLR0913, PLR0917 (the options)
     chosen: ChosenFlow,
+    topics: str | None,
     most: int,
     parts: tuple[str, ...],
     seconds: float,
@@ -121,7 +120,7 @@ def run(  # noqa: PLR0913, PLR0917 (the options)
     sign: Path | None,
     yes: bool,
     dry_run: bool,
-) -> int:
+) -> Answer:
     """Rehearse both; exit code 0 if every check passed, else 1.
 
     The drill needs the rights of the mirror, and the rights to create and delete topics and groups
@@ -143,15 +142,15 @@ def run(  # noqa: PLR0913, PLR0917 (the options)
     if sign is not None and report is None:
         raise UsageError("--sign: give it with --report")
     key = None if sign is None else signing_key(sign)
-    pattern = topic_pattern(chosen.topics)
-    shown = chosen.evidence("drill run")
+    pattern = topic_pattern(topics)
+    shown = Evidence()
     raw = read_raw(chosen.file, secrets_folder())
-    work = Drill(raw, one_flow(load_raw(raw).flows, chosen.flow), shown.say)
+    work = Drill(raw, chosen.of(load_raw(raw)), shown.say)
     load = Load(seconds=seconds, records_per_s=rate, record_bytes=record_bytes)
     plan = work.plan(pattern, most, load, [Part(one) for one in parts or PARTS])
     what = "The drill will create topics on both clusters."
-    if shown.ends_at(plan, plan.flow, what, dry_run=dry_run, yes=yes):
-        return 0 if dry_run else 1
+    if end := shown.ends_at(plan, plan.flow, what, is_open=True, dry_run=dry_run, yes=yes):
+        return end
     with interrupting():
         result = work.run(plan)
     for one in result.outcomes:
@@ -163,18 +162,14 @@ def run(  # noqa: PLR0913, PLR0917 (the options)
     if report is not None:
         for path in write_report(result, report, key):
             shown.say(f"report: {path}")
-    shown.end({"dry_run": False, "result": result.as_json()})
-    return 0 if result.is_green else 1
+    return shown.answer({"dry_run": False, "result": result}, 0 if result.is_green else 1)
 
 
 @drill.command("clean")
-@click.argument("file", type=click.Path(path_type=Path))
-@format_option
-@secrets_option
-@flow_option
+@on_flow
 @option("--yes", is_flag=True, help="Do not ask for confirmation.")
 @option("--dry-run", is_flag=True, help="Print what drills have left, and change nothing.")
-def clean(file: Path, output: Format, flow: str | None, yes: bool, dry_run: bool) -> int:
+def clean(chosen: ChosenFlow, yes: bool, dry_run: bool) -> Answer:
     """Remove what killed drills have left on both clusters.
 
     Nothing is removed while a drill's group has members. Members of a killed drill expire within a
@@ -184,16 +179,14 @@ def clean(file: Path, output: Format, flow: str | None, yes: bool, dry_run: bool
     twinlog drill clean mm2.properties --flow 'A->B' --dry-run
     twinlog drill clean mm2.properties --flow 'A->B' --yes
     """
-    from twinlog.cli.options.configuration import load_file
     from twinlog.cluster.client import prompt_client
     from twinlog.control.drill.cleaning import clean as clean_up
     from twinlog.control.drill.cleaning import leftovers
-    from twinlog.control.flow.wiring import flow_setup
     from twinlog.quantities import first_few
 
     require_an_answer(yes=yes, dry_run=dry_run)
-    shown = Evidence(output=output, command="drill clean")
-    setup = flow_setup(one_flow(load_file(file).flows, flow))
+    shown = Evidence()
+    setup = chosen.setup
     with prompt_client(setup.source) as source, prompt_client(setup.target) as target:
         found = [leftovers(source), leftovers(target)]
         for line in (line for one in found for line in one.lines()):
@@ -207,15 +200,11 @@ def clean(file: Path, output: Format, flow: str | None, yes: bool, dry_run: bool
         if not any(found):
             shown.say("no drill has left anything")
         elif not dry_run:
-            if running:
-                shown.say("nothing was changed")
-                return 1
-            if not yes and not is_confirmed(setup.name, "Everything listed above will be deleted."):
-                shown.say("nothing was changed")
-                return 1
+            what = "Everything listed above will be deleted."
+            if running or not (yes or is_confirmed(setup.name, what)):
+                return shown.nothing()
             cleaned = [clean_up(client, "", shown.say) for client in (source, target)]
             if not all(cleaned):
-                return 1
+                return Answer({}, exit_code=1)
             shown.say("everything is removed")
-    shown.end({"dry_run": dry_run, "leftovers": [list(one.lines()) for one in found]})
-    return 0
+    return shown.answer({"dry_run": dry_run, "leftovers": [[*one.lines()] for one in found]})

@@ -8,13 +8,16 @@ from typing import Final
 import click
 
 from twinlog.cli.commands.cutover.begin import (
-    ChosenFlow,
+    Evidence,
     cutover_options,
     require_an_answer,
     run_options,
+    scope_of,
 )
 from twinlog.cli.options.command import CommandGroup
+from twinlog.cli.options.flow_option import ChosenFlow
 from twinlog.cli.options.option import option
+from twinlog.cli.terminal.output import Answer
 from twinlog.errors import UsageError
 
 RECREATE: Final = (
@@ -40,7 +43,7 @@ def failback() -> None:
 
 @failback.command("plan")
 @cutover_options
-def plan(chosen: ChosenFlow) -> int:
+def plan(chosen: ChosenFlow, topics: str | None) -> Answer:
     """Print each partition's tail, what the source lost, and how to start the flow back.
 
     The command reads the whole tail and changes nothing. Exit code 0 if a run could begin, else 1.
@@ -49,18 +52,18 @@ def plan(chosen: ChosenFlow) -> int:
     twinlog failback plan mm2.properties --flow 'A->B'
     twinlog failback plan mm2.properties --topics 'orders.*' --format json
     """
-    return _show(chosen, "plan")
+    return _show(chosen, topics)
 
 
 @failback.command("status")
 @cutover_options
-def status(chosen: ChosenFlow) -> int:
+def status(chosen: ChosenFlow, topics: str | None) -> Answer:
     """Print the progress of a failback, as read from both clusters; exit codes as of `plan`.
 
     \b
     twinlog failback status mm2.properties --flow 'A->B'
     """
-    return _show(chosen, "status")
+    return _show(chosen, topics)
 
 
 @failback.command("run")
@@ -83,12 +86,13 @@ def status(chosen: ChosenFlow) -> int:
 @run_options
 def run(
     chosen: ChosenFlow,
+    topics: str | None,
     tail: str,
     folder: Path,
     dry_run: bool,
     yes: bool,
     reason: str,
-) -> int:
+) -> Answer:
     """Save the tail, keep or append it to the target, and print how to start the flow back.
 
     Nothing is ever deleted. If a step cannot be done, the run ends with exit code 1 and prints why.
@@ -103,34 +107,27 @@ def run(
     if tail == "recreate":
         raise UsageError(RECREATE)
     require_an_answer(yes=yes, dry_run=dry_run)
-    shown = chosen.evidence("failback run")
-    with chosen.scope(reason) as scope:
+    shown = Evidence()
+    with scope_of(chosen, topics, reason) as scope:
         work = Failback(scope, shown.say)
         found = work.plan()
         what = "The tail will be saved."
         if tail == "replay":
             what = "The tail will be saved, and appended permanently to the target."
-        if shown.ends_at(found, scope.name, what, dry_run=dry_run, yes=yes):
-            return 0 if dry_run and found.is_open else 1
+        asked = {"is_open": found.is_open, "dry_run": dry_run, "yes": yes}
+        if end := shown.ends_at(found, scope.name, what, **asked):
+            return end
         try:
             files = work.run(found, folder_of(scope, folder), replays=tail == "replay")
         except OSError as error:
             where = error.filename or folder
             raise UsageError(f"--save: {where}: {error.strerror}") from error
-        shown.end(
-            {
-                "dry_run": False,
-                "plan": found.as_json(),
-                "folder": str(folder),
-                "files": [one.as_json() for one in files],
-            }
-        )
-    return 0
+    return shown.answer({"dry_run": False, "plan": found, "folder": folder, "files": files})
 
 
 @failback.command("abort")
 @cutover_options
-def abort(chosen: ChosenFlow) -> int:
+def abort(chosen: ChosenFlow, topics: str | None) -> Answer:
     """Take back a replay that has not appended anything; appended records cannot be removed.
 
     \b
@@ -138,15 +135,16 @@ def abort(chosen: ChosenFlow) -> int:
     """
     from twinlog.control.failback.failback import Failback
 
-    shown = chosen.evidence("failback abort")
-    with chosen.scope() as scope:
+    shown = Evidence()
+    with scope_of(chosen, topics) as scope:
         Failback(scope, shown.say).abort()
-    shown.end({})
-    return 0
+    return shown.answer({})
 
 
-def _show(chosen: ChosenFlow, verb: str) -> int:
+def _show(chosen: ChosenFlow, topics: str | None) -> Answer:
     from twinlog.control.failback.failback import Failback
 
-    found = chosen.show_plan(f"failback {verb}", lambda scope, say: Failback(scope, say).plan())
-    return 0 if found.is_open else 1
+    shown = Evidence()
+    with scope_of(chosen, topics) as scope:
+        found = Failback(scope, shown.say).plan()
+    return shown.show(found, is_open=found.is_open)

@@ -5,12 +5,15 @@ from __future__ import annotations
 import click
 
 from twinlog.cli.commands.cutover.begin import (
-    ChosenFlow,
+    Evidence,
     cutover_options,
     require_an_answer,
     run_options,
+    scope_of,
 )
 from twinlog.cli.options.command import CommandGroup
+from twinlog.cli.options.flow_option import ChosenFlow
+from twinlog.cli.terminal.output import Answer
 
 
 @click.group("failover", cls=CommandGroup)
@@ -29,7 +32,7 @@ def failover() -> None:
 
 @failover.command("plan")
 @cutover_options
-def plan(chosen: ChosenFlow) -> int:
+def plan(chosen: ChosenFlow, topics: str | None) -> Answer:
     """Print what was copied, what is known to be missing, and where each group would resume.
 
     Exit code 0 if every partition is known to be complete, and every group resumes exactly and is
@@ -39,12 +42,12 @@ def plan(chosen: ChosenFlow) -> int:
     twinlog failover plan mm2.properties --flow 'A->B'
     twinlog failover plan mm2.properties --topics 'orders.*' --format json
     """
-    return _show(chosen, "plan")
+    return _show(chosen, topics, "plan")
 
 
 @failover.command("status")
 @cutover_options
-def status(chosen: ChosenFlow) -> int:
+def status(chosen: ChosenFlow, topics: str | None) -> Answer:
     """Print the progress of a failover, as read from both clusters.
 
     Exit codes as of `plan`; 0 also after the promotion.
@@ -52,7 +55,7 @@ def status(chosen: ChosenFlow) -> int:
     \b
     twinlog failover status mm2.properties --flow 'A->B'
     """
-    return _show(chosen, "status")
+    return _show(chosen, topics, "status")
 
 
 @failover.command("run")
@@ -60,10 +63,11 @@ def status(chosen: ChosenFlow) -> int:
 @run_options
 def run(
     chosen: ChosenFlow,
+    topics: str | None,
     dry_run: bool,
     yes: bool,
     reason: str,
-) -> int:
+) -> Answer:
     """Set the groups' offsets and promote the remote topics: the copy ends permanently.
 
     Groups are only moved forward. Groups that are in use on the target are left alone and printed.
@@ -77,22 +81,22 @@ def run(
     from twinlog.control.cutover.failover import Failover
 
     require_an_answer(yes=yes, dry_run=dry_run)
-    shown = chosen.evidence("failover run")
-    with chosen.scope(reason) as scope:
+    shown = Evidence()
+    with scope_of(chosen, topics, reason) as scope:
         work = Failover(scope)
         found = work.plan()
         what = "Records that were not copied stay missing."
-        if shown.ends_at(found, scope.name, what, dry_run=dry_run, yes=yes):
-            return 0 if dry_run and found.is_clear else 1
+        asked = {"is_open": found.is_clear, "dry_run": dry_run, "yes": yes}
+        if end := shown.ends_at(found, scope.name, what, **asked):
+            return end
         left = work.run(found, shown.say)
         after = work.plan()
-        shown.end({"dry_run": False, "plan": found.as_json(), "after": after.as_json()})
-    return 1 if left else 0
+    return shown.answer({"dry_run": False, "plan": found, "after": after}, 1 if left else 0)
 
 
 @failover.command("abort")
 @cutover_options
-def abort(chosen: ChosenFlow) -> int:
+def abort(chosen: ChosenFlow, topics: str | None) -> Answer:
     """Take the failover back; refused after the promotion.
 
     \b
@@ -100,15 +104,17 @@ def abort(chosen: ChosenFlow) -> int:
     """
     from twinlog.control.cutover.failover import Failover
 
-    shown = chosen.evidence("failover abort")
-    with chosen.scope() as scope:
+    shown = Evidence()
+    with scope_of(chosen, topics) as scope:
         Failover(scope).abort(shown.say)
-    shown.end({})
-    return 0
+    return shown.answer({})
 
 
-def _show(chosen: ChosenFlow, verb: str) -> int:
+def _show(chosen: ChosenFlow, topics: str | None, verb: str) -> Answer:
     from twinlog.control.cutover.failover import Failover
 
-    found = chosen.show_plan(f"failover {verb}", lambda scope, _: Failover(scope).plan())
-    return 0 if found.is_clear or (verb == "status" and bool(found.promoted)) else 1
+    shown = Evidence()
+    with scope_of(chosen, topics) as scope:
+        found = Failover(scope).plan()
+    is_over = verb == "status" and bool(found.promoted)
+    return shown.show(found, is_open=found.is_clear or is_over)

@@ -7,13 +7,16 @@ from typing import Any, Final
 import click
 
 from twinlog.cli.commands.cutover.begin import (
-    ChosenFlow,
+    Evidence,
     cutover_options,
     require_an_answer,
     run_options,
+    scope_of,
 )
 from twinlog.cli.options.command import CommandGroup
+from twinlog.cli.options.flow_option import ChosenFlow
 from twinlog.cli.options.option import option
+from twinlog.cli.terminal.output import Answer
 from twinlog.errors import UsageError
 
 GATES: Final = (
@@ -76,7 +79,7 @@ def switchover() -> None:
 @switchover.command("plan")
 @cutover_options
 @gate_options
-def plan(chosen: ChosenFlow, most_lag: int) -> int:
+def plan(chosen: ChosenFlow, topics: str | None, most_lag: int) -> Answer:
     """Print every gate with its evidence, and where each group would resume.
 
     Exit code 0 if every gate is open, else 1.
@@ -85,19 +88,19 @@ def plan(chosen: ChosenFlow, most_lag: int) -> int:
     twinlog switchover plan mm2.properties --flow 'A->B'
     twinlog switchover plan mm2.properties --topics 'orders.*' --format json
     """
-    return _show(chosen, "plan", most_lag)
+    return _show(chosen, topics, most_lag)
 
 
 @switchover.command("status")
 @cutover_options
 @gate_options
-def status(chosen: ChosenFlow, most_lag: int) -> int:
+def status(chosen: ChosenFlow, topics: str | None, most_lag: int) -> Answer:
     """Print the progress of a switchover, as read from both clusters; exit codes as of `plan`.
 
     \b
     twinlog switchover status mm2.properties --flow 'A->B'
     """
-    return _show(chosen, "status", most_lag)
+    return _show(chosen, topics, most_lag)
 
 
 @switchover.command("run")
@@ -130,6 +133,7 @@ def status(chosen: ChosenFlow, most_lag: int) -> int:
 @run_options
 def run(  # noqa: PLR0913, PLR0917 (the options)
     chosen: ChosenFlow,
+    topics: str | None,
     most_lag: int,
     fence: str,
     fence_hook: str,
@@ -139,7 +143,7 @@ def run(  # noqa: PLR0913, PLR0917 (the options)
     dry_run: bool,
     yes: bool,
     reason: str,
-) -> int:
+) -> Answer:
     """Fence producers, wait until all is copied, set the groups' offsets, and promote.
 
     A mirror must be running. If a step cannot be done, the run ends with exit code 1 and prints
@@ -153,7 +157,7 @@ def run(  # noqa: PLR0913, PLR0917 (the options)
     from twinlog.control.cutover.switchover import FenceKind, Switchover, Ways
 
     require_an_answer(yes=yes, dry_run=dry_run)
-    shown = chosen.evidence("switchover run")
+    shown = Evidence()
     ways = Ways(
         fence=FenceKind(_checked(fence, fence_hook)),
         fence_hook=fence_hook,
@@ -162,15 +166,15 @@ def run(  # noqa: PLR0913, PLR0917 (the options)
         most_lag=most_lag,
         within_s=within_s,
     )
-    with chosen.scope(reason) as scope:
+    with scope_of(chosen, topics, reason) as scope:
         work = Switchover(scope, ways, shown.say)
         found = work.plan()
         what = "Producers on the source will be stopped."
-        if shown.ends_at(found, scope.name, what, dry_run=dry_run, yes=yes):
-            return 0 if dry_run and found.is_open else 1
+        asked = {"is_open": found.is_open, "dry_run": dry_run, "yes": yes}
+        if end := shown.ends_at(found, scope.name, what, **asked):
+            return end
         work.run(found)
-        shown.end({"dry_run": False, "plan": found.as_json(), "after": work.plan().as_json()})
-    return 0
+        return shown.answer({"dry_run": False, "plan": found, "after": work.plan()})
 
 
 @switchover.command("abort")
@@ -178,9 +182,10 @@ def run(  # noqa: PLR0913, PLR0917 (the options)
 @fence_options
 def abort(
     chosen: ChosenFlow,
+    topics: str | None,
     fence: str,
     fence_hook: str,
-) -> int:
+) -> Answer:
     """Remove the fence; refused after the promotion.
 
     \b
@@ -189,12 +194,11 @@ def abort(
     """
     from twinlog.control.cutover.switchover import FenceKind, Switchover, Ways
 
-    shown = chosen.evidence("switchover abort")
+    shown = Evidence()
     ways = Ways(fence=FenceKind(_checked(fence, fence_hook)), fence_hook=fence_hook)
-    with chosen.scope() as scope:
+    with scope_of(chosen, topics) as scope:
         Switchover(scope, ways, shown.say).abort()
-    shown.end({})
-    return 0
+    return shown.answer({})
 
 
 def _checked(fence: str, fence_hook: str) -> str:
@@ -203,11 +207,10 @@ def _checked(fence: str, fence_hook: str) -> str:
     return fence
 
 
-def _show(chosen: ChosenFlow, verb: str, most_lag: int) -> int:
+def _show(chosen: ChosenFlow, topics: str | None, most_lag: int) -> Answer:
     from twinlog.control.cutover.switchover import Switchover, Ways
 
-    ways = Ways(most_lag=most_lag)
-    found = chosen.show_plan(
-        f"switchover {verb}", lambda scope, say: Switchover(scope, ways, say).plan()
-    )
-    return 0 if found.is_open else 1
+    shown = Evidence()
+    with scope_of(chosen, topics) as scope:
+        found = Switchover(scope, Ways(most_lag=most_lag), shown.say).plan()
+    return shown.show(found, is_open=found.is_open)

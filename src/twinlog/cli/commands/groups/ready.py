@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 import click
@@ -11,12 +10,10 @@ from rich.console import RenderableType
 from rich.table import Table
 
 from twinlog.cli.options.command import CommandGroup
-from twinlog.cli.options.flow_option import flow_option
-from twinlog.cli.options.format_option import format_option
+from twinlog.cli.options.flow_option import ChosenFlow, on_flow
 from twinlog.cli.options.option import option
-from twinlog.cli.options.run_options import secrets_option
-from twinlog.cli.terminal.output import Format, write_object
-from twinlog.cli.terminal.tables import plain_table, row, text, write_all
+from twinlog.cli.terminal.output import Answer
+from twinlog.cli.terminal.tables import plain_table, row, text
 from twinlog.errors import UsageError
 from twinlog.quantities import count, plural
 
@@ -40,12 +37,9 @@ def groups() -> None:
 
 
 @groups.command("ready")
-@click.argument("file", type=click.Path(path_type=Path))
-@flow_option
+@on_flow
 @option("--group", "names", multiple=True, help="Only this group; may be given several times.")
-@secrets_option
-@format_option
-def ready(file: Path, flow: str | None, names: tuple[str, ...], output: Format) -> int:
+def ready(chosen: ChosenFlow, names: tuple[str, ...]) -> Answer:
     """Print which groups may move to the other cluster now, and what prevents the others.
 
     A group may move if it has no members on either cluster and each of its offsets translates
@@ -57,28 +51,19 @@ def ready(file: Path, flow: str | None, names: tuple[str, ...], output: Format) 
     twinlog groups ready mm2.properties --flow 'A->B' --group shop
     twinlog groups ready mm2.properties --format json
     """
-    from twinlog.cli.options.configuration import load_flows
     from twinlog.control.check.group_readiness import ready_groups
 
-    config = load_flows(file, flow)
-    found = list(ready_groups(config, names))
+    found = list(ready_groups(chosen.all(), names))
     seen = {one.group for each in found for one in each.groups}
     if missing := [name for name in names if name not in seen]:
         raise UsageError(f"--group: no flow selects a group {missing[0]} of its source")
-    if output.is_for_programs:
-        flows = [
-            {
-                "flow": one.flow,
-                "groups": [group.as_json() for group in one.groups],
-                "left_out": one.left_out,
-                "notes": one.notes,
-            }
-            for one in found
-        ]
-        write_object(output, "groups ready", {"flows": flows})
-    else:
-        write_all(part for one in found for part in parts(one))
-    return 0 if all(group.is_ready for one in found for group in one.groups) else 1
+    flows = (
+        {"flow": one.flow, "groups": one.groups, "left_out": one.left_out, "notes": one.notes}
+        for one in found
+    )
+    is_ready = all(group.is_ready for one in found for group in one.groups)
+    text = (part for one in found for part in parts(one))
+    return Answer({"flows": flows}, text, 0 if is_ready else 1)
 
 
 def parts(one: FlowGroups) -> Iterator[RenderableType]:

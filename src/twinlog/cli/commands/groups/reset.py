@@ -14,11 +14,9 @@ from rich.console import RenderableType
 
 from twinlog.cli.options import candidates
 from twinlog.cli.options.command import Command
-from twinlog.cli.options.flow_option import flow_option, one_flow
-from twinlog.cli.options.format_option import format_option
+from twinlog.cli.options.flow_option import flow_option, load_file, on_file, one_flow
 from twinlog.cli.options.option import option
-from twinlog.cli.options.run_options import secrets_option
-from twinlog.cli.terminal.output import Format, write_line, write_object
+from twinlog.cli.terminal.output import Answer, is_for_programs, write_line
 from twinlog.cli.terminal.tables import plain_table, row, text, write_all, write_warnings
 from twinlog.config.values.times import NoTime, in_iso, span_in_milliseconds, to_milliseconds
 from twinlog.errors import UsageError
@@ -73,7 +71,7 @@ class GroupChoice:
 
 
 @click.command("reset", cls=Command)
-@click.argument("file", type=click.Path(path_type=Path))
+@on_file
 @option(
     "--cluster",
     metavar="ALIAS",
@@ -119,8 +117,6 @@ class GroupChoice:
 )
 @option("--dry-run", is_flag=True, help="Print what would be set, and set nothing.")
 @option("--yes", "--execute", "yes", is_flag=True, help="Do not ask for confirmation.")
-@secrets_option
-@format_option
 def reset(  # noqa: PLR0913, PLR0917 (options of a command)
     file: Path,
     cluster: str | None,
@@ -132,9 +128,8 @@ def reset(  # noqa: PLR0913, PLR0917 (options of a command)
     topics: tuple[str, ...],
     dry_run: bool,
     yes: bool,
-    output: Format,
     **goals: Any,
-) -> int:
+) -> Answer:
     """Set offsets of idle groups, on the source or on the target.
 
     The plan is printed first: each group's current offsets, its new offsets, and the log's range.
@@ -148,7 +143,6 @@ def reset(  # noqa: PLR0913, PLR0917 (options of a command)
     twinlog offsets reset mm2.properties --cluster A --group shop --topics orders --shift-by -100
     twinlog offsets reset mm2.properties --cluster B --all --to-earliest --yes --format json
     """
-    from twinlog.cli.options.configuration import load_file
     from twinlog.client.offset_reset import OffsetReset
     from twinlog.cluster.client import prompt_client
     from twinlog.control.flow.wiring import admins_of
@@ -158,7 +152,7 @@ def reset(  # noqa: PLR0913, PLR0917 (options of a command)
         groups=groups, pattern=pattern, every=every, topics=topics, topic_pattern=topic_pattern
     )
     matches = chosen.matches
-    if not (dry_run or yes) and (output.is_for_programs or not sys.stdin.isatty()):
+    if not (dry_run or yes) and (is_for_programs() or not sys.stdin.isatty()):
         raise UsageError("give --yes, or --dry-run to see what would be set")
     config = load_file(file)
     alias = _alias(config, cluster, flow)
@@ -167,25 +161,26 @@ def reset(  # noqa: PLR0913, PLR0917 (options of a command)
         plans = work.plan(goal, chosen.names(work), topics=topics, matches=matches)
         if not chosen.groups:  # skip groups without offsets unless they are named
             plans = [one for one in plans if not _has_nothing(one)]
-        _show(output, f"{alias}: {_said(goal)}", plans, warnings_of(config.flows, alias, plans))
+        _show(f"{alias}: {_said(goal)}", plans, warnings_of(config.flows, alias, plans))
         if not dry_run:
             todo = [one for one in plans if one.refused is None]
             if todo and not (yes or _is_wanted(alias, todo)):
-                write_line("nothing was changed")
-                return 1
+                return Answer({}, ["nothing was changed"], 1)
             plans = [work.execute(one) for one in plans]
-    if output.is_for_programs:
-        body = {
-            "cluster": alias,
-            "to": {"kind": goal.kind.value, "value": goal.value},
-            "dry_run": dry_run,
-            "groups": [one.as_json() for one in plans],
-        }
-        write_object(output, "offsets reset", body, version=JSON_VERSION)
-    else:
-        write_all(_done(plans, dry_run=dry_run))
-        write_warnings(text(str(one.refused), style="red") for one in plans if one.refused)
-    return 1 if any(one.refused is not None for one in plans) else 0
+    fields = {
+        "cluster": alias,
+        "to": {"kind": goal.kind, "value": goal.value},
+        "dry_run": dry_run,
+        "groups": plans,
+    }
+    refused = [text(str(one.refused), style="red") for one in plans if one.refused]
+    return Answer(
+        fields,
+        [*_done(plans, dry_run=dry_run), *refused],
+        1 if refused else 0,
+        problems=refused,
+        version=JSON_VERSION,
+    )
 
 
 def _goal(
@@ -276,9 +271,9 @@ def _said(goal: Goal) -> str:
     }[goal.kind.value]
 
 
-def _show(output: Format, where: str, plans: Sequence[GroupReset], warnings: Iterator[str]) -> None:
+def _show(where: str, plans: Sequence[GroupReset], warnings: Iterator[str]) -> None:
     """Print the plan before asking for confirmation."""
-    if output.is_for_programs:
+    if is_for_programs():
         for line in warnings:
             write_line(f"warning: {line}", sys.stderr)
         return

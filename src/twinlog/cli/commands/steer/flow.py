@@ -10,6 +10,7 @@ import click
 from twinlog.cli.options.command import CommandGroup
 from twinlog.cli.options.option import option
 from twinlog.cli.options.steering_options import chosen_flows, let_go, steer, steering_options
+from twinlog.cli.terminal.output import Answer
 from twinlog.config.keys.key_table import DEFINITIONS
 from twinlog.errors import UsageError
 from twinlog.mirror.state.intents import IntentKind
@@ -34,7 +35,7 @@ def flow() -> None:
 
 @flow.command("pause")
 @steering_options
-def pause(file: Path, **given: Any) -> int:
+def pause(file: Path, **given: Any) -> Answer:
     """Stop the copy of flows until `flow resume`: all of FILE, or those of --flow.
 
     Records in flight are copied first. A paused flow writes nothing to its clusters: no records,
@@ -45,12 +46,12 @@ def pause(file: Path, **given: Any) -> int:
     twinlog flow pause mm2.properties --reason 'brokers are upgraded'
     twinlog flow pause mm2.properties --flow 'A->B' --dry-run
     """
-    return steer("flow pause", file, lambda one: one.want(IntentKind.PAUSE), **given)
+    return steer(file, lambda one: one.want(IntentKind.PAUSE), **given)
 
 
 @flow.command("resume")
 @steering_options
-def resume(file: Path, **given: Any) -> int:
+def resume(file: Path, **given: Any) -> Answer:
     """Resume flows that are paused; each resumes at exactly the next record.
 
     Topics that were paused by name stay paused until `twinlog topic resume`.
@@ -59,12 +60,12 @@ def resume(file: Path, **given: Any) -> int:
     twinlog flow resume mm2.properties
     twinlog flow resume mm2.properties --flow 'A->B'
     """
-    return steer("flow resume", file, lambda one: one.take_back(IntentKind.PAUSE), **given)
+    return steer(file, lambda one: one.take_back(IntentKind.PAUSE), **given)
 
 
 @flow.command("unthrottle")
 @chosen_flows
-def unthrottle(file: Path, **given: Any) -> int:
+def unthrottle(file: Path, **given: Any) -> Answer:
     """Remove the producer quotas that `twinlog.rpo.enforce=quota` set on the source.
 
     A mirror removes them itself. This command is for a mirror that was killed and will not be
@@ -86,7 +87,7 @@ def unthrottle(file: Path, **given: Any) -> int:
 )
 @option("--none", "is_none", is_flag=True, help="Use the limit of the configuration.")
 @steering_options
-def limit(file: Path, bytes_per_second: int | None, is_none: bool, **given: Any) -> int:
+def limit(file: Path, bytes_per_second: int | None, is_none: bool, **given: Any) -> Answer:
     """Limit the bytes per second that flows copy, instead of the limit in FILE.
 
     \b
@@ -95,12 +96,12 @@ def limit(file: Path, bytes_per_second: int | None, is_none: bool, **given: Any)
     """
     if (bytes_per_second is None) != is_none:
         raise UsageError("give either --bytes-per-second NUMBER or --none")
-    return steer("flow limit", file, lambda one: one.limit(bytes_per_second), **given)
+    return steer(file, lambda one: one.limit(bytes_per_second), **given)
 
 
 @flow.command("promote")
 @steering_options
-def promote(file: Path, **given: Any) -> int:
+def promote(file: Path, **given: Any) -> Answer:
     """Make the remote topics of flows the originals: the flows stop copying permanently.
 
     This also holds after restarts and for topics that are created later. The flows stop syncing
@@ -111,12 +112,12 @@ def promote(file: Path, **given: Any) -> int:
     twinlog flow promote mm2.properties --flow 'A->B' --reason 'A is lost'
     twinlog flow promote mm2.properties --dry-run
     """
-    return steer("flow promote", file, lambda one: one.want(IntentKind.PROMOTE), **given)
+    return steer(file, lambda one: one.want(IntentKind.PROMOTE), **given)
 
 
 @flow.command("demote")
 @steering_options
-def demote(file: Path, **given: Any) -> int:
+def demote(file: Path, **given: Any) -> Answer:
     """Take a promotion of flows back; each resumes copying at exactly the next record.
 
     If other clients have written to a remote topic since, its partitions stop with a code. Topics
@@ -127,4 +128,4 @@ def demote(file: Path, **given: Any) -> int:
     twinlog flow demote mm2.properties --flow 'A->B'
     twinlog flow demote mm2.properties --flow 'A->B' --dry-run
     """
-    return steer("flow demote", file, lambda one: one.take_back(IntentKind.PROMOTE), **given)
+    return steer(file, lambda one: one.take_back(IntentKind.PROMOTE), **given)

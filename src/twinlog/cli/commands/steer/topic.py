@@ -4,14 +4,26 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
-from twinlog.cli.commands.steer.skip import skip
 from twinlog.cli.options.command import CommandGroup
-from twinlog.cli.options.steering_options import names_of, steer, steering_options, topics_option
+from twinlog.cli.options.flow_option import ChosenFlow, flow_option, on_file
+from twinlog.cli.options.option import option
+from twinlog.cli.options.steering_options import (
+    in_force,
+    names_of,
+    steer,
+    steering_options,
+    topics_option,
+)
+from twinlog.cli.terminal.output import Answer
+from twinlog.config.values.times import in_iso
 from twinlog.mirror.state.intents import RESUMED, IntentKind
+
+if TYPE_CHECKING:
+    from twinlog.client.skipping import SkipChange
 
 
 @click.group("topic", cls=CommandGroup)
@@ -26,13 +38,81 @@ def topic() -> None:
     """
 
 
-topic.add_command(skip)
+@topic.command("skip")
+@on_file
+@click.argument("topic")
+@option(
+    "--partition",
+    required=True,
+    type=click.IntRange(min=0),
+    metavar="P",
+    help="The partition of TOPIC.",
+)
+@option(
+    "--offset",
+    required=True,
+    type=click.IntRange(min=0),
+    metavar="O",
+    help="The source offset that `twinlog status` prints for this partition.",
+)
+@option(
+    "--quarantine",
+    is_flag=True,
+    help="First write the record to mm2-twinlog-quarantine.SOURCE.internal on the target.",
+)
+@option("--reason", default="", metavar="TEXT", help="Written to the log and the quarantine topic.")
+@option("--dry-run", is_flag=True, help="Print what would change, and write nothing.")
+@flow_option
+def skip(  # noqa: PLR0913 (what the command was given)
+    file: Path,
+    topic: str,
+    partition: int,
+    offset: int,
+    *,
+    quarantine: bool,
+    reason: str,
+    dry_run: bool,
+    flow: str | None,
+) -> Answer:
+    """Skip the record of TOPIC at which copying has stopped, and copy the records after it.
+
+    Accepted only if the partition is stopped with RECORD_TOO_LARGE, RECORD_REFUSED or CORRUPT_BATCH
+    at exactly this offset. If a batch cannot be decoded, all of its records are skipped. The range
+    is printed, so try --dry-run first. It cannot be undone: the record stays on the source, and the
+    target never gets it.
+
+    \b
+    twinlog topic skip mm2.properties orders --partition 0 --offset 4711 --dry-run
+    twinlog topic skip mm2.properties orders --partition 0 --offset 4711 --quarantine
+    """
+    from twinlog.client.skipping import RecordSkip
+    from twinlog.model import TopicPartition
+
+    with ChosenFlow(file, flow).open(RecordSkip, reason) as skipping:
+        change = skipping.check(TopicPartition(topic, partition), offset)
+        offsets: list[int] = []
+        if not dry_run:
+            offsets = skipping.quarantine(change) if quarantine else []
+            skipping.write(change)
+        name = skipping.quarantine_topic if quarantine else None
+    fields = {
+        "dry_run": dry_run,
+        "change": change,
+        "quarantine": None if name is None else {"topic": name, "offsets": offsets},
+    }
+    said = [_said(change, dry_run=dry_run)]
+    if name is not None:
+        where = "would be written" if dry_run else f"is at offset {', '.join(map(str, offsets))}"
+        said.append(f"quarantine: it {where} of {name}")
+    if change.before is None and not dry_run:
+        said.append(in_force(file))
+    return Answer(fields, said)
 
 
 @topic.command("pause")
 @topics_option
 @steering_options
-def pause(file: Path, topics: str, **given: Any) -> int:
+def pause(file: Path, topics: str, **given: Any) -> Answer:
     """Stop the copy of topics until `topic resume`; other topics continue.
 
     --topics matches topics that exist on the source now: a topic that is created later is not
@@ -42,13 +122,13 @@ def pause(file: Path, topics: str, **given: Any) -> int:
     twinlog topic pause mm2.properties --topics orders --reason 'a consumer is repaired'
     twinlog topic pause mm2.properties --topics 'logs-.*,audit' --dry-run
     """
-    return _want("topic pause", IntentKind.PAUSE, file, topics, **given)
+    return _want(IntentKind.PAUSE, file, topics, **given)
 
 
 @topic.command("resume")
 @topics_option
 @steering_options
-def resume(file: Path, topics: str, **given: Any) -> int:
+def resume(file: Path, topics: str, **given: Any) -> Answer:
     """Take the pause or release of topics back; each resumes at exactly the next record.
 
     If other clients have written to a released topic since, its partitions stop with a code.
@@ -57,15 +137,13 @@ def resume(file: Path, topics: str, **given: Any) -> int:
     twinlog topic resume mm2.properties --topics orders
     twinlog topic resume mm2.properties --topics '.*'
     """
-    return _take_back(
-        "topic resume", RESUMED, "is paused or released by name", file, topics, **given
-    )
+    return _take_back(RESUMED, "is paused or released by name", file, topics, **given)
 
 
 @topic.command("release")
 @topics_option
 @steering_options
-def release(file: Path, topics: str, **given: Any) -> int:
+def release(file: Path, topics: str, **given: Any) -> Answer:
     """Stop mirroring these topics. Other clients may then write to the remote topics.
 
     Remote topics stay as they are. The release overrides FILE and holds after restarts. Their
@@ -75,13 +153,13 @@ def release(file: Path, topics: str, **given: Any) -> int:
     twinlog topic release mm2.properties --topics orders --reason 'moved to B'
     twinlog topic release mm2.properties --topics 'team-a-.*' --dry-run
     """
-    return _want("topic release", IntentKind.RELEASE, file, topics, **given)
+    return _want(IntentKind.RELEASE, file, topics, **given)
 
 
 @topic.command("promote")
 @topics_option
 @steering_options
-def promote(file: Path, topics: str, **given: Any) -> int:
+def promote(file: Path, topics: str, **given: Any) -> Answer:
     """Make remote topics the originals: copying ends, and other clients may write to them.
 
     Like `topic release`, except that it is undone by `topic demote`, not by `topic resume`.
@@ -90,13 +168,13 @@ def promote(file: Path, topics: str, **given: Any) -> int:
     twinlog topic promote mm2.properties --topics orders --reason 'its producers moved to B'
     twinlog topic promote mm2.properties --topics 'team-a-.*' --dry-run
     """
-    return _want("topic promote", IntentKind.PROMOTE, file, topics, **given)
+    return _want(IntentKind.PROMOTE, file, topics, **given)
 
 
 @topic.command("demote")
 @topics_option
 @steering_options
-def demote(file: Path, topics: str, **given: Any) -> int:
+def demote(file: Path, topics: str, **given: Any) -> Answer:
     """Take the promotion of topics back; each resumes copying at exactly the next record.
 
     If other clients have written to a remote topic since, its partitions stop with a code. Refused
@@ -106,22 +184,28 @@ def demote(file: Path, topics: str, **given: Any) -> int:
     twinlog topic demote mm2.properties --topics orders
     twinlog topic demote mm2.properties --topics 'team-a-.*' --dry-run
     """
-    return _take_back(
-        "topic demote", [IntentKind.PROMOTE], "was promoted by name", file, topics, **given
-    )
+    return _take_back([IntentKind.PROMOTE], "was promoted by name", file, topics, **given)
 
 
-def _want(command: str, kind: IntentKind, file: Path, topics: str, **given: Any) -> int:
+def _want(kind: IntentKind, file: Path, topics: str, **given: Any) -> Answer:
     names = names_of(topics)
     nothing = f"--topics: no flow mirrors a topic that matches {topics}"
-    return steer(command, file, lambda one: one.want_topics(kind, names), nothing=nothing, **given)
+    return steer(file, lambda one: one.want_topics(kind, names), nothing=nothing, **given)
 
 
 def _take_back(
-    command: str, kinds: Sequence[IntentKind], what: str, file: Path, topics: str, **given: Any
-) -> int:
+    kinds: Sequence[IntentKind], what: str, file: Path, topics: str, **given: Any
+) -> Answer:
     names = names_of(topics)
     nothing = f"--topics: no topic that matches {topics} {what}"
-    return steer(
-        command, file, lambda one: one.take_back_topics(kinds, names), nothing=nothing, **given
-    )
+    return steer(file, lambda one: one.take_back_topics(kinds, names), nothing=nothing, **given)
+
+
+def _said(change: SkipChange, *, dry_run: bool) -> str:
+    wanted = change.wanted
+    what = f"{wanted.flow}: {wanted.topic}-{wanted.partition}: "
+    what += f"{'batch' if wanted.skip.is_batch else 'record'} {wanted.skip} "
+    if change.before is not None:
+        said = f", {change.before.reason}" if change.before.reason else ""
+        return f"{what}is already skipped, by {change.before.who}, {in_iso(wanted.at_ms)}{said}"
+    return f"{what}{'would be' if dry_run else 'is'} skipped [{wanted.code}]"
