@@ -12,7 +12,7 @@ from twinlog.cli.options.mirror_maker_1_options import configuration_of_pair, pa
 from twinlog.cli.options.run_options import override_options
 
 
-@click.command("mirror-maker", cls=Command)
+@click.command("mirror-maker", cls=Command, context_settings={"allow_extra_args": True})
 @pair_options
 @override_options
 @run_options
