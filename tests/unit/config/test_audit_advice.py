@@ -104,6 +104,7 @@ def test_a_key_that_is_advised_is_accepted(place: str) -> None:
         ("topics = orders*", "did you mean orders.*?", "topics = orders.*"),
         ("topics.exclude = a;b", "separate names by commas", "topics.exclude = a,b"),
         ("topics.blacklist = a", "write topics.exclude", "topics.exclude = a"),
+        ("B->A.enabled = false # later", "write: B->A.enabled = false", "B->A.enabled = false"),
         ("A->B.topics = \\\\d+ # all", "put it on a line of its own", "A->B.topics = \\\\d+"),
     ],
 )
@@ -112,6 +113,22 @@ def test_a_value_that_is_advised_is_accepted(
 ) -> None:
     assert any(advice in one.message for one in read(line).warnings)
     assert read(followed).warnings == ()
+
+
+@pytest.mark.parametrize(
+    ("key", "meant"),
+    [
+        ("checkpoints.topic.retention.ms", None),
+        ("emit.offset-syncs.interval.seconds", None),
+        ("topic.policy.class", None),
+        ("offset-syncs.replication.factor", "offset-syncs.topic.replication.factor"),
+        ("heartbeat.interval.seconds", "emit.heartbeats.interval.seconds"),
+        ("checkpoint.topic.replication.factor", "checkpoints.topic.replication.factor"),
+    ],
+)
+def test_a_key_with_another_word_in_it_is_not_suggested(key: str, meant: str | None) -> None:
+    advice = [] if meant is None else [f"A->B.{meant}"]
+    assert advised(said(f"A->B.{key}") or "") == advice
 
 
 @pytest.mark.parametrize(
