@@ -136,6 +136,8 @@ def test_a_key_with_another_word_in_it_is_not_suggested(key: str, meant: str | N
     [
         ("refresh.topics.interval.seconds = 10m", "refresh.topics.interval.seconds = 600"),
         ("refresh.topics.enabled = yes", "refresh.topics.enabled = true"),
+        ("A.bootstrap.servers = a.${REGION}.b:1", "A.bootstrap.servers = a.eu.b:1"),
+        ("tasks.max = ${TASKS}", "tasks.max = 2"),
         ("A.bootstrap.servers = a", "A.bootstrap.servers = a:9092"),
         ("twinlog.rpo.enforce = quota", "twinlog.rpo.seconds = 60"),
         ("twinlog.compression = enforce", "B.producer.compression.type = zstd"),
@@ -157,6 +159,7 @@ def test_a_key_with_another_word_in_it_is_not_suggested(key: str, meant: str | N
 def test_the_advice_of_an_error_is_accepted(read: Loader, line: str, followed: str) -> None:
     message = refusal(lambda: read(line))
     assert any(word in message for word in ("write ", "add "))
+    assert "config.providers" not in message
     key = line.partition(" ")[0]
     config = read(followed) if followed.startswith(key) else read(line, followed)
     assert warnings_of(config, WarningCode.UNKNOWN_KEY) == []
