@@ -13,6 +13,7 @@ from twinlog.config.combined import load_all
 from twinlog.config.config_file import read_files, read_raw
 from twinlog.config.files.raw import RawConfig
 from twinlog.config.load import load, load_raw
+from twinlog.control.flow.wiring import cluster_settings
 from twinlog.errors import ConfigError
 
 PACKAGE = "org.apache.kafka.connect.mirror."
@@ -298,3 +299,11 @@ def test_an_error_names_the_connectors_key(tmp_path: Path) -> None:
     assert "add: target.cluster.bootstrap.servers = host:9092" in caught.value.what
     with pytest.raises(ConfigError, match=r"connector.json:12: transforms: "):
         load_raw(one(tmp_path, transforms="route"), environment={})
+    wrong = one(
+        tmp_path,
+        source_cluster_security_protocol="SASL_SSL",
+        source_cluster_sasl_mechanism="AWS_MSK_IAM",
+    )
+    client = load_raw(wrong, environment={}).flows[0].clients.source_consumer
+    with pytest.raises(ConfigError, match=r"connector.json:12: source.cluster.sasl.mechanism: "):
+        cluster_settings("west", client, "west->east")

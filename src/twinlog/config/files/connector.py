@@ -122,7 +122,8 @@ def flow_of_connectors(
             if message:
                 warnings.append(warning(WarningCode.DEAD_KEY, one, message))
             elif message is None:
-                found.update((key, replace(one, key=key)) for key in _keys(one, flow))
+                for key in _keys(one, flow):
+                    found[key] = replace(one, key=key, field=one.key)
     return found, tuple(warnings)
 
 
