@@ -1,8 +1,9 @@
 """Several configuration files in one process.
 
 Each file is read separately: `topics` of the first file does not affect flows of the second. So
-each file runs as it would in its own process. A flow that is enabled in two files, and an alias of
-two different clusters, are rejected.
+each file runs as it would in its own process. Only the connectors of one flow on Kafka Connect,
+which have a file each, are read together. A flow that is enabled in two files, and an alias of two
+different clusters, are rejected.
 """
 
 from __future__ import annotations
@@ -11,9 +12,10 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TypeVar
 
+from twinlog.config.config_file import read_files
 from twinlog.config.files.overrides import Override
 from twinlog.config.flow.schema import ClusterConfig, MirrorConfig
-from twinlog.config.load import load
+from twinlog.config.load import load_raw
 from twinlog.config.rest import OPEN
 from twinlog.config.series import ALL_SERIES
 from twinlog.errors import ConfigError
@@ -29,7 +31,8 @@ def load_all(
     secrets: Path | None = None,
 ) -> MirrorConfig:
     """Return one configuration of all files. The other arguments apply to each file."""
-    return combined([load(path, clusters, environment, overrides, secrets) for path in paths])
+    raws = read_files(paths, secrets)
+    return combined([load_raw(raw, clusters, environment, overrides) for raw in raws])
 
 
 def combined(configs: Sequence[MirrorConfig]) -> MirrorConfig:
@@ -51,7 +54,7 @@ def combined(configs: Sequence[MirrorConfig]) -> MirrorConfig:
                 )
     return MirrorConfig(
         file=first.file,
-        more_files=tuple(config.file for config in configs[1:]),
+        more_files=tuple(f for config in configs for f in (config.file, *config.more_files))[1:],
         clusters=tuple(cluster for cluster, _ in clusters.values()),
         flows=tuple(flow for config in configs for flow in config.flows),
         elsewhere=tuple(flow for config in configs for flow in config.elsewhere),

@@ -2,10 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import replace
 from pathlib import Path
 
-from twinlog.config.files.connector import is_connector, read_connector
+from twinlog.config.files.connector import (
+    flow_of_connectors,
+    is_connector,
+    names_of_connectors,
+    read_connector,
+)
 from twinlog.config.files.properties import decode, parse_properties
 from twinlog.config.files.raw import RawConfig, dropped_backslashes, read_bytes, settings_of
 from twinlog.config.strimzi.document import find_connector, is_resource
@@ -15,8 +21,27 @@ from twinlog.config.values.origin import Settings
 from twinlog.errors import ConfigError
 
 
+def read_files(paths: Iterable[Path], secrets: Path | None = None) -> list[RawConfig]:
+    """Return the settings of several files. The connectors of one flow are one of them."""
+    found: list[RawConfig] = []
+    for path in paths:
+        raw = _read(path, secrets)
+        for at, other in enumerate(found):
+            if raw.connectors and raw.connectors[0].is_of_flow(other.connectors):
+                found[at] = _joined(other, raw)
+                break
+        else:
+            found.append(raw)
+    return [_completed(raw) for raw in found]
+
+
 def read_raw(path: Path, secrets: Path | None = None) -> RawConfig:
     """Return the file's settings. `secrets` is the folder for a resource's Kubernetes secrets."""
+    return _completed(_read(path, secrets))
+
+
+def _read(path: Path, secrets: Path | None) -> RawConfig:
+    """Return the file's settings; those of a connector only as `connectors`."""
     data = read_bytes(path, "an mm2.properties file or a KafkaMirrorMaker2 resource")
     text = decode(data)
     if is_resource(path, text):
@@ -24,21 +49,43 @@ def read_raw(path: Path, secrets: Path | None = None) -> RawConfig:
         connector = find_connector(documents)
         if connector is None:
             return read_resource(documents, file=str(path), secrets=secrets)
-        return _connector(RawConfig(file=str(path), settings=connector))
+        return RawConfig(
+            file=str(path), settings=connector, connectors=(read_connector(connector),)
+        )
     properties = parse_properties(text, file=str(path))
-    raw = RawConfig(
+    settings = settings_of(properties)
+    return RawConfig(
         file=properties.file,
-        settings=settings_of(properties),
+        settings=settings,
         duplicates=properties.duplicates,
         warnings=tuple(dropped_backslashes(properties)),
+        connectors=(read_connector(settings),) if is_connector(settings) else (),
         is_latin_1=True,
     )
-    return _connector(raw) if is_connector(raw.settings) else raw
 
 
-def _connector(raw: RawConfig) -> RawConfig:
-    settings, warnings = read_connector(raw.settings)
-    return replace(raw, settings=Settings(settings), warnings=(*raw.warnings, *warnings))
+def _joined(first: RawConfig, second: RawConfig) -> RawConfig:
+    return replace(
+        first,
+        more_files=(*first.more_files, second.file),
+        connectors=first.connectors + second.connectors,
+        duplicates=first.duplicates + second.duplicates,
+        warnings=first.warnings + second.warnings,
+        is_latin_1=first.is_latin_1 and second.is_latin_1,
+    )
+
+
+def _completed(raw: RawConfig) -> RawConfig:
+    """Return the settings with those of the connectors' flow, if there are any."""
+    if not raw.connectors:
+        return raw
+    settings, warnings = flow_of_connectors(raw.connectors)
+    return replace(
+        raw,
+        settings=Settings(settings),
+        warnings=(*raw.warnings, *warnings),
+        names=names_of_connectors(raw.connectors[0].flow),
+    )
 
 
 def _utf_8(data: bytes, path: Path) -> str:

@@ -112,6 +112,7 @@ def _load(
     used = {alias for flow in switched_on for alias in (flow.source, flow.target)}
     return MirrorConfig(
         file=text.file,
+        more_files=text.more_files,
         clusters=tuple(_cluster(raw, alias) for alias in aliases),
         flows=flows,
         elsewhere=elsewhere,
@@ -120,7 +121,7 @@ def _load(
         series=series_config(raw),
         lines=tuple(raw.values()),
         warnings=(
-            *audit_duplicates(text.duplicates, text.file),
+            *audit_duplicates(text.duplicates),
             *text.warnings,
             *_without_twins(off, _of_values(raw, text)),
             *audit_keys(raw, aliases),

@@ -2,7 +2,9 @@
 
 An option of Spark or Kafka that has no effect here is a warning, as in Spark, so a job changes only
 the name of its format. The same holds for the writer's options in a read and the reverse, because
-jobs pass one set of options to both. An unknown option is an error that suggests the nearest name.
+jobs pass one set of options to both, for options of other formats, and for keys of Kafka's clients
+without `kafka.`. Any other unknown option is an error that suggests the nearest name. So is a
+connection's key without `kafka.`: without it the connection would be less secure.
 """
 
 from __future__ import annotations
@@ -20,7 +22,13 @@ from twinlog.cluster.net.settings import (
 )
 from twinlog.cluster.security.security_keys import load_security
 from twinlog.config.files.providers import provider_key, resolve_providers
-from twinlog.config.keys.client_keys import BOOTSTRAP_SERVERS, CLIENT_KEYS, Role, is_connection_key
+from twinlog.config.keys.client_keys import (
+    BOOTSTRAP_SERVERS,
+    CLIENT_KEYS,
+    Role,
+    is_connection_key,
+    words,
+)
 from twinlog.config.values.nearest import suggestion
 from twinlog.config.values.origin import ClientProperties, Setting, Settings
 from twinlog.errors import ClusterError, TwinlogError
@@ -65,13 +73,27 @@ OPTIONS: Final = {
 }
 """Names of Spark's and Twinlog's options, for a read (consumer) and for a write (producer)."""
 
+_OF_OTHER_FORMATS: Final = words("""
+    charset dateformat delimiter encoding header inferschema maxfilespertrigger mergeschema mode
+    multiline numrows outputmode processingtime quote schema sep timestampformat trigger truncate
+    """)
+"""Options of Spark's other sources and sinks, which its Kafka source ignores, in lower case."""
+
+_ALL_KEYS: Final = frozenset[str]().union(*CLIENT_KEYS.values())
+_GROUP_OF_COMMITS: Final = "consumer.commit.groupid"
+"""The key of a widespread listener that commits a query's offsets to a group."""
+
 
 def named(
-    given: Mapping[str, str], role: Role, ignored: Mapping[str, str]
+    given: Mapping[str, str],
+    role: Role,
+    ignored: Mapping[str, str],
+    refused: Mapping[str, str],
 ) -> tuple[dict[str, str], dict[str, str]]:
     """Return the options with their names as in `OPTIONS`, and the `kafka.*` keys without prefix.
 
-    Warns of options without effect: those in `ignored`, and those of the other role, which are left
+    Warns of options without effect: those in `ignored`, those of the other role or of another
+    format, and Kafka's keys without prefix (`refused` has advice for some). The latter are left
     out. Raises ConfigError for an unknown option.
     """
     own = {name.lower(): value for name, value in given.items()}
@@ -79,13 +101,12 @@ def named(
         name.removeprefix(_PREFIX): own.pop(name) for name in list(own) if name.startswith(_PREFIX)
     }
     names = {name.lower(): name for some in OPTIONS.values() for name in some}
-    unknown = sorted(own.keys() - names.keys())
-    if unknown:
-        # case-insensitive
-        hint = suggestion(unknown[0], names)
-        for low, name in names.items():
-            hint = hint.replace(f"mean {low}?", f"mean {name}?")
-        raise wrong(unknown[0], "unknown option", hint or "remove it")
+    for name in sorted(own.keys() - names.keys()):
+        why = _why_unread(name, refused)
+        if not why:
+            raise wrong(name, "unknown option", _meant(name, names) or "remove it")
+        no_effect(name, why)
+        del own[name]
     options = {names[name]: value for name, value in own.items()}
     for name in sorted(options):
         if name in ignored:
@@ -94,6 +115,28 @@ def named(
             no_effect(name, f"Spark's {role}s do not have it")
             del options[name]
     return options, properties
+
+
+def _why_unread(name: str, refused: Mapping[str, str]) -> str:
+    """Return why Spark's Kafka source ignores an option, or an empty text if it is unknown."""
+    if name in _OF_OTHER_FORMATS or name.startswith("spark."):
+        return "Spark's Kafka source does not have it"
+    if name in _ALL_KEYS and not is_connection_key(name):
+        todo = refused.get(name, f"write {_PREFIX}{name}")
+        return f"Spark ignores Kafka's keys without the prefix {_PREFIX}; {todo}"
+    return ""
+
+
+def _meant(name: str, names: Mapping[str, str]) -> str:
+    """Return a hint with the option that an unknown one was probably meant to be, or an empty
+    text.
+    """
+    if is_connection_key(name):
+        return f"did you mean {_PREFIX}{name}?"
+    hint = suggestion(name, names)  # case-insensitive
+    for low, full in names.items():
+        hint = hint.replace(f"mean {low}?", f"mean {full}?")
+    return hint
 
 
 def no_effect(name: str, why: str) -> None:
@@ -106,22 +149,22 @@ def client_of(
 ) -> ClientProperties:
     """Return the properties of Java's client of that role.
 
-    Warns of keys of other clients, as Kafka does. Raises ConfigError for a key that no client has.
+    Warns of keys of other clients, and of keys that no client has, as Kafka does. Raises
+    ConfigError if such a key is similar to a known one.
     """
-    known = frozenset[str]().union(*CLIENT_KEYS.values())
     for key in sorted(properties):
         if key in refused:
             raise wrong(_PREFIX + key, "it cannot be set", refused[key])
         if is_connection_key(key) or provider_key(key) or key in CLIENT_KEYS[role]:
             continue
-        if key not in known:
-            hint = suggestion(key, known)
-            raise wrong(
-                _PREFIX + key,
-                "Kafka's clients do not have this key",
-                hint.replace("mean ", f"mean {_PREFIX}") or "remove it",
-            )
-        no_effect(_PREFIX + key, f"Kafka's {role}s do not have this key")
+        owners = f"Kafka's {role}s" if key in _ALL_KEYS else "Kafka's clients"
+        hint = "" if key in _ALL_KEYS else suggestion(key, _ALL_KEYS)
+        why = f"{owners} do not have this key"
+        if hint:
+            raise wrong(_PREFIX + key, why, hint.replace("mean ", f"mean {_PREFIX}"))
+        if key == _GROUP_OF_COMMITS:
+            why += "; write commitGroup to commit a stream's offsets"
+        no_effect(_PREFIX + key, why)
     if not properties.get(BOOTSTRAP_SERVERS, "").strip():
         raise wrong(_PREFIX + BOOTSTRAP_SERVERS, "missing", "add it, for example kafka1:9092")
     parse_bootstrap(properties[BOOTSTRAP_SERVERS], _PREFIX + BOOTSTRAP_SERVERS)

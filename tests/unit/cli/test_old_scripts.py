@@ -11,7 +11,9 @@ import psutil
 import pytest
 
 from tests.support.snapshots import flow
+from twinlog.cli.commands.mirror_maker import mirror_maker
 from twinlog.cli.main import run
+from twinlog.cli.options.mirror_maker_1_options import pair
 from twinlog.control.watch.status_file import StatusFile
 
 ROOT = Path(__file__).resolve().parents[3]
@@ -229,3 +231,12 @@ def test_flags_that_do_nothing_are_said_once(
 def test_a_wrong_secrets_folder_is_2(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert run(["check", "mirror.yaml", "--secrets", str(tmp_path / "none")]) == 2
     assert "--secrets" in capsys.readouterr().err
+
+
+def test_words_that_are_no_option_are_accepted_and_named() -> None:
+    files = ["--consumer.config", "c", "--producer.config", "p"]
+    given = ["--whitelist", "a", "--abort.on.send.failure", "true", "new.consumer", *files, "x"]
+    with mirror_maker.make_context("mirror-maker", given) as context:
+        consumer, producer, options = pair(context.params)
+    assert (consumer, producer, options.include) == (Path("c"), Path("p"), "a")
+    assert options.idle == ("new.consumer", "x")

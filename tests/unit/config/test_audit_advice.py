@@ -104,6 +104,7 @@ def test_a_key_that_is_advised_is_accepted(place: str) -> None:
         ("topics = orders*", "did you mean orders.*?", "topics = orders.*"),
         ("topics.exclude = a;b", "separate names by commas", "topics.exclude = a,b"),
         ("topics.blacklist = a", "write topics.exclude", "topics.exclude = a"),
+        ("B->A.enabled = false # later", "write: B->A.enabled = false", "B->A.enabled = false"),
         ("A->B.topics = \\\\d+ # all", "put it on a line of its own", "A->B.topics = \\\\d+"),
     ],
 )
@@ -115,10 +116,28 @@ def test_a_value_that_is_advised_is_accepted(
 
 
 @pytest.mark.parametrize(
+    ("key", "meant"),
+    [
+        ("checkpoints.topic.retention.ms", None),
+        ("emit.offset-syncs.interval.seconds", None),
+        ("topic.policy.class", None),
+        ("offset-syncs.replication.factor", "offset-syncs.topic.replication.factor"),
+        ("heartbeat.interval.seconds", "emit.heartbeats.interval.seconds"),
+        ("checkpoint.topic.replication.factor", "checkpoints.topic.replication.factor"),
+    ],
+)
+def test_a_key_with_another_word_in_it_is_not_suggested(key: str, meant: str | None) -> None:
+    advice = [] if meant is None else [f"A->B.{meant}"]
+    assert advised(said(f"A->B.{key}") or "") == advice
+
+
+@pytest.mark.parametrize(
     ("line", "followed"),
     [
         ("refresh.topics.interval.seconds = 10m", "refresh.topics.interval.seconds = 600"),
         ("refresh.topics.enabled = yes", "refresh.topics.enabled = true"),
+        ("A.bootstrap.servers = a.${REGION}.b:1", "A.bootstrap.servers = a.eu.b:1"),
+        ("tasks.max = ${TASKS}", "tasks.max = 2"),
         ("A.bootstrap.servers = a", "A.bootstrap.servers = a:9092"),
         ("twinlog.rpo.enforce = quota", "twinlog.rpo.seconds = 60"),
         ("twinlog.compression = enforce", "B.producer.compression.type = zstd"),
@@ -140,6 +159,7 @@ def test_a_value_that_is_advised_is_accepted(
 def test_the_advice_of_an_error_is_accepted(read: Loader, line: str, followed: str) -> None:
     message = refusal(lambda: read(line))
     assert any(word in message for word in ("write ", "add "))
+    assert "config.providers" not in message
     key = line.partition(" ")[0]
     config = read(followed) if followed.startswith(key) else read(line, followed)
     assert warnings_of(config, WarningCode.UNKNOWN_KEY) == []

@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import json
+from itertools import permutations
 from pathlib import Path
 
 import pytest
 
 from twinlog.cli.main import run
-from twinlog.config.config_file import read_raw
+from twinlog.config.combined import load_all
+from twinlog.config.config_file import read_files, read_raw
 from twinlog.config.files.raw import RawConfig
 from twinlog.config.load import load, load_raw
+from twinlog.control.flow.wiring import cluster_settings
 from twinlog.errors import ConfigError
 
 PACKAGE = "org.apache.kafka.connect.mirror."
@@ -176,3 +179,131 @@ def test_an_error_names_the_line(tmp_path: Path) -> None:
     with pytest.raises(ConfigError) as caught:
         load_raw(raw, environment={})
     assert [error.line for error in caught.value.each] == [9, 12]
+
+
+def files(folder: Path, **changed: dict[str, str]) -> list[Path]:
+    """Write the connectors of one flow, each as a file, and return the paths."""
+    shared = {key: value for key, value in CONFIG.items() if key.startswith(("source.", "target."))}
+    own = {
+        "Source": {"topics": "orders", "tasks.max": "4", "consumer.fetch.max.bytes": "1048576"},
+        "Checkpoint": {"groups": "payments", "sync.group.offsets.enabled": "true"},
+        "Heartbeat": {"emit.heartbeats.interval.seconds": "5"},
+    }
+    paths = []
+    for kind, keys in own.items():
+        named = {"name": kind, "connector.class": f"{PACKAGE}Mirror{kind}Connector"}
+        paths.append(folder / f"{kind}.json")
+        config = {**named, **shared, **keys, **changed.get(kind, {})}
+        paths[-1].write_text(json.dumps(config, indent=1))
+    return paths
+
+
+@pytest.mark.parametrize("order", list(permutations(range(3))))
+def test_the_connectors_of_a_flow_are_one_flow(tmp_path: Path, order: tuple[int, ...]) -> None:
+    paths = files(tmp_path)
+    config = load_all([paths[at] for at in order], environment={})
+    assert [config.file, *config.more_files] == [str(paths[at]) for at in order]
+    (flow,) = config.flows
+    assert flow.topics.matches("orders")
+    assert not flow.topics.matches("payments")
+    assert flow.lanes.tasks_max == 4
+    found = {key: one.value for key, one in flow.settings.items()}
+    assert (found["groups"], found["sync.group.offsets.enabled"]) == ("payments", "true")
+    assert found["emit.heartbeats.enabled"] == "true"
+    assert found["emit.heartbeats.interval.seconds"] == "5"
+    assert "emit.checkpoints.enabled" not in found
+    assert flow.clients.source_consumer["fetch.max.bytes"] == "1048576"
+    assert {one.code for one in config.warnings} == {"READ_AS"}
+    assert not [one for one in config.warnings if "copies no topic" in one.message]
+
+
+def test_several_connectors_are_converted(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    paths = files(tmp_path)
+    assert run(["convert", *map(str, paths)]) == 0
+    written = tmp_path / "mm2.properties"
+    written.write_text(capsys.readouterr().out)
+    assert values(read_raw(written)) == values(read_files(paths)[0])
+    assert run(["convert", str(paths[0]), str(written)]) == 2
+    assert "is not another connector of the flow in" in capsys.readouterr().err
+
+
+def test_a_connector_alone_says_what_is_missing(tmp_path: Path) -> None:
+    (_, checkpoint, _) = files(tmp_path)
+    (note,) = [one for one in read_raw(checkpoint).warnings if one.code == "READ_AS"]
+    assert "give the file of the MirrorSourceConnector too" in note.message
+
+
+def test_connectors_of_other_flows_stay_apart(tmp_path: Path) -> None:
+    elsewhere = {"source.cluster.bootstrap.servers": "c:9092"}
+    paths = files(tmp_path, Checkpoint=elsewhere)
+    assert [len(raw.connectors) for raw in read_files(paths[:2])] == [1, 1]
+    assert [len(raw.connectors) for raw in read_files([paths[0], paths[0]])] == [1, 1]
+
+
+def test_a_shared_key_is_the_source_connectors(tmp_path: Path) -> None:
+    key = "replication.policy.separator"
+    other = {key: "_", "topics": "pay", "tasks.max": "9"}
+    raw = read_files(files(tmp_path, Checkpoint=other, Source={key: "_"}))[0]
+    (dead,) = [one for one in raw.warnings if one.code == "DEAD_KEY"]
+    assert (dead.key, dead.message) == (
+        "topics",
+        "group offsets are translated for all topics of the flow",
+    )
+    assert values(raw)["west->east.tasks.max"] == "4"
+    paths = files(tmp_path, Checkpoint={key: "_", "topics": "orders"}, Source={key: "-"})
+    raw = read_files(paths)[0]
+    assert values(raw)[f"west->east.{key}"] == "-"
+    (dead,) = [one for one in raw.warnings if one.code == "DEAD_KEY"]
+    assert (dead.file, dead.key) == (str(paths[1]), key)
+    assert f"the value of the MirrorSourceConnector ({paths[0]}:" in dead.message
+
+
+def test_clusters_is_a_key_that_connectors_do_not_read(tmp_path: Path) -> None:
+    config = load_raw(one(tmp_path, clusters="west,east"), environment={})
+    assert [str(flow.flow) for flow in config.flows] == ["west->east"]
+    (unknown,) = [one for one in config.warnings if one.code == "UNKNOWN_KEY"]
+    assert (unknown.key, unknown.line) == ("clusters", 12)
+
+
+@pytest.mark.parametrize(
+    ("key", "advised"),
+    [
+        ("producer.acks", "producer.override.acks"),
+        ("source.cluster.max.poll.records", "consumer.max.poll.records"),
+        ("target.cluster.batch.size", "producer.override.batch.size"),
+        ("target.bootstrap.servers", "target.cluster.bootstrap.servers"),
+        ("source.cluster.ssl.truststore.locaton", "source.cluster.ssl.truststore.location"),
+        ("refresh.topics.enable", "refresh.topics.enabled"),
+    ],
+)
+def test_advice_names_the_connectors_keys(tmp_path: Path, key: str, advised: str) -> None:
+    useless = {"DEAD_KEY", "UNKNOWN_KEY"}
+    raw = one(tmp_path, **{key: "all"})
+    (said,) = [w for w in load_raw(raw, environment={}).warnings if w.code in useless]
+    assert (said.key, said.message.partition("; ")[2]) in [
+        (key, f"write {advised}"),
+        (key, f"did you mean {advised}?"),
+    ]
+    value = "true" if key.endswith("enable") else "b:9092" if "bootstrap" in key else "1"
+    followed = load_raw(one(tmp_path, **{advised: value}), environment={})
+    assert [w for w in followed.warnings if w.code in useless] == []
+
+
+def test_an_error_names_the_connectors_key(tmp_path: Path) -> None:
+    raw = one(tmp_path, target_cluster_bootstrap_servers=None)
+    with pytest.raises(ConfigError) as caught:
+        load_raw(raw, environment={})
+    assert caught.value.key == "target.cluster.bootstrap.servers"
+    assert "add: target.cluster.bootstrap.servers = host:9092" in caught.value.what
+    with pytest.raises(ConfigError, match=r"connector.json:12: transforms: "):
+        load_raw(one(tmp_path, transforms="route"), environment={})
+    wrong = one(
+        tmp_path,
+        source_cluster_security_protocol="SASL_SSL",
+        source_cluster_sasl_mechanism="AWS_MSK_IAM",
+    )
+    client = load_raw(wrong, environment={}).flows[0].clients.source_consumer
+    with pytest.raises(ConfigError, match=r"connector.json:12: source.cluster.sasl.mechanism: "):
+        cluster_settings("west", client, "west->east")

@@ -210,6 +210,28 @@ def test_tasks_of_the_checkpoint_connector_are_said_to_set_nothing(tmp_path: Pat
     assert "set tasksMax of sourceConnector" in warning.message
 
 
+def test_one_task_of_the_checkpoint_connector_is_no_mistake(tmp_path: Path) -> None:
+    mirror = "      sourceConnector: {tasksMax: 2}\n      checkpointConnector: {tasksMax: 1}"
+    assert read(tmp_path, a_resource(mirror=mirror)).warnings == ()
+
+
+@pytest.mark.parametrize(
+    ("field", "key", "found"),
+    [("{tasksMax: 8, ", "tasks.max", "8"), ("{", "topics", "orders")],
+)
+def test_a_field_takes_precedence_over_the_same_key(
+    tmp_path: Path, field: str, key: str, found: str
+) -> None:
+    mirror = "      topicsPattern: orders\n      sourceConnector: %sconfig: {%s: %s}}"
+    raw = read(tmp_path, a_resource(mirror=mirror % (field, key, found)))
+    assert raw.warnings == ()
+    raw = read(tmp_path, a_resource(mirror=mirror % (field, key, 9)))
+    assert values(raw)[f"A->B.{key}"] == found
+    (warning,) = raw.warnings
+    assert (warning.line, warning.key) == (16, f"spec.mirrors[0].sourceConnector.config.{key}")
+    assert "takes precedence" in warning.message
+
+
 def test_one_part_alone_runs_without_a_copy(tmp_path: Path) -> None:
     config = load_text(tmp_path, a_resource(mirror="      heartbeatConnector: {}"))
     (flow,) = config.flows

@@ -15,6 +15,7 @@ from twinlog.model import Isolation, TopicPartition
 from twinlog.records.bounds import BoundKind
 from twinlog.records.given import OPTIONS
 from twinlog.records.options import IGNORED, REFUSED_KEYS, ReadOptions, parse_options
+from twinlog.records.write.options import parse_write_options
 
 LEAST = {"kafka.bootstrap.servers": "kafka1:9092,kafka2:9092", "subscribe": "orders"}
 
@@ -187,6 +188,38 @@ def test_keys_and_options_of_writers_are_taken_and_said(
     (stream if of_stream else batch)(dict.fromkeys(given, "1"))
     missing = [one for one in given if f"option {one} has no effect: " not in caplog.text]
     assert missing == []
+
+
+@pytest.mark.parametrize(
+    ("name", "why"),
+    [
+        ("group.id", "Spark ignores Kafka's keys without the prefix kafka.; write kafka.group.id"),
+        ("acks", "Spark ignores Kafka's keys without the prefix kafka.; write kafka.acks"),
+        (
+            "auto.offset.reset",
+            "Spark ignores Kafka's keys without the prefix kafka.; write startingOffsets",
+        ),
+        ("inferSchema", "Spark's Kafka source does not have it"),
+        ("spark.streaming.backpressure.enabled", "Spark's Kafka source does not have it"),
+        ("kafka.poll.interval.of.nobody", "Kafka's clients do not have this key"),
+        (
+            "kafka.consumer.commit.groupid",
+            "Kafka's clients do not have this key; write commitGroup to commit a stream's offsets",
+        ),
+    ],
+)
+def test_what_sparks_source_ignores_is_taken_and_said(
+    caplog: pytest.LogCaptureFixture, name: str, why: str
+) -> None:
+    assert stream({name: "1"}).topics == ("orders",)
+    assert f"option {name.lower()} has no effect: {why}" in caplog.text
+    assert parse_write_options({**LEAST, "checkpointLocation": "c", name: "1"}, is_stream=True)
+
+
+@pytest.mark.parametrize("key", ["security.protocol", "ssl.truststore.location", "sasl.mechanism"])
+def test_a_connection_key_without_its_prefix_is_refused(key: str) -> None:
+    assert f"unknown option; did you mean kafka.{key}?" in refusal({key: "SSL"})
+    assert batch({f"kafka.{key}": "SSL"}).properties[key] == "SSL"
 
 
 @pytest.mark.parametrize("key", sorted(REFUSED_KEYS))

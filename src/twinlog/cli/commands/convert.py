@@ -17,7 +17,7 @@ from twinlog.private_files import private_opener
 
 
 @click.command("convert", cls=Command)
-@click.argument("file", required=False, type=click.Path(path_type=Path))
+@click.argument("files", metavar="FILE...", nargs=-1, type=click.Path(path_type=Path))
 @pair_options
 @option(
     "--output",
@@ -26,32 +26,39 @@ from twinlog.private_files import private_opener
     "mode 0600.",
 )
 @secrets_option
-def convert(file: Path | None, output: Path | None, **given: Any) -> int:
+def convert(files: tuple[Path, ...], output: Path | None, **given: Any) -> int:
     """Print a configuration as a canonical mm2.properties file.
 
     FILE is an mm2.properties file, a KafkaMirrorMaker2 resource, or a connector of MirrorMaker 2 on
-    Kafka Connect (JSON, properties or KafkaConnector). Without FILE, the flags of MirrorMaker 1 are
-    required.
+    Kafka Connect (JSON, properties or KafkaConnector). Several files are the connectors of one
+    flow. Without FILE, the flags of MirrorMaker 1 are required.
 
     Secrets are printed as in FILE: as a config provider's variable, or as text. Warnings about
     FILE are printed to stderr.
 
     \b
     twinlog convert mirror.yaml --secrets ./secrets > mm2.properties
+    twinlog convert source.json checkpoint.json heartbeat.json > mm2.properties
     twinlog convert --consumer.config c.properties --producer.config p.properties --include '.*'
     """
     from twinlog.config.advice.canonical import canonical
-    from twinlog.config.config_file import read_raw
+    from twinlog.config.config_file import read_files
     from twinlog.config.files.mirror_maker_1 import read_pair
     from twinlog.config.load import load_raw
 
-    if file is None:
-        no_file(given)
-        raw = read_pair(*pair(given))
-    else:
+    if files:
         no_pair(given)
         leave_secrets_unread()
-        raw = read_raw(file, secrets_folder())
+        raw, *others = read_files(files, secrets_folder())
+        if others:
+            raise click.BadParameter(
+                f"{others[0].file} is not another connector of the flow in {raw.file}; convert it "
+                "alone",
+                param_hint="FILE",
+            )
+    else:
+        no_file(given)
+        raw = read_pair(*pair(given))
     config = load_raw(raw)
     for warning in config.warnings:
         write_line(f"warning: {warning}", sys.stderr)

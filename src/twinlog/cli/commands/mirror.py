@@ -150,7 +150,7 @@ def mirror(files: tuple[Path, ...], clusters: str | None, **options: Any) -> Ans
     return run_configuration(configuration(files, clusters), files[0], RunOptions(**options))
 
 
-@click.command("mirror-maker", cls=Command)
+@click.command("mirror-maker", cls=Command, context_settings={"allow_extra_args": True})
 @pair_options
 @override_options
 @run_options

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
@@ -93,6 +92,8 @@ def pair(given: dict[str, Any]) -> tuple[Path, Path, PairOptions]:
     idle = [flag for name, flag in _IDLE.items() if flags[name]]
     if not flags["abort"]:
         idle.append("--abort.on.send.failure=false (no record is ever skipped)")
+    # words that are no option; only `mirror-maker` accepts them, as MirrorMaker 1 does
+    idle += click.get_current_context().args
     options = PairOptions(
         include=include,
         include_flag=include_flag,
@@ -133,7 +134,7 @@ def configuration_of_pair(
         from twinlog.config.load import load_raw
 
         raw = read_pair(consumer, producer, options)
-        return replace(load_raw(raw, aliases, None, given), more_files=(str(producer),))
+        return load_raw(raw, aliases, None, given)
 
     return consumer, read
 

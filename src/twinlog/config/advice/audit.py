@@ -241,11 +241,11 @@ def audit_switches(raw: Settings, flows: Collection[Flow]) -> Iterator[ConfigWar
             yield warning(WarningCode.FLOW_OFF, setting, reason)
 
 
-def audit_duplicates(duplicates: Collection[DuplicateKey], file: str) -> Iterator[ConfigWarning]:
+def audit_duplicates(duplicates: Collection[DuplicateKey]) -> Iterator[ConfigWarning]:
     for duplicate in duplicates:
         yield ConfigWarning(
             code=WarningCode.DUPLICATE_KEY,
-            file=file,
+            file=duplicate.file,
             line=duplicate.line,
             key=shown_key(duplicate.key),
             message=f"overrides line {duplicate.earlier_line}; remove one of them",

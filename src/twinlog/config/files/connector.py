@@ -1,18 +1,19 @@
-"""Reads a MirrorMaker 2 connector on Kafka Connect as an mm2.properties with one flow.
+"""Reads MirrorMaker 2 connectors on Kafka Connect as an mm2.properties with one flow.
 
-Kafka Connect runs the three connectors of a flow separately. Each has the addresses of both
-clusters in `source.cluster.*` and `target.cluster.*`; its other keys belong to the flow. The
-configuration of one connector becomes a flow that does only what this connector does, like a flow
-with one section in a Strimzi resource.
+Kafka Connect runs the three connectors of a flow separately, and each has a file of its own. Each
+has the addresses of both clusters in `source.cluster.*` and `target.cluster.*`; its other keys
+belong to the flow. The connectors become a flow that does only what they do, like a flow with the
+same sections in a Strimzi resource.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import replace
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Final
 
+from twinlog.config.files.names import Names, names_by_prefix
 from twinlog.config.keys.client_keys import class_name
 from twinlog.config.keys.flow_keys import CONNECTOR_ONLY
 from twinlog.config.values.origin import Setting, refuse
@@ -24,71 +25,155 @@ CLASS: Final = "connector.class"
 _SIDES: Final = ("source", "target")
 _ADDRESSES: Final = tuple(f"{side}.cluster.bootstrap." for side in _SIDES)
 _ALIAS: Final = re.compile(r"[A-Za-z0-9._-]+")
-_NO_COPY: Final = {"topics": "", "heartbeats.replication.enabled": "false"}
-_NO_CHECKPOINTS: Final = {
-    "emit.checkpoints.enabled": "false",
-    "sync.group.offsets.enabled": "false",
+_SOURCE: Final = "MirrorSourceConnector"
+_CHECKPOINT: Final = "MirrorCheckpointConnector"
+_HEARTBEAT: Final = "MirrorHeartbeatConnector"
+_SECTIONS: Final = {
+    _SOURCE: "sourceConnector",
+    _CHECKPOINT: "checkpointConnector",
+    _HEARTBEAT: "heartbeatConnector",
 }
-_NO_HEARTBEATS: Final = {"emit.heartbeats.enabled": "false"}
-_HEARTBEATS: Final = {"emit.heartbeats.enabled": "true"}
-_KINDS: Final = {
-    "MirrorSourceConnector": ("sourceConnector", _NO_CHECKPOINTS | _NO_HEARTBEATS),
-    "MirrorCheckpointConnector": ("checkpointConnector", _NO_COPY | _NO_HEARTBEATS),
-    "MirrorHeartbeatConnector": ("heartbeatConnector", _NO_COPY | _NO_CHECKPOINTS | _HEARTBEATS),
+"""By class: the Strimzi section whose keys it reads. Keys of all connectors are read from the first
+of them.
+"""
+_OFF: Final = {
+    _SOURCE: {"topics": "", "heartbeats.replication.enabled": "false"},
+    _CHECKPOINT: {
+        "emit.checkpoints.enabled": "false",
+        "sync.group.offsets.enabled": "false",
+    },
+    _HEARTBEAT: {"emit.heartbeats.enabled": "false"},
 }
-"""By class: the Strimzi section whose keys it reads, and the keys that disable all other work."""
+"""By class: the keys that disable its work."""
+_OWN: Final = frozenset(("name", CLASS, "tasks.max"))
+"""Keys that differ between the connectors of a flow."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Connector:
+    """One connector's configuration, as in its file."""
+
+    name: str
+    """Its class without the package."""
+    flow: Flow
+    keys: Mapping[str, Setting]
+
+    def is_of_flow(self, others: Collection[Connector]) -> bool:
+        """Return True if it can join these connectors of one flow."""
+        return all(
+            (self.flow, self._servers) == (other.flow, other._servers) and self.name != other.name
+            for other in others
+        )
+
+    @property
+    def _servers(self) -> list[str]:
+        return [trimmed(one.value) for key, one in self.keys.items() if key.startswith(_ADDRESSES)]
 
 
 def is_connector(keys: Iterable[str]) -> bool:
     """Return True if these are the keys of a connector, not of an mm2.properties."""
     found = set(keys)
-    if "clusters" in found or any("->" in key for key in found):
+    if any("->" in key for key in found):
         return False
-    return CLASS in found or any(key.startswith(_ADDRESSES) for key in found)
+    if CLASS in found:
+        return True
+    return "clusters" not in found and any(key.startswith(_ADDRESSES) for key in found)
 
 
-def read_connector(
-    given: Mapping[str, Setting],
-) -> tuple[dict[str, Setting], tuple[ConfigWarning, ...]]:
-    """Return the flow's settings, and warnings.
-
-    Raises ConfigError if the class is missing, or is not a connector of MirrorMaker 2.
-    """
+def read_connector(given: Mapping[str, Setting]) -> Connector:
+    """Return a connector. Raises ConfigError if the class is missing, or not MirrorMaker 2's."""
     kind = given.get(CLASS)
     if kind is None:
         raise refuse(
             next(one for key, one in given.items() if key.startswith(_ADDRESSES)),
             f"this is the configuration of a connector on Kafka Connect without {CLASS}",
-            f"add {CLASS} = {' or '.join(_KINDS)}",
+            f"add {CLASS} = {' or '.join(_SECTIONS)}",
         )
     name = class_name(kind.value).rpartition(".")[2]
-    if name not in _KINDS:
+    if name not in _SECTIONS:
         raise refuse(
             kind,
             f"{kind.shown} is not a connector of MirrorMaker 2",
-            f"name a file with {' or '.join(_KINDS)}, or an mm2.properties file",
+            f"name a file with {' or '.join(_SECTIONS)}, or an mm2.properties file",
         )
-    section, switches = _KINDS[name]
-    flow = _flow(given)
-    warnings = [
-        warning(
-            WarningCode.READ_AS,
-            kind,
-            f"a connector on Kafka Connect, read as the flow {flow}; `twinlog convert` writes it "
-            "as an mm2.properties",
-        )
-    ]
+    return Connector(name=name, flow=_flow(given), keys=given)
+
+
+def flow_of_connectors(
+    given: Sequence[Connector],
+) -> tuple[dict[str, Setting], tuple[ConfigWarning, ...]]:
+    """Return the settings of the flow that the connectors form, and warnings."""
+    running = sorted(given, key=lambda one: list(_SECTIONS).index(one.name))
+    leading, flow = running[0], running[0].flow
+    names = {one.name for one in running}
     values = {"clusters": f"{flow.source}, {flow.target}", f"{flow}.enabled": "true"}
-    values |= _NO_HEARTBEATS | {f"{flow}.{key}": value for key, value in switches.items()}
-    found: dict[str, Setting] = {}
-    for one in given.values():
-        owner = next((owner for owner, keys in CONNECTOR_ONLY.items() if one.key in keys), section)
-        if owner != section:
-            warnings.append(warning(WarningCode.DEAD_KEY, one, f"has no effect in a {name}"))
-        else:
-            found.update((key, replace(one, key=key)) for key in _keys(one, flow))
-    switched = {key: replace(kind, key=key, value=value) for key, value in values.items()}
-    return {**switched, **found}, tuple(warnings)
+    values |= _OFF[_HEARTBEAT]
+    for name, keys in _OFF.items():
+        if name not in names:
+            values |= {f"{flow}.{key}": value for key, value in keys.items()}
+    if _HEARTBEAT in names:
+        values[f"{flow}.emit.heartbeats.enabled"] = "true"
+    kind = leading.keys[CLASS]
+    found = {key: replace(kind, key=key, value=value) for key, value in values.items()}
+    warnings = [_read_as(one, names) for one in running]
+    for connector in running:
+        for one in connector.keys.values():
+            message = _why_unused(one, connector, leading)
+            if message:
+                warnings.append(warning(WarningCode.DEAD_KEY, one, message))
+            elif message is None:
+                for key in _keys(one, flow):
+                    found[key] = replace(one, key=key, field=one.key)
+    return found, tuple(warnings)
+
+
+def _why_unused(one: Setting, connector: Connector, leading: Connector) -> str | None:
+    """Return why a key is not used, an empty text if that changes nothing, or None if it is
+    used.
+    """
+    section = _SECTIONS[connector.name]
+    owner = next((own for own, keys in CONNECTOR_ONLY.items() if one.key in keys), None)
+    used = None if connector is leading else leading.keys.get(one.key)
+    if owner == section or (owner is None and used is None):
+        return None
+    if used is not None and (one.key in _OWN or one.value == used.value):
+        return ""
+    if used is not None and owner is None:
+        return (
+            f"the connectors of a flow share this key, and the value of the {leading.name} "
+            f"({used.location}) is used"
+        )
+    if connector.name == _CHECKPOINT and one.key.startswith("topics"):
+        return "group offsets are translated for all topics of the flow"
+    return f"has no effect in a {connector.name}"
+
+
+def names_of_connectors(flow: Flow) -> Names:
+    """Return the connectors' names for the keys of their flow."""
+    return names_by_prefix(
+        (flow.source, flow.target),
+        {
+            f"{flow}.source.consumer.": "consumer.",
+            f"{flow}.": "",
+            f"{flow.source}.consumer.": "consumer.",
+            f"{flow.source}.admin.": "source.admin.",
+            f"{flow.source}.": "source.cluster.",
+            f"{flow.target}.producer.": "producer.override.",
+            f"{flow.target}.consumer.": "target.consumer.",
+            f"{flow.target}.admin.": "target.admin.",
+            f"{flow.target}.": "target.cluster.",
+        },
+    )
+
+
+def _read_as(one: Connector, names: Collection[str]) -> ConfigWarning:
+    message = (
+        f"a connector on Kafka Connect, read as the flow {one.flow}; `twinlog convert` writes it "
+        "as an mm2.properties"
+    )
+    if _SOURCE not in names:
+        message += f"; give the file of the {_SOURCE} too, because this one copies no topic"
+    return warning(WarningCode.READ_AS, one.keys[CLASS], message)
 
 
 def _flow(given: Mapping[str, Setting]) -> Flow:

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
+from twinlog.config.files.names import names_by_prefix
 from twinlog.config.files.properties import PropertiesText, decode, parse_properties
 from twinlog.config.files.providers import provider_key
 from twinlog.config.files.raw import RawConfig, dropped_backslashes, read_bytes
@@ -110,13 +111,18 @@ def read_pair(consumer: Path, producer: Path, options: PairOptions) -> RawConfig
     found += _of_flow(f"{alias}->{TARGET}", group, here.get(_METADATA_AGE), options)
     return RawConfig(
         file=str(consumer),
+        more_files=(str(producer),),
         # a later one replaces a default before it
         settings=Settings({one.key: one for one in found}),
-        duplicates=reading.duplicates,
+        duplicates=reading.duplicates + writing.duplicates,
         warnings=(
             *dropped_backslashes(reading),
             *dropped_backslashes(writing),
             *_said(str(consumer), idle, options.idle),
+        ),
+        names=names_by_prefix(
+            (alias, TARGET),
+            dict.fromkeys((f"{alias}.consumer.", f"{alias}.", "target.producer.", "target."), ""),
         ),
         is_latin_1=True,
     )

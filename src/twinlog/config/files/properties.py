@@ -52,6 +52,7 @@ class DuplicateKey:
     """A key that is defined twice; the later line applies."""
 
     key: str
+    file: str
     line: int
     earlier_line: int
 
@@ -79,7 +80,8 @@ def parse_properties(text: str, *, file: str = "<text>") -> PropertiesText:
         key = _unescape(key_text, file=file, line=line)
         value = _unescape(value_text, file=file, line=line)
         if key in last:
-            duplicates.append(DuplicateKey(key=key, line=line, earlier_line=last[key].line))
+            earlier = last[key].line
+            duplicates.append(DuplicateKey(key=key, file=file, line=line, earlier_line=earlier))
         dropped = "".join(dict.fromkeys(_dropped(value_text)))
         last[key] = PropertyEntry(key=key, value=value, line=line, dropped=dropped)
     return PropertiesText(file=file, entries=tuple(last.values()), duplicates=tuple(duplicates))

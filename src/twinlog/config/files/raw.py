@@ -5,22 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Protocol
 
+from twinlog.config.files.connector import Connector
+from twinlog.config.files.names import Names
 from twinlog.config.files.properties import DuplicateKey, PropertiesText
 from twinlog.config.values.origin import Setting, Settings
 from twinlog.config.values.warnings import ConfigWarning, WarningCode, warning
 from twinlog.errors import ConfigError
-
-
-class Names(Protocol):
-    """Maps keys of mm2.properties to the names in the file."""
-
-    def error(self, error: ConfigError) -> ConfigError:
-        """Return the error, and all that it holds, with the file's names."""
-
-    def warning(self, warning: ConfigWarning) -> ConfigWarning:
-        """Return the warning with the file's names."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -36,6 +27,10 @@ class RawConfig:
     """Errors in the file's format that did not stop the rest from being read."""
     names: Names | None = None
     """Set if the format has other names for the keys."""
+    more_files: tuple[str, ...] = ()
+    """Files in addition to `file`, if several are one configuration."""
+    connectors: tuple[Connector, ...] = ()
+    """Set if the settings are those of connectors on Kafka Connect."""
     is_latin_1: bool = False
     """True if the file was decoded as ISO-8859-1, as Java does, so that non-ASCII characters are
     probably wrong.

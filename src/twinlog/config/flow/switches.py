@@ -27,7 +27,8 @@ def enabled(raw: Settings, flow: Flow) -> tuple[bool, str]:
         return False, ""
     if text != "true":
         what = f"{setting.shown} is not exactly true, so the flow is disabled{setting.hint}"
-        return False, f"{what}; write: {flow}.enabled = true"
+        meant = "false" if text.split()[:1] == ["false"] else "true"  # a comment may follow
+        return False, f"{what}; write: {flow}.enabled = {meant}"
     heartbeats = raw.get(f"{flow}.{_EMIT_HEARTBEATS}") or raw.get(_EMIT_HEARTBEATS)
     herder = (own is not None and parse_boolean(own.value)) or (
         heartbeats is None or parse_boolean(heartbeats.value)

@@ -28,6 +28,8 @@ PATTERNS: Final = {
     "groupsExcludePattern": "groups.exclude",
     "groupsBlacklistPattern": "groups.blacklist",
 }
+_OF_FIELDS: Final = frozenset((*PATTERNS.values(), "tasks.max"))
+"""Keys that fields of a mirror or a connector set."""
 _CONSUMER: Final = "consumer."
 
 
@@ -57,8 +59,11 @@ class MirrorReader:
             tasks = running[_SOURCE]["tasksMax"]
             self._found.set(f"{flow}.tasks.max", tasks.text(), tasks)
         for name, section in running.items():
-            if name != _SOURCE and "tasksMax" in section:
-                only = f"has no effect, because a {name} has one task; set tasksMax of {_SOURCE}"
+            if name != _SOURCE and "tasksMax" in section and section["tasksMax"].text() != "1":
+                only = (
+                    f"has no effect, because one process does the work of a {name}; set tasksMax "
+                    f"of {_SOURCE} for more lanes"
+                )
                 self._found.warn(section["tasksMax"], only)
         if _SOURCE not in running:
             self._found.set(f"{flow}.topics", "", mirror)
@@ -88,9 +93,7 @@ class MirrorReader:
                 if name == (owner or leading) or (
                     provider_key(key) and full not in self._found.settings
                 ):
-                    # a pattern of the mirror takes precedence, as with the operator
-                    if full not in self._found.settings or key not in PATTERNS.values():
-                        self._found.set(full, value.text(), value)
+                    self._set(full, key, value)
                 elif owner is not None:
                     self._found.warn(value, f"is not a key of a {name}; write it in {owner}")
                 elif not self._is_the_same(full, value):
@@ -98,6 +101,17 @@ class MirrorReader:
                         value,
                         (f"all connectors share this key, and the value in {leading} is used"),
                     )
+
+    def _set(self, full: str, key: str, value: Node) -> None:
+        """Set a key of a connector's config. A field for it takes precedence, as with the
+        operator.
+        """
+        there = self._found.settings.get(full) if key in _OF_FIELDS else None
+        if there is None:
+            self._found.set(full, value.text(), value)
+        elif there.value != value.text():
+            over = f"has no effect, because {there.field} on line {there.line} takes precedence"
+            self._found.warn(value, over)
 
     @staticmethod
     def _connector_key(key: str) -> str:

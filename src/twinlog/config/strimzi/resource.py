@@ -10,10 +10,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import replace
 from pathlib import Path
 from typing import Final, NoReturn
 
+from twinlog.config.files.names import ARROW, REST, Names
 from twinlog.config.files.providers import PROVIDERS
 from twinlog.config.files.raw import RawConfig
 from twinlog.config.keys.client_keys import BOOTSTRAP_SERVERS
@@ -34,7 +34,6 @@ from twinlog.config.strimzi.security import SecurityReader, missing
 from twinlog.config.strimzi.settings import Collected
 from twinlog.config.strimzi.yaml_nodes import Node
 from twinlog.config.values.origin import Settings
-from twinlog.config.values.warnings import ConfigWarning
 from twinlog.errors import ConfigError
 from twinlog.model import Flow
 
@@ -254,54 +253,24 @@ class _ResourceReader:
 # Messages name the field of a resource that sets a key, because that is what the user edits. For a
 # key that the resource does not set, they name the field that the operator would read.
 
-_ARROW: Final = "->"
 _PATTERN_OF: Final = {key: name for name, key in PATTERNS.items()}
-_REST: Final = r"[\w-]+(?:\.[\w-]+)*"
-_NOT_WITHIN: Final = r"(?<![\w.>-])"
 
 
-class FieldNames:
+class FieldNames(Names):
     """Maps keys in the messages of one resource to its fields."""
 
     def __init__(self, found: Collected) -> None:
         self._fields = {key: one.field for key, one in found.settings.items()}
         self._sections = dict(found.sections)
-        flows = [re.escape(one) for one in self._sections if _ARROW in one]
+        flows = [re.escape(one) for one in self._sections if ARROW in one]
         # a word that begins with an alias may be a topic, so only known keys are replaced
-        of_clusters = {one for one in self._sections if _ARROW not in one}
+        of_clusters = {one for one in self._sections if ARROW not in one}
         keys = {one + BOOTSTRAP_SERVERS for one in of_clusters} | {
             key for key in self._fields if key.startswith(tuple(of_clusters))
         }
         known = sorted(map(re.escape, keys), key=len, reverse=True)
-        flow_keys = [f"(?:{'|'.join(flows)}){_REST}"] if flows else []
-        self._mentioned = re.compile(
-            rf"{_NOT_WITHIN}(?:{'|'.join([*flow_keys, *known])})(?![\w-]|\.\w)"
-        )
-
-    def error(self, error: ConfigError) -> ConfigError:
-        """Return the error, and all that it holds, with field names instead of keys."""
-        first, *more = (self._error(one) for one in error.each)
-        first.more = tuple(more)
-        first.warnings = tuple(self.warning(one) for one in error.warnings)
-        return first
-
-    def _error(self, error: ConfigError) -> ConfigError:
-        return ConfigError(
-            self._said(error.what),
-            file=error.file,
-            line=error.line,
-            key=None if error.key is None else self._field(error.key),
-            code=error.code,
-            fate=error.fate,
-        )
-
-    def warning(self, warning: ConfigWarning) -> ConfigWarning:
-        """Return the warning with field names instead of keys."""
-        key, message = self._field(warning.key), self._said(warning.message)
-        return replace(warning, key=key, message=message)
-
-    def _said(self, text: str) -> str:
-        return self._mentioned.sub(lambda found: self._field(found[0]), text)
+        flow_keys = [f"(?:{'|'.join(flows)}){REST}"] if flows else []
+        super().__init__("|".join([*flow_keys, *known]), self._field)
 
     def _field(self, key: str) -> str:
         if key in self._fields:
@@ -310,7 +279,7 @@ class FieldNames:
         if section is None:
             return key
         path, rest = self._sections[section], key[len(section) :]
-        if _ARROW not in section:
+        if ARROW not in section:
             name = "bootstrapServers" if rest == BOOTSTRAP_SERVERS else f"config.{rest}"
             return f"{path}.{name}"
         if rest in _PATTERN_OF:

@@ -6,6 +6,9 @@ import difflib
 from collections.abc import Iterable
 
 _CUTOFF = 0.75
+_CUTOFF_OF_PARTS = 0.5
+_MOST = 3
+"""Close names of which the first one with the same words is returned."""
 _USUAL_ENDINGS = (".enabled", ".ms", ".seconds")
 
 
@@ -26,8 +29,19 @@ def nearest(name: str, known: Iterable[str]) -> str | None:
     for one, candidate in by_plain.items():
         if sorted(one.split(".")) == sorted(plain.split(".")):
             return candidate
-    close = difflib.get_close_matches(plain, by_plain, n=1, cutoff=_CUTOFF)
-    return by_plain[close[0]] if close else None
+    close = difflib.get_close_matches(plain, by_plain, n=_MOST, cutoff=_CUTOFF)
+    return next((by_plain[one] for one in close if _differs_by_spelling(plain, one)), None)
+
+
+def _differs_by_spelling(name: str, known: str) -> bool:
+    """Return False if a part of the names is another word, which long equal parts can hide."""
+    parts, others = name.split("."), known.split(".")
+    return all(
+        difflib.SequenceMatcher(None, ".".join(parts[a:b]), ".".join(others[c:d])).ratio()
+        >= _CUTOFF_OF_PARTS
+        for kind, a, b, c, d in difflib.SequenceMatcher(None, parts, others).get_opcodes()
+        if kind == "replace"
+    )
 
 
 def suggestion(name: str, known: Iterable[str]) -> str:

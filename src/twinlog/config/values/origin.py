@@ -51,7 +51,7 @@ class Setting:
     line: int | None = None
     field: str = ""
     """The name in the file if it differs from the key: the field of a resource, such as
-    `spec.mirrors[0].topicsPattern`, or the key of MirrorMaker 1.
+    `spec.mirrors[0].topicsPattern`, or the key of a connector or of MirrorMaker 1.
     """
     from_provider: bool = False
     looked_up: LookedUp | None = field_(default=None, compare=False)
@@ -68,13 +68,6 @@ class Setting:
             return _HIDDEN
         text = self.value if len(self.value) <= _MAX_SHOWN else self.value[:_MAX_SHOWN] + "..."
         return f'"{text}"'
-
-    @property
-    def written(self) -> str:
-        """The key as written in a properties file. The reader of a resource replaces it with the
-        field.
-        """
-        return self.field if self.key.endswith(f".{self.field}") else self.key
 
     @property
     def location(self) -> str:
@@ -201,7 +194,7 @@ def refuse(
         f"{what}{setting.hint}; {todo}",
         file=setting.file,
         line=setting.line,
-        key=shown_key(setting.written),
+        key=shown_key(setting.key),
         lacks=lacks,
         code=code,
     )

@@ -33,7 +33,7 @@ def trimmed(text: str) -> str:
 
 def refuse(setting: Setting, what: str, todo: str, *, code: str | None = None) -> ConfigError:
     """Return the error for an invalid value, or for a variable in it that has no value."""
-    if "${" in setting.value and not setting.from_provider:
+    if "${" in setting.value and not setting.from_provider and not setting.has_placeholder:
         what = f"{setting.shown} has a variable without a value"
         todo = "no provider of config.providers has a value for it: set it, or add its provider"
         code = None

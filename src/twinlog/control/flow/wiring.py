@@ -43,7 +43,7 @@ def cluster_settings(alias: str, properties: ClientProperties, flow: str) -> Clu
     return ClusterSettings(
         alias=alias,
         bootstrap=parse_bootstrap(servers.value, f"{alias}.bootstrap.servers"),
-        file=servers.file if servers.written == "bootstrap.servers" else "",
+        file=servers.file if servers.field == "bootstrap.servers" else "",
         security=security,
         client_id=f"twinlog-{flow}",
         request_timeout_ms=request_timeout_ms(properties, DEFAULT_REQUEST_TIMEOUT_MS),

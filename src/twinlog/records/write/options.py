@@ -62,7 +62,7 @@ class WriteOptions:
 
 def parse_write_options(given: Mapping[str, str], *, is_stream: bool) -> WriteOptions:
     """Parse the options. Raises ConfigError with the option, what is wrong, and what to do."""
-    options, properties = named(given, Role.PRODUCER, IGNORED)
+    options, properties = named(given, Role.PRODUCER, IGNORED, REFUSED_KEYS)
     client = client_of(properties, Role.PRODUCER, REFUSED_KEYS)
     _note_stronger(client)
     topic = options.get("topic", "").strip()

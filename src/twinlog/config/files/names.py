@@ -1,0 +1,71 @@
+"""Replaces keys of mm2.properties in messages by the names in a file of another format.
+
+Messages name what the user edits, so that advice can be followed in the same file.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Collection, Mapping
+from dataclasses import replace
+from typing import Final
+
+from twinlog.config.keys.client_keys import CLIENT_KEYS, CONNECTION_KEYS
+from twinlog.config.values.warnings import ConfigWarning
+from twinlog.errors import ConfigError
+
+ARROW: Final = "->"
+REST: Final = r"[\w-]+(?:\.[\w-]+)*"
+"""Matches the key after the prefix of a flow."""
+_OF_CLIENTS: Final = frozenset(
+    {*CONNECTION_KEYS, *(f"{role}.{key}" for role, keys in CLIENT_KEYS.items() for key in keys)}
+)
+
+
+class Names:
+    """Maps keys of mm2.properties to the names in the file."""
+
+    def __init__(self, mentioned: str, name: Callable[[str], str]) -> None:
+        """`mentioned` matches the keys in a message; `name` returns the name of a key."""
+        self._mentioned = re.compile(rf"(?<![\w.>-])(?:{mentioned})(?![\w-]|\.\w)")
+        self._name = name
+
+    def error(self, error: ConfigError) -> ConfigError:
+        """Return the error, and all that it holds, with the file's names."""
+        first, *more = (self._error(one) for one in error.each)
+        first.more = tuple(more)
+        first.warnings = tuple(self.warning(one) for one in error.warnings)
+        return first
+
+    def _error(self, error: ConfigError) -> ConfigError:
+        return ConfigError(
+            self._said(error.what),
+            file=error.file,
+            line=error.line,
+            key=None if error.key is None else self._name(error.key),
+            code=error.code,
+            fate=error.fate,
+        )
+
+    def warning(self, warning: ConfigWarning) -> ConfigWarning:
+        """Return the warning with the file's names."""
+        key, message = self._name(warning.key), self._said(warning.message)
+        return replace(warning, key=key, message=message)
+
+    def _said(self, text: str) -> str:
+        said = self._mentioned.sub(lambda found: self._name(found[0]), text)
+        # two keys of mm2.properties can have one name
+        return re.sub(r"(?<!\S)(\S+) or \1(?!\S)", r"\1", said)
+
+
+def names_by_prefix(aliases: Collection[str], prefixes: Mapping[str, str]) -> Names:
+    """Return names that differ from the keys by their prefix; the longest one is replaced."""
+
+    def name(key: str) -> str:
+        prefix = max((one for one in prefixes if key.startswith(one)), key=len, default="")
+        return prefixes.get(prefix, "") + key.removeprefix(prefix)
+
+    flows = [re.escape(one) + REST for one in prefixes if ARROW in one]
+    # a word that begins with an alias may be a topic, so only keys of clients are replaced
+    keys = sorted((re.escape(f"{a}.{key}") for a in aliases for key in _OF_CLIENTS), reverse=True)
+    return Names("|".join([*flows, *keys]), name)
