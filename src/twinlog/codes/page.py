@@ -9,15 +9,8 @@ import sys
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, Final
 
-from twinlog.codes.catalogue import PARTITION_CODES
-from twinlog.codes.command_codes import COMMAND_CODES
-from twinlog.codes.condition import Condition
-from twinlog.codes.dataframe_codes import DATAFRAME_CODES
-from twinlog.codes.flow_codes import FLOW_CODES
-from twinlog.codes.process_codes import PROCESS_CODES
-from twinlog.codes.request_codes import REQUEST_CODES
+from twinlog.codes.catalogue import Condition, tables
 from twinlog.codes.states import FLOW_STATES, GUARANTEES, PARTITION_STATES
-from twinlog.codes.warning_codes import WARNING_CODES
 
 _TOP: Final = """\
 # States and codes
@@ -74,24 +67,24 @@ def _states(states: Mapping[Any, str], name: str = "state") -> Iterator[str]:
 
 
 def _tables() -> Iterator[str]:
-    yield from _retried(PARTITION_CODES)
+    yield from _retried(tables()["partition"])
     yield from ("", "### A flow does not run", "")
-    yield from _retried(FLOW_CODES)
+    yield from _retried(tables()["flow"])
     yield from ("", "### This process", "")
-    yield from _retried(PROCESS_CODES)
+    yield from _retried(tables()["process"])
     yield from ("", "### A command", "")
-    yield from _ended(COMMAND_CODES)
+    yield from _ended(tables()["command"])
     yield from ("", "### DataFrames", "")
-    yield from _ended(DATAFRAME_CODES)
+    yield from _ended(tables()["dataframe"])
     yield from ("", "### Requests over HTTP", "")
     yield "| code | status | what happened | what to do |"
     yield "| --- | --- | --- | --- |"
-    for row in REQUEST_CODES:
+    for row in tables()["request"]:
         yield f"| {_names(row)} | {row.status} | {row.meaning} | {row.advice} |"
     yield from ("", "### Notes and warnings", "")
     yield "| code | meaning | what to do |"
     yield "| --- | --- | --- |"
-    for row in WARNING_CODES:
+    for row in tables()["warning"]:
         yield f"| {_names(row)} | {row.meaning} | {row.advice} |"
 
 

@@ -19,7 +19,7 @@ from tests.support.eventually import eventually
 from tests.support.rest import Rest, StreamReader, rest_of
 from tests.support.snapshots import PUBLISHED, flow, partition
 from twinlog.client import steering
-from twinlog.codes import CONDITIONS
+from twinlog.codes import conditions
 from twinlog.codes.states import PARTITION_STATES, severity_of
 from twinlog.config.flow.schema import MirrorConfig
 from twinlog.config.load import load
@@ -365,13 +365,13 @@ def test_events_after_a_restart_are_behind_those_before(rest: Rest, tmp_path: Pa
 
 
 def test_codes_and_clusters(rest: Rest) -> None:
-    assert [one["code"] for one in rest.get("/api/v1/codes")["codes"]] == sorted(CONDITIONS)
+    assert [one["code"] for one in rest.get("/api/v1/codes")["codes"]] == sorted(conditions())
     states = rest.get("/api/v1/codes")["partitionStates"]
     assert [one["state"] for one in states] == [*PARTITION_STATES]
     found = {one["state"]: one["severity"] for one in states}
     assert (found["DRAINING"], found["RETRYING"], found["FAILED"]) == ("good", "warn", "bad")
     one = rest.get("/api/v1/codes/GAP_WRITTEN")
-    assert one["meaning"] == CONDITIONS["GAP_WRITTEN"].meaning
+    assert one["meaning"] == conditions()["GAP_WRITTEN"].meaning
     clusters = rest.get("/api/v1/clusters")["clusters"]
     assert clusters[1] == {
         "alias": "B",
@@ -429,7 +429,7 @@ def test_what_is_refused_says_what_where_and_what_to_do(
     assert what in answer.json["what"]
     assert not answer.json["what"].startswith("--"), "an option of the command line"
     assert answer.json["where"] == path.partition("?")[0].replace("%3E", ">")
-    assert (answer.json["do"] != "") is bool(CONDITIONS[code].advice)
+    assert (answer.json["do"] != "") is bool(conditions()[code].advice)
     assert not answer.json["do"].startswith("exit code"), "which a client has none of"
     assert answer.headers["Content-Type"] == "application/json"
 
