@@ -3,7 +3,7 @@
 A code is printed in brackets at the end of a message and is part of the interface. Read
 `catalogue.py` first (the fields of a code, lookup by name and by trait), then `codes.toml`: codes
 of partitions, flows, this process, commands, DataFrames, HTTP requests and warnings; then
-`states.py`. `page.py` generates docs/codes.md.
+`states.py`. docs/codes.md is generated from them.
 
 A new code is one row: its meaning, what to do, whether it is retried (set by the `Fate` that it is
 raised with), where the cause is, which side is at risk, and the traits that rules use. Codes are

@@ -1,11 +1,7 @@
-"""Generates docs/codes.md from the tables.
-
-python -m twinlog.codes.page > docs/codes.md
-"""
+"""Renders docs/codes.md from the tables of codes and states."""
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, Final
 
@@ -16,8 +12,8 @@ _TOP: Final = """\
 # States and codes
 
 The states of flows and partitions, the meaning of each code, and what to do. The tables are
-generated from `src/twinlog/codes/` (`python -m twinlog.codes.page`); a test fails if they are out
-of date. `twinlog explain CODE` prints the row of a code.
+generated from `src/twinlog/codes/` (`python -m tools.pages`); a test fails if they are out of date.
+`twinlog explain CODE` prints the row of a code.
 
 ## States
 
@@ -39,7 +35,7 @@ before you delete anything there. The last column shows when Twinlog retries aut
 """
 
 
-def page() -> str:
+def render() -> str:
     """Return the whole page."""
     lines = [
         *_states(FLOW_STATES),
@@ -105,7 +101,3 @@ def _ended(rows: Iterable[Condition]) -> Iterator[str]:
 
 def _names(row: Condition) -> str:
     return ", ".join(f"`{code}`" for code in row.codes)
-
-
-if __name__ == "__main__":
-    sys.stdout.write(page())
