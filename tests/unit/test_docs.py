@@ -12,7 +12,7 @@ from tools.pages.configuration import TESTED
 from twinlog.cli.main import COMMANDS
 from twinlog.config.keys.client_meanings import CLIENT_MEANINGS
 from twinlog.config.keys.key_table import DEFINITIONS
-from twinlog.config.keys.process_keys import OWN_PROCESS_NAMES
+from twinlog.config.keys.own_keys import OWN_PROCESS_NAMES
 
 ROOT = Path(__file__).resolve().parents[2]
 PAGES = sorted([ROOT / "README.md", *(ROOT / "docs").rglob("*.md")])

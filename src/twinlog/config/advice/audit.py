@@ -27,7 +27,7 @@ from twinlog.config.flow.switches import enabled
 from twinlog.config.keys.client_keys import is_connection_key
 from twinlog.config.keys.key_table import OWN_FLOW_NAMES, RENAMED
 from twinlog.config.keys.key_types import OWN_PREFIX
-from twinlog.config.keys.process_keys import OWN_PROCESS_NAMES
+from twinlog.config.keys.own_keys import OWN_PROCESS_NAMES
 from twinlog.config.strimzi.secrets import UNGIVEN, UNREAD
 from twinlog.config.values.nearest import nearest
 from twinlog.config.values.origin import Setting, Settings, has_comment, refuse, shown_key

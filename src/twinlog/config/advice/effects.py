@@ -16,7 +16,7 @@ from twinlog.config.keys.client_keys import (
 )
 from twinlog.config.keys.key_table import CONNECTOR_NAMES, OWN_FLOW_NAMES, OWN_TARGET_NAMES
 from twinlog.config.keys.key_types import OWN_PREFIX
-from twinlog.config.keys.process_keys import CERTIFICATE_FILE, OWN_PROCESS_NAMES, PRIVATE_KEY_FILE
+from twinlog.config.keys.own_keys import CERTIFICATE_FILE, OWN_PROCESS_NAMES, PRIVATE_KEY_FILE
 from twinlog.config.keys.worker_keys import (
     LISTENER_PREFIXES,
     PROCESS_KEYS,
