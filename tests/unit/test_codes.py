@@ -22,8 +22,7 @@ from twinlog.codes import (
     with_trait,
 )
 from twinlog.codes.states import FLOW_STATES, GUARANTEES, PARTITION_STATES
-from twinlog.config.keys.key_table import DEFINITIONS
-from twinlog.config.keys.own_keys import OWN_PROCESS_NAMES
+from twinlog.config.keys.key_table import DEFINITIONS, OWN_PROCESS_NAMES
 from twinlog.config.values.warnings import WarningCode
 from twinlog.errors import AdoptionRefused, ConfigError, PartitionError
 from twinlog.mirror.copy.partition import CopyState

@@ -11,8 +11,7 @@ from tools.pages import configuration, strimzi
 from tools.pages.configuration import TESTED
 from twinlog.cli.main import COMMANDS
 from twinlog.config.keys.client_meanings import CLIENT_MEANINGS
-from twinlog.config.keys.key_table import DEFINITIONS
-from twinlog.config.keys.own_keys import OWN_PROCESS_NAMES
+from twinlog.config.keys.key_table import DEFINITIONS, OWN_PROCESS_NAMES
 
 ROOT = Path(__file__).resolve().parents[2]
 PAGES = sorted([ROOT / "README.md", *(ROOT / "docs").rglob("*.md")])

@@ -30,7 +30,7 @@ from twinlog.control.watch.events import EventLog
 from twinlog.control.watch.monitor import Monitor
 from twinlog.control.watch.snapshot import FlowSnapshot
 from twinlog.control.web import server
-from twinlog.control.web.api import answers, kept, leaders, shown, site, stream, topics
+from twinlog.control.web.api import answers, app, leaders, shown, site, topics
 from twinlog.flow_log import FlowLog
 from twinlog.mirror.state.intents import FlowIntents
 from twinlog.mirror.state.published import Proof, published_status
@@ -464,7 +464,7 @@ def test_a_stream_sends_flows_and_events_as_they_come(rest: Rest, monitor: Monit
 def test_streams_are_bounded_and_end_with_the_process(
     monitor: Monitor, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(stream, "AT_MOST", 2)
+    monkeypatch.setattr(app, "MOST_STREAMS", 2)
     file = tmp_path / "mm2.properties"
     file.write_text(FILE)
     with rest_of(load(file, environment={}), file, monitor) as rest:
@@ -496,7 +496,7 @@ def test_many_clients_are_answered_from_one_encoding_until_something_changes(
     eventually(
         lambda: "could not be queried" in rest.get(A_B)["problem"], what="its target is away"
     )
-    monkeypatch.setattr(kept, "KEPT_S", 60.0)
+    monkeypatch.setattr(app, "KEPT_S", 60.0)
     shows, shown_flows = shown.flow, []
 
     def counted(config: Any, *said: Any) -> answers.Flow:
