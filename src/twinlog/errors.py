@@ -255,8 +255,8 @@ class RecordsLost(TwinlogError):
 class PartitionError(TwinlogError):
     """One partition of a flow stops with this code. It is retried later, and the others continue.
 
-    Its codes are in `codes.log_codes` and `codes.topic_codes`. Codes of a rebuild, and of two
-    clusters that are the same one, are in `codes.command_codes` and `codes.flow_codes`.
+    Its codes are in table `partition` of `codes/codes.toml`. Codes of a rebuild, and of two
+    clusters that are the same one, are in tables `command` and `flow`.
     """
 
     code = "PARTITION"

@@ -10,6 +10,7 @@ from typing import Final
 
 import pytest
 
+from twinlog.codes import conditions
 from twinlog.mirror import findings
 from twinlog.mirror.findings import LogFinding, Span, sides
 from twinlog.mirror.map.offset_map import Run
@@ -76,6 +77,7 @@ def test_no_message_destroys() -> None:
         for text in messages(ast.parse(path.read_text()))
         if destroys(text)
     }
+    found |= {row.advice for row in conditions().values() if destroys(row.advice)}
     assert found == set()
 
 

@@ -6,31 +6,23 @@ import ast
 import re
 from collections.abc import Iterator
 from functools import cache
-from importlib import import_module
 from pathlib import Path
 from typing import Final
 
+from tools.pages import codes as codes_page
 from twinlog.codes import (
-    CONDITIONS,
     AtRisk,
     FlowState,
     PartitionState,
     Retry,
     Trait,
+    conditions,
     has,
+    tables,
     with_trait,
 )
-from twinlog.codes.catalogue import PARTITION_CODES
-from twinlog.codes.command_codes import COMMAND_CODES
-from twinlog.codes.dataframe_codes import DATAFRAME_CODES
-from twinlog.codes.flow_codes import FLOW_CODES
-from twinlog.codes.page import page
-from twinlog.codes.process_codes import PROCESS_CODES
-from twinlog.codes.request_codes import REQUEST_CODES
 from twinlog.codes.states import FLOW_STATES, GUARANTEES, PARTITION_STATES
-from twinlog.codes.warning_codes import WARNING_CODES
-from twinlog.config.keys.key_table import DEFINITIONS
-from twinlog.config.keys.process_keys import OWN_PROCESS_NAMES
+from twinlog.config.keys.key_table import DEFINITIONS, OWN_PROCESS_NAMES
 from twinlog.config.values.warnings import WarningCode
 from twinlog.errors import AdoptionRefused, ConfigError, PartitionError
 from twinlog.mirror.copy.partition import CopyState
@@ -90,7 +82,7 @@ def literals() -> frozenset[str]:
 
 @cache
 def explained() -> frozenset[str]:
-    return frozenset(CONDITIONS)
+    return frozenset(conditions())
 
 
 def fates() -> dict[str, set[str]]:
@@ -147,29 +139,23 @@ def test_every_code_is_named_in_a_test() -> None:
 
 
 def test_codes_of_a_partition_are_where_its_error_says() -> None:
-    modules = re.findall(r"`codes\.(\w+)`", PartitionError.__doc__ or "")
-    assert modules
-    told = {
-        code
-        for module in modules
-        for one in getattr(import_module(f"twinlog.codes.{module}"), module.upper())
-        for code in one.codes
-    }
+    names = re.findall(r"`(\w+)`", PartitionError.__doc__ or "")
+    assert names
+    told = {code for name in names for row in tables()[name] for code in row.codes}
     assert raised_by("PartitionError") - told == set()
 
 
 def test_the_page_is_made_of_the_tables() -> None:
-    again = "python -m twinlog.codes.page > docs/codes.md"
-    assert page() == PAGE, f"docs/codes.md is not current: {again}"
+    assert codes_page.render() == PAGE, "run: python -m tools.pages"
 
 
 def test_no_code_has_two_rows() -> None:
-    rows = [code for one in {id(c): c for c in CONDITIONS.values()}.values() for code in one.codes]
-    assert sorted(rows) == sorted(CONDITIONS)
+    codes = [code for rows in tables().values() for row in rows for code in row.codes]
+    assert sorted(codes) == sorted(conditions())
 
 
 def test_what_the_driver_does_with_a_code_is_a_code() -> None:
-    of_partitions = {code for row in PARTITION_CODES for code in row.codes}
+    of_partitions = {code for row in tables()["partition"] for code in row.codes}
     for trait in Trait:
         codes = with_trait(trait)
         assert codes, f"no code is {trait.name}"
@@ -185,16 +171,16 @@ def test_traits_imply_one_another_as_the_rules_need_it() -> None:
 
 def test_what_may_be_an_only_copy_says_which_side_is_at_risk() -> None:
     """Whoever is to save records sees of which side."""
-    saved = {code for code, row in CONDITIONS.items() if "`twinlog export` first" in row.advice}
+    saved = {code for code, row in conditions().items() if "`twinlog export` first" in row.advice}
     saved |= with_trait(Trait.REPAIRABLE) | {"SOURCE_RECREATED", "TARGET_TRUNCATED"}
-    assert {code for code in saved if CONDITIONS[code].at_risk is AtRisk.NONE} == set()
+    assert {code for code in saved if conditions()[code].at_risk is AtRisk.NONE} == set()
 
 
 def test_advice_names_keys_that_exist() -> None:
     known = {*DEFINITIONS, *OWN_PROCESS_NAMES}
     said = {
         (code, key)
-        for code, row in CONDITIONS.items()
+        for code, row in conditions().items()
         for key in re.findall(r"twinlog(?:\.[a-z]+)+", f"{row.meaning} {row.advice}")
     }
     assert len(said) > 10
@@ -202,15 +188,15 @@ def test_advice_names_keys_that_exist() -> None:
 
 
 def test_requests_have_a_status_and_nothing_else_has() -> None:
-    assert all(row.status for row in REQUEST_CODES)
+    assert all(row.status for row in tables()["request"])
     wished = {("REPLAYED",)}  # of `topic resume`, which is a request, too
-    assert {row.codes for row in CONDITIONS.values() if row.status} == wished | {
-        row.codes for row in REQUEST_CODES
+    assert {row.codes for row in conditions().values() if row.status} == wished | {
+        row.codes for row in tables()["request"]
     }
 
 
 def test_codes_of_partitions_are_tried_again_as_the_errors_say() -> None:
-    of_partitions = {code: row.retry for row in PARTITION_CODES for code in row.codes}
+    of_partitions = {code: row.retry for row in tables()["partition"] for code in row.codes}
     known = {code: how for code, how in fates().items() if code in of_partitions}
     assert len(known) > 30
     soon = {code for code, how in known.items() if how == {"Fate.RETRIABLE"}}
@@ -223,16 +209,17 @@ def test_codes_of_partitions_are_tried_again_as_the_errors_say() -> None:
 def test_only_flows_that_end_with_exit_code_2_are_not_tried_again() -> None:
     """As the supervisor does it; with `--once` all of them end."""
     assert ConfigError.exit_code == AdoptionRefused.exit_code == 2
-    of_flows = {code: row.retry for row in FLOW_CODES for code in row.codes}
+    of_flows = {code: row.retry for row in tables()["flow"] for code in row.codes}
     final = raised_by("ConfigError", "AdoptionRefused") | {AdoptionRefused.code}
     assert {code for code, retry in of_flows.items() if retry is Retry.NO} == final & set(of_flows)
 
 
 def test_of_what_the_process_says_only_lanes_are_tried_again() -> None:
-    tables = (*PROCESS_CODES, *COMMAND_CODES, *DATAFRAME_CODES, *REQUEST_CODES)
-    again = {code for row in tables if row.retry is not Retry.NO for code in row.codes}
-    assert again == {"LEASE"} | {c for c in CONDITIONS if c.startswith(("CHANNEL_", "LANE_"))}
-    assert {row.retry for row in WARNING_CODES} == {Retry.NO}
+    ended = [tables()[name] for name in ("process", "command", "dataframe", "request")]
+    rows = [row for table in ended for row in table]
+    again = {code for row in rows if row.retry is not Retry.NO for code in row.codes}
+    assert again == {"LEASE"} | {c for c in conditions() if c.startswith(("CHANNEL_", "LANE_"))}
+    assert {row.retry for row in tables()["warning"]} == {Retry.NO}
 
 
 def test_every_state_has_its_meaning() -> None:

@@ -7,12 +7,11 @@ from pathlib import Path
 
 import pytest
 
+from tools.pages import configuration, strimzi
+from tools.pages.configuration import TESTED
 from twinlog.cli.main import COMMANDS
 from twinlog.config.keys.client_meanings import CLIENT_MEANINGS
-from twinlog.config.keys.key_table import DEFINITIONS
-from twinlog.config.keys.process_keys import OWN_PROCESS_NAMES
-from twinlog.config.pages import strimzi_page
-from twinlog.config.pages.keys_page import TESTED, render
+from twinlog.config.keys.key_table import DEFINITIONS, OWN_PROCESS_NAMES
 
 ROOT = Path(__file__).resolve().parents[2]
 PAGES = sorted([ROOT / "README.md", *(ROOT / "docs").rglob("*.md")])
@@ -23,14 +22,12 @@ HEADING = re.compile(r"^#+ (.*)$", re.MULTILINE)
 
 def test_the_configuration_page_is_current() -> None:
     page = (ROOT / "docs" / "configuration.md").read_text()
-    assert page == render(), "run: python -m twinlog.config.pages.keys_page > docs/configuration.md"
+    assert page == configuration.render(), "run: python -m tools.pages"
 
 
 def test_the_page_of_strimzis_fields_is_current() -> None:
     page = (ROOT / "docs" / "strimzi.md").read_text()
-    assert page == strimzi_page.render(), (
-        "run: python -m twinlog.config.pages.strimzi_page > docs/..."
-    )
+    assert page == strimzi.render(), "run: python -m tools.pages"
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))

@@ -16,6 +16,7 @@ from pathlib import Path
 import pytest
 
 from tests.support.eventually import PATIENCE_S
+from twinlog.codes import conditions
 from twinlog.wire.kernels.library import NAME
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -81,10 +82,12 @@ def test_a_wheel_is_made_of_it_and_is_imported(unpacked: Path, tmp_path: Path) -
         assert (shared / path.relative_to(ROOT / "deploy")).read_bytes() == path.read_bytes()
     program = (
         "import twinlog.cli.main; from twinlog.wire.kernels.chosen import CHOSEN;"
-        "print(twinlog.__file__, CHOSEN.is_compiled)"
+        "from twinlog.codes import conditions;"
+        "print(twinlog.__file__, CHOSEN.is_compiled, len(conditions()))"
     )
     told = run(tmp_path, "-c", program, PYTHONPATH=str(installed), TWINLOG_KERNELS="")
-    assert told.split() == [str(installed / "twinlog/__init__.py"), "True"]
+    found = [str(installed / "twinlog/__init__.py"), "True", str(len(conditions()))]
+    assert told.split() == found
 
 
 def test_the_notice_names_every_library_that_an_installation_brings() -> None:

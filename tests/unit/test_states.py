@@ -6,14 +6,14 @@ import ast
 from collections.abc import Iterator
 from pathlib import Path
 
-from twinlog.codes import CONDITIONS, FlowState, Guarantee, PartitionState
+from twinlog.codes import FlowState, Guarantee, PartitionState, conditions
 from twinlog.codes.states import FLOW_STATES, GUARANTEES, PARTITION_STATES
 from twinlog.mirror.copy.partition import CopyState
 
 SOURCE = Path(__file__).resolve().parents[2] / "src" / "twinlog"
 
 # a code may have the name of a state: it is the catalogue's; and `exact` is a word
-STATES = {*FlowState, *PartitionState, *Guarantee} - {*CONDITIONS, Guarantee.EXACT}
+STATES = {*FlowState, *PartitionState, *Guarantee} - {*conditions(), Guarantee.EXACT}
 
 HOMES = {
     "codes/states.py",

@@ -1,18 +1,19 @@
 """The effective values of a flow by name, so that two configurations can be compared.
 
-Reloading (`changes`) and the comparison with another process (`digest`) both use it: changes that
-restart a flow are the differences that two processes must not have. Values that differ only in
-notation (`010` and `10`, a blank after a comma, an explicit default) are equal.
+Reloading (`changes_between`) and the comparison with another process (`digests`) both use it:
+changes that restart a flow are the differences that two processes must not have. Values that differ
+only in notation (`010` and `10`, a blank after a comma, an explicit default) are equal.
 """
 
 from __future__ import annotations
 
+import hashlib
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Final
 
-from twinlog.config.flow.schema import FlowConfig, HeartbeatConfig
+from twinlog.config.flow.schema import FlowConfig, HeartbeatConfig, MirrorConfig
 from twinlog.config.keys.client_keys import BOOTSTRAP_SERVERS, SECURITY_PROTOCOL, is_connection_key
 from twinlog.config.keys.key_table import DEFINITIONS, RENAMED
 from twinlog.config.keys.key_types import KeyKind
@@ -136,3 +137,88 @@ def _said(beat: HeartbeatConfig) -> str:
     where = "target" if beat.into_target else "source"
     replicas = "" if beat.replication_factor is None else f", {beat.replication_factor} replicas"
     return f"every {beat.interval_seconds} s into the {where}{replicas}"
+
+
+# Short digests of a flow's effective configuration, by key, for comparison between processes.
+# Clients that may describe the flow's group can read them. So they contain neither secrets, not
+# even as digests, nor security keys, which may also name files with different paths on each
+# machine.
+
+DIGEST_CHARACTERS: Final = 8
+
+
+def digests(config: FlowConfig) -> dict[str, str]:
+    """Return digests by key, for values that are not the default."""
+    out: dict[str, str] = {}
+    for name, found in effective(config).items():
+        is_secret = found.setting is not None and found.setting.secret
+        if is_secret or is_of_connection(name):
+            continue
+        digest = hashlib.sha256(found.value.encode()).hexdigest()
+        out[as_written(config, name)] = digest[:DIGEST_CHARACTERS]
+    return dict(sorted(out.items()))
+
+
+def differing(ours: Mapping[str, str], theirs: Mapping[str, str]) -> list[str]:
+    """Return the keys whose values differ, sorted."""
+    return sorted(key for key in {*ours, *theirs} if ours.get(key) != theirs.get(key))
+
+
+_NOT_SET: Final = "not set"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ConfigChanges:
+    """The flows that a new configuration changes, adds and removes, and a line for each change."""
+
+    changed: tuple[FlowConfig, ...]
+    added: tuple[FlowConfig, ...]
+    removed: tuple[FlowConfig, ...]
+    lines: tuple[str, ...]
+
+    def __bool__(self) -> bool:
+        return bool(self.changed or self.added or self.removed)
+
+
+def changes_between(before: MirrorConfig, after: MirrorConfig) -> ConfigChanges:
+    """Compare the effective values: moved lines, comments and other notations are not changes."""
+    old = {config.flow: config for config in before.flows}
+    new = {config.flow: config for config in after.flows}
+    changed: list[FlowConfig] = []
+    lines: list[str] = []
+    for flow, config in new.items():
+        if flow not in old:
+            lines.append(f"{flow}: added")
+        elif found := list(_differences(old[flow], config)):
+            changed.append(config)
+            lines += (f"{flow}: {line}" for line in found)
+    lines += (f"{flow}: removed" for flow in old if flow not in new)
+    return ConfigChanges(
+        changed=tuple(changed),
+        added=tuple(config for flow, config in new.items() if flow not in old),
+        removed=tuple(config for flow, config in old.items() if flow not in new),
+        lines=tuple(lines),
+    )
+
+
+def _differences(before: FlowConfig, after: FlowConfig) -> Iterator[str]:
+    said: set[str] = set()
+    olds, news = effective(before), effective(after)
+    for name in sorted({*olds, *news}):
+        old, new = olds.get(name), news.get(name)
+        if old is not None and new is not None and old.value == new.value:
+            continue
+        # a line of the file may have several names here, one for each client of a cluster
+        setting = next((one.setting for one in (new, old) if one and one.setting), None)
+        key = name if setting is None else shown_key(setting.key)
+        line = f"{key}: {_shown(before, name, old)} -> {_shown(after, name, new)}"
+        if line not in said:
+            said.add(line)
+            yield line
+
+
+def _shown(config: FlowConfig, name: str, found: Effective | None) -> str:
+    if found is not None:
+        return found.shown
+    # a value that equals the default may still be written in the file
+    return config.settings[name].shown if name in config.settings else _NOT_SET

@@ -7,7 +7,7 @@ from enum import StrEnum
 from pathlib import Path
 from typing import Final
 
-from twinlog.config.keys.process_keys import (
+from twinlog.config.keys.key_table import (
     CERTIFICATE_FILE,
     CLIENT_CA_FILE,
     CLIENT_ROLE,

@@ -11,7 +11,7 @@ from enum import StrEnum
 from typing import Final
 
 from twinlog import metrics
-from twinlog.config.keys.process_keys import METRICS_LABELS, METRICS_PARTITIONS
+from twinlog.config.keys.key_table import METRICS_LABELS, METRICS_PARTITIONS
 from twinlog.config.values.origin import Setting, Settings, refuse
 from twinlog.config.values.types import to_boolean, to_list
 

@@ -1,13 +1,14 @@
 """Downloads Kafka's jars once into a cache folder, with the Ivy of pyspark.
 
 A set of jars is a folder `<cache>/<set>-<version>` that gets its name only after it is complete:
-Ivy writes into another folder, which is renamed if its jars have the known checksums (`jar_sums`).
+Ivy writes into another folder, which is renamed if its jars have the known checksums.
 A file lock makes processes that start together wait for one download.
 """
 
 from __future__ import annotations
 
 import fcntl
+import hashlib
 import importlib.util
 import os
 import shutil
@@ -18,13 +19,13 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Final
 from xml.sax.saxutils import quoteattr
 
 from twinlog.errors import EnvironmentMissing
 from twinlog.extras import require_extra
 from twinlog.folders import cache_folder, usable
 from twinlog.java import find_java
-from twinlog.sandbox.jar_sums import check_jars, check_known
 
 KAFKA_VERSION = "4.3.0"
 
@@ -188,3 +189,47 @@ def _ivy_jar() -> Path:
     if not found:
         raise EnvironmentMissing("pyspark has no Ivy in its jars folder; run scripts/setup")
     return found[-1]
+
+
+# Checks that downloaded jars are byte-identical to those that Twinlog was tested with.
+# Brokers of the sandbox run these jars as code. Ivy only compares downloads with checksums from the
+# same server, so these checksums are part of the package. The list has the format of `sha256sum`,
+# with names relative to the cache folder: `sha256sum -c` there checks the installed jars. A set
+# must have exactly its jars, because the class path is the whole folder.
+
+LIST: Final = Path(__file__).with_name("kafka_jars.sha256")
+
+
+def known_sums(name: str) -> dict[str, str]:
+    """Return the checksums of a set's jars by file name; empty for an unlisted set."""
+    lines = (line.split() for line in LIST.read_text(encoding="ascii").splitlines())
+    return {path.partition("/")[2]: digest for digest, path in lines if path.startswith(f"{name}/")}
+
+
+def check_known(name: str, what: str) -> None:
+    """Raise EnvironmentMissing before any download if a set is not in the list."""
+    if not known_sums(name):
+        raise EnvironmentMissing(
+            f"{what} is not a version whose jars Twinlog has checksums of; use a version in {LIST}"
+        )
+
+
+def check_jars(name: str, what: str, folder: Path, todo: str) -> None:
+    """Raise EnvironmentMissing with `todo` unless the folder has exactly this set's jars."""
+    known = known_sums(name)
+    found = {path.name: _sum_of(path) for path in sorted(folder.iterdir())}
+    for jar in sorted(known.keys() | found.keys()):
+        if found.get(jar) == known.get(jar):
+            continue
+        if jar not in found:
+            why = f"{jar} is missing"
+        elif jar not in known:
+            why = f"{jar} does not belong to it"
+        else:
+            why = f"{jar} is a different file: its SHA-256 is {found[jar]}, not {known[jar]}"
+        raise EnvironmentMissing(f"{what} was downloaded, but {why}; nothing was installed; {todo}")
+
+
+def _sum_of(path: Path) -> str:
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()

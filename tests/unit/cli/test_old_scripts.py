@@ -11,7 +11,7 @@ import psutil
 import pytest
 
 from tests.support.snapshots import flow
-from twinlog.cli.commands.mirror_maker import mirror_maker
+from twinlog.cli.commands.mirror import mirror_maker
 from twinlog.cli.main import run
 from twinlog.cli.options.mirror_maker_1_options import pair
 from twinlog.control.watch.status_file import StatusFile

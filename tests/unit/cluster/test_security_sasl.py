@@ -11,8 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from twinlog.cluster.security.sasl import authenticate
-from twinlog.cluster.security.scram import scram_messages
+from twinlog.cluster.security.sasl import authenticate, scram_messages
 from twinlog.cluster.security.security_settings import OAuthSettings, SecuritySettings
 from twinlog.errors import AuthenticationFailed
 

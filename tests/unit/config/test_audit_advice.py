@@ -10,8 +10,7 @@ import pytest
 from tests.support.properties import Loader, refusal, warnings_of
 from twinlog.config.advice.audit import audit_keys, check_own_keys
 from twinlog.config.keys.client_keys import CLIENT_KEYS, SECURITY_KEYS, Role
-from twinlog.config.keys.key_table import DEFINITIONS, RENAMED
-from twinlog.config.keys.process_keys import OWN_PROCESS_NAMES
+from twinlog.config.keys.key_table import DEFINITIONS, OWN_PROCESS_NAMES, RENAMED
 from twinlog.config.keys.worker_keys import PROCESS_KEYS, WORKER_KEYS
 from twinlog.config.values.origin import Setting, Settings
 from twinlog.config.values.warnings import WarningCode

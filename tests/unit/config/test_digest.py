@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from twinlog.cluster.groups.member import config_of, describe_member, who_we_are, with_config
-from twinlog.config.digest import differing, digests
+from twinlog.config.effective import differing, digests
 from twinlog.config.load import load
 
 BASE = {

@@ -8,9 +8,13 @@ from pathlib import Path
 
 import pytest
 
-from twinlog.config.changes import ConfigChanges, changes_between
-from twinlog.config.digest import differing, digests
-from twinlog.config.effective import ACT_WHEN_GIVEN
+from twinlog.config.effective import (
+    ACT_WHEN_GIVEN,
+    ConfigChanges,
+    changes_between,
+    differing,
+    digests,
+)
 from twinlog.config.flow.schema import FlowConfig, MirrorConfig
 from twinlog.config.keys.key_table import DEFINITIONS
 from twinlog.config.keys.key_types import Support

@@ -19,8 +19,7 @@ from twinlog.config.keys.client_keys import CLIENT_KEYS, Role, is_connection_key
 from twinlog.config.keys.client_meanings import MEANING_OF
 from twinlog.config.keys.key_table import DEFINITIONS
 from twinlog.config.keys.key_types import Support
-from twinlog.config.keys.worker_keys import PROCESS_KEYS, WORKER_KEYS
-from twinlog.config.keys.worker_meanings import WORKER_MEANINGS
+from twinlog.config.keys.worker_keys import PROCESS_KEYS, WORKER_KEYS, WORKER_MEANINGS
 from twinlog.config.load import load
 from twinlog.wire.compression import GZIP_LEVEL, ZSTD_LEVEL
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from tools.pages.first_keys import FIRST_KEYS, SECURED_EXAMPLE
 from twinlog.config.load import load
-from twinlog.config.pages.first_keys import FIRST_KEYS, SECURED_EXAMPLE
 
 PASSWORD = {"TWINLOG_PASSWORD": "s3cret"}
 

@@ -20,7 +20,7 @@ from twinlog.cli.main import run
 from twinlog.config.load import load
 from twinlog.control.watch.monitor import Monitor
 from twinlog.control.web import repeats
-from twinlog.control.web.api import kept, leaders
+from twinlog.control.web.api import app, leaders
 from twinlog.control.web.front import Front
 
 FLOWS = "/api/v1/flows"
@@ -58,7 +58,7 @@ def rest(
     monkeypatch.setattr(leaders, "GIVES_UP_S", 0.5)
     monkeypatch.setattr(leaders, "WAITED_S", 0.05)
     monkeypatch.setattr(leaders, "ASKED_AGAIN_S", 60.0)
-    monkeypatch.setattr(kept, "KEPT_S", 60.0)
+    monkeypatch.setattr(app, "KEPT_S", 60.0)
     tls, more = None, ""
     if request.param == "TLS":
         made, certificate = shared_authority().issue("localhost"), tmp_path / "server.pem"

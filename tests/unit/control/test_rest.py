@@ -19,7 +19,7 @@ from tests.support.eventually import eventually
 from tests.support.rest import Rest, StreamReader, rest_of
 from tests.support.snapshots import PUBLISHED, flow, partition
 from twinlog.client import steering
-from twinlog.codes import CONDITIONS
+from twinlog.codes import conditions
 from twinlog.codes.states import PARTITION_STATES, severity_of
 from twinlog.config.flow.schema import MirrorConfig
 from twinlog.config.load import load
@@ -30,7 +30,7 @@ from twinlog.control.watch.events import EventLog
 from twinlog.control.watch.monitor import Monitor
 from twinlog.control.watch.snapshot import FlowSnapshot
 from twinlog.control.web import server
-from twinlog.control.web.api import answers, kept, leaders, shown, site, stream, topics
+from twinlog.control.web.api import answers, app, leaders, shown, site, topics
 from twinlog.flow_log import FlowLog
 from twinlog.mirror.state.intents import FlowIntents
 from twinlog.mirror.state.published import Proof, published_status
@@ -376,13 +376,13 @@ def test_events_after_a_restart_are_behind_those_before(rest: Rest, tmp_path: Pa
 
 
 def test_codes_and_clusters(rest: Rest) -> None:
-    assert [one["code"] for one in rest.get("/api/v1/codes")["codes"]] == sorted(CONDITIONS)
+    assert [one["code"] for one in rest.get("/api/v1/codes")["codes"]] == sorted(conditions())
     states = rest.get("/api/v1/codes")["partitionStates"]
     assert [one["state"] for one in states] == [*PARTITION_STATES]
     found = {one["state"]: one["severity"] for one in states}
     assert (found["DRAINING"], found["RETRYING"], found["FAILED"]) == ("good", "warn", "bad")
     one = rest.get("/api/v1/codes/GAP_WRITTEN")
-    assert one["meaning"] == CONDITIONS["GAP_WRITTEN"].meaning
+    assert one["meaning"] == conditions()["GAP_WRITTEN"].meaning
     clusters = rest.get("/api/v1/clusters")["clusters"]
     assert clusters[1] == {
         "alias": "B",
@@ -440,7 +440,7 @@ def test_what_is_refused_says_what_where_and_what_to_do(
     assert what in answer.json["what"]
     assert not answer.json["what"].startswith("--"), "an option of the command line"
     assert answer.json["where"] == path.partition("?")[0].replace("%3E", ">")
-    assert (answer.json["do"] != "") is bool(CONDITIONS[code].advice)
+    assert (answer.json["do"] != "") is bool(conditions()[code].advice)
     assert not answer.json["do"].startswith("exit code"), "which a client has none of"
     assert answer.headers["Content-Type"] == "application/json"
 
@@ -475,7 +475,7 @@ def test_a_stream_sends_flows_and_events_as_they_come(rest: Rest, monitor: Monit
 def test_streams_are_bounded_and_end_with_the_process(
     monitor: Monitor, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(stream, "AT_MOST", 2)
+    monkeypatch.setattr(app, "MOST_STREAMS", 2)
     file = tmp_path / "mm2.properties"
     file.write_text(FILE)
     with rest_of(load(file, environment={}), file, monitor) as rest:
@@ -507,7 +507,7 @@ def test_many_clients_are_answered_from_one_encoding_until_something_changes(
     eventually(
         lambda: "could not be queried" in rest.get(A_B)["problem"], what="its target is away"
     )
-    monkeypatch.setattr(kept, "KEPT_S", 60.0)
+    monkeypatch.setattr(app, "KEPT_S", 60.0)
     shows, shown_flows = shown.flow, []
 
     def counted(config: Any, *said: Any) -> answers.Flow:

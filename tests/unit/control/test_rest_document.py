@@ -11,12 +11,13 @@ import schemathesis
 
 from tests.support.rest import Rest, few, rest_of
 from tests.support.snapshots import flow, partition
+from tools.pages import rest as rest_page
 from twinlog.client import steering
 from twinlog.config.load import load
 from twinlog.control.check import both_logs
 from twinlog.control.cutover import scope
 from twinlog.control.watch.monitor import Monitor
-from twinlog.control.web.api import leaders, openapi, page
+from twinlog.control.web.api import leaders, openapi
 from twinlog.control.web.api.endpoints import ENDPOINTS
 
 EXAMPLES = 2
@@ -73,6 +74,6 @@ def test_the_document_is_served_as_it_is_made(served: Rest) -> None:
 
 def test_the_docs_name_every_path_and_what_it_takes() -> None:
     text = (Path(__file__).parents[3] / "docs" / "rest.md").read_text()
-    assert page.with_table(text) == text, "python -m twinlog.control.web.api.page docs/rest.md"
-    (pause,) = (line for line in page.table().splitlines() if "{flow}/topics/pause" in line)
+    assert rest_page.with_table(text) == text, "run: python -m tools.pages"
+    (pause,) = (line for line in rest_page.table().splitlines() if "{flow}/topics/pause" in line)
     assert "`reason`, `dryRun`, `topics`" in pause

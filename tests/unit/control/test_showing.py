@@ -16,8 +16,8 @@ from tests.support.eventually import eventually
 from tests.support.snapshots import flow, partition
 from twinlog.cli.commands.mirror import COLLECTED_AFTER
 from twinlog.control.flow.snapshots import flow_snapshot
-from twinlog.control.process import showing
-from twinlog.control.process.showing import Showing
+from twinlog.control.process import supervisor
+from twinlog.control.process.supervisor import Showing
 from twinlog.control.risk.limits import RiskLimits
 from twinlog.control.watch import status_file
 from twinlog.control.watch.monitor import Monitor
@@ -72,7 +72,7 @@ def test_few_partitions_are_checked_every_second() -> None:
 def test_many_partitions_are_checked_for_a_small_part_of_the_time() -> None:
     times = Times(0.2)
     times.pass_s(300)
-    assert times.cpu <= 300 * showing.SHARE_OF_TIME + 0.2
+    assert times.cpu <= 300 * supervisor.SHARE_OF_TIME + 0.2
     assert len(times.checks) > 30
     heard = sorted(times.checks + times.turns)
     assert max(b - a for a, b in pairwise(heard)) < 1.2, "it is heard of"
@@ -150,7 +150,7 @@ def test_ten_thousand_topics_are_shown_for_a_twentieth_of_a_core(tmp_path: Path)
     assert len(seen.partitions) == PARTITIONS
     (file,) = tmp_path.glob("twinlog/*.json")
     assert file.stat().st_size > 100 * PARTITIONS
-    check_every_s = max(1.0, min(check_s / showing.SHARE_OF_TIME, showing.LONGEST_PAUSE_S))
+    check_every_s = max(1.0, min(check_s / supervisor.SHARE_OF_TIME, supervisor.LONGEST_PAUSE_S))
     file_every_s = max(1.0, min(file_s / status_file.SHARE_OF_TIME, status_file.LONGEST_PAUSE_S))
     share = check_s / check_every_s + file_s / file_every_s
     assert share < MOST, f"check {check_s:.2f} s, file {file_s:.2f} s"

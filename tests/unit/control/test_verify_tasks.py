@@ -15,8 +15,7 @@ from tests.support.memory_log import MemoryLog
 from twinlog.channel.codec import MessageCodec
 from twinlog.channel.server import LaneConnected, LaneMessage
 from twinlog.control.verify import workers
-from twinlog.control.verify.progress import WalkProgress, extent
-from twinlog.control.verify.workers import ClusterPair, OnStep, Tasks, Threads
+from twinlog.control.verify.workers import ClusterPair, OnStep, Tasks, Threads, WalkProgress, extent
 from twinlog.errors import TwinlogError
 from twinlog.mirror.map.offset_map import Mark, Run
 from twinlog.mirror.verify.difference import Compared, DifferenceKind, Range

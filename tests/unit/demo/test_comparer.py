@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from twinlog.demo.comparer import Comparer, LogSide, SeenRecord
+from twinlog.demo.checker import Comparer, LogSide, SeenRecord
 
 LOG = [
     SeenRecord(

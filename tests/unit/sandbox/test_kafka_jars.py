@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from twinlog.errors import EnvironmentMissing
-from twinlog.sandbox import jar_sums, kafka_jars
+from twinlog.sandbox import kafka_jars
 from twinlog.sandbox.kafka_jars import KAFKA_VERSION, default_cache, find_or_fetch
 
 JARS = {"a-1.jar": b"first", "b-2.jar": b"second"}
@@ -34,7 +34,7 @@ def known(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     path = tmp_path / "list.sha256"
     sums = {name: hashlib.sha256(data).hexdigest() for name, data in JARS.items()}
     path.write_text("".join(f"{digest}  kafka-1.2.3/{name}\n" for name, digest in sums.items()))
-    monkeypatch.setattr(jar_sums, "LIST", path)
+    monkeypatch.setattr(kafka_jars, "LIST", path)
     return path
 
 
@@ -80,13 +80,15 @@ def test_a_version_that_nobody_listed_is_refused(fetched: dict[str, bytes], tmp_
 def test_every_set_that_is_used_is_listed_and_what_is_installed_here_is_it(
     name: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(jar_sums, "LIST", Path(jar_sums.__file__).with_name("kafka_jars.sha256"))
+    monkeypatch.setattr(
+        kafka_jars, "LIST", Path(kafka_jars.__file__).with_name("kafka_jars.sha256")
+    )
     name = name if name.startswith("kafka") else f"mirror-maker-{KAFKA_VERSION}"
-    sums = jar_sums.known_sums(name)
+    sums = kafka_jars.known_sums(name)
     assert len(sums) > 30
     assert {len(digest) for digest in sums.values()} == {64}
     folder = default_cache(os.environ) / name
     if not (folder / "complete").exists():
         pytest.skip("not fetched on this machine")
-    found = {path.name: jar_sums._sum_of(path) for path in folder.glob("*.jar")}
+    found = {path.name: kafka_jars._sum_of(path) for path in folder.glob("*.jar")}
     assert found == sums

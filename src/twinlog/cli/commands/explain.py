@@ -16,7 +16,7 @@ from twinlog.cli.options.command import Command
 from twinlog.cli.options.format_option import format_option
 from twinlog.cli.terminal.output import Answer
 from twinlog.cli.terminal.tables import text
-from twinlog.codes import CONDITIONS, AtRisk, Condition, Retry
+from twinlog.codes import AtRisk, Condition, Retry, conditions
 from twinlog.errors import UsageError
 
 MARKDOWN_LINK: Final = re.compile(r"\[([^]]+)\]\(([^)]+)\)")
@@ -49,9 +49,9 @@ def explain(codes: tuple[str, ...]) -> Answer:
 
 
 def _condition(code: str) -> Condition:
-    condition = CONDITIONS.get(code)
+    condition = conditions().get(code)
     if condition is None:
-        near = difflib.get_close_matches(code, CONDITIONS, n=3, cutoff=0.5)
+        near = difflib.get_close_matches(code, conditions(), n=3, cutoff=0.5)
         hint = f"; similar codes are {', '.join(near)}" if near else ""
         raise UsageError(f"{code} is not a Twinlog code{hint}; docs/codes.md lists all")
     return condition

@@ -49,9 +49,9 @@ def names_of_topics(ctx: click.Context, _parameter: click.Parameter, incomplete:
 
 def codes(_ctx: click.Context, _parameter: click.Parameter, incomplete: str) -> Items:
     """Return the codes of messages."""
-    from twinlog.codes import CONDITIONS
+    from twinlog.codes import conditions
 
-    return _items(CONDITIONS, incomplete.upper())
+    return _items(conditions(), incomplete.upper())
 
 
 def sandbox_clusters(_ctx: click.Context, _parameter: click.Parameter, incomplete: str) -> Items:

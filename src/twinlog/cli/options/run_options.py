@@ -16,8 +16,8 @@ from twinlog.cli.options.candidates import aliases
 from twinlog.cli.options.command import Command
 from twinlog.cli.options.option import F, Section, option, said
 from twinlog.config.files.overrides import Override
+from twinlog.config.keys.key_table import OWN_KEYS
 from twinlog.config.keys.key_types import OWN_PREFIX, KeyDefinition, KeyKind
-from twinlog.config.keys.own_keys import OWN_KEYS
 from twinlog.errors import UsageError
 
 if TYPE_CHECKING:

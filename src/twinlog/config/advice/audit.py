@@ -25,9 +25,8 @@ from twinlog.config.files.providers import has_variable, provider_key
 from twinlog.config.flow.precedence import candidate_flows
 from twinlog.config.flow.switches import enabled
 from twinlog.config.keys.client_keys import is_connection_key
-from twinlog.config.keys.key_table import OWN_FLOW_NAMES, RENAMED
+from twinlog.config.keys.key_table import OWN_FLOW_NAMES, OWN_PROCESS_NAMES, RENAMED
 from twinlog.config.keys.key_types import OWN_PREFIX
-from twinlog.config.keys.process_keys import OWN_PROCESS_NAMES
 from twinlog.config.strimzi.secrets import UNGIVEN, UNREAD
 from twinlog.config.values.nearest import nearest
 from twinlog.config.values.origin import Setting, Settings, has_comment, refuse, shown_key

@@ -14,16 +14,22 @@ from twinlog.config.keys.client_keys import (
     Role,
     is_connection_key,
 )
-from twinlog.config.keys.key_table import CONNECTOR_NAMES, OWN_FLOW_NAMES, OWN_TARGET_NAMES
+from twinlog.config.keys.key_table import (
+    CERTIFICATE_FILE,
+    CONNECTOR_NAMES,
+    OWN_FLOW_NAMES,
+    OWN_PROCESS_NAMES,
+    OWN_TARGET_NAMES,
+    PRIVATE_KEY_FILE,
+)
 from twinlog.config.keys.key_types import OWN_PREFIX
-from twinlog.config.keys.process_keys import CERTIFICATE_FILE, OWN_PROCESS_NAMES, PRIVATE_KEY_FILE
 from twinlog.config.keys.worker_keys import (
     LISTENER_PREFIXES,
     PROCESS_KEYS,
     TOP_LEVEL_WORKER_PREFIXES,
     WORKER_KEYS,
+    WORKER_MEANINGS,
 )
-from twinlog.config.keys.worker_meanings import WORKER_MEANINGS
 from twinlog.config.values.nearest import nearest
 from twinlog.model import Flow
 

@@ -16,7 +16,7 @@ from twinlog.config.keys.client_keys import Role, is_connection_key
 from twinlog.config.keys.client_meanings import CLIENT_MEANINGS, MEANING_OF
 from twinlog.config.keys.key_table import DEFINITIONS, RENAMED
 from twinlog.config.keys.key_types import Support
-from twinlog.config.keys.worker_meanings import worker_meaning
+from twinlog.config.keys.worker_keys import worker_meaning
 from twinlog.config.values.origin import ClientProperties, Setting, Settings, shown_key
 from twinlog.config.values.types import trimmed
 from twinlog.model import Flow

@@ -13,7 +13,7 @@ from collections.abc import Iterator
 from typing import Final
 
 from twinlog.addresses import MAX_PORT, Address, is_loopback
-from twinlog.config.keys.process_keys import CLIENT_CA_FILE, OPEN_MONITORING, TOKENS_FILE
+from twinlog.config.keys.key_table import CLIENT_CA_FILE, OPEN_MONITORING, TOKENS_FILE
 from twinlog.config.rest import rest_config
 from twinlog.config.values.origin import Settings
 from twinlog.config.values.types import to_list

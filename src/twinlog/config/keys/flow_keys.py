@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from twinlog.config.keys.key_types import KeyDefinition, KeyKind, KeyScope, Support
 
+_key = KeyDefinition
 _ACTS, _NOTHING = Support.ACTS, Support.NO_MEANING
 _BOOLEAN, _SHORT, _INT, _LONG = KeyKind.BOOLEAN, KeyKind.SHORT, KeyKind.INT, KeyKind.LONG
 _STRING, _CHOICE, _LIST, _NAMES = KeyKind.STRING, KeyKind.CHOICE, KeyKind.LIST, KeyKind.NAMES
@@ -22,29 +23,6 @@ DEFAULT_CONFIG_PROPERTIES_EXCLUDE = (
     "log.message.timestamp.after.max.ms, message.timestamp.type, "
     "unclean.leader.election.enable, min.insync.replicas"
 )
-
-
-def _key(  # noqa: PLR0913, a row of a table
-    name: str,
-    kind: KeyKind,
-    default: str | None,
-    support: Support,
-    meaning: str,
-    *,
-    low: int | None = None,
-    choices: tuple[str, ...] = (),
-    replaces: tuple[str, ...] = (),
-) -> KeyDefinition:
-    return KeyDefinition(
-        name=name,
-        kind=kind,
-        default=default,
-        support=support,
-        meaning=meaning,
-        low=low,
-        choices=choices,
-        replaces=replaces,
-    )
 
 
 # fmt: off
@@ -106,13 +84,10 @@ _SOURCE = (
          "copy LITERAL ACLs of topics: ALLOW ALL as READ, ALLOW WRITE never; no ACL is removed"),
     _key("sync.topic.acls.interval.seconds", _LONG, "600", _ACTS,
          "how often ACLs are synced; negative: never"),
-    KeyDefinition(
-        name="topic.creation.enable", kind=_BOOLEAN, default="true", scope=KeyScope.TARGET,
-        support=_ACTS, meaning=(
-            "false: remote topics are not created, extended or reconfigured, and get no ACLs; the "
-            "copy waits for a missing topic (`TARGET_TOPIC_MISSING`). Also as `B.` and `A->B.`"
-        ),
-    ),
+    _key("topic.creation.enable", _BOOLEAN, "true", _ACTS,
+         "false: remote topics are not created, extended or reconfigured, and get no ACLs; the "
+         "copy waits for a missing topic (`TARGET_TOPIC_MISSING`). Also as `B.` and `A->B.`",
+         scope=KeyScope.TARGET),
     _key("offset-syncs.topic.replication.factor", _SHORT, "3", _ACTS,
          "replication factor of the offset-syncs topic"),
     _key("offset.lag.max", _LONG, "100", _ACTS,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import KW_ONLY, dataclass
 from enum import StrEnum
 
 
@@ -39,16 +39,17 @@ class Support(StrEnum):
     """Accepted without effect."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True)
 class KeyDefinition:
-    """One key: its type, default, scope and effect."""
+    """One key: its type, default, effect and scope."""
 
     name: str
     kind: KeyKind
+    default: str | None
+    support: Support
     meaning: str
-    default: str | None = None
+    _: KW_ONLY
     scope: KeyScope = KeyScope.FLOW
-    support: Support = Support.ACTS
     low: int | None = None
     choices: tuple[str, ...] = ()
     replaces: tuple[str, ...] = ()

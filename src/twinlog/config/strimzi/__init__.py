@@ -1,6 +1,5 @@
 """Reads a Strimzi KafkaMirrorMaker2 resource as settings of an mm2.properties.
 
 `document` finds the resource in a file. `resource` reads it, and maps keys to fields in messages.
-`fields` is the table of all fields; `mirror`, `settings` and `security` convert the fields that
-have an effect to keys.
+`fields` is the table of all fields; `security` converts those of authentication to keys.
 """

@@ -3,7 +3,7 @@
 It covers the versions v1alpha1, v1beta2 and v1. Fields that are in none of them are rejected, as
 `kubectl` rejects them: if a misspelt `topicsPattern` was ignored, all topics would be mirrored.
 
-docs/strimzi.md is generated from it: python -m twinlog.config.pages.strimzi_page
+docs/strimzi.md is generated from it: python -m tools.pages
 """
 
 from __future__ import annotations

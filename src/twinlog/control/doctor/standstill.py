@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from shlex import quote
 from typing import Final
 
-from twinlog.codes import CONDITIONS, FlowState, PartitionState
+from twinlog.codes import FlowState, PartitionState, conditions
 from twinlog.control.doctor.finding import Finding, Likelihood
 from twinlog.control.doctor.observation import ClusterView, Observation
 from twinlog.control.watch.snapshot import FlowSnapshot, PartitionSnapshot
@@ -26,7 +26,7 @@ def _certain(cause: str, what: str, todo: str) -> Finding:
 
 def advice_of(code: str) -> str:
     """Return the catalogue's advice on a code as plain text."""
-    found = CONDITIONS.get(code)
+    found = conditions().get(code)
     text = "" if found is None else found.advice
     return MARKDOWN_LINK.sub(r"\1: docs/\2", text).replace("`", "") or AS_SAID
 

@@ -1,8 +1,8 @@
 """Whether this process leads a flow, stands by, or may not even join its group.
 
 A standby compares its configuration with the leader's, which is in the leader's member metadata
-(`config.digest`), because a process with another file would change the flow when it takes over. A
-difference is only reported; a leader is never affected by another process's file.
+(`config.effective`), because a process with another file would change the flow when it takes over.
+A difference is only reported; a leader is never affected by another process's file.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from twinlog.cluster.groups.member import (
 )
 from twinlog.cluster.groups.membership import Membership, MembershipState
 from twinlog.cluster.net.settings import ClusterSettings
-from twinlog.config.digest import differing, digests
+from twinlog.config.effective import differing, digests
 from twinlog.config.flow.schema import FlowConfig
 from twinlog.errors import Fate, NotLeader, TwinlogError, Unauthorized
 from twinlog.quantities import first_few

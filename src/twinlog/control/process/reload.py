@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final, Self
 
-from twinlog.config.changes import changes_between
+from twinlog.config.effective import changes_between
 from twinlog.config.flow.schema import FlowConfig, MirrorConfig
 from twinlog.control.flow.flow_setup import FlowSetup
 from twinlog.control.process.commands import CommandPort, QueuedCommand, Reload, ending

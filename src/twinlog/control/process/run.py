@@ -24,6 +24,7 @@ from twinlog.cluster.certificates import DAY_S, CertificateEnd, Ending, certific
 from twinlog.cluster.net.settings import ClusterSettings
 from twinlog.cluster.security.renewal import CHECK_EVERY_S, current
 from twinlog.cluster.security.security_settings import SecuritySettings
+from twinlog.codes import conditions
 from twinlog.config.flow.offset_storage import OffsetStorage
 from twinlog.config.flow.schema import FlowConfig, MirrorConfig
 from twinlog.control.flow.wiring import admins_of, flow_setup, lanes_of, neighbours_of
@@ -103,6 +104,7 @@ def run_mirror(config: MirrorConfig, path: Path, options: MirrorOptions) -> Mirr
     """Mirror until done (`once`) or stopped."""
     require_extra("pyspark", "spark", "twinlog mirror")
     say_slow_kernels()
+    conditions()  # read now: a mirror may run for months, and its files may be replaced
     # Spark is imported late: commands that do not need it start fast, and flows are set up in the
     # meantime
     neighbours = neighbours_of(config.flows)

@@ -9,6 +9,7 @@ import io
 import json
 import os
 import platform
+import re
 import subprocess
 import sys
 import tarfile
@@ -24,14 +25,15 @@ from twinlog import __version__
 from twinlog.cluster.broker_versions import broker_versions
 from twinlog.cluster.client import ClusterClient
 from twinlog.cluster.net.settings import ClusterSettings
+from twinlog.config.files.properties import decode, parse_properties
 from twinlog.config.flow.schema import FlowConfig, FlowProperties, MirrorConfig
-from twinlog.config.values.origin import ClientProperties, Setting, Settings, shown_key
+from twinlog.config.strimzi.document import is_resource
+from twinlog.config.values.origin import ClientProperties, Setting, Settings, is_secret, shown_key
 from twinlog.control.flow.wiring import flow_setup
 from twinlog.control.support.secret_scrubber import HIDDEN, SecretScrubber, settings_of
-from twinlog.control.support.secrets_of_text import NotKnown, settings_of_text
 from twinlog.control.watch.events import last_events
 from twinlog.control.watch.status_file import running_mirrors
-from twinlog.errors import TwinlogError, UsageError
+from twinlog.errors import ConfigError, TwinlogError, UsageError
 
 PACKAGES: Final = (
     "pyspark",
@@ -258,3 +260,58 @@ def _settings(settings: Iterable[tuple[str, Setting]]) -> Iterator[str]:
         value = HIDDEN if setting.secret else setting.value
         origin = f"line {setting.line}" if setting.line is not None else setting.location
         yield f"{shown_key(name)} = {value}  # {origin}"
+
+
+# The secrets of a configuration file that cannot be parsed, taken from its lines.
+# A support bundle is often requested because a file is wrong. Its mirror has run before, and its
+# logs may contain secrets of the file. Every line that looks like a setting is therefore used,
+# including comments and duplicates, with every option in it. If a secret may be stored elsewhere (a
+# variable of a config provider, a Kubernetes secret), NotKnown is raised.
+
+_VARIABLE: Final = re.compile(r"\$\{[^}]*:")
+_ENDS_IN_ESCAPE: Final = re.compile(r"(?<!\\)(?:\\\\)*\\\Z")
+_OPTION: Final = re.compile(r"""([\w.]+)\s*=\s*("(?:[^"\\]|\\.)*"|'(?:[^'\\]|\\.)*'|[^\s;"']+)""")
+
+
+class NotKnown(Exception):
+    """Why not all secrets of a file are known."""
+
+
+def settings_of_text(path: Path) -> list[Setting]:
+    """Return the settings of the file that look like secrets. Raises NotKnown."""
+    try:
+        text = decode(path.read_bytes())
+    except OSError as error:
+        raise NotKnown(f"{path} cannot be read: {error.strerror}") from None
+    if is_resource(path, text):
+        raise NotKnown(f"the secrets of {path} are stored elsewhere")
+    found = list(_settings_of_lines(path, text))
+    if any(_VARIABLE.search(setting.value) for setting in found):
+        raise NotKnown(f"{path} has variables whose values are unknown")
+    return [setting for setting in found if is_secret(setting.key)]
+
+
+def _settings_of_lines(path: Path, text: str) -> Iterator[Setting]:
+    for line in _logical_lines(text):
+        try:
+            entries = parse_properties(line).entries
+        except ConfigError:
+            raise NotKnown(f"a line of {path} cannot be read") from None
+        for entry in entries:
+            yield Setting(key=entry.key, value=entry.value, file=str(path))
+            # a lost backslash before the end of a line makes the rest of a JAAS line a key
+            for name, value in _OPTION.findall(f"{entry.key}={entry.value}"):
+                yield Setting(key=name, value=value.strip("\"'"), file=str(path))
+
+
+def _logical_lines(text: str) -> Iterator[str]:
+    """Yield each line joined with its continuations, including comments."""
+    pending = ""
+    for line in text.splitlines():
+        pending += line.lstrip(" \t\f#!")
+        if _ENDS_IN_ESCAPE.search(pending):
+            pending = pending[:-1]
+        else:
+            yield pending
+            pending = ""
+    yield pending

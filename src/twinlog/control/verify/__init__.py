@@ -2,6 +2,5 @@
 
 Begin to read with `result`, which has the values. `verification` queries both clusters of a flow,
 and `groups` the groups' offsets there. `workers` compare, in this process or on Spark
-(`survey.verify`, `mirror.verify`), and `progress` has their progress. `recording` writes the result
-to the target.
+(`survey.verify`, `mirror.verify`). `recording` writes the result to the target.
 """

@@ -35,9 +35,8 @@ from twinlog.control.duties.rounds import LedFlow
 from twinlog.control.flow.flow_setup import FlowSetup
 from twinlog.control.flow.wiring import flow_setup
 from twinlog.control.verify.groups import offsets_there, verify_groups
-from twinlog.control.verify.progress import WalkProgress
 from twinlog.control.verify.result import VerifiedFlow, VerifiedPartition
-from twinlog.control.verify.workers import ClusterPair, Found, VerifyWorkers
+from twinlog.control.verify.workers import ClusterPair, Found, VerifyWorkers, WalkProgress
 from twinlog.lane.watches.compaction import may_lack_offsets
 from twinlog.mirror.map.offset_map import PartitionMap
 from twinlog.mirror.map.runs import digest_of

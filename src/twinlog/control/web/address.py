@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Final
 
 from twinlog.addresses import Address, parse_address
-from twinlog.config.keys.process_keys import CLIENT_CA_FILE, OPEN_MONITORING, TOKENS_FILE
+from twinlog.config.keys.key_table import CLIENT_CA_FILE, OPEN_MONITORING, TOKENS_FILE
 from twinlog.errors import ConfigError, TwinlogError, UsageError
 
 OFF: Final = "off"

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from typing import Any, Final
 
-from twinlog.codes.catalogue import CONDITIONS
+from twinlog.codes.catalogue import conditions
 from twinlog.errors import (
     AuthenticationFailed,
     ClusterError,
@@ -21,7 +21,7 @@ from twinlog.errors import (
 
 
 class RequestRefused(TwinlogError):
-    """A request that is refused; its code (`codes.request_codes`) gives the reason."""
+    """A request that is refused; its code (table `request` of the codes) gives the reason."""
 
     code = "REQUEST_INVALID"
 
@@ -42,7 +42,7 @@ _STATUS: Final[tuple[tuple[type[TwinlogError], int], ...]] = (
 
 def status_of(error: TwinlogError) -> int:
     """Return the HTTP status of an error, which shows whether the client caused it."""
-    condition = CONDITIONS.get(error.code)
+    condition = conditions().get(error.code)
     if condition is not None and condition.status:
         return condition.status
     return next((status for kind, status in _STATUS if isinstance(error, kind)), 500)
@@ -50,7 +50,7 @@ def status_of(error: TwinlogError) -> int:
 
 def problem(error: TwinlogError, where: str) -> dict[str, Any]:
     """Return the error's JSON body. `where` is the requested path."""
-    condition = CONDITIONS.get(error.code)
+    condition = conditions().get(error.code)
     # an option of the command line is a parameter here
     what = error.message.removeprefix("--") if isinstance(error, UsageError) else error.message
     return {

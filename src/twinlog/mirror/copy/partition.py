@@ -35,7 +35,6 @@ from twinlog.errors import PartitionError, TwinlogError
 from twinlog.mirror.copy import refusals
 from twinlog.mirror.copy.company import Company
 from twinlog.mirror.copy.earlier_lane import EarlierLane
-from twinlog.mirror.copy.in_flight import InFlight, drop
 from twinlog.mirror.copy.intake import Aborted, Intake, OutBatch
 from twinlog.mirror.copy.joining import join_small
 from twinlog.mirror.copy.refusals import rank, refusal
@@ -516,3 +515,27 @@ class PartitionCopy:
         is_quiet = not (self.lost_answers or self.late_requests)
         reached = self.company.mark_above(self.acked_downstream, moves=self.is_idle and is_quiet)
         return Mark(self.acked_ordinal, reached, at_rest and is_quiet and not self._in_flight)
+
+
+class InFlight(deque[OutBatch]):
+    """Batches in the order in which they were sent."""
+
+    oldest = newest = 0
+    """Oldest and newest timestamp of the batches sent since nothing was in flight."""
+
+    def sent(self, batch: OutBatch) -> None:
+        stamp = batch.max_timestamp
+        if not self:
+            self.oldest = self.newest = stamp
+        elif stamp < self.oldest:
+            self.oldest = stamp
+        elif stamp > self.newest:
+            self.newest = stamp
+        self.append(batch)
+
+
+def drop(batches: deque[OutBatch]) -> int:
+    """Remove all batches and return the number of bytes freed."""
+    freed = sum(len(batch.data) for batch in batches)
+    batches.clear()
+    return freed

@@ -1,6 +1,6 @@
 """Verifies that a target partition holds what its source partition holds, paired by the offset map.
 
 Read `difference` (the results) with `tally` (counts by day), `pairs` (record positions by the map)
-and `side` (one log during the walk), then `walk` (both logs), with `batches` for equal batches and
-`realignment` for differences.
+and `side` (one log during the walk), then `walk` (both logs; equal batches are compared whole),
+with `realignment` for differences.
 """

@@ -11,8 +11,7 @@ from typing import Annotated, Any, Final, Literal
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, StringConstraints
 from pydantic.alias_generators import to_camel
 
-from twinlog.codes import FlowState, PartitionState
-from twinlog.codes.condition import Retry
+from twinlog.codes import FlowState, PartitionState, Retry
 from twinlog.codes.states import Severity
 from twinlog.config.keys.key_table import DEFINITIONS
 from twinlog.mirror.state.intents import IntentKind

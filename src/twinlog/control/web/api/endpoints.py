@@ -10,7 +10,7 @@ from typing import Any, Final
 from pydantic import BaseModel
 
 from twinlog.client.steering import FlowSteering
-from twinlog.codes import CONDITIONS
+from twinlog.codes import conditions
 from twinlog.config.regex.linear import linear_matcher
 from twinlog.config.regex.reader import RegexProblem
 from twinlog.control.check.both_logs import both_logs
@@ -212,7 +212,7 @@ async def _codes(_: CheckedRequest) -> answers.Codes:
 
 async def _code(asked: CheckedRequest) -> answers.Code:
     name = asked.path["code"]
-    if name not in CONDITIONS:
+    if name not in conditions():
         raise RequestRefused(f"no code {name[:200]}", code="NOT_FOUND")
     return shown.code(name)
 

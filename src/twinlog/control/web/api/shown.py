@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import asdict
 from typing import Any, Final
 
-from twinlog.codes import CONDITIONS, FlowState, PartitionState
+from twinlog.codes import FlowState, PartitionState, conditions
 from twinlog.codes.states import FLOW_STATES, PARTITION_STATES, severity_of
 from twinlog.config.flow.schema import FlowConfig, MirrorConfig
 from twinlog.control.check.both_logs import LogFacts
@@ -315,14 +315,14 @@ def event(one: NumberedEvent) -> answers.Event:
 
 def code(name: str) -> answers.Code:
     """Return one code of the catalogue."""
-    found = CONDITIONS[name]
+    found = conditions()[name]
     return answers.Code(code=name, meaning=found.meaning, advice=found.advice, retry=found.retry)
 
 
 def catalogue() -> answers.Codes:
     """Return all codes and states."""
     return answers.Codes(
-        codes=[code(name) for name in sorted(CONDITIONS)],
+        codes=[code(name) for name in sorted(conditions())],
         flow_states=[_state(one, text) for one, text in FLOW_STATES.items()],
         partition_states=[_state(one, text) for one, text in PARTITION_STATES.items()],
     )

@@ -1,30 +1,19 @@
-"""Generates docs/codes.md from the tables.
-
-python -m twinlog.codes.page > docs/codes.md
-"""
+"""Renders docs/codes.md from the tables of codes and states."""
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, Final
 
-from twinlog.codes.catalogue import PARTITION_CODES
-from twinlog.codes.command_codes import COMMAND_CODES
-from twinlog.codes.condition import Condition
-from twinlog.codes.dataframe_codes import DATAFRAME_CODES
-from twinlog.codes.flow_codes import FLOW_CODES
-from twinlog.codes.process_codes import PROCESS_CODES
-from twinlog.codes.request_codes import REQUEST_CODES
+from twinlog.codes.catalogue import Condition, tables
 from twinlog.codes.states import FLOW_STATES, GUARANTEES, PARTITION_STATES
-from twinlog.codes.warning_codes import WARNING_CODES
 
 _TOP: Final = """\
 # States and codes
 
 The states of flows and partitions, the meaning of each code, and what to do. The tables are
-generated from `src/twinlog/codes/` (`python -m twinlog.codes.page`); a test fails if they are out
-of date. `twinlog explain CODE` prints the row of a code.
+generated from `src/twinlog/codes/` (`python -m tools.pages`); a test fails if they are out of date.
+`twinlog explain CODE` prints the row of a code.
 
 ## States
 
@@ -46,7 +35,7 @@ before you delete anything there. The last column shows when Twinlog retries aut
 """
 
 
-def page() -> str:
+def render() -> str:
     """Return the whole page."""
     lines = [
         *_states(FLOW_STATES),
@@ -74,24 +63,24 @@ def _states(states: Mapping[Any, str], name: str = "state") -> Iterator[str]:
 
 
 def _tables() -> Iterator[str]:
-    yield from _retried(PARTITION_CODES)
+    yield from _retried(tables()["partition"])
     yield from ("", "### A flow does not run", "")
-    yield from _retried(FLOW_CODES)
+    yield from _retried(tables()["flow"])
     yield from ("", "### This process", "")
-    yield from _retried(PROCESS_CODES)
+    yield from _retried(tables()["process"])
     yield from ("", "### A command", "")
-    yield from _ended(COMMAND_CODES)
+    yield from _ended(tables()["command"])
     yield from ("", "### DataFrames", "")
-    yield from _ended(DATAFRAME_CODES)
+    yield from _ended(tables()["dataframe"])
     yield from ("", "### Requests over HTTP", "")
     yield "| code | status | what happened | what to do |"
     yield "| --- | --- | --- | --- |"
-    for row in REQUEST_CODES:
+    for row in tables()["request"]:
         yield f"| {_names(row)} | {row.status} | {row.meaning} | {row.advice} |"
     yield from ("", "### Notes and warnings", "")
     yield "| code | meaning | what to do |"
     yield "| --- | --- | --- |"
-    for row in WARNING_CODES:
+    for row in tables()["warning"]:
         yield f"| {_names(row)} | {row.meaning} | {row.advice} |"
 
 
@@ -112,7 +101,3 @@ def _ended(rows: Iterable[Condition]) -> Iterator[str]:
 
 def _names(row: Condition) -> str:
     return ", ".join(f"`{code}`" for code in row.codes)
-
-
-if __name__ == "__main__":
-    sys.stdout.write(page())

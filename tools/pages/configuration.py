@@ -1,21 +1,16 @@
-"""Generates docs/configuration.md from the key tables.
-
-python -m twinlog.config.pages.keys_page > docs/configuration.md
-"""
+"""Renders docs/configuration.md from the key tables."""
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Final
 
+from tools.pages import first_keys
 from twinlog.config.keys.client_meanings import CLIENT_MEANINGS, ClientKey
 from twinlog.config.keys.flow_keys import FLOW_KEYS
+from twinlog.config.keys.key_table import OWN_KEYS, OWN_PROCESS_KEYS
 from twinlog.config.keys.key_types import KeyDefinition, Support
-from twinlog.config.keys.own_keys import OWN_KEYS
-from twinlog.config.keys.process_keys import OWN_PROCESS_KEYS
-from twinlog.config.keys.worker_meanings import WORKER_MEANINGS
-from twinlog.config.pages import first_keys
+from twinlog.config.keys.worker_keys import WORKER_MEANINGS
 
 _TOP: Final = """\
 # Configuration
@@ -58,9 +53,9 @@ On the command line of `mirror` and `check`:
   the others. A flow may be enabled in only one of them.
 
 The tables are generated from those in `src/twinlog/config/` (`python -m
-twinlog.config.pages.keys_page`); a test fails if they are out of date. The last column names the
-test, below `tests/`, that runs with the key; `test_every_key` sets each key of every table and
-checks its documented effect.
+tools.pages`); a test fails if they are out of date. The last column names the test, below `tests/`,
+that runs with the key; `test_every_key` sets each key of every table and checks its documented
+effect.
 
 """
 
@@ -262,7 +257,3 @@ TESTED: Final = {key: file for file, keys in _BY_FILE.items() for key in keys.sp
 def tested_in(key: str) -> str:
     """Return the test file below tests/. A client setting is given with its role as a prefix."""
     return TESTED.get(key, EVERY_KEY)
-
-
-if __name__ == "__main__":
-    sys.stdout.write(render())

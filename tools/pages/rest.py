@@ -1,16 +1,9 @@
-"""Generates the table of paths in docs/rest.md from the endpoints:
-
-    python -m twinlog.control.web.api.page docs/rest.md
-
-replaces the table and keeps the rest of the page.
-"""
+"""Renders the table of paths in docs/rest.md from the endpoints."""
 
 from __future__ import annotations
 
 import re
-import sys
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Final
 
 from pydantic import BaseModel
@@ -48,9 +41,3 @@ def _names(model: type[BaseModel] | None) -> list[str]:
     if model is None:
         return []
     return [field.alias or name for name, field in model.model_fields.items()]
-
-
-if __name__ == "__main__":
-    for name in sys.argv[1:]:
-        path = Path(name)
-        path.write_text(with_table(path.read_text()))

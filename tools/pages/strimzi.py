@@ -1,11 +1,7 @@
-"""Generates docs/strimzi.md from the table of fields.
-
-python -m twinlog.config.pages.strimzi_page > docs/strimzi.md
-"""
+"""Renders docs/strimzi.md from the table of fields."""
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Iterable, Iterator
 from typing import Final
 
@@ -15,7 +11,7 @@ _TOP: Final = """\
 # Strimzi's KafkaMirrorMaker2
 
 This page is generated from the table in `src/twinlog/config/strimzi/fields.py` (`python -m
-twinlog.config.pages.strimzi_page`); a test fails if it is out of date.
+tools.pages`); a test fails if it is out of date.
 
 Every command that takes a configuration file also takes a `KafkaMirrorMaker2` resource as YAML or
 JSON (`kubectl get kafkamirrormaker2 NAME -o yaml`), in the versions `v1alpha1`, `v1beta2` and `v1`:
@@ -88,7 +84,3 @@ def _table(fields: Iterable[Field]) -> str:
     lines = ["| field | support | meaning |", "| --- | --- | --- |"]
     lines += [f"| `{field.name}` | {field.use.value} | {field.meaning} |" for field in fields]
     return "\n".join(lines) + "\n"
-
-
-if __name__ == "__main__":
-    sys.stdout.write(render())
