@@ -114,7 +114,8 @@ def audit_keys(raw: Settings, aliases: Collection[str]) -> Iterator[ConfigWarnin
             yield from _audit_known(raw, setting, readings)
             continue
         judgement = readings[0].judgement
-        reason = why_without_effect(setting.key[len(readings[0].prefix) :])
+        name = setting.key[len(readings[0].prefix) :]
+        reason = why_without_effect(name) or why_no_plugin(name, setting.value)
         if reason:
             judgement = KeyEffect(dead=True, reason=reason)
         code = WarningCode.DEAD_KEY if judgement.dead else WarningCode.UNKNOWN_KEY
