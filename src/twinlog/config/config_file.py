@@ -7,7 +7,7 @@ from pathlib import Path
 
 from twinlog.config.files.connector import is_connector, read_connector
 from twinlog.config.files.properties import decode, parse_properties
-from twinlog.config.files.raw import RawConfig, dropped_backslashes, read_bytes, settings_of
+from twinlog.config.files.raw import RawConfig, audit_text, read_bytes, settings_of
 from twinlog.config.strimzi.document import find_connector, is_resource
 from twinlog.config.strimzi.resource import read_resource
 from twinlog.config.strimzi.yaml_nodes import parse_yaml
@@ -30,8 +30,7 @@ def read_raw(path: Path, secrets: Path | None = None) -> RawConfig:
         file=properties.file,
         settings=settings_of(properties),
         duplicates=properties.duplicates,
-        warnings=tuple(dropped_backslashes(properties)),
-        is_latin_1=True,
+        warnings=tuple(audit_text(properties)),
     )
     return _connector(raw) if is_connector(raw.settings) else raw
 

@@ -196,9 +196,6 @@ def audit_values(raw: Settings) -> Iterator[ConfigWarning]:
                 "a placeholder was not replaced, and is part of the value; write the value here"
             )
             yield warning(WarningCode.UNRESOLVED, setting, message)
-        if not setting.value.isascii() and not setting.from_provider:
-            message = "non-ASCII characters are read as ISO-8859-1, as in Java; write \\uXXXX"
-            yield warning(WarningCode.NOT_ASCII, setting, message)
 
 
 def _readings(key: str, aliases: Collection[str]) -> Iterator[tuple[str, str]]:
