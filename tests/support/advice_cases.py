@@ -63,11 +63,13 @@ def whole(*of_file: str) -> File:
     return File("\n".join([*of_file, ""]))
 
 
-def connector(kind: str) -> File:
+def connector(kind: str = "MirrorSourceConnector", **more: str) -> File:
+    """A connector; `_` stands for a dot in `more`."""
     config = {
         "connector.class": kind,
         "source.cluster.bootstrap.servers": "a:9092",
         "target.cluster.bootstrap.servers": "b:9092",
+        **{name.replace("_", "."): value for name, value in more.items()},
     }
     return File(json.dumps(config, indent=1), "connector.json")
 

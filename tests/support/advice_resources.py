@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from tests.support.advice_cases import PROVIDERS, Case, File, lines, whole
+from tests.support.advice_cases import PROVIDERS, Case, File, connector, lines, whole
 from tests.support.config_examples import COPY, a_resource
 from tests.support.properties import BASE
 
@@ -287,4 +287,37 @@ OF_PAIRS: Final[list[Case]] = [
     ),
 ]
 
-OF_OTHERS: Final = [*OF_RESOURCES, *OF_PAIRS]
+OF_CONNECTORS: Final[list[Case]] = [
+    (
+        "topics.blacklist: deprecated name; write topics.exclude",
+        connector(topics_blacklist="a"),
+        connector(topics_exclude="a"),
+    ),
+    (
+        "source.cluster.fetch.max.bytes: reaches no client without a role; "
+        "write consumer.fetch.max.bytes",
+        connector(source_cluster_fetch_max_bytes="1"),
+        connector(consumer_fetch_max_bytes="1"),
+    ),
+    (
+        "producer.linger.ms: does not reach the producer of the copied records; "
+        "write producer.override.linger.ms",
+        connector(producer_linger_ms="1"),
+        connector(producer_override_linger_ms="1"),
+    ),
+    (
+        "source.cluster.security.protocol is not set, so connections are PLAINTEXT; "
+        "write source.cluster.security.protocol = SSL",
+        connector(source_cluster_ssl_truststore_location="/t"),
+        connector(
+            source_cluster_ssl_truststore_location="/t", source_cluster_security_protocol="SSL"
+        ),
+    ),
+    (
+        "did you mean topics?",
+        connector(topic="a"),
+        connector(topics="a"),
+    ),
+]
+
+OF_OTHERS: Final = [*OF_RESOURCES, *OF_PAIRS, *OF_CONNECTORS]

@@ -36,8 +36,9 @@ def read_raw(path: Path, secrets: Path | None = None) -> RawConfig:
 
 
 def _connector(raw: RawConfig) -> RawConfig:
-    settings, warnings = read_connector(raw.settings)
-    return replace(raw, settings=Settings(settings), warnings=(*raw.warnings, *warnings))
+    settings, warnings, names = read_connector(raw.settings)
+    warnings = (*raw.warnings, *warnings)
+    return replace(raw, settings=Settings(settings), warnings=warnings, names=names)
 
 
 def _utf_8(data: bytes, path: Path) -> str:

@@ -13,7 +13,8 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 from typing import Final
 
-from twinlog.config.keys.client_keys import class_name
+from twinlog.config.files.file_names import REST, FileNames
+from twinlog.config.keys.client_keys import BOOTSTRAP_SERVERS, class_name
 from twinlog.config.keys.flow_keys import CONNECTOR_ONLY
 from twinlog.config.values.origin import Setting, refuse
 from twinlog.config.values.types import trimmed
@@ -23,6 +24,11 @@ from twinlog.model import Flow
 CLASS: Final = "connector.class"
 _SIDES: Final = ("source", "target")
 _ADDRESSES: Final = tuple(f"{side}.cluster.bootstrap." for side in _SIDES)
+_OF_CLUSTERS: Final = tuple(f"{side}.cluster." for side in _SIDES)
+_OF_A_CLUSTER: Final = (
+    rf"(?:{re.escape(BOOTSTRAP_SERVERS)}|security\.protocol|"
+    rf"(?:ssl|sasl|consumer|producer|admin)\.{REST})"
+)
 _ALIAS: Final = re.compile(r"[A-Za-z0-9._-]+")
 _NO_COPY: Final = {"topics": "", "heartbeats.replication.enabled": "false"}
 _NO_CHECKPOINTS: Final = {
@@ -49,8 +55,8 @@ def is_connector(keys: Iterable[str]) -> bool:
 
 def read_connector(
     given: Mapping[str, Setting],
-) -> tuple[dict[str, Setting], tuple[ConfigWarning, ...]]:
-    """Return the flow's settings, and warnings.
+) -> tuple[dict[str, Setting], tuple[ConfigWarning, ...], ConnectorNames]:
+    """Return the flow's settings, warnings, and the names of keys in the file.
 
     Raises ConfigError if the class is missing, or is not a connector of MirrorMaker 2.
     """
@@ -86,9 +92,10 @@ def read_connector(
         if owner != section:
             warnings.append(warning(WarningCode.DEAD_KEY, one, f"has no effect in a {name}"))
         else:
-            found.update((key, replace(one, key=key)) for key in _keys(one, flow))
+            field = one.key if one.key.startswith(_OF_CLUSTERS) else ""
+            found.update((key, replace(one, key=key, field=field)) for key in _keys(one, flow))
     switched = {key: replace(kind, key=key, value=value) for key, value in values.items()}
-    return {**switched, **found}, tuple(warnings)
+    return {**switched, **found}, tuple(warnings), ConnectorNames(flow)
 
 
 def _flow(given: Mapping[str, Setting]) -> Flow:
@@ -118,3 +125,27 @@ def _keys(one: Setting, flow: Flow) -> Iterator[str]:
         yield f"{flow}.source.{one.key}"
     elif one.key != CLASS:
         yield f"{flow}.{one.key}"
+
+
+class ConnectorNames(FileNames):
+    """Maps keys of the flow and its clusters to those of a connector's configuration."""
+
+    def __init__(self, flow: Flow) -> None:
+        self._flow = f"{flow}."
+        self._sides = dict(zip((f"{flow.source}.", f"{flow.target}."), _SIDES, strict=True))
+        of_clusters = (re.escape(alias) + _OF_A_CLUSTER for alias in self._sides)
+        super().__init__([re.escape(self._flow) + REST, *of_clusters])
+
+    def field(self, key: str) -> str:
+        if key.startswith(self._flow):
+            rest = key.removeprefix(self._flow)
+            return rest.removeprefix("source.") if rest.startswith("source.consumer.") else rest
+        alias = next((one for one in self._sides if key.startswith(one)), None)
+        if alias is None or key.startswith(_OF_CLUSTERS):
+            return key
+        side, rest = self._sides[alias], key.removeprefix(alias)
+        if side == "source" and rest.startswith("consumer."):
+            return rest
+        if side == "target" and rest.startswith("producer."):
+            return rest.replace(".", ".override.", 1)
+        return f"{side}.cluster.{rest}"

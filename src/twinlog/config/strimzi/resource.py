@@ -10,10 +10,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import replace
 from pathlib import Path
 from typing import Final, NoReturn
 
+from twinlog.config.files.file_names import REST, FileNames
 from twinlog.config.files.providers import PROVIDERS
 from twinlog.config.files.raw import RawConfig
 from twinlog.config.keys.client_keys import BOOTSTRAP_SERVERS
@@ -34,7 +34,6 @@ from twinlog.config.strimzi.security import SecurityReader, missing
 from twinlog.config.strimzi.settings import Collected
 from twinlog.config.strimzi.yaml_nodes import Node
 from twinlog.config.values.origin import Settings
-from twinlog.config.values.warnings import ConfigWarning
 from twinlog.errors import ConfigError
 from twinlog.model import Flow
 
@@ -256,11 +255,9 @@ class _ResourceReader:
 
 _ARROW: Final = "->"
 _PATTERN_OF: Final = {key: name for name, key in PATTERNS.items()}
-_REST: Final = r"[\w-]+(?:\.[\w-]+)*"
-_NOT_WITHIN: Final = r"(?<![\w.>-])"
 
 
-class FieldNames:
+class FieldNames(FileNames):
     """Maps keys in the messages of one resource to its fields."""
 
     def __init__(self, found: Collected) -> None:
@@ -273,37 +270,10 @@ class FieldNames:
             key for key in self._fields if key.startswith(tuple(of_clusters))
         }
         known = sorted(map(re.escape, keys), key=len, reverse=True)
-        flow_keys = [f"(?:{'|'.join(flows)}){_REST}"] if flows else []
-        self._mentioned = re.compile(
-            rf"{_NOT_WITHIN}(?:{'|'.join([*flow_keys, *known])})(?![\w-]|\.\w)"
-        )
+        flow_keys = [f"(?:{'|'.join(flows)}){REST}"] if flows else []
+        super().__init__([*flow_keys, *known])
 
-    def error(self, error: ConfigError) -> ConfigError:
-        """Return the error, and all that it holds, with field names instead of keys."""
-        first, *more = (self._error(one) for one in error.each)
-        first.more = tuple(more)
-        first.warnings = tuple(self.warning(one) for one in error.warnings)
-        return first
-
-    def _error(self, error: ConfigError) -> ConfigError:
-        return ConfigError(
-            self._said(error.what),
-            file=error.file,
-            line=error.line,
-            key=None if error.key is None else self._field(error.key),
-            code=error.code,
-            fate=error.fate,
-        )
-
-    def warning(self, warning: ConfigWarning) -> ConfigWarning:
-        """Return the warning with field names instead of keys."""
-        key, message = self._field(warning.key), self._said(warning.message)
-        return replace(warning, key=key, message=message)
-
-    def _said(self, text: str) -> str:
-        return self._mentioned.sub(lambda found: self._field(found[0]), text)
-
-    def _field(self, key: str) -> str:
+    def field(self, key: str) -> str:
         if key in self._fields:
             return self._fields[key]
         section = next((one for one in self._sections if key.startswith(one)), None)
