@@ -14,12 +14,7 @@ from tests.support.eventually import PATIENCE_S
 from tests.support.topics import create_topic
 from twinlog.sandbox import LocalCluster
 
-pytestmark = [
-    pytest.mark.spark,
-    pytest.mark.broker,
-    pytest.mark.long,
-    pytest.mark.xdist_group("spark"),
-]
+pytestmark = [pytest.mark.broker, pytest.mark.long]
 
 QUERY = """
 import sys
