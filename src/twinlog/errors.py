@@ -6,7 +6,8 @@
     |-- EnvironmentMissing          Java, Python or a jar is missing                exit code 1
     |-- ClusterError                one Kafka cluster
     |   |-- Unreachable             no broker responds                              retriable
-    |   |   `-- Refused             no process listens at any of its addresses      retriable
+    |   |   |-- Refused             no process listens at any of its addresses      retriable
+    |   |   `-- EndpointAway        the endpoint of OAuth tokens does not respond   retriable
     |   |-- Disconnected            a connection broke during a request             retriable
     |   |-- AuthenticationFailed    TLS or SASL authentication failed
     |   |-- Unauthorized            an ACL is missing
@@ -189,6 +190,10 @@ class Refused(Unreachable):
     """No process listens at any address of the cluster, or its names cannot be resolved. Hosts or
     resolver report it immediately.
     """
+
+
+class EndpointAway(Unreachable):
+    """The endpoint that issues tokens for the login does not respond."""
 
 
 class Disconnected(ClusterError):

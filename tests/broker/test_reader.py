@@ -254,6 +254,15 @@ def test_filters_decide_what_is_read(
     assert values(read(**begun).where("offset >= 6")) == [12, 13, 14, 15, 16, 17, 18, 19]
 
 
+@pytest.mark.skipif(not HAS_FILTERS, reason="Spark 4.0 passes no filters")
+def test_filters_need_a_setting_of_the_session(
+    source_cluster: LocalCluster, topic: str, read: Read
+) -> None:
+    produce(source_cluster, topic, numbers(0, 1))
+    with pytest.raises(Exception, match="DATA_SOURCE_PUSHDOWN_DISABLED"):  # Spark's own
+        read(pushFilters=True).collect()
+
+
 @pytest.mark.parametrize("passes", [False, True], ids=["as it is", "where Spark passes filters"])
 @pytest.mark.witness("one DataFrame in many queries", case="where Spark passes filters")
 def test_a_frame_is_used_again(

@@ -109,3 +109,27 @@ def _flow(flow: FlowConfig) -> object:
         settings.pop(old, None)
     topics = [joined(names.entries) for names in (flow.topics, flow.topics_exclude)]
     return flow.flow, topics, settings, [dict(one) for one in clients]
+
+
+CLUSTERS = """\
+apiVersion: kafka.strimzi.io/v1beta2
+kind: KafkaMirrorMaker2
+spec:
+  connectCluster: B
+  clusters:
+    - alias: A
+      bootstrapServers: a:9092
+{a}
+    - alias: B
+      bootstrapServers: b:9092
+{b}
+  mirrors:
+    - sourceCluster: A
+      targetCluster: B
+{mirror}
+"""
+COPY = "      sourceConnector: {}"
+
+
+def a_resource(*, a: str = "", b: str = "", mirror: str = COPY) -> str:
+    return CLUSTERS.format(a=a, b=b, mirror=mirror)

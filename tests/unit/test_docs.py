@@ -10,6 +10,7 @@ import pytest
 from tools.pages import configuration, strimzi
 from tools.pages.configuration import TESTED
 from twinlog.cli.main import COMMANDS
+from twinlog.config.flow.tuning import MOST_REQUEST_BYTES
 from twinlog.config.keys.client_meanings import CLIENT_MEANINGS
 from twinlog.config.keys.key_table import DEFINITIONS, OWN_PROCESS_NAMES
 
@@ -28,6 +29,21 @@ def test_the_configuration_page_is_current() -> None:
 def test_the_page_of_strimzis_fields_is_current() -> None:
     page = (ROOT / "docs" / "strimzi.md").read_text()
     assert page == strimzi.render(), "run: python -m tools.pages"
+
+
+def test_keys_that_are_tuned_for_mirror_maker_2_have_a_line_each() -> None:
+    page = (ROOT / "docs" / "mirror-maker-2.md").read_text()
+    rows = dict(re.findall(r"^\| (`B\.[^|]*`) \| (.*) \|$", page, re.MULTILINE))
+    assert list(rows) == [
+        "`B.producer.acks`",
+        "`B.producer.linger.ms`",
+        "`B.offset.flush.interval.ms`, `B.offset.flush.timeout.ms`",
+        "`B.producer.compression.type`",
+        "`B.producer.max.request.size`",
+    ]
+    assert all("no effect" in rows[key] for key in list(rows)[:3])
+    assert "B.twinlog.compression = enforce" in rows["`B.producer.compression.type`"]
+    assert f"above {MOST_REQUEST_BYTES >> 20} MiB act as" in rows["`B.producer.max.request.size`"]
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))

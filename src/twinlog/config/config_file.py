@@ -13,7 +13,7 @@ from twinlog.config.files.connector import (
     read_connector,
 )
 from twinlog.config.files.properties import decode, parse_properties
-from twinlog.config.files.raw import RawConfig, dropped_backslashes, read_bytes, settings_of
+from twinlog.config.files.raw import RawConfig, audit_text, read_bytes, settings_of
 from twinlog.config.strimzi.document import find_connector, is_resource
 from twinlog.config.strimzi.resource import read_resource
 from twinlog.config.strimzi.yaml_nodes import parse_yaml
@@ -58,9 +58,8 @@ def _read(path: Path, secrets: Path | None) -> RawConfig:
         file=properties.file,
         settings=settings,
         duplicates=properties.duplicates,
-        warnings=tuple(dropped_backslashes(properties)),
+        warnings=tuple(audit_text(properties)),
         connectors=(read_connector(settings),) if is_connector(settings) else (),
-        is_latin_1=True,
     )
 
 
@@ -71,7 +70,6 @@ def _joined(first: RawConfig, second: RawConfig) -> RawConfig:
         connectors=first.connectors + second.connectors,
         duplicates=first.duplicates + second.duplicates,
         warnings=first.warnings + second.warnings,
-        is_latin_1=first.is_latin_1 and second.is_latin_1,
     )
 
 

@@ -123,7 +123,7 @@ def _load(
         warnings=(
             *audit_duplicates(text.duplicates),
             *text.warnings,
-            *_without_twins(off, _of_values(raw, text)),
+            *_without_twins(off, audit_values(raw)),
             *audit_keys(raw, aliases),
             *unread,
             *audit_patterns(flows),
@@ -147,12 +147,6 @@ def _of_unnamed(raw: Settings, aliases: Collection[str]) -> Iterator[ConfigWarni
             and setting
             and parse_boolean(trimmed(setting.value))
         ):
-            yield found
-
-
-def _of_values(raw: Settings, text: RawConfig) -> Iterator[ConfigWarning]:
-    for found in audit_values(raw):
-        if text.is_latin_1 or found.code is not WarningCode.NOT_ASCII:
             yield found
 
 

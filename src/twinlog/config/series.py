@@ -15,6 +15,7 @@ from twinlog.config.keys.key_table import METRICS_LABELS, METRICS_PARTITIONS
 from twinlog.config.values.origin import Setting, Settings, refuse
 from twinlog.config.values.types import to_boolean, to_list
 
+_NAMES: Final = "write legacy, or new, or both as legacy, new"
 _NAME: Final = re.compile(r"(?!__)[a-zA-Z_][a-zA-Z0-9_]*")
 _TAKEN: Final = frozenset(label for metric in metrics.ALL for label in metric.labels)
 
@@ -77,7 +78,7 @@ def metric_names(setting: Setting) -> frozenset[MetricNames]:
     known = [name.value for name in MetricNames]
     for one in given:
         if one not in known:
-            raise refuse(setting, f"{one!r} is not a format of names", "write legacy, new or both")
+            raise refuse(setting, f"{one!r} is not a format of names", _NAMES)
     if not given:
-        raise refuse(setting, "has no format of names", "write legacy, new or both")
+        raise refuse(setting, "has no format of names", _NAMES)
     return frozenset(MetricNames(one) for one in given)

@@ -71,9 +71,9 @@ def parse_offsets(option: str, text: str, *, may_use_names: bool) -> Bound:
         return Bound(kind=BoundKind.GROUP, option=option, group=group)
     if word.startswith(TIME_PREFIX):
         return parse_time(option, word.removeprefix(TIME_PREFIX).strip())
-    forms = "earliest, latest, time:2026-01-31T12:00:00Z" + (
-        ", group:NAME" if may_use_names else ""
-    )
+    forms = "latest, time:2026-01-31T12:00:00Z"
+    if may_use_names:
+        forms = f"earliest, {forms.replace(',', ' (streams),', 1)}, group:NAME"
     if not word.startswith("{"):
         raise wrong(
             option,
@@ -83,7 +83,8 @@ def parse_offsets(option: str, text: str, *, may_use_names: bool) -> Bound:
     values = _by_partition(option, word)
     low = [tp for tp, offset in values.items() if offset < JSON_EARLIEST]
     if low:
-        raise wrong(option, f"{low[0]} has offset {values[low[0]]}", "-2 is earliest, -1 is latest")
+        names = "-2 is earliest, -1 is latest" if may_use_names else "-1 is latest"
+        raise wrong(option, f"{low[0]} has offset {values[low[0]]}", names)
     return Bound(kind=BoundKind.OFFSETS, option=option, values=values)
 
 

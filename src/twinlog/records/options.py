@@ -57,9 +57,9 @@ REFUSED_KEYS: Final = {
     "key.deserializer": "keys are bytes; convert the column",
     "value.deserializer": "values are bytes; convert the column",
     "enable.auto.commit": "write commitGroup",
-    "interceptor.classes": "Java code cannot run here",
+    **dict.fromkeys(("interceptor.classes", "security.providers"), "Java code cannot run here"),
 }
-"""Client keys that Spark's source refuses as well, and what to do."""
+"""Client keys that are refused, most of them by Spark's source as well, and what to do."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -5,15 +5,23 @@ from __future__ import annotations
 import errno
 import socket
 import struct
-import threading
 import time
-from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager, suppress
+from contextlib import ExitStack, suppress
 from dataclasses import replace
 from typing import Any
 
 import pytest
 
+from tests.support.peers import (
+    Peer,
+    api_versions_answer,
+    closing,
+    old_broker,
+    peer,
+    refusing,
+    saying,
+    silent,
+)
 from tests.support.stopwatch import Stopwatch
 from twinlog.cluster.client import CALL_PATIENCE, ClusterClient
 from twinlog.cluster.net.connection import Connection
@@ -30,74 +38,10 @@ from twinlog.errors import (
     Unreachable,
 )
 
-Peer = Callable[[socket.socket], None]
-
-
-@contextmanager
-def peer(behave: Peer) -> Iterator[int]:
-    """A server whose connections all behave like this; yields its port."""
-    server = socket.create_server(("127.0.0.1", 0))
-    taken: list[socket.socket] = []
-
-    def serve() -> None:
-        while True:
-            try:
-                sock, _ = server.accept()
-            except OSError:
-                return
-            taken.append(sock)
-            behave(sock)
-
-    thread = threading.Thread(target=serve, daemon=True)
-    thread.start()
-    try:
-        yield server.getsockname()[1]
-    finally:
-        server.shutdown(socket.SHUT_RDWR)
-        server.close()
-        thread.join()
-        for sock in taken:
-            sock.close()
-
 
 def open_to(port: int, *, timeout_s: float = 5.0) -> Connection:
     settings = ClusterSettings(alias="A", bootstrap=(("127.0.0.1", port),))
     return Connection.open("127.0.0.1", port, settings, timeout_s=timeout_s)
-
-
-def silent(_sock: socket.socket) -> None:
-    pass
-
-
-def closing(sock: socket.socket) -> None:
-    sock.recv(1024)
-    sock.close()
-
-
-def saying(data: bytes) -> Peer:
-    def behave(sock: socket.socket) -> None:
-        sock.recv(1024)
-        sock.sendall(data)
-
-    return behave
-
-
-def api_versions_answer(correlation_id: int) -> bytes:
-    """ApiVersions v0 with a single API (18, 0-0); refused as v3, so that the client falls back."""
-    body = struct.pack(">ihihhh", correlation_id, 0, 1, 18, 0, 0)
-    return struct.pack(">i", len(body)) + body
-
-
-def old_broker(sock: socket.socket) -> None:
-    """Answers v3 with UNSUPPORTED_VERSION in the layout of v0, then v0 properly (KIP-511)."""
-    frame = sock.recv(1024)
-    (correlation_id,) = struct.unpack_from(">i", frame, 8)
-    refusal = struct.pack(">ihihhh", correlation_id, 35, 1, 18, 0, 0)
-    sock.sendall(struct.pack(">i", len(refusal)) + refusal)
-    frame = sock.recv(1024)
-    api_key, version, correlation_id = struct.unpack_from(">hhi", frame, 4)
-    assert (api_key, version) == (18, 0)
-    sock.sendall(api_versions_answer(correlation_id))
 
 
 @pytest.mark.parametrize(
@@ -372,21 +316,6 @@ def settings_in_a_file(port: int, mechanism: str | None = None) -> ClusterSettin
     return ClusterSettings(
         alias="A", bootstrap=(("127.0.0.1", port),), security=security, origins=ORIGINS
     )
-
-
-def refusing(sock: socket.socket, *, error: int) -> None:
-    """A broker with SASL that answers the handshake with this error, and refuses the login."""
-
-    def answer(body: bytes) -> None:
-        if frame := sock.recv(1024):
-            (correlation_id,) = struct.unpack_from(">i", frame, 8)
-            sock.sendall(struct.pack(">ii", len(body) + 4, correlation_id) + body)
-
-    answer(struct.pack(">hi", 35, 0))
-    keys = ((18, 0, 0), (17, 1, 1), (36, 1, 1), (3, 4, 4))
-    answer(struct.pack(">hi", 0, len(keys)) + b"".join(struct.pack(">hhh", *key) for key in keys))
-    answer(struct.pack(">hih", error, 1, 5) + b"PLAIN")
-    answer(struct.pack(">hh", 58, 11) + b"wrong login" + struct.pack(">iq", 0, 0))
 
 
 WHERE_PASSWORD = "check user and password in A.sasl.jaas.config (mm2.properties:6)"

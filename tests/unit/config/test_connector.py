@@ -178,7 +178,8 @@ def test_an_error_names_the_line(tmp_path: Path) -> None:
     raw = one(tmp_path, tasks_max="many", replication_factor="some")
     with pytest.raises(ConfigError) as caught:
         load_raw(raw, environment={})
-    assert [error.line for error in caught.value.each] == [9, 12]
+    found = [(error.line, error.key) for error in caught.value.each]
+    assert found == [(9, "tasks.max"), (12, "replication.factor")]
 
 
 def files(folder: Path, **changed: dict[str, str]) -> list[Path]:
@@ -307,3 +308,19 @@ def test_an_error_names_the_connectors_key(tmp_path: Path) -> None:
     client = load_raw(wrong, environment={}).flows[0].clients.source_consumer
     with pytest.raises(ConfigError, match=r"connector.json:12: source.cluster.sasl.mechanism: "):
         cluster_settings("west", client, "west->east")
+
+
+
+@pytest.mark.parametrize("alias", ["west", "source"])
+def test_a_cluster_that_cannot_be_used_has_the_key_of_the_file(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], alias: str
+) -> None:
+    config = {**CONFIG, "source.cluster.alias": alias}
+    config["source.cluster.bootstrap.servers"] = "127.0.0.1:1"
+    config["target.cluster.bootstrap.servers"] = "127.0.0.1:1"
+    del config["source.cluster.security.protocol"]
+    file = tmp_path / "connector.json"
+    file.write_text(json.dumps(config, indent=1))
+    assert run(["check", str(file)]) == 1
+    said = f"{alias} (127.0.0.1:1): connection refused; check source.cluster.bootstrap.servers "
+    assert f"{said}({file}:5) and the network" in capsys.readouterr().out

@@ -32,11 +32,12 @@ CLIENT_VALUES = {
 OF_CLASSES = (
     *("key.converter", "value.converter", "header.converter", "metric.reporters", "plugin.path"),
     *("rest.extension.classes", "partitioner.class", "security.providers"),
-    "connector.client.config.override.policy",
+    *("connector.client.config.override.policy", "interceptor.classes"),
+    *("key.serializer", "value.serializer"),
 )
 BYTES = "org.apache.kafka.connect.converters.ByteArrayConverter"
 CLASSES = dict.fromkeys(OF_CLASSES, BYTES)
-"""Any other Java class is warned of (test_warnings.py)."""
+"""Any other Java class is refused or warned of (test_warnings.py)."""
 VALUES_OF_OLD = {"twinlog.source.start": "latest"}
 ALIAS_OF = {Role.PRODUCER: "B", Role.CONSUMER: "A", Role.ADMIN: "A"}
 

@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from tests.support.config_examples import COPY, a_resource
 from twinlog.cli.main import run
 from twinlog.cluster.security.security_keys import load_security
 from twinlog.config.config_file import read_raw
@@ -16,29 +17,6 @@ from twinlog.config.files.raw import RawConfig
 from twinlog.config.load import load, load_raw
 from twinlog.config.strimzi.fields import SECTIONS, Use
 from twinlog.errors import ConfigError
-
-CLUSTERS = """\
-apiVersion: kafka.strimzi.io/v1beta2
-kind: KafkaMirrorMaker2
-spec:
-  connectCluster: B
-  clusters:
-    - alias: A
-      bootstrapServers: a:9092
-{a}
-    - alias: B
-      bootstrapServers: b:9092
-{b}
-  mirrors:
-    - sourceCluster: A
-      targetCluster: B
-{mirror}
-"""
-COPY = "      sourceConnector: {}"
-
-
-def a_resource(*, a: str = "", b: str = "", mirror: str = COPY) -> str:
-    return CLUSTERS.format(a=a, b=b, mirror=mirror)
 
 
 def read(folder: Path, text: str, *, secrets: Path | None = None) -> RawConfig:
@@ -441,6 +419,17 @@ def test_an_unreadable_secret_is_named_with_its_line(tmp_path: Path) -> None:
     assert refusal(tmp_path, text, secrets=secrets) == (
         f"{expected} {secrets}/mine/password cannot be read: No such file or directory; "
         "check --secrets, the names and permissions [CONFIG_INVALID]"
+    )
+
+
+def test_a_folder_of_secrets_must_fit_into_a_variable(tmp_path: Path) -> None:
+    secrets = secret_folder(tmp_path / "a:b", {"mine/password": "pw"})
+    message = refusal(tmp_path, a_resource(a=SCRAM), secrets=secrets)
+    assert message.endswith(
+        "cannot be written into a configuration; use another folder [CONFIG_INVALID]"
+    )
+    load_text(
+        tmp_path, a_resource(a=SCRAM), secrets=secret_folder(tmp_path, {"mine/password": "pw"})
     )
 
 

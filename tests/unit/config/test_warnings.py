@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from functools import partial
 
 import pytest
 
@@ -215,17 +216,48 @@ def test_rules_of_connect_that_make_no_difference_here(read: Loader, line: str, 
             "A->B.value.converter = org.apache.kafka.connect.json.JsonConverter",
             "no converter runs here",
         ),
-        ("B.key.converter = com.example.Converter", "no converter runs here"),
+        ("B.key.converter = org.apache.kafka.connect.json.JsonConverter", "no converter runs here"),
         (
             "header.converter = org.apache.kafka.connect.storage.StringConverter",
             "no converter runs here",
         ),
+        ("producer.interceptor.classes = com.example.X", "no Java class is loaded"),
+        ("B.admin.interceptor.classes = com.example.X", "no Java class is loaded"),
+        ("A.security.providers = com.example.Fips", "no Java class is loaded"),
+        ("A.topic.filter.class = com.example.Filter", "no Java class is loaded"),
+        ("B.transforms = mask", "no transform runs here"),
     ],
 )
 def test_java_classes_that_nothing_loads(read: Loader, line: str, words: str) -> None:
     (warning,) = warnings_of(read(line), WarningCode.DEAD_KEY)
     assert warning.line == 5
     assert words in warning.message
+
+
+@pytest.mark.parametrize(
+    "key",
+    [
+        "B.producer.interceptor.classes",
+        "A->B.producer.override.interceptor.classes",
+        "A.consumer.interceptor.classes",
+        "A->B.source.consumer.interceptor.classes",
+        "B.producer.value.serializer",
+        "key.converter",
+        "B.value.converter",
+        "A->B.header.converter",
+        "A.consumer.security.providers",
+        "B.admin.security.providers",
+    ],
+)
+def test_java_classes_that_change_records_or_security(read: Loader, key: str) -> None:
+    for classes in ("", "org.apache.kafka.Their", "kafkashaded.org.apache.kafka.Their"):
+        read(f"{key} = {classes}")
+    for classes in ("com.example.Own", "org.apache.kafka.Their, com.example.Own"):
+        message = refusal(partial(read, f"{key} = {classes}"))
+        assert message.startswith(f"mm2.properties:5: {key}: Twinlog cannot run the Java class")
+        differs = "connections would be secured differently" in message
+        assert differs is key.endswith("security.providers")
+        assert "remove the line" in message
 
 
 def test_a_key_that_stands_twice(read: Loader) -> None:

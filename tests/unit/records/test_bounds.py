@@ -58,7 +58,7 @@ def test_times_of_partitions() -> None:
 @pytest.mark.parametrize(
     ("text", "said"),
     [
-        ("", "is not a valid position; write earliest, latest, time:"),
+        ("", "is not a valid position; write earliest, latest (streams), time:"),
         ("erliest", "is not a valid position"),
         ("group:", "names no group"),
         ("time:yesterday", "is not a time"),

@@ -148,6 +148,38 @@ def test_a_stream_has_no_end(name: str) -> None:
     assert "a stream has no end" in refusal({name: "latest"}, of_stream=True)
 
 
+def test_a_stream_gets_no_filters() -> None:
+    said = refusal({"pushFilters": "true"}, of_stream=True)
+    assert "pushFilters: Spark passes no filters to streams; remove it" in said
+
+
+@pytest.mark.parametrize(
+    ("more", "said"),
+    [
+        ({"kafka.sasl.mechanism": "GSSAPI"}, "sasl.mechanism: 'GSSAPI' is not supported"),
+        (
+            {"kafka.sasl.login.callback.handler.class": "com.example.Handler"},
+            "Java code cannot run here",
+        ),
+        (
+            {"kafka.security.protocol": "SSL", "kafka.ssl.engine.factory.class": "com.example.E"},
+            "ssl.engine.factory.class: ",
+        ),
+    ],
+    ids=["kerberos", "handler", "engine"],
+)
+def test_kerberos_and_java_classes_are_refused(more: dict[str, str], said: str) -> None:
+    module = "org.apache.kafka.common.security.oauthbearer.OAuthBearerLoginModule"
+    given = {
+        "kafka.security.protocol": "SASL_SSL",
+        "kafka.sasl.mechanism": "OAUTHBEARER",
+        "kafka.sasl.jaas.config": f"{module} required;",
+    }
+    with pytest.raises(ConfigError) as error:
+        batch(given | more).cluster()
+    assert said in error.value.message
+
+
 @pytest.mark.parametrize("pattern", ["", "orders(", "(a*)*b"], ids=["empty", "open", "endless"])
 def test_a_pattern_that_is_none(pattern: str) -> None:
     given = {"kafka.bootstrap.servers": "b:1", "subscribePattern": pattern}

@@ -40,6 +40,14 @@ def test_streams_that_spark_cannot_write_with_arrow(monkeypatch: pytest.MonkeyPa
         written.streamWriter(SCHEMA, overwrite=False)
 
 
+def test_filters_that_spark_would_not_pass(monkeypatch: pytest.MonkeyPatch) -> None:
+    filtered = TwinlogSource({**LEAST, "pushFilters": "true"})
+    monkeypatch.setattr(source, "HAS_FILTERS", False)
+    with pytest.raises(EnvironmentMissing, match=r"pushFilters needs Spark 4\.1 or newer"):
+        filtered.reader(SCHEMA)
+    assert TwinlogSource({**LEAST, "pushFilters": "false"}).reader(SCHEMA)
+
+
 def test_each_query_says_that_it_is_slow(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:

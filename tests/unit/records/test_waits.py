@@ -6,9 +6,10 @@ import traceback
 
 import pytest
 
+from tests.support.peers import peer, refusing
 from twinlog.cluster.client import ClusterClient
 from twinlog.cluster.net.settings import ClusterSettings
-from twinlog.errors import Refused
+from twinlog.errors import AuthenticationFailed, Refused
 from twinlog.records import connections
 from twinlog.records.batch_reader import BatchReader
 from twinlog.records.options import parse_options
@@ -36,6 +37,29 @@ def test_a_read_of_a_wrong_port_ends_before_a_job_would(monkeypatch: pytest.Monk
     )
     shown = traceback.format_exception(error.value)
     assert "".join(shown).count("\n  File ") == 2, "the test and who plans"
+
+
+@pytest.mark.parametrize("mechanism", ["PLAIN", "SCRAM-SHA-256"])
+def test_a_refused_login_names_the_option(monkeypatch: pytest.MonkeyPatch, mechanism: str) -> None:
+    monkeypatch.setattr(connections, "_kept", [])
+    module = "plain.PlainLoginModule" if mechanism == "PLAIN" else "scram.ScramLoginModule"
+    with peer(lambda sock: refusing(sock, error=0)) as port:
+        given = {
+            "kafka.bootstrap.servers": f"127.0.0.1:{port}",
+            "subscribe": "orders",
+            "kafka.security.protocol": "SASL_PLAINTEXT",
+            "kafka.sasl.mechanism": mechanism,
+            "kafka.sasl.jaas.config": f"org.apache.kafka.common.security.{module} required "
+            'username="u" password="hunter2";',
+        }
+        reader = BatchReader(parse_options(given, is_stream=False), ["value"])
+        with pytest.raises(AuthenticationFailed) as error:
+            reader.partitions()
+    message = error.value.message
+    assert message.startswith(f"broker 127.0.0.1:{port} of cluster 127.0.0.1:{port}: it refused ")
+    said = f"the login by {mechanism}: wrong login; check user and password in "
+    assert f"{said}kafka.sasl.jaas.config" in message
+    assert "hunter2" not in message
 
 
 def test_a_task_waits_for_brokers_that_restart() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from array import array
+from types import SimpleNamespace
 from typing import Any, Final
 
 import pyarrow as pa
@@ -15,10 +16,16 @@ from twinlog.mirror.copy.partitioner import partition_for_key
 from twinlog.model import TopicPartition
 from twinlog.records.given import OPTIONS
 from twinlog.records.write.gathering import Gatherer
-from twinlog.records.write.options import WriteOptions, parse_write_options
+from twinlog.records.write.options import REFUSED_KEYS, WriteOptions, parse_write_options
 from twinlog.records.write.packing import UNTIMED_MS, packed
-from twinlog.records.write.partitioning import most_bytes
-from twinlog.records.write.rows import RowPartitioner, check_schema, strings_of, table_of_columns
+from twinlog.records.write.partitioning import most_bytes, partitioned
+from twinlog.records.write.rows import (
+    RowPartitioner,
+    check_schema,
+    strings_of,
+    table_of_columns,
+    warn_of_others,
+)
 from twinlog.wire.record import Record
 from twinlog.wire.record_batch import Codec
 from twinlog.wire.rows import Rows, rows_of
@@ -66,7 +73,7 @@ def test_runs_of_one_checkpoint_have_one_transactional_id() -> None:
             "kafka.enable.idempotence: 'no' is not a valid value; write true",
         ),
         ({"kafka.acks": "2"}, "kafka.acks: '2' is not a valid value; write all"),
-        ({"kafka.key.serializer": "x"}, "kafka.key.serializer: it cannot be set"),
+        *(({f"kafka.{key}": "x"}, f"kafka.{key}: it cannot be set; ") for key in REFUSED_KEYS),
         ({"kafka.transaction.timeout.ms": "0"}, "'0' is not a positive number"),
         ({"kafka.group.idd": "x"}, "did you mean kafka.group.id?"),
         ({"topik": "x"}, "did you mean topic"),
@@ -320,6 +327,18 @@ def test_a_write_has_the_topic_that_its_packed_rows_have() -> None:
     ):
         with pytest.raises(ConfigError, match="change rows before it, and call it last"):
             check_schema(changed, has_topic=True)
+
+
+def test_rows_are_partitioned_once() -> None:
+    packed_already: Any = SimpleNamespace(columns=["partition", "record_batch", "least_timestamp"])
+    with pytest.raises(ConfigError, match="it is called twice; call it once, last"):
+        partitioned(packed_already, {**BROKERS, "topic": "t"})
+
+
+def test_columns_that_are_not_written_are_warned_of(caplog: pytest.LogCaptureFixture) -> None:
+    schema = StructType().add("value", "string").add("offset", "long").add("price", "double")
+    warn_of_others(check_schema(schema.add("timestampType", "integer"), has_topic=True))
+    assert caplog.messages == ["columns that records do not have are ignored: price"]
 
 
 def test_rows_of_large_tables_do_not_wait_for_ever() -> None:

@@ -5,6 +5,7 @@
 from __future__ import annotations
 
 import gc
+import logging
 import sys
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
@@ -46,6 +47,7 @@ if TYPE_CHECKING:
     from twinlog.control.watch.snapshot import FlowSnapshot, PartitionSnapshot
     from twinlog.control.web.server import WebServer
 
+log = logging.getLogger(__name__)
 
 DEFAULT_LISTEN: Final = "127.0.0.1:9405"
 """Next to 9404, the usual port of a MirrorMaker 2's JMX exporter on the same machine."""
@@ -190,7 +192,7 @@ def run_configuration(read: Callable[[], MirrorConfig], file: Path, options: Run
     config, once, for_programs = read(), options.once, is_for_programs()
     address = parse_listen(options.listen or str(config.http_listener or DEFAULT_LISTEN))
     for warning in config.warnings:
-        write_line(f"warning: {warning}", sys.stderr)
+        log.warning("%s", warning, extra={"code": warning.code})
     people = _people(is_quiet, for_programs)
     commands = CommandPort()
     vital = Vital()

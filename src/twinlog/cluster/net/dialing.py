@@ -17,6 +17,7 @@ from twinlog.errors import (
     AuthenticationFailed,
     ClusterError,
     Disconnected,
+    EndpointAway,
     Refused,
     TwinlogError,
     Unreachable,
@@ -161,9 +162,10 @@ def authenticate(connection: Connection, *, deadline: float) -> float | None:
     started = time.monotonic()
     try:
         sasl.authenticate(security, exchange)
-    except AuthenticationFailed as error:
-        what = f"{connection.peer}: {connection.settings.naming(error.message)}"
-        raise AuthenticationFailed(what, code=error.code, fate=error.fate) from error
+    except (AuthenticationFailed, EndpointAway) as error:
+        why = connection.settings.naming(error.message)
+        what = f"{connection.peer}: {why}"
+        raise type(error)(what, reason=why, code=error.code, fate=error.fate) from error
     return started + lifetime_ms / 1000 * SESSION_SHARE if lifetime_ms else None
 
 

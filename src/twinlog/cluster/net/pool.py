@@ -21,6 +21,7 @@ from twinlog.errors import (
     ClusterError,
     CorruptData,
     Disconnected,
+    EndpointAway,
     Fate,
     Refused,
     TwinlogError,
@@ -149,6 +150,8 @@ class ConnectionPool:
         # DataFrames name a cluster by an address, which follows
         name = "Kafka" if settings.is_of_dataframes else settings.alias
         said = "; ".join(f"{name} ({', '.join(who)}): {why}" for why, who in reasons.items())
+        if all(isinstance(failure, EndpointAway) for failure in failures.values()):
+            return EndpointAway(said, reason=said)  # the brokers respond
         message = f"{said}; check {settings.key('bootstrap.servers')} and "
         if all(failure.code == "NOT_KAFKA" for failure in failures.values()):
             return CorruptData(f"{message}{settings.key('security.protocol')}", code="NOT_KAFKA")

@@ -17,6 +17,12 @@ DEFAULT_REQUEST_TIMEOUT_MS: Final = 30_000
 _SECURITY_KEY: Final = re.compile(r"(?<![\w.])(?:ssl|sasl|security)(?:\.[a-z]+)++(?:\.\*)?+(?!=)")
 """A key of TLS or SASL in a message. `key=` is an option of a login module, so it is no match."""
 
+_ALSO_IN: Final = {
+    "sasl.oauthbearer.token.endpoint.url": "sasl.jaas.config",
+    "sasl.jaas.config": "sasl.oauthbearer.client.credentials.*",
+}
+"""Keys that may contain what another key usually does."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClusterSettings:
@@ -52,13 +58,14 @@ class ClusterSettings:
         the alias as prefix, or `kafka` (DataFrames), or is `bootstrap.servers in
         consumer.properties` (MirrorMaker 1). `ssl.*` means all keys with that prefix.
         """
-        start = name.removesuffix("*")
-        for key, written, location in self.origins:
-            if key == name:
-                return f"{written} ({location})"
-            if start != name and key.startswith(start):
-                ours = written.removesuffix(key) + name if written.endswith(key) else written
-                return f"{ours} ({location})"
+        for one in (name, _ALSO_IN.get(name, name)):
+            start = one.removesuffix("*")
+            for key, written, location in self.origins:
+                if key == one:
+                    return f"{written} ({location})"
+                if start != one and key.startswith(start):
+                    ours = written.removesuffix(key) + one if written.endswith(key) else written
+                    return f"{ours} ({location})"
         if self.file:
             return f"{name} in {self.file}"
         return f"{'kafka' if self.is_of_dataframes else self.alias}.{name}"

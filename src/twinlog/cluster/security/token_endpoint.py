@@ -16,12 +16,13 @@ from typing import Any, Final
 
 from twinlog.addresses import IO_ERRORS
 from twinlog.cluster.security.security_settings import OAuthSettings
-from twinlog.errors import AuthenticationFailed, ClusterError, Unreachable
+from twinlog.errors import AuthenticationFailed, ClusterError, EndpointAway
 
 _MAX_ANSWER_BYTES: Final = 1024 * 1024
 _TOKEN: Final = re.compile(r"[A-Za-z0-9._~+/-]+=*")
 _RETRIABLE_STATUS: Final = frozenset({408, 425, 429, *range(500, 600)})
 _SHOWN_CHARACTERS: Final = 200
+_CHECK: Final = "check sasl.oauthbearer.token.endpoint.url and the network"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
@@ -33,7 +34,7 @@ class Token:
 
 
 def fetch_token(settings: OAuthSettings, now_s: float) -> Token:
-    """Request a token. Raises Unreachable if a retry may help, else AuthenticationFailed."""
+    """Request a token. Raises EndpointAway if a retry may help, else AuthenticationFailed."""
     url = settings.token_endpoint_url or ""
     opener = urllib.request.build_opener(
         urllib.request.HTTPSHandler(context=_context(settings)), _NoRedirect()
@@ -108,7 +109,7 @@ def _basic(settings: OAuthSettings) -> str:
 def _refusal(status: int, body: bytes, settings: OAuthSettings) -> ClusterError:
     address = address_of(settings.token_endpoint_url or "")
     if status in _RETRIABLE_STATUS:
-        return Unreachable(f"the token endpoint {address} responds with status {status}")
+        return EndpointAway(f"the token endpoint {address} responds with status {status}; {_CHECK}")
     if status in range(300, 400):
         return AuthenticationFailed(
             f"the token endpoint {address} redirects elsewhere, which is not followed: "
@@ -117,7 +118,7 @@ def _refusal(status: int, body: bytes, settings: OAuthSettings) -> ClusterError:
     reason = _oauth_error(body, settings)
     return AuthenticationFailed(
         f"the token endpoint {address} rejects the request with status {status}{reason}: "
-        "check client id, secret and scope"
+        "check client ID, secret and scope in sasl.jaas.config"
     )
 
 
@@ -149,7 +150,7 @@ def _unanswered(reason: object, url: str) -> ClusterError:
         )
     if isinstance(reason, http.client.InvalidURL):
         reason = "its address is no URL"  # quoted in the reason, with its query
-    return Unreachable(f"the token endpoint {address} does not respond: {reason}")
+    return EndpointAway(f"the token endpoint {address} does not respond: {reason}; {_CHECK}")
 
 
 def _read_answer(body: bytes, url: str, now_s: float) -> Token:

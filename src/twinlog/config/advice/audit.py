@@ -113,7 +113,8 @@ def audit_keys(raw: Settings, aliases: Collection[str]) -> Iterator[ConfigWarnin
             yield from _audit_known(raw, setting, readings)
             continue
         judgement = readings[0].judgement
-        reason = why_without_effect(setting.key[len(readings[0].prefix) :])
+        name = setting.key[len(readings[0].prefix) :]
+        reason = why_without_effect(name) or why_no_plugin(name, setting.value)
         if reason:
             judgement = KeyEffect(dead=True, reason=reason)
         code = WarningCode.DEAD_KEY if judgement.dead else WarningCode.UNKNOWN_KEY
@@ -194,9 +195,6 @@ def audit_values(raw: Settings) -> Iterator[ConfigWarning]:
                 "a placeholder was not replaced, and is part of the value; write the value here"
             )
             yield warning(WarningCode.UNRESOLVED, setting, message)
-        if not setting.value.isascii() and not setting.from_provider:
-            message = "non-ASCII characters are read as ISO-8859-1, as in Java; write \\uXXXX"
-            yield warning(WarningCode.NOT_ASCII, setting, message)
 
 
 def _readings(key: str, aliases: Collection[str]) -> Iterator[tuple[str, str]]:

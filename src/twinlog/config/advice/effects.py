@@ -7,6 +7,8 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 
+from twinlog.config.flow.custom_filter import METHODS
+from twinlog.config.flow.custom_policy import SEPARATES
 from twinlog.config.keys.client_keys import (
     CLIENT_KEYS,
     CONNECTION_KEYS,
@@ -71,7 +73,8 @@ def why_without_effect(name: str) -> str:
 _BYTES = ("key.converter", "value.converter", "header.converter")
 _PLUGINS = (
     *("metric.reporters", "rest.extension.classes", "partitioner.class", "security.providers"),
-    *("plugin.path", "connector.client.config.override.policy"),
+    *("plugin.path", "connector.client.config.override.policy", "interceptor.classes"),
+    *("forwarding.admin.class", *METHODS),
 )
 """Last parts of keys whose values are Java classes, or a folder of them."""
 _UNCHANGED = (
@@ -90,7 +93,10 @@ def why_no_plugin(name: str, value: str) -> str:
     classes = [one for one in map(str.strip, value.split(",")) if one]
     if name.endswith(_BYTES) and not all(one in _UNCHANGED for one in classes):
         return "no converter runs here, because records are copied as bytes; remove the line"
-    if name.endswith(_PLUGINS) and not all(one.startswith(_KAFKAS) for one in classes):
+    if name.endswith("transforms") and classes:
+        return "no transform runs here, so the line has no effect; remove it"
+    is_java = not all(one.startswith(_KAFKAS) or SEPARATES in one for one in classes)
+    if name.endswith(_PLUGINS) and is_java:
         return "no Java class is loaded here, so the line has no effect; remove it"
     return ""
 

@@ -16,7 +16,7 @@ from typing import Final
 from twinlog.config.files.names import names_by_prefix
 from twinlog.config.files.properties import PropertiesText, decode, parse_properties
 from twinlog.config.files.providers import provider_key
-from twinlog.config.files.raw import RawConfig, dropped_backslashes, read_bytes
+from twinlog.config.files.raw import RawConfig, audit_text, read_bytes
 from twinlog.config.keys.client_keys import is_connection_key
 from twinlog.config.keys.flow_keys import MIRROR_PACKAGE
 from twinlog.config.values.origin import Setting, Settings, refuse
@@ -116,15 +116,14 @@ def read_pair(consumer: Path, producer: Path, options: PairOptions) -> RawConfig
         settings=Settings({one.key: one for one in found}),
         duplicates=reading.duplicates + writing.duplicates,
         warnings=(
-            *dropped_backslashes(reading),
-            *dropped_backslashes(writing),
+            *audit_text(reading),
+            *audit_text(writing),
             *_said(str(consumer), idle, options.idle),
         ),
         names=names_by_prefix(
             (alias, TARGET),
             dict.fromkeys((f"{alias}.consumer.", f"{alias}.", "target.producer.", "target."), ""),
         ),
-        is_latin_1=True,
     )
 
 

@@ -45,6 +45,8 @@ class PropertyEntry:
     """Characters of the value from which a backslash was dropped because Java gives the escape no
     meaning.
     """
+    is_ascii: bool = True
+    """False if the value has bytes that Java decodes as ISO-8859-1."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -83,7 +85,9 @@ def parse_properties(text: str, *, file: str = "<text>") -> PropertiesText:
             earlier = last[key].line
             duplicates.append(DuplicateKey(key=key, file=file, line=line, earlier_line=earlier))
         dropped = "".join(dict.fromkeys(_dropped(value_text)))
-        last[key] = PropertyEntry(key=key, value=value, line=line, dropped=dropped)
+        last[key] = PropertyEntry(
+            key=key, value=value, line=line, dropped=dropped, is_ascii=value_text.isascii()
+        )
     return PropertiesText(file=file, entries=tuple(last.values()), duplicates=tuple(duplicates))
 
 

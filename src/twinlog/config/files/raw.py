@@ -31,10 +31,6 @@ class RawConfig:
     """Files in addition to `file`, if several are one configuration."""
     connectors: tuple[Connector, ...] = ()
     """Set if the settings are those of connectors on Kafka Connect."""
-    is_latin_1: bool = False
-    """True if the file was decoded as ISO-8859-1, as Java does, so that non-ASCII characters are
-    probably wrong.
-    """
 
 
 def read_bytes(path: Path, wanted: str) -> bytes:
@@ -49,13 +45,16 @@ def read_bytes(path: Path, wanted: str) -> bytes:
         ) from error
 
 
-def dropped_backslashes(text: PropertiesText) -> Iterator[ConfigWarning]:
-    """Yield warnings about values in which Java drops a backslash, which is usually half of an
-    escape in a regular expression.
+def audit_text(text: PropertiesText) -> Iterator[ConfigWarning]:
+    """Yield warnings about values that Java reads otherwise than they look: it drops a backslash,
+    which is usually half of an escape in a regular expression, or decodes bytes as ISO-8859-1.
     """
     for entry in text.entries:
+        setting = Setting(key=entry.key, value=entry.value, file=text.file, line=entry.line)
+        if not entry.is_ascii:
+            message = "non-ASCII characters are read as ISO-8859-1, as in Java; write \\uXXXX"
+            yield warning(WarningCode.NOT_ASCII, setting, message)
         if entry.dropped:
-            setting = Setting(key=entry.key, value=entry.value, file=text.file, line=entry.line)
             dropped = " and ".join(entry.dropped)
             yield warning(
                 WarningCode.BACKSLASH_DROPPED,

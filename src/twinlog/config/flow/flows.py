@@ -41,10 +41,17 @@ def read_flow(raw: Settings, flow: Flow) -> FlowConfig:
     settings = flow_settings(raw, flow)
     values = FlowValues(settings)
     values.check_all()
-    refuse_java_classes(settings)
     consumer = source_client(settings, Role.CONSUMER)
+    clients = FlowProperties(
+        source_consumer=consumer,
+        source_admin=source_client(settings, Role.ADMIN),
+        target_admin=target_client(settings, Role.ADMIN),
+        target_consumer=target_client(settings, Role.CONSUMER),
+        target_producer=data_producer(cluster_settings(raw, flow.target), settings),
+    )
+    refuse_java_classes(settings, clients)
     refuse_contradictions(settings, consumer)
-    producer = data_producer(cluster_settings(raw, flow.target), settings)
+    producer = clients.target_producer
     refreshes, refresh_s = values.rounds("refresh.topics")
     syncs_configs, configs_s = values.rounds("sync.topic.configs")
     syncs_acls, acls_s = values.rounds("sync.topic.acls")
@@ -111,13 +118,7 @@ def read_flow(raw: Settings, flow: Flow) -> FlowConfig:
         tuning=read_tuning(consumer, producer, settings.get("twinlog.compression")),
         producer_id_expiration_ms=values.number_or_none("twinlog.target.producer.id.expiration.ms"),
         state_topic_replication_factor=values.replicas("twinlog.state.topic.replication.factor"),
-        clients=FlowProperties(
-            source_consumer=consumer,
-            source_admin=source_client(settings, Role.ADMIN),
-            target_admin=target_client(settings, Role.ADMIN),
-            target_consumer=target_client(settings, Role.CONSUMER),
-            target_producer=producer,
-        ),
+        clients=clients,
         settings=settings,
     )
 

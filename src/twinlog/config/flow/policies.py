@@ -8,7 +8,8 @@ from __future__ import annotations
 
 from twinlog.config.flow.custom_filter import METHODS
 from twinlog.config.flow.custom_policy import SEPARATES, keeps_names
-from twinlog.config.flow.schema import PolicyConfig, PolicyKind
+from twinlog.config.flow.schema import FlowProperties, PolicyConfig, PolicyKind
+from twinlog.config.keys.client_keys import CLIENT_KEYS, Role, class_name
 from twinlog.config.keys.flow_keys import MIRROR_PACKAGE
 from twinlog.config.keys.key_table import DEFINITIONS
 from twinlog.config.values.origin import Setting, Settings, refuse
@@ -31,6 +32,18 @@ POLICY_CLASSES = {
 }
 
 _ADMIN = "forwarding.admin.class"
+_CONVERTERS = ("key.converter", "value.converter", "header.converter")
+_CANNOT_RUN = "Twinlog cannot run the Java class"
+_COPY_DIFFERS = "the copy would differ"
+_REMOVE = "remove the line from flows that Twinlog runs"
+_CLASSES_OF_CLIENTS = {
+    "interceptor.classes": _COPY_DIFFERS,
+    "key.serializer": _COPY_DIFFERS,
+    "value.serializer": _COPY_DIFFERS,
+    "security.providers": "connections would be secured differently",
+}
+_KAFKAS = "org.apache.kafka."
+"""Kafka's own classes need no refusal: they change nothing, or are reported as a warning."""
 
 
 def policy_config(settings: Settings) -> PolicyConfig:
@@ -102,8 +115,11 @@ def _policy_kind(given: Setting | None) -> PolicyKind:
     )
 
 
-def refuse_java_classes(settings: Settings) -> None:
-    """Raise ConfigError for classes that would change what is copied."""
+def refuse_java_classes(settings: Settings, clients: FlowProperties) -> None:
+    """Raise ConfigError for classes that would change what is copied, or how connections are
+    secured.
+    """
+    _refuse_other_classes(settings, clients)
     for name, method in METHODS.items():
         given = settings.get(name)
         if given is None or SEPARATES in given.value:
@@ -111,7 +127,7 @@ def refuse_java_classes(settings: Settings) -> None:
         if trimmed(given.value) != DEFINITIONS[name].default:
             raise refuse(
                 given,
-                f"Twinlog cannot run the Java class {given.shown}, so the copy would differ",
+                f"{_CANNOT_RUN} {given.shown}, so {_COPY_DIFFERS}",
                 f"write package.module:Class of a Python class with {method}(name), or remove the "
                 "line and use the *.exclude keys",
             )
@@ -119,8 +135,8 @@ def refuse_java_classes(settings: Settings) -> None:
     if admin is not None and trimmed(admin.value) != DEFINITIONS[_ADMIN].default:
         raise refuse(
             admin,
-            f"Twinlog cannot run the Java class {admin.shown}, so remote topics would not "
-            "be created where that class creates them",
+            f"{_CANNOT_RUN} {admin.shown}, so remote topics would not be created where that class "
+            "creates them",
             "remove the line if topics can be created on the target itself; or create them "
             "beforehand, with topic.creation.enable = false",
         )
@@ -128,6 +144,29 @@ def refuse_java_classes(settings: Settings) -> None:
     if transforms is not None and to_list(transforms):
         raise refuse(
             transforms,
-            f"Twinlog cannot run {transforms.shown}, so the copy would differ",
-            "remove the line from flows that Twinlog runs",
+            f"Twinlog cannot run {transforms.shown}, so {_COPY_DIFFERS}",
+            _REMOVE,
         )
+
+
+def _refuse_other_classes(settings: Settings, clients: FlowProperties) -> None:
+    """Raise ConfigError for a class of a client or a converter that is not Kafka's own."""
+    for role, client in (
+        (Role.CONSUMER, clients.source_consumer),
+        (Role.ADMIN, clients.source_admin),
+        (Role.ADMIN, clients.target_admin),
+        (Role.PRODUCER, clients.target_producer),
+    ):
+        for name, effect in _CLASSES_OF_CLIENTS.items():
+            if name in client and name in CLIENT_KEYS[role]:
+                _refuse_class(client.origin(name), effect)
+    for name in _CONVERTERS:
+        converter = settings.get(name) or settings.get(f"target.cluster.{name}")
+        if converter is not None:
+            _refuse_class(converter, _COPY_DIFFERS)
+
+
+def _refuse_class(given: Setting, effect: str) -> None:
+    classes = [one for one in to_list(given) if one and not class_name(one).startswith(_KAFKAS)]
+    if classes:
+        raise refuse(given, f"{_CANNOT_RUN} {given.shown}, so {effect}", _REMOVE)

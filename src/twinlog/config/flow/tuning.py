@@ -81,7 +81,7 @@ def read_tuning(
 
 def is_cut(asked: Setting) -> bool:
     """Return True if this `max.request.size` exceeds the limit."""
-    return to_number(asked, width="int", low=0, high=_MOST_INT) > MOST_REQUEST_BYTES
+    return to_number(asked, width="int", low=0) > MOST_REQUEST_BYTES
 
 
 def lane_memory(own: Setting | None, producer: ClientProperties, usual: int) -> int:
@@ -103,7 +103,7 @@ def request_timeout_ms(client: ClientProperties, usual: int) -> int:
 def _size(client: ClientProperties, key: str, usual: int) -> int:
     if key not in client:
         return usual
-    return max(1, to_number(client.origin(key), width="int", low=0, high=_MOST_INT))
+    return max(1, to_number(client.origin(key), width="int", low=0))
 
 
 def _recompression(producer: ClientProperties, compression: Setting | None) -> Recompression | None:

@@ -87,7 +87,9 @@ _WITHOUT: Final = {
         ),
         "partitioner.adaptive.partitioning.enable partitioner.availability.timeout.ms "
         "partitioner.class partitioner.ignore.keys": "records keep their partition",
-        "key.serializer value.serializer": "keys and values are always bytes",
+        "key.serializer value.serializer": (
+            "keys and values are always bytes; classes other than Kafka's are refused"
+        ),
     },
     _CONSUMER: {
         "max.poll.records max.poll.interval.ms": "there is no poll loop",
@@ -108,8 +110,9 @@ _WITHOUT: Final = {
 _OF_ANY: Final = {
     "client.id": "always twinlog-SOURCE->TARGET",
     "default.api.timeout.ms": "requests have their own timeouts",
-    "interceptor.classes metric.reporters auto.include.jmx.reporter security.providers": (
-        "Twinlog loads no Java classes"
+    "metric.reporters auto.include.jmx.reporter": "Twinlog loads no Java classes",
+    "interceptor.classes security.providers": (
+        "Twinlog loads no Java classes, so classes other than Kafka's are refused"
     ),
     "enable.metrics.push metrics.num.samples metrics.recording.level metrics.sample.window.ms": (
         "the metrics are those in docs/monitoring.md"

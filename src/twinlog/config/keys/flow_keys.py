@@ -14,6 +14,7 @@ _BOOLEAN, _SHORT, _INT, _LONG = KeyKind.BOOLEAN, KeyKind.SHORT, KeyKind.INT, Key
 _STRING, _CHOICE, _LIST, _NAMES = KeyKind.STRING, KeyKind.CHOICE, KeyKind.LIST, KeyKind.NAMES
 
 MIRROR_PACKAGE = "org.apache.kafka.connect.mirror."
+_BYTES = "bytes are never converted; classes other than Kafka's are refused"
 
 DEFAULT_TOPICS_EXCLUDE = r"mm2.*\.internal, .*\.replica, __.*"
 DEFAULT_GROUPS_EXCLUDE = "console-consumer-.*, connect-.*, __.*"
@@ -140,9 +141,9 @@ _CONNECT = (
     _key("connector.class", _STRING, None, _NOTHING, "Twinlog loads no Java classes"),
     _key("connector.plugin.version", _STRING, None, _NOTHING, "Twinlog loads no Java classes"),
     _key("tasks.max.enforce", _BOOLEAN, "true", _NOTHING, "tasks.max is always enforced"),
-    _key("key.converter", _STRING, None, _NOTHING, "bytes are never converted"),
-    _key("value.converter", _STRING, None, _NOTHING, "bytes are never converted"),
-    _key("header.converter", _STRING, None, _NOTHING, "bytes are never converted"),
+    _key("key.converter", _STRING, None, _NOTHING, _BYTES),
+    _key("value.converter", _STRING, None, _NOTHING, _BYTES),
+    _key("header.converter", _STRING, None, _NOTHING, _BYTES),
     _key("key.converter.plugin.version", _STRING, None, _NOTHING, "Twinlog loads no Java classes"),
     _key("value.converter.plugin.version", _STRING, None, _NOTHING,
          "Twinlog loads no Java classes"),

@@ -95,7 +95,9 @@ _GROUPS: Final = {
     "topic.creation.enable": "see the table of flow keys",
     "connector.client.config.override.policy": "overrides are always allowed",
     "key.converter value.converter header.converter key.converter.plugin.version "
-    "value.converter.plugin.version header.converter.plugin.version": "bytes are never converted",
+    "value.converter.plugin.version header.converter.plugin.version": (
+        "bytes are never converted; classes other than Kafka's are refused"
+    ),
     "plugin.discovery plugin.path": "Twinlog loads no Java classes",
     "metric.reporters metrics.num.samples metrics.recording.level metrics.sample.window.ms": (
         "the metrics are those in docs/monitoring.md"

@@ -65,18 +65,18 @@ def _in_digits(setting: Setting) -> str | None:
     return None if rest else f"write {number}"
 
 
-def to_number(setting: Setting, *, width: str, low: int | None, high: int | None = None) -> int:
-    """ConfigDef's SHORT, INT and LONG, with bounds."""
+def to_number(setting: Setting, *, width: str, low: int | None) -> int:
+    """ConfigDef's SHORT, INT and LONG, with a lower bound."""
     text = trimmed(setting.value)
     limit = 1 << (_WIDTHS[width] - 1)
     if not _NUMBER.fullmatch(text) or not -limit <= int(text) < limit:
         todo = _in_digits(setting) or "write digits only"
+        if _NUMBER.fullmatch(text):
+            todo = f"write a number from {-limit if low is None else low} to {limit - 1}"
         raise refuse(setting, f"{setting.shown} is not a whole number ({width})", todo)
     number = int(text)
     if low is not None and number < low:
         raise refuse(setting, f"{number} is too small", f"write at least {low}")
-    if high is not None and number > high:
-        raise refuse(setting, f"{number} is too large", f"write at most {high}")
     return number
 
 

@@ -103,7 +103,7 @@ class Reloader:
         self._adopted(config)
         self._config = config
         for warning in config.warnings:
-            log.warning("%s", warning)
+            log.warning("%s", warning, extra={"code": warning.code})
         for line in changes.lines:
             log.info("reloaded: %s", line, extra=NEWS)
         if not changes:

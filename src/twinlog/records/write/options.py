@@ -28,7 +28,7 @@ REFUSED_KEYS: Final = {
     "key.serializer": "keys are bytes or text; convert the column",
     "value.serializer": "values are bytes or text; convert the column",
     "partitioner.class": "keys are partitioned as by Java's producer; or write a column partition",
-    "interceptor.classes": "Java code cannot run here",
+    **dict.fromkeys(("interceptor.classes", "security.providers"), "Java code cannot run here"),
 }
 """Keys of a producer that cannot have an effect, and what to do."""
 

@@ -1,0 +1,29 @@
+"""What a task that runs again keeps of the rows that another attempt wrote."""
+
+from __future__ import annotations
+
+import tracemalloc
+
+from twinlog.records.write import appending
+from twinlog.wire.record import Record
+from twinlog.wire.rows import rows_of
+
+ROWS = 30_000
+
+
+def test_a_row_takes_about_90_bytes_whatever_its_size() -> None:
+    """As docs/dataframes.md says."""
+    log = appending._Log()
+    (table, picked), *_ = rows_of(
+        [Record(0, at, None, b"%d" % at * (100 if at % 2 else 1), ()) for at in range(ROWS)]
+    ).parts
+    tracemalloc.start()
+    try:
+        log.there.update(appending._digest(log, table, row) for row in picked)
+        taken = tracemalloc.get_traced_memory()[0]
+    finally:
+        tracemalloc.stop()
+    assert len(log.there) == ROWS
+    assert 80 < taken / ROWS < 110
+    assert all(appending._take(log, table, row) for row in picked)
+    assert not log.there
