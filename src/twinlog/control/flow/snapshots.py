@@ -118,7 +118,8 @@ def _over(partition: Partition) -> PartitionState | None:
     """Return the state of an ended copy if its placement does not show it."""
     if partition.placement is Placement.RELEASED and partition.vanished_ms:
         return PartitionState.SOURCE_DELETED
-    if partition.placement is Placement.DONE and partition.is_taken_over:
+    # between two lanes, and after the last one, other clients are still the owners
+    if partition.placement in (Placement.DONE, Placement.PENDING) and partition.is_taken_over:
         return PartitionState.TAKEN_OVER
     return None
 
