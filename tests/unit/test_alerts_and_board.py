@@ -50,6 +50,8 @@ NOT_ON_BOARD: Final[Mapping[str, str]] = {
     **{one.name: f"the number of {metrics.LAG_RECORDS.name}" for one in metrics.BEHIND},
     **{one.name: f"the rate of {metrics.FLOW_RECORDS.name}" for one in metrics.TASK_RATES},
     **{one.name: f"another name of {name}" for name, one in metrics.PLUGIN_NAMES.items()},
+    **{one.name: "for Strimzi's board; the doctor shows what slows a flow" for one in metrics.LOAD},
+    **{one.name: "of Spark's JVM, through which no record passes" for one in metrics.JVM},
     metrics.FLOW_HELD_RATE.name: "only while a quota is set, which the log says",
 }
 """Why a series is on no panel of deploy/grafana/twinlog-mirror.json; all others are on one."""

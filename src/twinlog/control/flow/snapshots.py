@@ -18,6 +18,7 @@ from twinlog.control.risk.throttle import throttle_of
 from twinlog.control.running.flow_run import FlowRun
 from twinlog.control.watch.snapshot import FlowSnapshot, PartitionSnapshot
 from twinlog.control.watch.state_since import FlowSince
+from twinlog.lane.messages import LaneLoad
 from twinlog.mirror.state.intents import (
     FlowIntents,
     Intent,
@@ -197,6 +198,12 @@ def flow_snapshot(
         rpo_ms=-1 if limits.rpo_seconds is None else limits.rpo_seconds * 1000,
         rpo_excess=too_much,
         lane_cpu_ms=flow.lane_cpu_ms,
+        load=LaneLoad(
+            waiting_records=sum(lane.load.waiting_records for lane in lanes),
+            free_bytes=sum(lane.load.free_bytes for lane in lanes),
+            received_bytes=flow.received_bytes,
+            sent_bytes=flow.sent_bytes,
+        ),
         latency=flow.spread.view(flow.clock.monotonic()),
     )
 
