@@ -277,7 +277,11 @@ def _plugin(metric: Metric) -> Metric:
 PLUGIN_NAMES: Final = {metric.name: _plugin(metric) for metric in MM2}
 """By the MirrorMaker 2 name that it has otherwise: `metric.names.formats = new`."""
 
+# The JMX exporter's rules and Strimzi's Metrics Reporter write a client ID to different labels, the
+# former in the quotes that JMX puts around it. Boards of the Metrics Reporter had the exporter's
+# label until Strimzi 1.2, so the series of both names have it.
 CLIENT: Final = ("clientid", "topic", "partition")
+REPORTED_CLIENT: Final = ("client_id", *CLIENT)
 _LED: Final = "flows that this process leads"
 _LANES: Final = "lanes that are connected"
 _BEHIND: Final = "offsets between the copy and the source's end"
@@ -298,7 +302,7 @@ COORDINATOR_TASKS: Final = _gauge(
     "kafka_connect_connect_coordinator_metrics_assigned_tasks", (), _LANES
 )
 FETCHER_LAG: Final = _gauge(
-    "kafka_consumer_consumer_fetch_manager_metrics_records_lag", CLIENT, _BEHIND
+    "kafka_consumer_consumer_fetch_manager_metrics_records_lag", REPORTED_CLIENT, _BEHIND
 )
 
 TASK: Final = ("connector", "task")
@@ -308,12 +312,46 @@ WRITE_RATE: Final = _gauge(
     "kafka_connect_source_task_metrics_source_record_write_rate", TASK, _TAKEN
 )
 
+_RECEIVED: Final = "bytes that lanes have received from the source's brokers"
+_SENT: Final = "bytes that lanes have sent to the target's brokers"
+_FREE: Final = "memory of lanes for records that is not in use"
+_WAITING: Final = "records that lanes have read, and the target has not acknowledged"
+
+INCOMING: Final = _counter("kafka_consumer_incoming_byte_total", ("clientid",), _RECEIVED)
+OUTGOING: Final = _counter("kafka_producer_outgoing_byte_total", ("clientid",), _SENT)
+AVAILABLE: Final = _gauge("kafka_producer_buffer_available_bytes", ("clientid",), _FREE)
+ACTIVE: Final = _gauge("kafka_connect_source_task_source_record_active_count", TASK, _WAITING)
+REPORTED_INCOMING: Final = _gauge(
+    "kafka_consumer_consumer_metrics_incoming_byte", ("client_id",), _RECEIVED
+)
+REPORTED_OUTGOING: Final = _gauge(
+    "kafka_producer_producer_metrics_outgoing_byte", ("client_id",), _SENT
+)
+REPORTED_AVAILABLE: Final = _gauge(
+    "kafka_producer_producer_metrics_buffer_available_bytes", ("client_id",), _FREE
+)
+REPORTED_ACTIVE: Final = _gauge(
+    "kafka_connect_source_task_metrics_source_record_active_count", TASK, _WAITING
+)
+
 LED: Final = (CONNECTORS, ASSIGNED_CONNECTORS, WORKER_CONNECTORS, COORDINATOR_CONNECTORS)
 CONNECTED: Final = (TASKS, ASSIGNED_TASKS, WORKER_TASKS, COORDINATOR_TASKS)
 BEHIND: Final = (CONSUMER_LAG, FETCHER_LAG)
 TASK_RATES: Final = (POLL_RATE, WRITE_RATE)
 
-CONNECT: Final = (*LED, *CONNECTED, *BEHIND, *TASK_RATES)
+JVM_MEMORY: Final = _gauge("jvm_memory_used_bytes", ("area",), "memory of Spark's JVM in use")
+JVM_COLLECTION: Final = _gauge(
+    "jvm_gc_collection_seconds_sum", ("gc",), "time of garbage collections of Spark's JVM"
+)
+JVM_THREADS: Final = _gauge("jvm_threads_current", (), "threads of Spark's JVM")
+JVM: Final = (JVM_MEMORY, JVM_COLLECTION, JVM_THREADS)
+
+LOAD: Final = (
+    *(INCOMING, OUTGOING, AVAILABLE, ACTIVE),
+    *(REPORTED_INCOMING, REPORTED_OUTGOING, REPORTED_AVAILABLE, REPORTED_ACTIVE),
+)
+
+CONNECT: Final = (*LED, *CONNECTED, *BEHIND, *TASK_RATES, *LOAD, *JVM)
 """Series of Connect and its clients that also apply to this process, under the names of the JMX
 exporter and of the Metrics Reporter.
 """

@@ -167,7 +167,7 @@ def test_a_topic_that_clients_went_over_to_is_not_said_to_be_changed(
         f"topics = {fresh_topic}",
         "replication.policy.class = org.apache.kafka.connect.mirror.IdentityReplicationPolicy",
         "twinlog.state.topic.replication.factor = 1",
-        "twinlog.status.interval.seconds = 1",
+        "twinlog.status.interval.seconds = 600",  # only its end reports the new state
         "emit.heartbeats.enabled = false",
     )
     create_topic(source_cluster, fresh_topic)

@@ -24,8 +24,10 @@ pytestmark = [pytest.mark.broker]
 class Ways(Pair):
     """With a file for each of the two flows."""
 
-    def __init__(self, folder: Path, a: LocalCluster, b: LocalCluster) -> None:
-        super().__init__(folder, a, b)
+    def __init__(
+        self, folder: Path, a: LocalCluster, b: LocalCluster, *, has_alias: bool = False
+    ) -> None:
+        super().__init__(folder, a, b, has_alias=has_alias)
         self.flow_back = f"{self.alias_b}->{self.alias_a}"
         self.there = self._without(self.flow_back, folder / "there.properties")
         self.back = self._without(f"{self.alias_a}->{self.alias_b}", folder / "back.properties")
@@ -56,11 +58,25 @@ def set_to(file: Path, key: str, value: str) -> None:
 
 
 @pytest.fixture
-def pair(source_cluster: LocalCluster, target_cluster: LocalCluster, tmp_path: Path) -> Ways:
-    return Ways(tmp_path, source_cluster, target_cluster)
+def pair(
+    source_cluster: LocalCluster,
+    target_cluster: LocalCluster,
+    tmp_path: Path,
+    request: pytest.FixtureRequest,
+) -> Ways:
+    return Ways(
+        tmp_path, source_cluster, target_cluster, has_alias=getattr(request, "param", False)
+    )
+
+
+under_both_names = pytest.mark.parametrize(
+    "pair", [False, True], ids=["name", "alias"], indirect=True
+)
+"""Remote topics have the source's name, or an alias that the flow back does not configure."""
 
 
 @pytest.mark.witness("a sync that is turned on later brings home what was read before")
+@under_both_names
 def test_sync_that_is_turned_on_later_brings_groups_home(pair: Ways) -> None:
     """Checkpoints of the commits are there, of a time in which nothing was set."""
     pair.copy()
@@ -141,6 +157,8 @@ def test_progress_in_topics_made_anew_comes_home_at_an_offset_that_was_given_bef
     assert committed(pair.a, pair.group, pair.topic) == 7
 
 
+@pytest.mark.witness("the flow back knows what was set under an alias of its target", case="alias")
+@under_both_names
 def test_group_moved_back_stays_there_however_seldom_checkpoints_are_written(
     pair: Ways, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -3,14 +3,20 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack
 from pathlib import Path
+from typing import Any
 
 import pytest
 from pyspark.sql import SparkSession
 
 from tests.support.client import eventually, produce
+from tests.support.clusters import private_cluster
+from tests.support.config_examples import EXAMPLES
 from tests.support.cutover import Commands
-from tests.support.groups import IDENTITY, Pair, commit, committed, numbered
+from tests.support.groups import IDENTITY, Pair, commit, committed, numbered, resume
 from tests.support.mirror import EmittingMirror, Mirror
 from tests.support.rights import SecuredPair
 from tests.support.switchover_case import Case
@@ -179,6 +185,71 @@ def test_commands_that_only_look(
     assert run([*words, "--offset", str(AT), "--reverse", "--format", "json"]) == 0
     (line,) = json.loads(capsys.readouterr().out)["offsets"]
     assert (line["to_topic"], line["to_offset"]) == (copied.here.topic, AT)
+
+
+class Pasted:
+    """A file as people have it, with the line for the source's alias or without it."""
+
+    def __init__(
+        self,
+        folder: Path,
+        source: LocalCluster,
+        target: LocalCluster,
+        capsys: pytest.CaptureFixture[str],
+        *,
+        has_line: bool,
+    ) -> None:
+        self.target, self.capsys = target, capsys
+        self.remote = "site1.orders" if has_line else "source.orders"
+        self.file = folder / f"{target.name}.properties"
+        text = (EXAMPLES / "source-alias.properties").read_text()
+        text = text.replace("127.0.0.1:9092", source.bootstrap)
+        text = text.replace("127.0.0.1:9093", target.bootstrap)
+        if not has_line:
+            text = text.replace("source.cluster.alias = site1\n", "")
+        # sooner than once a minute
+        self.file.write_text(f"{text}sync.group.offsets.interval.seconds = 1\n")
+
+    def says(self, *words: str) -> tuple[int, Any]:
+        """Exit code and JSON of a command, with the names of a flow without the alias."""
+        self.capsys.readouterr()
+        code = run([words[0], *words[1:2], str(self.file), *words[2:], "--format", "json"])
+        return code, json.loads(self.capsys.readouterr().out.replace("site1.", "source."))
+
+    def answers(self) -> Iterator[object]:
+        """Yield what the commands say of a running copy, and after a failover."""
+        with EmittingMirror(self.file, lanes=1) as mirror:
+            eventually(lambda: committed(self.target, "shop", self.remote) == AT)
+            yield self.says("groups", "ready", "--group", "shop")
+            mirror.stop()
+        yield self.says("offsets", "translate", "--group", "shop")
+        code, shown = self.says("failover", "plan")
+        yield code, shown["plan"]["partitions"], shown["plan"]["groups"]
+        with MirrorClient({"bootstrap.servers": self.target.bootstrap}) as client:
+            found = client.exact_consumer_offsets("shop", "source")
+            yield [(one.topic == self.remote, at.offset) for one, at in found.items()]
+        code, shown = self.says("failover", "run", "--yes")
+        yield code
+        yield resume(self.target, "shop", self.remote)
+
+
+def test_a_pasted_file_answers_as_without_its_line(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with ExitStack() as stack, ThreadPoolExecutor(3) as pool:
+        # it selects every topic and group
+        made = [
+            private_cluster(name, 1) for name in ("alias-source", "alias-with", "alias-without")
+        ]
+        source, one, other = pool.map(stack.enter_context, made)
+        create_topic(source, "orders")
+        produce(source, "orders", numbered(0, COPIED))
+        commit(source, "shop", "orders", AT)
+        with_line = Pasted(tmp_path, source, one, capsys, has_line=True)
+        without = Pasted(tmp_path, source, other, capsys, has_line=False)
+        found = [*with_line.answers()]
+        assert found == [*without.answers()]
+    assert found[-1] == [b"%d" % n for n in range(AT, COPIED)]
 
 
 def test_data_frames(spark: SparkSession, copied: Copied) -> None:

@@ -203,7 +203,7 @@ def test_abort_takes_the_fence_away_and_leaves_that_of_others(case: Case) -> Non
         assert case.fences() == {case.orders, case.sales}
         assert case.is_refused()
         code, out, err = case.commands.do("abort")
-        assert (code, "taken from 1 topic" in out) == (0, True), err
+        assert (code, "removed from 1 topic" in out) == (0, True), err
         eventually(lambda: case.fences() == {case.sales})
         eventually(lambda: not case.is_refused())
         assert case.commands.do("abort")[0] == 0

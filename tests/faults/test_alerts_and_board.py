@@ -20,9 +20,18 @@ from tests.support.mirror import Mirror
 from tests.support.monitor import Series, ask, series, served
 from tests.support.prometheus import RULES, Prometheus, check, promtool, steady
 from tests.support.rig import Rig
+from tests.support.strimzi_board import (
+    EXPORTER,
+    LAYOUTS,
+    documented,
+    expressions,
+    published,
+    with_variables,
+)
 from twinlog.config.series import ALL_SERIES, SeriesConfig
 from twinlog.control.watch.monitor import Monitor
 from twinlog.control.web.server import WebServer
+from twinlog.spark.jvm_use import JvmUse
 
 pytestmark = [pytest.mark.faults, pytest.mark.broker]
 
@@ -36,28 +45,8 @@ STRIMZI: Final = {
 they are those of `twinlog.metrics.labels`.
 """
 
-STRIMZI_SERIES: Final = (
-    "kafka_connect_worker_connector_count",
-    "kafka_connect_worker_task_count",
-    "kafka_connect_coordinator_assigned_connectors",
-    "kafka_connect_coordinator_assigned_tasks",
-    "kafka_connect_connect_worker_metrics_connector_count",
-    "kafka_connect_connect_worker_metrics_task_count",
-    "kafka_connect_connect_coordinator_metrics_assigned_connectors",
-    "kafka_connect_connect_coordinator_metrics_assigned_tasks",
-    "kafka_consumer_consumer_fetch_manager_metrics_records_lag"
-    '{clientid=~".*replication-consumer\\""}',
-    'kafka_consumer_fetch_manager_records_lag{clientid=~".*replication-consumer\\""}',
-    *(
-        f"kafka_connect_mirror_mirrorsourceconnector_{name}{end}"
-        for name in ("record_age_ms", "replication_latency_ms")
-        for end in ("", "_avg", "_min", "_max")
-    ),
-    "kafka_connect_mirror_mirrorsourceconnector_record_rate",
-    "kafka_connect_mirror_mirrorsourceconnector_byte_rate",
-    "kafka_connect_mirror_mirrorcheckpointconnector_checkpoint_latency_ms",
-)
-"""Those that docs/monitoring.md says its panels are filled from, in both layouts."""
+SPARK: Final = JvmUse(heap_bytes=1, nonheap_bytes=1, threads=1, collection_s=(("Copy", 0.1),))
+"""In place of Spark's JVM, which this mirror does not have (`spark/test_service.py`)."""
 
 
 @contextmanager
@@ -74,6 +63,7 @@ def mirrored(rig: Rig, serves: SeriesConfig = ALL_SERIES) -> Iterator[WebServer]
         "twinlog.rpo.seconds": "300",
     }
     monitor = Monitor(series=serves)
+    monitor.note_jvm(SPARK)
     with Mirror(rig.config(keys), lanes=1, on_snapshot=monitor.update), served(monitor) as server:
         rig.copied(10)
         yield server
@@ -111,10 +101,8 @@ def test_every_panel_shows_something_of_a_real_flow(
         stop_partition(rig)
         for query in queries():
             yields(prometheus, query.of(rig.alias, rig.target_alias))
-        for name in STRIMZI_SERIES:
-            selected = name if "{" in name else f"{name}{{}}"
-            chosen = '{strimzi_io_kind=~"KafkaMirrorMaker2",strimzi_io_cluster="shop",'
-            yields(prometheus, selected.replace("{", chosen))
+        for expression in strimzi_expressions():
+            yields(prometheus, expression)
         (code,) = prometheus.query("twinlog_partition_error == 1")
         assert (code.labels["topic"], code.labels["code"]) == (rig.topic, "EXTRA_RECORDS")
 
@@ -126,6 +114,22 @@ def test_every_panel_shows_something_of_a_real_flow(
         assert {rule["name"]: rule.get("lastError", "") for rule in eventually(evaluated)} == {
             rule["alert"]: "" for rule in rules_of_file()
         }
+
+
+def strimzi_expressions() -> Iterator[str]:
+    """Of the panels of Strimzi's board that show data according to docs/monitoring.md: those of the
+    published files if they are here, else the series that these select.
+    """
+    shows = {title: says for title, (says, _) in documented().items()}
+    for path, panels in LAYOUTS.items():
+        board = published(path)
+        for title, of in panels.items():
+            says = shows.get(title) or shows[f"Source {title}"]
+            if says == "yes" or (panels is EXPORTER and "exporter" in says):
+                found = (one.expression for one in of)
+                if board is not None:
+                    found = (text for at, text in expressions(board) if at == title)
+                yield from (with_variables(one, "shop", "kafka") for one in found)
 
 
 def yields(prometheus: Prometheus, expression: str) -> None:

@@ -123,6 +123,17 @@ def a_config(folder: Path, source: str, target: str, topic: str) -> Path:
     )
 
 
+OF_SPARK_AND_LANES = {
+    "jvm_memory_used_bytes": 1 << 20,
+    "jvm_gc_collection_seconds_sum": 0,
+    "jvm_threads_current": 5,
+    "kafka_consumer_incoming_byte_total": 100,
+    "kafka_producer_outgoing_byte_total": 100,
+    "kafka_producer_buffer_available_bytes": 1 << 20,
+}
+"""More than this is served once records are copied."""
+
+
 def test_the_service_is_ready_watched_scraped_and_stopped(
     manager: Manager,
     source_cluster: LocalCluster,
@@ -146,12 +157,14 @@ def test_the_service_is_ready_watched_scraped_and_stopped(
     assert told is not None, first
     address = Address("127.0.0.1", int(told[1]))
 
-    def copied() -> float:
+    def total(of: str) -> float:
         manager.hears("")  # its socket holds ten words, and what comes then is lost
         found = series(ask(address, "/metrics").body)
-        return sum(value for (name, _), value in found.items() if name == "twinlog_records_total")
+        return sum(value for (name, _), value in found.items() if name == of)
 
-    eventually(lambda: copied() == 100, what="100 records in /metrics")
+    eventually(lambda: total("twinlog_records_total") == 100, what="100 records in /metrics")
+    for name, least in OF_SPARK_AND_LANES.items():
+        eventually(lambda name=name, least=least: total(name) > least, what=name)  # type: ignore[misc]
     assert ask(address, "/readyz").status == ask(address, "/healthz").status == 200
     (flow,) = ask(address, "/api/v1/flows").json["flows"]
     assert (flow["records"], flow["reportedBy"]) == (100, "here")

@@ -16,6 +16,9 @@ EXAMPLES = CONFIG / "examples"
 
 EXAMPLES_SAY: dict[str, list[tuple[int, WarningCode, str]]] = {
     "flow-shapes": [],
+    "source-alias": [
+        (22, WarningCode.BACKSLASH_DROPPED, "Java drops the backslash before - and .")
+    ],
     "overview-mended": [
         (13, WarningCode.UNKNOWN_KEY, "did you mean us-west->us-east.emit.heartbeats.enabled?"),
     ],

@@ -68,7 +68,9 @@ class Pair:
         identity: bool = False,
         has_alias: bool = False,
     ) -> None:
-        """`has_alias`: the source has another name in topic names than in the file."""
+        """`has_alias`: the source has another name in topic names than in the file. If the file has
+        both ways, only the flow from A to B has that alias.
+        """
         mark = uuid.uuid4().hex[:8]
         self.is_identity = identity
         self.a, self.b = a, b
@@ -92,8 +94,10 @@ class Pair:
             f"{IDENTITY if identity else ''}"
         )
         if has_alias:
+            flow = f"{self.alias_a}->{self.alias_b}." if both_ways else ""
+            target = "" if both_ways else f"target.cluster.alias = t{mark}\n"
             with self.config.open("a") as file:
-                file.write(f"source.cluster.alias = {self.site}\ntarget.cluster.alias = t{mark}\n")
+                file.write(f"{flow}source.cluster.alias = {self.site}\n{target}")
 
     def stop_at(self, offset: int) -> str:
         """A group whose application went as far as this offset of the topic."""

@@ -68,10 +68,16 @@ class LiveProducer(_Live):
     """
 
     def __init__(
-        self, gone_over: threading.Event, old: tuple[Keys, str], new: tuple[Keys, str]
+        self,
+        gone_over: threading.Event,
+        old: tuple[Keys, str],
+        new: tuple[Keys, str],
+        *,
+        pause_s: float = 0.01,
     ) -> None:
         super().__init__(gone_over)
         self._stages = [old, new]
+        self._pause_s = pause_s
         self.count = 0
         """How many are written for certain."""
         self.refused_at = self.first_there_at = 0.0
@@ -93,7 +99,7 @@ class LiveProducer(_Live):
                     break
                 if number == 1 and not self.first_there_at:
                     self.first_there_at = time.monotonic()
-                time.sleep(0.01)
+                time.sleep(self._pause_s)
             if number == 0 and is_transactional:
                 with suppress(KafkaException):  # where nothing of it was taken, nothing is open
                     client.abort_transaction(PATIENCE_S)
@@ -140,9 +146,13 @@ class LiveConsumer(_Live):
         group: str,
         old: tuple[Keys, str],
         new: tuple[Keys, str],
+        *,
+        starts: threading.Event | None = None,
     ) -> None:
+        """`starts`: when it begins in the new place; by default as soon as it has left the old."""
         super().__init__(gone_over)
         self._group = group
+        self._starts = starts or gone_over
         self._stages = [old, new]
         self.read: list[int] = []
 
@@ -158,6 +168,8 @@ class LiveConsumer(_Live):
                     **keys,
                 }
             )
+            while number == 1 and not (self._starts.wait(0.1) or self._end.is_set()):
+                pass
             client.subscribe([topic])
             over = self._gone_over if number == 0 else self._end
             while not over.is_set():

@@ -11,6 +11,7 @@ from typing import Any, Final
 import pytest
 import yaml
 
+from tests.support import prometheus
 from tests.support.board import board, queries
 from tests.support.prometheus import RULES
 from twinlog import metrics
@@ -49,6 +50,8 @@ NOT_ON_BOARD: Final[Mapping[str, str]] = {
     **{one.name: f"the number of {metrics.LAG_RECORDS.name}" for one in metrics.BEHIND},
     **{one.name: f"the rate of {metrics.FLOW_RECORDS.name}" for one in metrics.TASK_RATES},
     **{one.name: f"another name of {name}" for name, one in metrics.PLUGIN_NAMES.items()},
+    **{one.name: "for Strimzi's board; the doctor shows what slows a flow" for one in metrics.LOAD},
+    **{one.name: "of Spark's JVM, through which no record passes" for one in metrics.JVM},
     metrics.FLOW_HELD_RATE.name: "only while a quota is set, which the log says",
 }
 """Why a series is on no panel of deploy/grafana/twinlog-mirror.json; all others are on one."""
@@ -127,6 +130,21 @@ def anchors(page: Path) -> set[str]:
     """Of its headings, as they are linked to."""
     titles = re.findall(r"^#+ (.*)", page.read_text(), re.MULTILINE)
     return {re.sub(r"[^\w -]", "", title.lower()).replace(" ", "-") for title in titles}
+
+
+@pytest.mark.parametrize(("needed", "ends"), [(True, "fail"), (False, "skip")])
+def test_without_promtool_tests_are_red_where_it_is_needed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, *, needed: bool, ends: str
+) -> None:
+    script = tmp_path / "scripts" / "promtool"
+    script.parent.mkdir()
+    script.write_text("#!/bin/sh\necho it cannot be downloaded >&2\nexit 1\n")
+    script.chmod(0o755)
+    monkeypatch.setattr(prometheus, "ROOT", tmp_path)
+    monkeypatch.setattr(prometheus, "IS_NEEDED", needed)
+    with pytest.raises(getattr(pytest, ends).Exception, match="it cannot be downloaded"):
+        prometheus.promtool()
+    assert "export TWINLOG_PROMETHEUS=needed" in (ROOT / ".ci" / "run").read_text()
 
 
 def test_the_page_names_every_alert() -> None:

@@ -22,6 +22,7 @@ from twinlog.lane.events import Found
 from twinlog.lane.late_requests import USER_TIMEOUT_MS
 from twinlog.lane.map_writer import MapWriter
 from twinlog.lane.messages import (
+    LaneLoad,
     Progress,
     Released,
     ReleasedPartition,
@@ -459,16 +460,30 @@ class Assignments:
         self._stalls.tend()
         self._gaps.tend()
         self._expiry.tend()
-        self._report(self._stays.values())
+        self._report(self._stays.values(), self._load())
 
-    def _report(self, stays: Iterable[Stay]) -> None:
+    def _report(self, stays: Iterable[Stay], load: LaneLoad | None = None) -> None:
         self._ports.send(
             Progress(
                 partitions=tuple(self.reporter.changed(stays, self._ports.clock.wall_ms())),
                 degraded=self._ports.source.problem or self._ports.target.problem,
                 throttle=self._throttle(),
                 cpu_ms=self.reporter.used_cpu_ms(int(time.process_time() * 1000)),
+                load=load,
             )
+        )
+
+    def _load(self) -> LaneLoad:
+        return LaneLoad(
+            waiting_records=sum(
+                part.intake.ordinal - part.acked_ordinal
+                for copy in self._copies()
+                for part in copy.parts
+                if part.state is CopyState.COPYING  # others have dropped what was not sent
+            ),
+            free_bytes=max(0, self.source.room_bytes),
+            received_bytes=self._ports.source.traffic.take().received,
+            sent_bytes=self._ports.target.traffic.take().sent,
         )
 
     def _throttle(self) -> Throttle:

@@ -344,6 +344,23 @@ NO_THROTTLE: Final = Throttle()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class LaneLoad:
+    """The records in a lane's memory, and its traffic since the last report."""
+
+    waiting_records: int = 0
+    """Records that were read and are not acknowledged."""
+    free_bytes: int = 0
+    """Memory for records that is not in use."""
+    received_bytes: int = 0
+    """Bytes received from the source's brokers."""
+    sent_bytes: int = 0
+    """Bytes sent to the target's brokers."""
+
+
+NO_LOAD: Final = LaneLoad()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Progress:
     """Progress of a lane. Partitions that did not change since the last report are left out."""
 
@@ -353,6 +370,8 @@ class Progress:
     throttle: Throttle = NO_THROTTLE
     cpu_ms: int = 0
     """CPU time used since the last report."""
+    load: LaneLoad | None = None
+    """None in a report between two regular ones."""
 
 
 MESSAGES = (

@@ -34,6 +34,7 @@ from twinlog.errors import EnvironmentMissing
 from twinlog.folders import temporary_folder
 from twinlog.java import archive_flags, class_archive, java_command
 from twinlog.shown import shown_lines
+from twinlog.spark.jvm_use import OPENED
 
 START_WITHIN_S: Final = 60.0
 STOP_WITHIN_S: Final = 5.0
@@ -55,6 +56,8 @@ _OPEN_PACKAGES: Final = (
     "sun.util.calendar",
 )
 """Spark's own list (`JavaModuleOptions`) of packages that it opens by reflection."""
+
+_BEANS: Final = tuple(f"--add-opens={package}=ALL-UNNAMED" for package in OPENED)
 
 JVM_FLAGS: Final = (
     "-Xms32m",
@@ -115,6 +118,7 @@ def start_jvm(options: Sequence[str]) -> Gateway:
         *archive_flags(spark_archive()),
         *options,
         *(f"--add-opens=java.base/{package}=ALL-UNNAMED" for package in _OPEN_PACKAGES),
+        *_BEANS,
         f"-Djava.io.tmpdir={folder}",
         f"-Dspark.sql.warehouse.dir={folder}/warehouse",
         "org.apache.spark.api.python.PythonGatewayServer",
@@ -136,7 +140,7 @@ def submit_jvm(options: Sequence[str], settings: Mapping[str, str]) -> Gateway:
         **settings,
         "spark.driver.memory": "512m",
         "spark.driver.extraJavaOptions": " ".join(
-            (*(f for f in JVM_FLAGS if not f.startswith("-Xm")), *options)
+            (*(f for f in JVM_FLAGS if not f.startswith("-Xm")), *_BEANS, *options)
         ),
         "spark.sql.warehouse.dir": f"{folder}/warehouse",
     }

@@ -18,7 +18,7 @@ from typing import Final, NamedTuple
 from twinlog.cluster.client import ClusterClient
 from twinlog.cluster.net.metadata import Operation
 from twinlog.cluster.topics.internal_log import append_rows
-from twinlog.errors import ConfigError, Unauthorized
+from twinlog.errors import ConfigError, CorruptData, Unauthorized
 from twinlog.mirror.names.naming import STATE_TOPIC, map_topic_of
 from twinlog.mirror.state.copies import CopyRow
 from twinlog.mirror.state.generations import CLAIMS, Claim, winning_claims
@@ -164,6 +164,18 @@ def find_upstream(client: ClusterClient, name: str) -> Upstream | None:
         )
     found = sources.get(name) or next(iter(sources.values()), None)
     return found or next((one for one in known if one.flow.source == name), None)
+
+
+def source_aliases(client: ClusterClient, flow: Flow) -> frozenset[str]:
+    """Return the aliases of a flow's source in the names of its remote topics on this cluster.
+
+    Empty if the flow copied nothing, or if its rows cannot be read.
+    """
+    try:
+        rows = cluster_state(client).copied_by(str(flow))
+    except CorruptData:
+        return frozenset()  # of a newer release, for example
+    return frozenset(map(_alias, rows))
 
 
 def _alias(row: CopyRow) -> str:

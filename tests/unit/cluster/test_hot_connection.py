@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import socket
 import struct
+import threading
 from collections.abc import Iterator
 
 import pytest
@@ -11,7 +12,7 @@ import pytest
 from tests.support.eventually import eventually
 from twinlog.cluster.net.connection import Connection
 from twinlog.cluster.net.frame_pool import FramePool
-from twinlog.cluster.net.hot_connection import READ_AHEAD_BYTES, HotConnection
+from twinlog.cluster.net.hot_connection import READ_AHEAD_BYTES, HotConnection, Traffic
 from twinlog.cluster.net.settings import ClusterSettings
 from twinlog.errors import CorruptData, Disconnected
 
@@ -22,7 +23,9 @@ class Peer:
     def __init__(self) -> None:
         ours, self.sock = socket.socketpair()
         settings = ClusterSettings(alias="A", bootstrap=(("127.0.0.1", 1),))
-        self.hot = HotConnection(Connection(ours, "127.0.0.1", 1, settings), "us", FramePool(0))
+        self.traffic = Traffic()
+        connection = Connection(ours, "127.0.0.1", 1, settings)
+        self.hot = HotConnection(connection, "us", FramePool(0), self.traffic)
         for context in "abc":
             self.hot.submit(0, 9, [b"question"], context)
         assert self.hot.flush()
@@ -41,6 +44,16 @@ def peer() -> Iterator[Peer]:
     yield made
     made.hot.close()
     made.sock.close()
+
+
+def test_bytes_are_counted_with_headers_and_each_once(peer: Peer) -> None:
+    asked, answer = peer.sock.recv(1000), peer.answer(1, b"one" * 100_000)
+    sender = threading.Thread(target=peer.sock.sendall, args=(answer,))
+    sender.start()
+    eventually(peer.received)
+    sender.join()
+    assert peer.traffic.take() == Traffic(received=len(answer), sent=len(asked))
+    assert peer.traffic.take() == Traffic()
 
 
 @pytest.mark.parametrize("cut", [1, 5, 100])

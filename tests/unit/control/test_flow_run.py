@@ -20,7 +20,7 @@ from twinlog.control.running.flow_run import ONCE_GIVES_UP_S
 from twinlog.control.running.run_leases import MAX_LEASE_RETRY_S, ONCE_LEASE_TRIES
 from twinlog.errors import Disconnected, TwinlogError
 from twinlog.lane.late_requests import SILENCE_MS, wait_s
-from twinlog.lane.messages import Progress, Take
+from twinlog.lane.messages import LaneLoad, Progress, Take
 from twinlog.lane.reporting import given_back
 from twinlog.mirror.findings import LogFinding
 from twinlog.model import TopicPartition
@@ -221,10 +221,14 @@ def test_what_lanes_have_used_is_added_up_over_leases(
 ) -> None:
     driver, (first, second) = running
     for lane in (first, second, first):
-        lane.say(Progress(partitions=(), degraded=None, cpu_ms=40))
+        load = LaneLoad(received_bytes=7, sent_bytes=5, waiting_records=3, free_bytes=2)
+        lane.say(Progress(partitions=(), degraded=None, cpu_ms=40, load=load))
+    held = [lane.load for lease in driver.run.leases for lane in lease.lanes.values()]
+    assert [(one.waiting_records, one.free_bytes) for one in held] == [(3, 2)] * 2
     first.goes()
     second.goes()
     assert driver.run.lane_cpu_ms == 120
+    assert (driver.run.received_bytes, driver.run.sent_bytes) == (21, 15)
 
 
 def test_second_attempt_of_a_lane_waits_for_the_first_to_end(

@@ -31,6 +31,8 @@ from twinlog.control.web import server as web_server
 from twinlog.control.web.address import CannotListen, parse_listen
 from twinlog.control.web.server import WebServer
 from twinlog.errors import UsageError
+from twinlog.lane.messages import LaneLoad
+from twinlog.spark.jvm_use import JvmUse
 
 
 class Clock:
@@ -57,8 +59,9 @@ TRUSTED = replace(
 )
 
 
-def metrics_of(*flows: Any) -> Series:
+def metrics_of(*flows: Any, jvm: JvmUse | None = None) -> Series:
     monitor = Monitor()
+    monitor.note_jvm(jvm)
     monitor.update(list(flows))
     answer = monitor.answer("/metrics")
     assert answer is not None
@@ -148,7 +151,9 @@ def test_every_metric_that_is_named_is_served_and_no_other() -> None:
                 latency=Quantiles(p50_ms=5, p99_ms=70),
                 verified=Verified(mode="sample", at_ms=7),
                 clusters=lambda: (TRUSTED,),
-            )
+                load=LaneLoad(),
+            ),
+            jvm=JvmUse(heap_bytes=1, nonheap_bytes=1, threads=1, collection_s=(("Copy", 0.1),)),
         )
     }
     ours = {name for name in names if not name.startswith(("process_", "python_"))}

@@ -23,6 +23,7 @@ from twinlog.control.watch.spread import Quantiles
 from twinlog.control.watch.timing_window import TimingView
 from twinlog.control.web.current_config import CurrentConfig
 from twinlog.control.web.server import WebServer
+from twinlog.lane.messages import LaneLoad
 
 
 def served(*reports: list[FlowSnapshot], config: SeriesConfig = ALL_SERIES) -> Series:
@@ -168,20 +169,34 @@ def test_series_of_mirror_maker_2_have_the_names_that_their_flow_asks_for(format
 
 
 def test_connect_s_series_have_the_names_of_both_of_strimzi_s_layouts() -> None:
-    found = served([flow(partition("orders", 0, lag=12), generation=3, lanes=4)])
-    client = tuple(
-        sorted(
-            {"clientid": '"A->B|replication-consumer"', "topic": "orders", "partition": "0"}.items()
-        )
-    )
+    load = LaneLoad(received_bytes=70, sent_bytes=50, waiting_records=3, free_bytes=20)
+    found = served([flow(partition("orders", 0, lag=12), generation=3, lanes=4, load=load)])
     for prefix in ("kafka_connect_worker", "kafka_connect_connect_worker_metrics"):
         assert found[f"{prefix}_connector_count", ()] == 1
         assert found[f"{prefix}_task_count", ()] == 4
     for prefix in ("kafka_connect_coordinator", "kafka_connect_connect_coordinator_metrics"):
         assert found[f"{prefix}_assigned_connectors", ()] == 1
         assert found[f"{prefix}_assigned_tasks", ()] == 4
-    for prefix in ("kafka_consumer_fetch_manager", "kafka_consumer_consumer_fetch_manager_metrics"):
-        assert found[f"{prefix}_records_lag", client] == 12
+    place = (("partition", "0"), ("topic", "orders"))
+    reads, writes = "A->B|replication-consumer", "connector-producer-A->B.MirrorSourceConnector-0"
+    quoted, plain = (("clientid", f'"{reads}"'),), (("client_id", reads),)
+    assert found["kafka_consumer_fetch_manager_records_lag", (*quoted, *place)] == 12
+    lag = "kafka_consumer_consumer_fetch_manager_metrics_records_lag"
+    assert found[lag, (*plain, *quoted, *place)] == 12
+    assert found["kafka_consumer_incoming_byte_total", quoted] == 70
+    assert found["kafka_consumer_consumer_metrics_incoming_byte", plain] == 70
+    quoted, plain = (("clientid", f'"{writes}"'),), (("client_id", writes),)
+    assert found["kafka_producer_outgoing_byte_total", quoted] == 50
+    assert found["kafka_producer_producer_metrics_outgoing_byte", plain] == 50
+    assert found["kafka_producer_buffer_available_bytes", quoted] == 20
+    assert found["kafka_producer_producer_metrics_buffer_available_bytes", plain] == 20
+    active, task = "source_record_active_count", ("task", "0")
+    connector = "A->B.MirrorSourceConnector"
+    at = ("connector", f'"{connector}"'), task
+    assert found[f"kafka_connect_source_task_{active}", at] == 3
+    assert (
+        found[f"kafka_connect_source_task_metrics_{active}", (("connector", connector), task)] == 3
+    )
 
 
 def test_the_rate_of_connect_s_source_task_is_that_of_the_whole_flow() -> None:

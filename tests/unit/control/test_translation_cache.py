@@ -60,6 +60,9 @@ class KnownCounterparts:
     def views(self) -> Views:
         return dict(self.copied)
 
+    def forget(self) -> None:
+        """Its aliases do not change."""
+
     def find(
         self, tps: Iterable[TopicPartition], views: Views
     ) -> dict[TopicPartition, Counterpart]:

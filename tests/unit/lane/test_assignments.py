@@ -11,11 +11,14 @@ import pytest
 
 from tests.support.driver import HandClock, work_of
 from tests.support.lane_takes import take
+from tests.support.one_copy import NOW, batch, fetched
 from twinlog.cluster.net.frame_pool import FramePool
 from twinlog.errors import Unreachable
 from twinlog.lane.assignments import Assignments
 from twinlog.lane.messages import (
     HandOver,
+    LaneLoad,
+    Progress,
     Released,
     ReleasedPartition,
     Take,
@@ -174,6 +177,24 @@ def test_rows_that_were_handed_over_are_written_again_under_a_newer_leader_of_th
     over = only(lane.after(0.0)).handed
     assert over is not None
     assert over.map_epoch == 3, "they are not written yet: that is for the next lane"
+
+
+def test_its_load_is_what_it_holds_and_its_traffic_since_the_last_report(lane: Lane) -> None:
+    memory = work_of().memory_bytes
+    lane.take(handed())
+    (copy,) = lane.assignments._copies()
+    lane.source.traffic.received, lane.target.traffic.sent = 70, 50
+    copy.on_fetched(fetched(batch(1, 3)), (), NOW)
+    assert copy.queued_bytes
+    free = memory - copy.queued_bytes
+    for received, sent in ((70, 50), (0, 0)):
+        lane.said.clear()
+        lane.assignments.report()
+        (report,) = lane.said
+        assert isinstance(report, Progress)
+        assert report.load == LaneLoad(
+            waiting_records=3, free_bytes=free, received_bytes=received, sent_bytes=sent
+        )
 
 
 def test_rows_that_were_handed_over_are_not_written_again_under_the_same_leader(

@@ -230,6 +230,7 @@ def run_configuration(read: Callable[[], MirrorConfig], file: Path, options: Run
                 read_again=None if once else read,
                 on_snapshot=on_snapshot,
                 on_turn=watch.turned,
+                on_jvm=watch.jvm,
                 events=watch.events,
                 on_config=current.replace,
                 vital=vital,

@@ -31,6 +31,7 @@ from twinlog.control.web.server import WebServer
 from twinlog.flow_log import FlowLog
 from twinlog.hidden import hiding
 from twinlog.mirror.state.published_events import PublishedEvents
+from twinlog.spark.jvm_use import JvmUse
 
 log = logging.getLogger(__name__)
 
@@ -52,6 +53,8 @@ class Watch:
     """Called with the current snapshots of all flows."""
     turned: Callable[[], None]
     """Called after a round without new numbers."""
+    jvm: Callable[[JvmUse | None], None] | None
+    """Called with the use of Spark's JVM; None if no metrics are served."""
     events: Callable[[str], PublishedEvents]
     """Return the events of a flow, which are published for other hosts."""
 
@@ -124,7 +127,8 @@ def watched(
             listener.start()
         closing.callback(notifier.stopping)
         try:
-            yield Watch(update=update, turned=turned, events=events.of_flow)
+            jvm = None if listen is None else monitor.note_jvm
+            yield Watch(update=update, turned=turned, jvm=jvm, events=events.of_flow)
         except Exception:
             # the command line prints it to stderr; the log file and the events need it as well
             log.info("mirror_fails", exc_info=True)

@@ -18,6 +18,7 @@ import struct
 import time
 from collections import deque
 from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 from typing import Any, Final
 
 from twinlog.addresses import IO_ERRORS
@@ -51,12 +52,32 @@ _HEAD = struct.Struct(">hhih")
 Buffer = bytes | bytearray | memoryview
 
 
+@dataclass(slots=True)
+class Traffic:
+    """Bytes of responses and requests, with their headers, on one or several connections."""
+
+    received: int = 0
+    sent: int = 0
+
+    def take(self) -> Traffic:
+        """Return what has passed since the last call."""
+        passed = Traffic(self.received, self.sent)
+        self.received = self.sent = 0
+        return passed
+
+
 class HotConnection:
     """One broker and one socket. Requests are answered in the order in which they were sent (as
     brokers do).
     """
 
-    def __init__(self, connection: Connection, client_id: str, pool: FramePool) -> None:
+    def __init__(
+        self,
+        connection: Connection,
+        client_id: str,
+        pool: FramePool,
+        traffic: Traffic | None = None,
+    ) -> None:
         self._sock: socket.socket = connection.detach()
         self._sock.setblocking(False)
         self._is_tls = isinstance(self._sock, ssl.SSLSocket)
@@ -81,6 +102,7 @@ class HotConnection:
         self._frame: memoryview | None = None
         self._frame_got = 0
         self._last_answer = 0.0
+        self._traffic = traffic or Traffic()
 
     def fileno(self) -> int:
         return self._sock.fileno()
@@ -168,6 +190,7 @@ class HotConnection:
                 return False
             except IO_ERRORS as error:
                 raise self._broken(framing.reason(error)) from error
+            self._traffic.sent += sent
             while out and sent >= len(out[0]):
                 sent -= len(out.popleft())
             if sent:
@@ -245,6 +268,7 @@ class HotConnection:
             raise self._broken(framing.reason(error)) from error
         if not got:
             raise self._broken("the broker closed the connection")
+        self._traffic.received += got
         return got
 
     def _answer(self, view: memoryview) -> tuple[Any, memoryview]:

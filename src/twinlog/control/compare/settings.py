@@ -34,8 +34,17 @@ NOT_COPIED: Final = "config.properties.exclude, or a default of the brokers"
 OF_CLUSTERS: Final = "quotas belong to each cluster and are not mirrored"
 
 
+def configs_off(flow: FlowConfig) -> str:
+    """Return why the flow copies no configs; empty if it does."""
+    return _off(flow, flow.config_sync.enabled, CONFIGS_OFF)
+
+
+def acls_off(flow: FlowConfig) -> str:
+    """Return why the flow copies no ACLs; empty if it does."""
+    return _off(flow, flow.acl_sync.enabled, ACLS_OFF)
+
+
 def _off(flow: FlowConfig, is_on: bool, why: str) -> str:
-    """Return why a sync does nothing; empty if it works."""
     if not flow.new_topics.enabled:
         return NO_CREATION
     return "" if is_on else why
@@ -51,7 +60,7 @@ def compare_configs(
     with_left_alone: bool,
 ) -> None:
     """Compare configs; `remote` has the remote names of mirrored topics that exist."""
-    off = _off(flow, flow.config_sync.enabled, CONFIGS_OFF)
+    off = configs_off(flow)
     if off and not with_left_alone:
         return
     names = {its: name for name, its in remote.items()}
@@ -139,7 +148,7 @@ def compare_acls(
     """Compare ACLs that apply to one of `remote`'s topics on the target: those that it lacks, and,
     if the flow deletes ACLs, those that it should not have.
     """
-    off = _off(flow, flow.acl_sync.enabled, ACLS_OFF)
+    off = acls_off(flow)
     if off and not with_left_alone:
         return
     try:

@@ -12,6 +12,7 @@ from typing import Any, Final
 from twinlog.cluster.logs.producers import describe_producers
 from twinlog.cluster.net.metadata import ClusterMetadata
 from twinlog.cluster.topics.acls import SECURITY_DISABLED, topic_acls
+from twinlog.control.compare.settings import acls_off, configs_off
 from twinlog.control.cutover.copies import NOTHING, Copy
 from twinlog.control.cutover.fence import shut_out
 from twinlog.control.cutover.groups import GroupPlan
@@ -24,6 +25,7 @@ from twinlog.mirror.names.acl_rules import fenced_topics
 from twinlog.quantities import count, first_few, plural
 from twinlog.survey.copied_topics import copies_by_name
 from twinlog.survey.open_transactions import open_transactions
+from twinlog.wire.topic_acl import TopicAcl
 
 HANGING_S: Final = 60.0
 """Kafka's default transaction timeout of producers."""
@@ -163,6 +165,8 @@ class Gates:
 
     def _configs(self) -> Gate:
         config = self._scope.config
+        if off := configs_off(config):
+            return _open("configs", f"the flow copies none ({off}), so they are not compared")
         drift = find_drift(config, self._remotes, self._scope.source, self._scope.target)
         remotes = {copy.target.topic for copy in self._copies}
         problems = [
@@ -182,8 +186,11 @@ class Gates:
     def _acls(self) -> Gate:
         scope = self._scope
         remotes = {copy.target.topic for copy in self._copies}
+        off, changes = acls_off(scope.config), list[TopicAcl]()
         try:
-            found = find_acl_changes(scope.config, self._remotes, scope.source, scope.target)
+            if not off:
+                found = find_acl_changes(scope.config, self._remotes, scope.source, scope.target)
+                changes = [*found.missing, *found.leftover]
             denied = fenced_topics(topic_acls(scope.target)).intersection(remotes)
             sources = sorted({copy.source.topic for copy in self._copies})
             open_ = shut_out(scope.source, sources, topic_acls(scope.source))
@@ -193,7 +200,6 @@ class Gates:
             return _open("acls", f"no ACLs to compare: {error}", *self._fences())
         except TwinlogError as error:
             return _closed("acls", f"they cannot be compared: {error}")
-        changes = (*found.missing, *found.leftover)
         problems = [f"not in sync: {acl}" for acl in changes if acl.name in remotes]
         problems += [f"nobody may write to {name} on the target" for name in sorted(denied)]
         problems += [
@@ -201,6 +207,8 @@ class Gates:
         ]
         if problems:
             return _closed("acls", *_few(problems))
+        if off:
+            return _open("acls", f"the flow copies none ({off}), so they are not compared")
         return _open("acls", "those that the flow copies are on the target")
 
     def _fences(self) -> Iterator[str]:

@@ -10,6 +10,7 @@ import socket
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from typing import Final
 
@@ -135,7 +136,7 @@ class Publication:
         return float(self._flow.config.status_interval_seconds)
 
     def round(self) -> None:
-        status = published(self._flow.snapshot(), every_ms=int(self.interval_s * 1000))
+        status = self._status()
         rows, events, now = [status.encode()], self._flow.events(), time.monotonic()
         is_due = events != self._events or now >= self._events_again
         if events is not None and events.events and is_due:
@@ -146,14 +147,21 @@ class Publication:
         if len(rows) > 1:
             self._events, self._events_again = events, now + EVENTS_AGAIN_S
 
+    def _status(self) -> PublishedStatus:
+        return published(self._flow.snapshot(), every_ms=int(self.interval_s * 1000))
+
     def last_round(self) -> None:
-        """Write that the flow has stopped, so that readers do not take it for a running one."""
+        """Write that the flow has stopped, so that readers do not take it for a running one, with
+        its partitions as they are now: one may have stopped since the last round.
+        """
         if self._last is not None:
             work = threading.Thread(target=self._end, args=(self._last,), daemon=True)
             work.start()
             work.join(ENDS_WITHIN_S)
 
     def _end(self, last: PublishedStatus) -> None:
+        with suppress(TwinlogError):  # the supervisor may not respond any more
+            last = self._status()
         now_ms = int(time.time() * 1000)
         ended = replace(
             last,

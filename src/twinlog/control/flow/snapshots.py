@@ -18,6 +18,7 @@ from twinlog.control.risk.throttle import throttle_of
 from twinlog.control.running.flow_run import FlowRun
 from twinlog.control.watch.snapshot import FlowSnapshot, PartitionSnapshot
 from twinlog.control.watch.state_since import FlowSince
+from twinlog.lane.messages import LaneLoad
 from twinlog.mirror.state.intents import (
     FlowIntents,
     Intent,
@@ -118,7 +119,8 @@ def _over(partition: Partition) -> PartitionState | None:
     """Return the state of an ended copy if its placement does not show it."""
     if partition.placement is Placement.RELEASED and partition.vanished_ms:
         return PartitionState.SOURCE_DELETED
-    if partition.placement is Placement.DONE and partition.is_taken_over:
+    # between two lanes, and after the last one, other clients are still the owners
+    if partition.placement in (Placement.DONE, Placement.PENDING) and partition.is_taken_over:
         return PartitionState.TAKEN_OVER
     return None
 
@@ -196,6 +198,12 @@ def flow_snapshot(
         rpo_ms=-1 if limits.rpo_seconds is None else limits.rpo_seconds * 1000,
         rpo_excess=too_much,
         lane_cpu_ms=flow.lane_cpu_ms,
+        load=LaneLoad(
+            waiting_records=sum(lane.load.waiting_records for lane in lanes),
+            free_bytes=sum(lane.load.free_bytes for lane in lanes),
+            received_bytes=flow.received_bytes,
+            sent_bytes=flow.sent_bytes,
+        ),
         latency=flow.spread.view(flow.clock.monotonic()),
     )
 

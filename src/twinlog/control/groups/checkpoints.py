@@ -9,7 +9,8 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Iterable, Sequence
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 from typing import Final
 
@@ -77,7 +78,7 @@ class CheckpointDuty:
         self._groups_there = Coordinators(self._source)
         self._offsets = OffsetReader(self._groups_there)
         there, offsets = Coordinators(self._target), TargetOffsets(flow, self._source, self._target)
-        self._opposite = OppositeCheckpoints(flow, self._source)
+        self._opposite = OppositeCheckpoints(flow, self._source, lambda: offsets.target_aliases)
         given = given_on_source(flow)
         self._translations = TranslationCache(
             offsets,
@@ -258,11 +259,11 @@ class CheckpointDuty:
 class OppositeCheckpoints:
     """Reads that topic; not thread-safe."""
 
-    def __init__(self, flow: LedFlow, source: ClusterClient) -> None:
-        self._flow, self._source = flow, source
-        topic = policy_of(flow.config).checkpoints_topic(flow.config.target_alias)
-        self._tp = TopicPartition(topic, 0)
-        self._next = 0
+    def __init__(
+        self, flow: LedFlow, source: ClusterClient, aliases: Callable[[], Iterable[str]]
+    ) -> None:
+        self._flow, self._source, self._aliases = flow, source, aliases
+        self._next: defaultdict[str, int] = defaultdict(int)
         self._named = SyncedOffsets()
 
     def gave(self, group: str, tp: TopicPartition, offset: int, topic_id: TopicId | None) -> bool:
@@ -275,17 +276,21 @@ class OppositeCheckpoints:
         """Read new checkpoints. A topic that does not exist, or is hidden from this user, has none.
         Raises TwinlogError.
         """
+        policy = policy_of(self._flow.config)
+        for alias in sorted(self._aliases()):
+            self._read(policy.checkpoints_topic(alias))
+
+    def _read(self, topic: str) -> None:
         try:
-            (end,) = ends_of_logs(self._source, [self._tp]).values()
-            if end < self._next:  # it was re-created
-                self._next = 0
-            log = read_to_end(self._source, self._tp.topic, 0, self._next, end=end)
+            (end,) = ends_of_logs(self._source, [TopicPartition(topic, 0)]).values()
+            first = self._next[topic] if end >= self._next[topic] else 0  # else it was re-created
+            log = read_to_end(self._source, topic, 0, first, end=end)
             for one, ids, _ in CheckpointRow.all_in(log):
                 tp, topic_id = one.topic_partition, None if ids is None else ids.copy
                 self._named.note(self._source.alias, one.group, tp, one.downstream_offset, topic_id)
-            self._next = end
+            self._next[topic] = end
         except Unauthorized:
-            error = denied(self._source.alias, "READ", self._tp.topic)
+            error = denied(self._source.alias, "READ", topic)
             self._flow.log_once(
                 f"{self._flow.name}: the offsets that other processes' syncs set for groups of "
                 f"{self._source.alias} are unknown: {error}; or set "

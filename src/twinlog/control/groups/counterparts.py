@@ -34,6 +34,7 @@ from twinlog.mirror.map.translation import (
 )
 from twinlog.mirror.names.naming import map_topic_of
 from twinlog.model import NO_TOPIC_ID, TopicId, TopicPartition
+from twinlog.survey.cluster_state import source_aliases
 from twinlog.survey.map_reader import MapReader, Maps
 from twinlog.wire.error_codes import TOPIC_AUTHORIZATION_FAILED
 
@@ -111,6 +112,22 @@ class TargetOffsets:
         self._target = target
         self._is_shared = flow.config.policy.kind is PolicyKind.IDENTITY
         self._way_back: MapReader | None = None
+        self._aliases: frozenset[str] | None = None
+
+    def forget(self) -> None:
+        """Look up the target's aliases again: the opposite flow may have begun."""
+        self._aliases = None
+
+    @property
+    def target_aliases(self) -> frozenset[str]:
+        """The target's names in topics that were copied from it: its alias in this flow, and those
+        that the opposite flow has written (its `source.cluster.alias`).
+        """
+        if self._aliases is None:
+            config = self._flow.config
+            written = source_aliases(self._source, config.flow.reverse)
+            self._aliases = written | {config.target_alias}
+        return self._aliases
 
     def original_on_target(self, topic: str) -> str | None:
         """Return the target's topic from which a source topic was mirrored, by its name, or None if
@@ -122,8 +139,8 @@ class TargetOffsets:
         return original if self._passes(topic, original) else None
 
     def _came_from_target(self, topic: str) -> bool:
-        source = self._flow.policy.topic_source(topic)
-        return not self._is_shared and source == self._flow.config.target_alias
+        source = None if self._is_shared else self._flow.policy.topic_source(topic)
+        return source is not None and source in self.target_aliases
 
     def _passes(self, *found: str | None) -> bool:
         config = self._flow.config

@@ -141,6 +141,7 @@ class TranslationCache:
     def forget(self) -> None:
         """Translate every offset again: the target topic may have been deleted and copied again."""
         self._groups.clear()
+        self._offsets.forget()
 
     def forget_topics(self, topics: Collection[str]) -> None:
         """Drop the translations in these topics of the target, which were replaced."""

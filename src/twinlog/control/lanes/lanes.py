@@ -14,10 +14,12 @@ from twinlog.cluster.security.security_settings import SecuritySettings
 from twinlog.control.lanes.partitions import LaneKey, Partition
 from twinlog.errors import TwinlogError
 from twinlog.lane.messages import (
+    NO_LOAD,
     NO_THROTTLE,
     Away,
     EndLane,
     KnownProducers,
+    LaneLoad,
     Renewed,
     Throttle,
     Work,
@@ -64,6 +66,7 @@ class Lane:
     reached_at: float = float("-inf")
     """Monotonic time since which it reaches both clusters."""
     throttle: Throttle = NO_THROTTLE
+    load: LaneLoad = NO_LOAD
     stop_sent: bool = False
     is_waiting: bool = False
     """An earlier attempt of this lane is still connected, so this one gets no work, and its

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import logging
 import os
+import subprocess
 import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -41,11 +42,14 @@ from twinlog.flow_log import FlowLog
 from twinlog.lane.messages import MESSAGES
 from twinlog.mirror.state.published_events import PublishedEvents
 from twinlog.quantities import plural
+from twinlog.spark.jvm_use import JvmUse, jvm_use
 from twinlog.wire.kernels.chosen import CHOSEN, KERNELS_MISSING, Chosen
 
 log = logging.getLogger(__name__)
 
 START_IS_WAITED_FOR_S: Final = 3.0
+JVM_EVERY_S: Final = 10.0
+"""As often as a scraper usually reads it."""
 LANE_ENTRY: Final = "twinlog.spark.lane:run_lane"
 
 
@@ -69,6 +73,8 @@ class MirrorOptions:
     on_snapshot: Callable[[list[FlowSnapshot]], None] = lambda _: None
     on_turn: Callable[[], None] = lambda: None
     """Called when the supervisor is alive, but there are no new snapshots."""
+    on_jvm: Callable[[JvmUse | None], None] | None = None
+    """Called every JVM_EVERY_S with the use of Spark's JVM; None if nobody reads it."""
     events: Callable[[str], PublishedEvents | None] = lambda _: None
     """Returns recent events of a flow, for other hosts."""
     on_config: Callable[[MirrorConfig], None] = lambda _: None
@@ -215,7 +221,13 @@ class _Engine:
 
     def _watch(self) -> None:
         """Fail if the JVM ends, because no lease can begin without it."""
-        self._engine.gateway.process.wait()
+        while True:
+            try:
+                self._engine.gateway.process.wait(JVM_EVERY_S)
+                break
+            except subprocess.TimeoutExpired:
+                if self._options.on_jvm is not None:
+                    self._options.on_jvm(jvm_use(self._engine.context))
         # a signal that stops this process may go to its JVM as well; then the end is expected
         if not self._is_stopping and not self._options.commands.stopping.is_set():
             self._supervisor.fail(

@@ -219,6 +219,10 @@ class LaneReports:
         self._degraded(lane, said)
         lane.throttle = said.throttle
         self._run.lane_cpu_ms += said.cpu_ms
+        if said.load is not None:
+            self._run.received_bytes += said.load.received_bytes
+            self._run.sent_bytes += said.load.sent_bytes
+            lane.load = said.load
         for progress in said.partitions:
             self._partition(lane, progress)
 

@@ -49,6 +49,7 @@ class RunState:
         self.leases: list[Lease] = []
         self.errors: Counter[str] = Counter()  # how often each code came up
         self.lane_cpu_ms, self.spread = 0, SpreadWindow()
+        self.received_bytes = self.sent_bytes = 0  # by all lanes of the run
         self.pacer = pacer  # None: the flow has no byte budget
         self.is_stopping = False
         self.wants_discovery = False  # a topic does not match its plan: discover again

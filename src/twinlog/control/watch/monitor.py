@@ -18,6 +18,7 @@ from twinlog.control.watch.readiness import WITHIN_S, Readiness
 from twinlog.control.watch.series.readings import FlowTotals, PartitionRates, Reading
 from twinlog.control.watch.snapshot import FlowSnapshot
 from twinlog.control.watch.vital import Vital
+from twinlog.spark.jvm_use import JvmUse
 
 SILENT_AFTER_S: Final = 15.0
 """The supervisor reports every second; after this time it is regarded as hanging."""
@@ -63,6 +64,7 @@ class Monitor:
         self.history = LastHour()
         self._series = series
         self._reading: Reading | None = None
+        self._jvm: JvmUse | None = None
 
     def update(self, flows: list[FlowSnapshot]) -> None:
         """Store the current snapshots of all flows."""
@@ -76,8 +78,13 @@ class Monitor:
             readiness=self._readiness.update(now, flows),
             rate=self._rates.rate,
             totals=self._totals.update(flows),
+            jvm=self._jvm,
         )
         self._turned_at = now
+
+    def note_jvm(self, use: JvmUse | None) -> None:
+        """Store the use of Spark's JVM, which the next report contains; thread-safe."""
+        self._jvm = use
 
     def turned(self) -> None:
         """Record that the supervisor is alive, without a new report."""

@@ -16,6 +16,7 @@ from twinlog.control.watch.spread import Quantiles
 from twinlog.control.watch.timing_window import TimingView
 from twinlog.control.watch.verified import Verified
 from twinlog.errors import TwinlogError
+from twinlog.lane.messages import LaneLoad
 from twinlog.mirror.skips import Poison
 from twinlog.quantities import duration
 
@@ -152,6 +153,8 @@ class FlowSnapshot:
     timestamp in each; None without batches, or if this process does not lead the flow."""
     lane_cpu_ms: int = 0
     """CPU time of its lanes, as they report it."""
+    load: LaneLoad | None = field(default=None, repr=False)
+    """The load of its lanes, with their traffic since this process leads; only for `/metrics`."""
     verified: Verified | None = None
     """How much of the copy was compared with the source during replication; None if
     twinlog.verify=off, or if this process does not lead the flow."""
@@ -200,7 +203,8 @@ class FlowSnapshot:
     def head_as_json(self) -> dict[str, Any]:
         """Return all fields but the partitions, of which there may be many."""
         value = asdict(replace(self, error=None, checkpoints=tuple, clusters=tuple, partitions=()))
-        del value["error"], value["checkpoints"], value["clusters"], value["partitions"]
+        for name in ("error", "checkpoints", "clusters", "load", "partitions"):
+            del value[name]
         return value
 
     def partitions_as_json(self) -> Iterator[dict[str, Any]]:

@@ -17,7 +17,7 @@ from twinlog.clock import Clock, GrowingPause
 from twinlog.cluster.client import CALL_PATIENCE, ClusterClient
 from twinlog.cluster.net.connection import Connection
 from twinlog.cluster.net.frame_pool import FramePool
-from twinlog.cluster.net.hot_connection import HotConnection
+from twinlog.cluster.net.hot_connection import HotConnection, Traffic
 from twinlog.cluster.net.metadata import NO_EPOCH, ClusterMetadata
 from twinlog.cluster.net.retry import CHANCE
 from twinlog.cluster.net.settings import ClusterSettings
@@ -150,6 +150,8 @@ class ClusterSide:
     missing: set[str] = field(default_factory=set)
     """Topics that the cluster did not know when last queried."""
     connections: dict[int, HotConnection] = field(default_factory=dict)
+    traffic: Traffic = field(default_factory=Traffic)
+    """Of all hot connections."""
     problem: Away | None = None
     """Why the cluster cannot be reached."""
     on_connected: Callable[[int], None] = lambda _node: None
@@ -352,7 +354,7 @@ class ClusterSide:
                 timeout_s=CONNECT_TIMEOUT_S,
                 user_timeout_ms=self.user_timeout_ms,
             )
-            return HotConnection(connection, self.settings.client_id, self.pool)
+            return HotConnection(connection, self.settings.client_id, self.pool, self.traffic)
 
         def opened(connection: HotConnection) -> None:
             self._connecting.discard(node)

@@ -138,6 +138,11 @@ class SourceSide:
 
     # -- out
 
+    @property
+    def room_bytes(self) -> int:
+        """Memory for records that is not in use; negative if a response was larger."""
+        return self.memory_bytes - sum(s.copy.queued_bytes for s in self.partitions.values())
+
     def pump(self, *, hurry: bool) -> None:
         """Send the fetches that can be sent now. `hurry` keeps their wait at the broker short."""
         if self.pace.is_bound:
@@ -147,7 +152,7 @@ class SourceSide:
         self._resume_paused()
         if all(broker.is_fetching or not len(broker.session) for broker in self._brokers.values()):
             return
-        room = self.memory_bytes - sum(s.copy.queued_bytes for s in self.partitions.values())
+        room = self.room_bytes
         if room < MIN_ROOM_BYTES:
             return
         hurry = hurry or (

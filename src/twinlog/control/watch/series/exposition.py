@@ -45,6 +45,7 @@ class _Series:
     def fill(self) -> None:
         self._add(metrics.BUILD, (__version__,), 1)
         self._as_connect()
+        self._jvm()
         self._certificates()
         self._clusters()
         ready = {one.flow: one.is_ready for one in self._reading.readiness}
@@ -94,10 +95,35 @@ class _Series:
             at, rate = self._reading.at, self._reading.rate
             records = sum(rate(at, flow.flow, part).records for part in parts)
             for metric in metrics.TASK_RATES:
-                self._add(metric, (f"{flow.flow}.{metrics.SOURCE_CONNECTOR}", "0"), records)
+                self._add(metric, (connector(flow), "0"), records)
+            self._load(flow)
         if flow.latency is not None:
             for quantile, ms in (("0.5", flow.latency.p50_ms), ("0.99", flow.latency.p99_ms)):
                 self._add(metrics.FLOW_LATENCY_SECONDS, (*labels, quantile), ms / 1000)
+
+    def _load(self, flow: FlowSnapshot) -> None:
+        """Add the load of a flow's lanes, each under the names of JMX exporter and reporter."""
+        if (load := flow.load) is None:
+            return
+        reads, writes = consumer(flow), f"connector-producer-{connector(flow)}-0"
+        for metric, reported, client, value in (
+            (metrics.INCOMING, metrics.REPORTED_INCOMING, reads, load.received_bytes),
+            (metrics.OUTGOING, metrics.REPORTED_OUTGOING, writes, load.sent_bytes),
+            (metrics.AVAILABLE, metrics.REPORTED_AVAILABLE, writes, load.free_bytes),
+        ):
+            self._add(metric, (f'"{client}"',), value)
+            self._add(reported, (client,), value)
+        self._add(metrics.ACTIVE, (f'"{connector(flow)}"', "0"), load.waiting_records)
+        self._add(metrics.REPORTED_ACTIVE, (connector(flow), "0"), load.waiting_records)
+
+    def _jvm(self) -> None:
+        if (jvm := self._reading.jvm) is None:
+            return
+        self._add(metrics.JVM_MEMORY, ("heap",), jvm.heap_bytes)
+        self._add(metrics.JVM_MEMORY, ("nonheap",), jvm.nonheap_bytes)
+        self._add(metrics.JVM_THREADS, (), jvm.threads)
+        for collector, seconds in jvm.collection_s:
+            self._add(metrics.JVM_COLLECTION, (collector,), seconds)
 
     def _certificates(self) -> None:
         """Add the earliest expiry per cluster, because several clients may have certificates."""
@@ -147,8 +173,9 @@ class _Series:
             return  # its log end is no longer queried
         if part.lag >= 0:
             self._add(metrics.LAG_RECORDS, upstream, part.lag)
-            for metric in metrics.BEHIND:
-                self._add(metric, (client_id(flow), *upstream[2:]), part.lag)
+            at = f'"{consumer(flow)}"', *upstream[2:]
+            self._add(metrics.CONSUMER_LAG, at, part.lag)
+            self._add(metrics.FETCHER_LAG, (consumer(flow), *at), part.lag)
         if part.lag_ms >= 0:
             self._add(metrics.LAG_SECONDS, upstream, part.lag_ms / 1000)
         if part.left_ms >= 0:
@@ -212,11 +239,16 @@ def flow_labels(flow: FlowSnapshot) -> tuple[str, str]:
     return source, target
 
 
-def client_id(flow: FlowSnapshot) -> str:
-    """Return an equivalent of the client ID of MirrorMaker 2's consumer, in the quotes that JMX
-    puts around a name with `>`. Dashboards recognize replicating consumers by its suffix.
+def consumer(flow: FlowSnapshot) -> str:
+    """Return an equivalent of the client ID of MirrorMaker 2's consumer. Dashboards recognize
+    replicating consumers by its suffix.
     """
-    return f'"{flow.flow}|replication-consumer"'
+    return f"{flow.flow}|replication-consumer"
+
+
+def connector(flow: FlowSnapshot) -> str:
+    """Return the name that Strimzi gives to MirrorMaker 2's connector."""
+    return f"{flow.flow}.{metrics.SOURCE_CONNECTOR}"
 
 
 def asks_for(header: str, name: str) -> bool:

@@ -9,6 +9,7 @@ from typing import Final, NamedTuple
 
 from twinlog.control.watch.readiness import FlowReadiness
 from twinlog.control.watch.snapshot import FlowSnapshot, PartitionSnapshot
+from twinlog.spark.jvm_use import JvmUse
 
 RATE_WINDOW_S: Final = 60.0
 SAMPLE_EVERY_S: Final = 10.0
@@ -48,6 +49,8 @@ class Reading:
     """`PartitionRates.rate`."""
     totals: Mapping[str, Count] = field(default_factory=dict)
     """Totals by name of every flow that this process has run."""
+    jvm: JvmUse | None = None
+    """The use of Spark's JVM."""
 
 
 class _Sample(NamedTuple):

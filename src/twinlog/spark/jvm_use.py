@@ -1,0 +1,48 @@
+"""Memory, garbage collection and threads of the JVM of Spark's driver, for `/metrics`.
+
+No record passes through it, but its memory counts for the process's limit.
+"""
+
+from __future__ import annotations
+
+import logging
+from dataclasses import dataclass
+from typing import Any, Final
+
+log = logging.getLogger(__name__)
+
+OPENED: Final = (
+    "java.management/sun.management",
+    "jdk.management/com.sun.management.internal",
+)
+"""Packages of the JVM's beans, which py4j calls by reflection."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JvmUse:
+    """The values of one moment."""
+
+    heap_bytes: int
+    nonheap_bytes: int
+    threads: int
+    collection_s: tuple[tuple[str, float], ...]
+    """Time of garbage collections since its start, by collector."""
+
+
+def jvm_use(context: Any) -> JvmUse | None:
+    """Return the current values of a SparkContext's JVM, or None if it does not return them."""
+    try:
+        management = context._jvm.java.lang.management.ManagementFactory
+        memory = management.getMemoryMXBean()
+        return JvmUse(
+            heap_bytes=memory.getHeapMemoryUsage().getUsed(),
+            nonheap_bytes=memory.getNonHeapMemoryUsage().getUsed(),
+            threads=management.getThreadMXBean().getThreadCount(),
+            collection_s=tuple(
+                (one.getName(), one.getCollectionTime() / 1000)
+                for one in management.getGarbageCollectorMXBeans()
+            ),
+        )
+    except Exception as error:  # noqa: BLE001 (py4j raises anything, also while the JVM ends)
+        log.debug("the JVM's beans are not readable error=%r", error)
+        return None
