@@ -21,6 +21,7 @@ from typing import Any, Final
 from msgspec import MsgspecError, Struct, convert, to_builtins
 
 from twinlog.errors import CorruptData
+from twinlog.model import text_as
 
 _POSITION: Final = re.compile(r" - at (?:`key` in )?`\$([\w.\[\]]*)`")
 
@@ -52,7 +53,7 @@ class MessageCodec:
             raise _corrupt(f"a message of {len(data)} bytes is not JSON") from None
         try:
             message = convert(tree, self._any, str_keys=True, dec_hook=_value_of)
-        except (MsgspecError, ValueError, OverflowError, RecursionError) as error:
+        except (MsgspecError, TypeError, ValueError, OverflowError, RecursionError) as error:
             where = _POSITION.fullmatch(str(error), max(0, str(error).rfind(" - at ")))
             position = f"message{where[1]}" if where else "message"
             raise _corrupt(f"message field {position} has no valid value") from None
@@ -77,6 +78,4 @@ def _value_of(kind: Any, value: Any) -> Any:
     if typing.get_origin(kind) is Counter:
         mapping: Any = dict
         return Counter(convert(value, mapping[typing.get_args(kind)[0], int], str_keys=True))
-    if type(value) is str and isinstance(kind, type) and issubclass(kind, str):
-        return kind(value)
-    raise ValueError("a value of another type")
+    return text_as(kind, value)

@@ -37,7 +37,16 @@ AUDIT = [TopicPartition("audit", number) for number in range(2)]
 
 def wanted(*rows: tuple[IntentKind, str]) -> FlowIntents:
     every = (
-        Intent(flow="A->B", kind=kind, topic=topic, is_set=True, who="anna@ops", at_ms=1)
+        Intent(
+            bytes_per_second=None,
+            reason="",
+            flow="A->B",
+            kind=kind,
+            topic=topic,
+            is_set=True,
+            who="anna@ops",
+            at_ms=1,
+        )
         for kind, topic in rows
     )
     return flow_intents("A->B", [row.encode() for row in every])
@@ -53,6 +62,7 @@ LIMITED = flow_intents(
     "A->B",
     [
         Intent(
+            reason="",
             flow="A->B",
             kind=IntentKind.LIMIT,
             is_set=True,

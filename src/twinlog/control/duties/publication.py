@@ -10,8 +10,9 @@ import socket
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import replace
 from typing import Final
+
+from msgspec import structs
 
 from twinlog.cluster.client import ClusterClient
 from twinlog.cluster.topics.internal_log import append_rows
@@ -155,7 +156,7 @@ class Publication:
 
     def _end(self, last: PublishedStatus) -> None:
         now_ms = int(time.time() * 1000)
-        ended = replace(
+        ended = structs.replace(
             last,
             state=FlowState.STOPPED.value,
             reason="it shut down cleanly",
