@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import Final, NamedTuple, Self
+from typing import Any, Final, NamedTuple, Self
 
 
 class TopicPartition(NamedTuple):
@@ -99,6 +99,14 @@ class TopicId(str):
 
 
 NO_TOPIC_ID = TopicId("0" * 32)
+
+
+def text_as(kind: Any, value: Any) -> Any:
+    """Return a TopicId or another kind of text from text, as msgspec's `dec_hook`."""
+    if type(value) is not str:
+        raise TypeError(f"{type(value).__name__} in place of text")
+    return kind(value)
+
 
 SEQUENCE_MODULUS = 1 << 31
 """Producer sequences wrap here (KIP-98): from 2^31-1 to 0."""

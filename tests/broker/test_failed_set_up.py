@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from msgspec import structs
 
 from tests.support.client import eventually, produce
 from tests.support.eventually import PATIENCE_S
@@ -148,7 +148,7 @@ def test_a_number_that_another_process_was_given_is_not_ended(
     first, prepared = another_leads(pair, monkeypatch)
     idle = first.claims.idle
     assert idle is not None
-    first.claims.idle = replace(idle, generation=prepared.generation)
+    first.claims.idle = structs.replace(idle, generation=prepared.generation)
     first.close(None)
     assert not history(pair).is_closed
     prepared.close(drained=True)

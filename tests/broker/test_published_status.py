@@ -6,11 +6,11 @@ import json
 import os
 import socket
 import time
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
+from msgspec import structs
 
 from tests.support.client import Outgoing, eventually, produce
 from tests.support.mirror import EmittingMirror
@@ -130,13 +130,13 @@ def test_only_what_the_present_leader_wrote_a_moment_ago_counts(flow: Flow) -> N
         mirror.stop()
     assert flow.seen().state is FlowState.NOT_RUNNING, "it has ended"
     now_ms = int(time.time() * 1000)
-    flow.write(replace(row, at_ms=now_ms, generation=row.generation - 1))
+    flow.write(structs.replace(row, at_ms=now_ms, generation=row.generation - 1))
     assert flow.seen().state is FlowState.NOT_RUNNING, "as one that had lost its lead"
-    flow.write(replace(row, at_ms=now_ms))
+    flow.write(structs.replace(row, at_ms=now_ms))
     assert flow.seen().state is FlowState.RUNNING, "as one that was killed a moment ago"
-    flow.write(replace(row, at_ms=now_ms, state="FLYING"))
+    flow.write(structs.replace(row, at_ms=now_ms, state="FLYING"))
     assert flow.seen().state is FlowState.RUNNING
-    flow.write(replace(row, generation=row.generation + 1, at_ms=now_ms - row.lives_ms - 1))
+    flow.write(structs.replace(row, generation=row.generation + 1, at_ms=now_ms - row.lives_ms - 1))
     assert flow.seen().state is FlowState.NOT_RUNNING
 
 
@@ -179,14 +179,14 @@ def seen_elsewhere(rest: Rest, code: str) -> dict[str, Any]:
 @pytest.mark.witness("a stream of events has what other processes tell of a flow")
 def test_a_stream_has_what_another_process_wrote_of_a_flow(flow: Flow) -> None:
     """By the rows on the target, each event once; who comes again has those since."""
-    told = replace(HAPPENED, flow=flow.name)
-    newer = replace(DIVERGED, number=8, message="again")
+    told = structs.replace(HAPPENED, flow=flow.name)
+    newer = structs.replace(DIVERGED, number=8, message="again")
     with rest_of(load(flow.file, environment={}), flow.file, Monitor()) as standby:
         reader = StreamReader(standby)
         eventually(lambda: "flows" in reader.kinds())
         flow.append(told.encode())
         eventually(reader.events, what="an event of another process")
-        flow.append(replace(told, events=(DIVERGED, newer)).encode())
+        flow.append(structs.replace(told, events=(DIVERGED, newer)).encode())
         eventually(lambda: len(reader.events()) == 2)
         first, second = reader.events()
         assert (first["flow"], first["topic"], first["partition"]) == (flow.name, "orders", 3)
@@ -269,7 +269,9 @@ def test_takeover_that_ended_in_order_is_no_kill(
 
 
 def test_a_row_that_cannot_be_read_is_said_beside_what_the_clusters_show(flow: Flow) -> None:
-    flow.write(replace(PUBLISHED, flow=flow.name, at_ms=int(time.time() * 1000), state="FLYING"))
+    flow.write(
+        structs.replace(PUBLISHED, flow=flow.name, at_ms=int(time.time() * 1000), state="FLYING")
+    )
     found = flow.seen()
     assert found.state is FlowState.NOT_RUNNING
     assert "cannot be read" in found.reason

@@ -6,12 +6,12 @@ import json
 import os
 import signal
 import time
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 import yaml
+from msgspec import structs
 
 from tests.support.client import Outgoing, eventually, produce, read_all
 from tests.support.mirror import Mirror
@@ -335,7 +335,15 @@ def test_intent_that_cannot_be_read_stops_nothing_and_begins_nothing(flow: Flow)
     with Mirror(flow.file) as mirror:
         flow.put(flow.orders, 0, 1)
         eventually(lambda: flow.copied(flow.orders) == 1)
-        row = Intent(flow=flow.name, kind=IntentKind.PAUSE, is_set=False, who="?", at_ms=0)
+        row = Intent(
+            bytes_per_second=None,
+            reason="",
+            flow=flow.name,
+            kind=IntentKind.PAUSE,
+            is_set=False,
+            who="?",
+            at_ms=0,
+        )
         key, _ = row.encode()
         write(flow.target, key, b'{"v":1}')
         eventually(lambda: "STATE_CORRUPT" in state(mirror).reason)
@@ -348,7 +356,7 @@ def test_intent_that_cannot_be_read_stops_nothing_and_begins_nothing(flow: Flow)
         looks = counted_looks(mirror)
         eventually(lambda: len(looks) > 3)
         assert flow.copied(later) == 0
-        key = replace(row, topic=later, is_set=True).encode()[0]
+        key = structs.replace(row, topic=later, is_set=True).encode()[0]
         write(flow.target, key, b'{"v":1}')
         assert flow.do("flow", "resume") == 0, "the newest row of a key counts"
         assert flow.do("topic", "resume", "--topics", later) == 0

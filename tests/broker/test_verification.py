@@ -17,7 +17,6 @@ from twinlog.control.duties import verification
 from twinlog.control.watch.verified import Verified
 from twinlog.mirror.map.offset_map import Run
 from twinlog.mirror.names.naming import STATE_TOPIC
-from twinlog.mirror.skips import Skip
 from twinlog.mirror.state.skipping import WantedSkip
 from twinlog.model import TopicPartition
 from twinlog.sandbox import LocalCluster
@@ -88,11 +87,14 @@ def test_what_a_person_had_skipped_does_not_differ(by_hand: ByHand) -> None:
         (line,) = verified(mirror).first_differences
         assert line.startswith(f"missing: {topic}-0 [17, 18)")
     wanted = WantedSkip(
+        reason="",
         flow=f"{by_hand.alias}->B",
         topic=topic,
         topic_id=by_hand.here.metadata([topic]).topics[topic].topic_id,
         partition=0,
-        skip=Skip(first=17, next=18),
+        first=17,
+        next=18,
+        is_batch=False,
         code="CORRUPT_BATCH",
         who="somebody",
         at_ms=NOW,

@@ -148,5 +148,7 @@ def test_a_limit_is_removed_by_choice(rest: Rest, topic: StateTopic, browser: Br
 
 def limit_to(topic: StateTopic, rate: int) -> None:
     kind = IntentKind.LIMIT
-    row = Intent(flow="A->B", kind=kind, is_set=True, bytes_per_second=rate, who="ann", at_ms=1)
+    row = Intent(
+        reason="", flow="A->B", kind=kind, is_set=True, bytes_per_second=rate, who="ann", at_ms=1
+    )
     topic.rows.append(row.encode())

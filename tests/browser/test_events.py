@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from msgspec import structs
 
 from tests.support.browser import Browser
 from tests.support.rest import rest_of
@@ -18,7 +18,7 @@ from twinlog.mirror.state.published_events import PublishedEvent
 
 pytestmark = pytest.mark.xdist_group("browser")
 
-FAILED = replace(
+FAILED = structs.replace(
     DIVERGED, message="A->B: orders-3: <b>too large</b> [RECORD_TOO_LARGE]", code="RECORD_TOO_LARGE"
 )
 PAUSED = PublishedEvent(
@@ -36,7 +36,7 @@ PAUSED = PublishedEvent(
 def test_an_event_of_another_process_has_its_topic_its_code_and_who(
     monitor: Monitor, file: Path, browser: Browser, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    published = replace(HAPPENED, events=(FAILED, PAUSED))
+    published = structs.replace(HAPPENED, events=(FAILED, PAUSED))
     reports = {"A->B": Reported(status=None, intents=None, events=(published,))}
     monkeypatch.setattr(leaders, "reports_of", lambda *_: reports)
     with rest_of(load(file, environment={}), file, monitor) as rest:

@@ -9,6 +9,7 @@ from functools import partial
 from pathlib import Path
 
 import pytest
+from msgspec import structs
 
 from tests.support.browser import Browser, axe_script
 from tests.support.eventually import eventually
@@ -317,7 +318,16 @@ def test_resume_is_offered_of_a_topic_that_was_named_and_not_of_a_paused_flow(
 ) -> None:
     kinds = {"": IntentKind.PAUSE, "a.b": IntentKind.PAUSE, "gone": IntentKind.RELEASE}
     rows = [
-        Intent(flow="A->B", kind=kind, topic=topic, is_set=True, who="ann", at_ms=1).encode()
+        Intent(
+            bytes_per_second=None,
+            reason="",
+            flow="A->B",
+            kind=kind,
+            topic=topic,
+            is_set=True,
+            who="ann",
+            at_ms=1,
+        ).encode()
         for topic, kind in kinds.items()
     ]
     reported = Reported(status=None, intents=flow_intents("A->B", rows))
@@ -402,7 +412,9 @@ def test_a_flow_that_is_led_elsewhere_has_its_lag_and_its_last_proof(
 
     def reports(flows: list[str], *_: object) -> dict[str, Reported]:
         now_ms = int(time.time() * 1000)
-        row = replace(PUBLISHED, at_ms=now_ms, lag=4321, lag_unknown=0, loss_ms=60_000, proof=proof)
+        row = structs.replace(
+            PUBLISHED, at_ms=now_ms, lag=4321, lag_unknown=0, loss_ms=60_000, proof=proof
+        )
         return dict.fromkeys(flows, Reported(status=row, intents=FlowIntents()))
 
     monkeypatch.setattr(leaders, "reports_of", reports)
@@ -412,7 +424,7 @@ def test_a_flow_that_is_led_elsewhere_has_its_lag_and_its_last_proof(
     page.shows("not at this rate", "main table")
     page.go(f"http://{rest.address}/page/{SCREENS['Compare']}")
     page.shows("123 records equal, all copied records")
-    proof = replace(proof, differences=2)
+    proof = structs.replace(proof, differences=2)
     page.go(f"http://{rest.address}/page/")
     page.shows("Check A->B (the copy differs)", "#verdict")
     page.shows("2 ranges differ", "main table")

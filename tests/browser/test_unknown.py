@@ -7,6 +7,7 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
+from msgspec import structs
 
 from tests.support.browser import Browser, axe_script
 from tests.support.eventually import eventually
@@ -122,7 +123,7 @@ def test_a_standby_names_who_has_copied(
     monitor.update([flow(state="STANDBY", generation=-1), flow(flow="C->B")])
 
     def reports(flows: list[str], *_: object) -> dict[str, Reported]:
-        row = replace(PUBLISHED, at_ms=int(time.time() * 1000), records=4321)
+        row = structs.replace(PUBLISHED, at_ms=int(time.time() * 1000), records=4321)
         return dict.fromkeys(flows, Reported(status=row, intents=FlowIntents()))
 
     monkeypatch.setattr(leaders, "reports_of", reports)

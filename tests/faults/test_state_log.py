@@ -9,6 +9,7 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
+from msgspec import structs
 
 from tests.support.eventually import eventually
 from tests.support.rig import Rig
@@ -29,7 +30,8 @@ from twinlog.control.leading.lead import SetupWaiting
 from twinlog.control.leading.target_facts import TargetFacts
 from twinlog.errors import TwinlogError
 from twinlog.mirror.names.naming import STATE_TOPIC
-from twinlog.mirror.state.generations import having_written, producers_of, read_row, winning_claims
+from twinlog.mirror.state.generations import having_written, producers_of, winning_claims
+from twinlog.mirror.state.state_row import read_row
 from twinlog.model import TopicPartition
 from twinlog.survey import state_reader
 from twinlog.survey.state_reader import StateReader, state_rows
@@ -153,9 +155,10 @@ def test_a_leader_removes_earlier_claims_and_keeps_their_producer_ids(rig: Rig) 
     assert winning_claims(state_rows(rig.target_client))[rig.flow].is_closed
     assert newest.generation == 2
     # a claim under another id, which nobody closed: that of a process that was killed
-    killed = replace(newest, generation=3, claimant="killed", producer_id=newest.producer_id + 1)
+    producer_id = newest.producer_id + 1
+    killed = structs.replace(newest, generation=3, claimant="killed", producer_id=producer_id)
     append_rows(rig.target_client, STATE, [killed.encode()], rig.began_ms)
-    other = replace(newest, generation=4, claimant="other")
+    other = structs.replace(newest, generation=4, claimant="other")
     append_rows(rig.target_client, STATE, [other.encode()], rig.began_ms)
     rig.put([3])
     rig.copy_once()

@@ -6,7 +6,6 @@ import os
 import pickle
 import select
 import struct
-from dataclasses import dataclass
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, BinaryIO
@@ -15,20 +14,18 @@ from pyspark import accumulators
 from pyspark.serializers import BatchedSerializer
 
 from twinlog.channel.client import ChannelClient
-from twinlog.channel.codec import MessageCodec
+from twinlog.channel.codec import Message, MessageCodec
 from twinlog.channel.frames import ChannelAddress, LaneIdentity
 from twinlog.errors import Disconnected, Unreachable
 
 MODULE = "tests.support.lane_entries"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Finish:
+class Finish(Message, frozen=True, kw_only=True):
     """The driver wants no more."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Finished:
+class Finished(Message, frozen=True, kw_only=True):
     """The last word of a lane that did all that it should."""
 
     lease: int

@@ -11,6 +11,7 @@ from dataclasses import replace
 from typing import Any, Final, NamedTuple
 
 import pytest
+from msgspec import structs
 
 from tests.support import memory_flow
 from tests.support.memory_flow import MemoryFlow
@@ -85,7 +86,8 @@ def _hands_over_what_was_read(copy: PartitionCopy) -> HandOver | None:
     handed = hand_over(copy)
     if handed is None:
         return None
-    return replace(handed, start=replace(handed.start, upstream=copy.intake.position))
+    start = replace(handed.start, upstream=copy.intake.position)
+    return structs.replace(handed, start=start)
 
 
 def always(answer: object) -> Callable[..., object]:

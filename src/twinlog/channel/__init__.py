@@ -1,6 +1,6 @@
 """The connection between the driver and its lanes, both ends.
 
-Read `frames` (the bytes), `codec` and `shapes` (messages as JSON) and `lane_secrets`
+Read `frames` (the bytes), `codec` (messages as JSON) and `lane_secrets`
 (authentication). Then read the driver's end: `server`, `stranger` (connections before
 authentication), `peer`; and the lane's: `client`, behind the `port` that the lane's loop uses.
 `frame_socket` serves both ends.

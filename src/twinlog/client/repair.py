@@ -18,6 +18,7 @@ from __future__ import annotations
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
+from itertools import chain
 from typing import Any, Final
 
 from twinlog.client.steering import GIVES_UP_S, FlowSteering
@@ -225,7 +226,10 @@ class TopicRepair:
             topic=remote,
             topic_id=there,
             partition=one.partition,
-            accepted=found.accepted,
+            first=found.accepted.first,
+            ranges=(*chain(*found.accepted.ranges),),
+            k=found.accepted.k,
+            digest=found.accepted.digest,
             who=self._steering.who,
             at_ms=int(time.time() * 1000),
             reason=self._reason,

@@ -28,8 +28,10 @@ import socket
 import time
 from collections.abc import Collection, Iterable, Sequence
 from contextlib import closing, suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any, Final
+
+from msgspec import structs
 
 from twinlog.cluster.client import ClusterClient, prompt_client
 from twinlog.cluster.net.settings import ClusterSettings
@@ -246,7 +248,7 @@ class FlowSteering:
         at_ms = int(time.time() * 1000)
         # a new row: a replay that relied on the old one must notice
         again = [
-            replace(change.before, who=self.who, at_ms=at_ms)
+            structs.replace(change.before, who=self.who, at_ms=at_ms)
             for change in undone
             if change.before is not None
         ]

@@ -19,9 +19,13 @@ speaking. The channel also sends the signs of life.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Final
 
+from msgspec import Struct
+from msgspec.structs import replace
+
+from twinlog.channel.codec import Message
 from twinlog.cluster.net.settings import ClusterSettings
 from twinlog.cluster.security.security_settings import SecuritySettings
 from twinlog.config.flow.tuning import Tuning
@@ -36,8 +40,7 @@ from twinlog.mirror.start_point import StartPoint
 from twinlog.model import Isolation, StartAt, TopicId, TopicPartition
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Work:
+class Work(Message, frozen=True, kw_only=True):
     """The common settings of all partitions of a lane."""
 
     flow: str
@@ -129,8 +132,7 @@ class TakePartition(Pairing):
     """
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class FanBranch:
+class FanBranch(Struct, frozen=True, kw_only=True):
     """The map of one branch."""
 
     target: TopicPartition
@@ -139,8 +141,7 @@ class FanBranch:
     our_producers: tuple[int, ...]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Fan:
+class Fan(Struct, frozen=True, kw_only=True):
     """A source partition that is copied to several target partitions by key
     (`mirror.copy.fan_out`).
     """
@@ -151,8 +152,7 @@ class Fan:
     """Branches, by target partition."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class HandOver:
+class HandOver(Struct, frozen=True, kw_only=True):
     """A drained partition and its resume point. Every request was answered."""
 
     start: StartPoint
@@ -164,15 +164,13 @@ class HandOver:
     """Leader epoch of the map's partition under which they are durable; -1: unknown."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Take:
+class Take(Message, frozen=True, kw_only=True):
     """Start these partitions."""
 
     partitions: tuple[TakePartition, ...]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Pace:
+class Pace(Message, frozen=True, kw_only=True):
     """Maximum fetch rate per topic until the next Pace. Topics that are not listed fetch
     nothing.
     """
@@ -180,25 +178,21 @@ class Pace:
     bytes_per_second: dict[str, int]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Release:
+class Release(Message, frozen=True, kw_only=True):
     """Drain these partitions and report where they ended."""
 
     partitions: tuple[TopicPartition, ...]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class EndLane:
+class EndLane(Message, frozen=True, kw_only=True):
     """Release everything, then end the lane."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Ready:
+class Ready(Message, frozen=True, kw_only=True):
     """The lane is connected to both clusters."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Renewed:
+class Renewed(Message, frozen=True, kw_only=True):
     """The current security settings from the driver's key files, which replace those in Work
     (contains secrets).
     """
@@ -207,8 +201,7 @@ class Renewed:
     target: SecuritySettings | None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class KnownProducers:
+class KnownProducers(Message, frozen=True, kw_only=True):
     """The current producer IDs, which replace those in Work: another flow has begun to
     write there.
     """
@@ -216,8 +209,7 @@ class KnownProducers:
     producers: tuple[int, ...]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ReleasedPartition:
+class ReleasedPartition(Struct, frozen=True, kw_only=True):
     """One drained partition. Without `handed` it was never started."""
 
     source: TopicPartition
@@ -227,15 +219,13 @@ class ReleasedPartition:
     """Whether everything below its end was copied."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Released:
+class Released(Message, frozen=True, kw_only=True):
     """These partitions have left the lane."""
 
     partitions: tuple[ReleasedPartition, ...]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Troubled:
+class Troubled(Message, frozen=True, kw_only=True):
     """A partition stopped by itself and needs a new Take."""
 
     source: TopicPartition
@@ -258,8 +248,7 @@ class Troubled:
         return replace(self, message=self.finding.worded(flow, is_shared=is_shared))
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Gap:
+class Gap(Struct, frozen=True, kw_only=True):
     """Upstream offsets missing at the source although its topic is not compacted."""
 
     first: int
@@ -269,8 +258,7 @@ class Gap:
     """Number of missing offsets: fewer than `next - first` for several gaps."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PartitionProgress:
+class PartitionProgress(Struct, frozen=True, kw_only=True):
     """Progress of one partition. Totals count since the Take."""
 
     source: TopicPartition
@@ -312,8 +300,7 @@ class PartitionProgress:
     """[first, next) of upstream records that were skipped as configured, since the last report."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Away:
+class Away(Struct, frozen=True, kw_only=True):
     """Why a cluster cannot be reached."""
 
     code: str
@@ -328,8 +315,7 @@ def away(error: TwinlogError) -> Away:
     return Away(code=error.code, message=error.message)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Throttle:
+class Throttle(Struct, frozen=True, kw_only=True):
     """For how many ms the brokers of each side read nothing more from a lane, because of quotas."""
 
     source_ms: int = 0
@@ -343,8 +329,7 @@ class Throttle:
 NO_THROTTLE: Final = Throttle()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class LaneLoad:
+class LaneLoad(Struct, frozen=True, kw_only=True):
     """The records in a lane's memory, and its traffic since the last report."""
 
     waiting_records: int = 0
@@ -360,8 +345,7 @@ class LaneLoad:
 NO_LOAD: Final = LaneLoad()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Progress:
+class Progress(Message, frozen=True, kw_only=True):
     """Progress of a lane. Partitions that did not change since the last report are left out."""
 
     partitions: tuple[PartitionProgress, ...]

@@ -16,11 +16,10 @@ from __future__ import annotations
 import os
 import select
 import time
-from dataclasses import dataclass
 from typing import Any, Final
 
 from twinlog.channel.client import ChannelClient
-from twinlog.channel.codec import MessageCodec
+from twinlog.channel.codec import Message, MessageCodec
 from twinlog.channel.frames import ChannelAddress, LaneIdentity
 from twinlog.cluster.client import ClusterClient
 from twinlog.cluster.net.settings import ClusterSettings
@@ -32,8 +31,7 @@ ANSWER_WITHIN_S: Final = 60.0
 STEPS_EVERY_S: Final = 0.25
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class VerifyWork:
+class VerifyWork(Message, frozen=True, kw_only=True):
     """The comparison of one section."""
 
     source: ClusterSettings
@@ -41,15 +39,13 @@ class VerifyWork:
     wanted: VerifyTask
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class VerifyStep:
+class VerifyStep(Message, frozen=True, kw_only=True):
     """Number of target offsets done."""
 
     offsets: int
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class VerifyDone:
+class VerifyDone(Message, frozen=True, kw_only=True):
     """The section is compared."""
 
     compared: Compared
@@ -57,8 +53,7 @@ class VerifyDone:
     """Why it is not compared entirely, with the code."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class VerifyTaken:
+class VerifyTaken(Message, frozen=True, kw_only=True):
     """The task may end."""
 
 

@@ -122,6 +122,8 @@ def with_maps(
         found = {(key[:2], known.topic) for key, known in maps.items()}
         older += (
             CopyRow(
+                lineage=(),
+                ended=False,
                 flow=claim.flow,
                 topic="",
                 topic_id=target_id,

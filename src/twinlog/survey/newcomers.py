@@ -21,7 +21,7 @@ from twinlog.cluster.net.metadata import TopicMetadata
 from twinlog.cluster.topics.internal_log import append_once
 from twinlog.mirror.names.naming import STATE_TOPIC
 from twinlog.mirror.plan import PartitionPlan
-from twinlog.mirror.state.generations import encode_row, read_row
+from twinlog.mirror.state.state_row import encode_row, read_row
 from twinlog.model import NO_TOPIC_ID, TopicPartition
 from twinlog.survey.stale_metadata import shown_by_any
 from twinlog.survey.state_reader import state_rows

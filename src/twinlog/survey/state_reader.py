@@ -32,11 +32,11 @@ from twinlog.cluster.topics.internal_log import read_to_end
 from twinlog.errors import BrokerRefused, Unreachable, or_raise
 from twinlog.mirror.names.naming import STATE_TOPIC
 from twinlog.mirror.plan import PartitionPlan
-from twinlog.mirror.state.generations import read_row
 from twinlog.mirror.state.held_producers import held_producers, is_held_row
 from twinlog.mirror.state.intents import FlowIntents, flow_intents, is_intent_row
 from twinlog.mirror.state.mapped import MappedCopies, is_mapped_row, mapped_copies
 from twinlog.mirror.state.rows import NO_ROWS, Row, RowFolder, StateRows
+from twinlog.mirror.state.state_row import read_row
 from twinlog.model import NO_TOPIC_ID, TopicPartition
 from twinlog.survey.rights import denied
 from twinlog.wire.error_codes import TOPIC_AUTHORIZATION_FAILED, UNKNOWN_TOPIC_OR_PARTITION

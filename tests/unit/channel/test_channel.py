@@ -12,13 +12,13 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 import pytest
 
 from tests.support.eventually import PATIENCE_S, eventually
 from twinlog.channel.client import ChannelClient
-from twinlog.channel.codec import MessageCodec
+from twinlog.channel.codec import Message, MessageCodec
 from twinlog.channel.frames import (
     HELLO,
     MAX_FRAME_BYTES,
@@ -41,8 +41,7 @@ from twinlog.clock import boot_clock
 from twinlog.errors import AuthenticationFailed, CorruptData, Disconnected, Unreachable
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Note:
+class Note(Message, frozen=True, kw_only=True):
     text: str
 
 

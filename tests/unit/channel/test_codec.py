@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any
@@ -12,8 +11,9 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec import Struct
 
-from twinlog.channel.codec import MessageCodec
+from twinlog.channel.codec import Message, MessageCodec
 from twinlog.errors import CorruptData
 from twinlog.model import TopicId, TopicPartition
 
@@ -23,13 +23,11 @@ class State(StrEnum):
     FAILED = "failed"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Exact:
+class Exact(Struct, frozen=True, kw_only=True, tag=True, tag_field="type"):
     offset: int
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Latest:
+class Latest(Struct, frozen=True, kw_only=True, tag=True, tag_field="type"):
     pass
 
 
@@ -41,27 +39,24 @@ class Part:
     state: State = State.RUNNING
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Plan:
+class Plan(Message, frozen=True, kw_only=True):
     parts: tuple[Part, ...]
     brokers: dict[int, str]
     labels: dict[str, float]
-    ends: dict[TopicPartition, int]
+    ends: tuple[tuple[TopicPartition, int], ...]
     secret: bytes | None
     pair: tuple[int, str]
     note: str | None = None
     child: Plan | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Stop:
+class Stop(Message, frozen=True, kw_only=True):
     now: bool
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Counted:
+class Counted(Message, frozen=True, kw_only=True):
     states: Counter[State]
-    places: Sequence[tuple[int, int]]
+    places: tuple[tuple[int, int], ...]
 
 
 CODEC = MessageCodec((Plan, Stop))
@@ -80,7 +75,7 @@ plans = st.builds(
     labels=st.dictionaries(st.text(), st.floats(allow_nan=False), max_size=3),
     ends=st.dictionaries(
         st.builds(TopicPartition, st.text(), st.integers()), st.integers(), max_size=3
-    ),
+    ).map(lambda ends: tuple(ends.items())),
     secret=st.none() | st.binary(),
     pair=st.tuples(st.integers(), st.text()),
     note=st.none() | st.text(),
@@ -92,7 +87,7 @@ def simple_plan(**changes: Any) -> Plan:
         "parts": (),
         "brokers": {},
         "labels": {},
-        "ends": {},
+        "ends": (),
         "secret": None,
         "pair": (1, "x"),
     }
@@ -191,9 +186,42 @@ def test_a_foreign_message_is_a_bug_of_ours() -> None:
 
 def test_counters_and_sequences() -> None:
     codec = MessageCodec((Counted,))
-    sent = Counted(states=Counter({State.FAILED: 2}), places=[(1, 2), (3, 4)])
+    places: Any = [(1, 2), (3, 4)]
+    sent = Counted(states=Counter({State.FAILED: 2}), places=places)
     got = codec.decode(codec.encode(sent))
     assert got == Counted(states=Counter({State.FAILED: 2}), places=((1, 2), (3, 4)))
     assert got.states[State.RUNNING] == 0
     with pytest.raises(CorruptData):
         codec.decode(b'{"type":"Counted","states":{"failed":"2"},"places":[]}')
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Value:
+    name: str
+    size: int = 1
+
+
+class Carrier(Message, frozen=True, kw_only=True):
+    value: Value
+
+
+@pytest.mark.parametrize(
+    "value", [{"name": "a"}, {"name": "a", "size": 1, "more": 2}, {"size": 1}, {"\ud800": 1}]
+)
+def test_values_in_messages_have_exactly_their_fields(value: dict[str, Any]) -> None:
+    codec = MessageCodec((Carrier,))
+    sent = Carrier(value=Value(name="\ud800"))
+    assert codec.decode(codec.encode(sent)) == sent
+    with pytest.raises(CorruptData) as caught:
+        codec.decode(json.dumps({"type": "Carrier", "value": value}).encode())
+    assert caught.value.code == "CORRUPT_MESSAGE"
+
+
+def test_a_value_of_an_enum_is_not_quoted() -> None:
+    codec = MessageCodec((Counted,))
+    with pytest.raises(CorruptData) as caught:
+        codec.decode(b'{"type":"Counted","states":{"hunter2":2},"places":[]}')
+    assert "hunter2" not in str(caught.value)
+    with pytest.raises(CorruptData) as caught:
+        codec.decode(b'{"type":"hunter2","states":{},"places":[]}')
+    assert "hunter2" not in str(caught.value)

@@ -10,13 +10,13 @@ import struct
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 import pytest
 
 from tests.support.eventually import PATIENCE_S
 from twinlog.channel.client import ChannelClient
-from twinlog.channel.codec import MessageCodec
+from twinlog.channel.codec import Message, MessageCodec
 from twinlog.channel.frame_socket import MAX_UNSENT_BYTES
 from twinlog.channel.frames import (
     HELLO,
@@ -32,8 +32,7 @@ from twinlog.channel.server import ChannelEvent, ChannelServer, LaneConnected, L
 from twinlog.errors import CorruptData
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Note:
+class Note(Message, frozen=True, kw_only=True):
     text: str
 
 

@@ -11,14 +11,14 @@ import struct
 import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager, suppress
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 import pytest
 
 from tests.support.eventually import PATIENCE_S, eventually
 from twinlog.channel import stranger as channel_stranger
 from twinlog.channel.client import ChannelClient
-from twinlog.channel.codec import MessageCodec
+from twinlog.channel.codec import Message, MessageCodec
 from twinlog.channel.frames import HELLO, HELLO_BYTES, LaneIdentity, frame
 from twinlog.channel.server import (
     ChannelEvent,
@@ -32,8 +32,7 @@ RESET = struct.pack("ii", 1, 0)
 """SO_LINGER that makes close() send a reset."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Note:
+class Note(Message, frozen=True, kw_only=True):
     text: str
 
 

@@ -66,7 +66,6 @@ from twinlog.control.rebuild.map_rebuild import LineOutcome, RebuiltLine
 from twinlog.control.verify.result import VerifiedFlow, VerifiedGroup, VerifiedPartition
 from twinlog.errors import FlowError
 from twinlog.mirror.findings import Span
-from twinlog.mirror.skips import Skip
 from twinlog.mirror.state.intents import Intent, IntentKind
 from twinlog.mirror.state.published import Unusual
 from twinlog.mirror.state.skipping import WantedSkip
@@ -219,8 +218,16 @@ def readiness(*, is_ready: bool) -> dict[str, Any]:
 def changes(kind: IntentKind, topic: str = "", **more: Any) -> dict[str, Any]:
     is_set = more.pop("is_set", True)
     before = Intent(
-        flow="A->B", kind=kind, topic=topic, is_set=True, who="ann", at_ms=7, reason="x"
+        flow="A->B",
+        kind=kind,
+        topic=topic,
+        is_set=True,
+        bytes_per_second=None,
+        who="ann",
+        at_ms=7,
+        reason="x",
     )
+    more = {"bytes_per_second": None, "reason": ""} | more
     found = [
         Change(
             intent=Intent(
@@ -247,7 +254,9 @@ def skipping(*, is_skipped: bool, is_batch: bool = False) -> dict[str, Any]:
         topic="orders",
         topic_id=TopicId("7" * 32),
         partition=0,
-        skip=Skip(first=4711, next=4714 if is_batch else 4712, is_batch=is_batch),
+        first=4711,
+        next=4714 if is_batch else 4712,
+        is_batch=is_batch,
         code="CORRUPT_BATCH" if is_batch else "RECORD_TOO_LARGE",
         who="ann",
         at_ms=7,

@@ -30,11 +30,14 @@ STEPS = 8
 
 def wanted(skip: Skip) -> WantedSkip:
     return WantedSkip(
+        reason="",
         flow="A->B",
         topic=TP.topic,
         topic_id=TopicId("a" * 32),
         partition=TP.partition,
-        skip=skip,
+        first=skip.first,
+        next=skip.next,
+        is_batch=skip.is_batch,
         code="RECORD_TOO_LARGE",
         who="me",
         at_ms=1,

@@ -310,7 +310,6 @@ def test_an_error_names_the_connectors_key(tmp_path: Path) -> None:
         cluster_settings("west", client, "west->east")
 
 
-
 @pytest.mark.parametrize("alias", ["west", "source"])
 def test_a_cluster_that_cannot_be_used_has_the_key_of_the_file(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], alias: str

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from msgspec import structs
 
 from twinlog.config.load import load
 from twinlog.control.leading.claims import FlowClaims
@@ -39,7 +39,7 @@ def ours(tmp_path: Path) -> FlowClaims:
 
 
 def history(generation: int) -> FlowHistory:
-    return FlowHistory(latest=replace(CLAIM, generation=generation), is_closed=False)
+    return FlowHistory(latest=structs.replace(CLAIM, generation=generation), is_closed=False)
 
 
 def test_each_generation_is_waited_for_anew(

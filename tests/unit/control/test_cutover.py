@@ -9,6 +9,7 @@ from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
+from msgspec import structs
 
 from tests.support.snapshots import PUBLISHED
 from twinlog.cli.commands.cutover import switchover as command
@@ -112,7 +113,9 @@ def test_what_is_missing_is_told_by_the_source_or_by_whoever_saw_it_last() -> No
     assert markers.missing(seen.copies[0]) == 0
     gone = copy(upstream=20)
     assert failover(gone, NewestStatus(status=None)).missing(gone) == -1
-    newest = replace(PUBLISHED, at_ms=now_ms, loss_records=30, behind=(behind("orders", 20, 50),))
+    newest = structs.replace(
+        PUBLISHED, at_ms=now_ms, loss_records=30, behind=(behind("orders", 20, 50),)
+    )
     plan = failover(gone, NewestStatus(status=newest))
     assert plan.missing(gone) == 30
     assert not plan.is_clear
@@ -121,20 +124,20 @@ def test_what_is_missing_is_told_by_the_source_or_by_whoever_saw_it_last() -> No
     assert failover(later, NewestStatus(status=newest)).missing(later) == 5, (
         "it copied on behind the row"
     )
-    others = replace(newest, loss_records=30, behind=(behind("audit", 20, 50),))
+    others = structs.replace(newest, loss_records=30, behind=(behind("audit", 20, 50),))
     assert failover(gone, NewestStatus(status=others)).missing(gone) == 0
-    old = replace(others, at_ms=now_ms - 24 * 3_600_000)
+    old = structs.replace(others, at_ms=now_ms - 24 * 3_600_000)
     assert failover(gone, NewestStatus(status=old)).missing(gone) == -1, "its mirror is gone"
     killed = NewestStatus(status=others, over="no mirror leads the flow")
     assert failover(gone, killed).missing(gone) == -1, "no mirror is in the group"
-    ahead = NewestStatus(status=replace(others, at_ms=now_ms + 3_600_000), is_new=True)
+    ahead = NewestStatus(status=structs.replace(others, at_ms=now_ms + 3_600_000), is_new=True)
     assert failover(gone, ahead).missing(gone) == 0, "its host's clock is an hour ahead"
-    ended = replace(others, state="STOPPED")
+    ended = structs.replace(others, state="STOPPED")
     assert failover(gone, NewestStatus(status=ended)).missing(gone) == -1
     assert failover(gone, NewestStatus(status=ended, is_new=True)).missing(gone) == -1
-    more = replace(others, loss_records=31)
+    more = structs.replace(others, loss_records=31)
     assert failover(gone, NewestStatus(status=more)).missing(gone) == -1, "not all is in the row"
-    unknown = replace(others, loss_unknown=1)
+    unknown = structs.replace(others, loss_unknown=1)
     assert failover(gone, NewestStatus(status=unknown)).missing(gone) == -1
 
 
@@ -145,7 +148,7 @@ def test_a_row_of_another_clock_is_current_for_as_long_as_it_may_be_old(
     scope = cast("CutoverScope", SimpleNamespace(seen_row=None, target=None, name="A->B"))
     hour_ago = int(time.time() * 1000) - 3_600_000
     # the first one waits for no other
-    rows = [replace(PUBLISHED, at_ms=hour_ago + more, every_ms=-1) for more in (0, 1)]
+    rows = [structs.replace(PUBLISHED, at_ms=hour_ago + more, every_ms=-1) for more in (0, 1)]
     now = [100.0]
 
     def is_current(row: PublishedStatus) -> bool:

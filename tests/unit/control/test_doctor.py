@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from msgspec import structs
 
 from tests.support import snapshots
 from twinlog.cli.commands.compare.doctor import parts
@@ -252,8 +253,8 @@ def test_tasks_max_on_another_host() -> None:
 
 def test_rate_that_a_leader_told_on_another_host() -> None:
     first = snapshots.PUBLISHED
-    later = replace(first, at_ms=first.at_ms + 10_000, bytes=first.bytes + 5 * MB)
-    older = replace(first, generation=first.generation - 1, bytes=0)
+    later = structs.replace(first, at_ms=first.at_ms + 10_000, bytes=first.bytes + 5 * MB)
+    older = structs.replace(first, generation=first.generation - 1, bytes=0)
     rows = [older.encode(), first.encode(), later.encode()]
     assert reported_rate("A->B", rows) == 500_000.0
     assert reported_rate("A->B", rows[:2]) is None

@@ -14,6 +14,7 @@ from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
+from msgspec import structs
 
 from tests.support.folded_rows import fold
 from tests.support.memory_log import LaggingLog, MemoryLog, MemoryView
@@ -34,7 +35,6 @@ from twinlog.mirror.findings import Span
 from twinlog.mirror.map.offset_map import ChunkRow, Mark, PartitionKey, PartitionMap, Term
 from twinlog.mirror.map.runs import Run
 from twinlog.mirror.map.translation import Reach
-from twinlog.mirror.skips import Skip
 from twinlog.mirror.state.intents import IntentKind
 from twinlog.mirror.state.skipping import WantedSkip
 from twinlog.model import Flow, TopicId, TopicPartition
@@ -560,11 +560,14 @@ def test_what_was_left_out_of_the_copy_is_saved_and_not_replayed(
 ) -> None:
     assert log
     wanted = WantedSkip(
+        reason="",
         flow="A->B",
         topic=TP.topic,
         topic_id=TopicId("a" * 32),
         partition=0,
-        skip=Skip(first=21, next=22),
+        first=21,
+        next=22,
+        is_batch=False,
         code="RECORD_TOO_LARGE",
         who="me",
         at_ms=1,
@@ -573,7 +576,7 @@ def test_what_was_left_out_of_the_copy_is_saved_and_not_replayed(
     assert [one.records for one in files] == [3]
     parting = replace(plan().tails[0].parting, topic_id=wanted.topic_id)
     for topic, left in ((TP.topic, [20, 23]), ("another", [20, 21, 23])):
-        (one,) = work_of([parting], files, [replace(wanted, topic=topic)])
+        (one,) = work_of([parting], files, [structs.replace(wanted, topic=topic)])
         found = Rows().replay(monkeypatch, tmp_path)._records(one, 20)
         assert [record.offset for record in found] == left
 

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from msgspec import structs
 
 from tests.support.eventually import PATIENCE_S, eventually
 from tests.support.snapshots import PUBLISHED, flow, partition
@@ -34,10 +35,10 @@ from twinlog.mirror.state.published import PublishedStatus, failed_set_up
 from twinlog.survey.state_reader import Rows
 
 NOW_MS = PUBLISHED.at_ms
-FAILED = replace(
+FAILED = structs.replace(
     PUBLISHED, host="west-1", generation=-1, state="FAILED", code="WRONG_CLUSTER", reason="why"
 )
-LED = replace(PUBLISHED, at_ms=NOW_MS - 1000)
+LED = structs.replace(PUBLISHED, at_ms=NOW_MS - 1000)
 CLAIM = Claim(
     flow="A->B",
     generation=PUBLISHED.generation,
@@ -51,7 +52,15 @@ CLAIM = Claim(
     target_cluster_id="t",
 )
 CLOSED = closing("A->B", CLAIM.generation)
-PROMOTED = Intent(flow="A->B", kind=IntentKind.PROMOTE, is_set=True, who="ops", at_ms=1)
+PROMOTED = Intent(
+    bytes_per_second=None,
+    reason="",
+    flow="A->B",
+    kind=IntentKind.PROMOTE,
+    is_set=True,
+    who="ops",
+    at_ms=1,
+)
 
 
 @pytest.fixture
@@ -72,7 +81,7 @@ def report(*status: PublishedStatus, state: Rows = (), now_ms: int = NOW_MS) -> 
 
 @pytest.mark.parametrize("state", ["FAILED", "DEGRADED"])
 def test_a_first_start_that_fails_is_shown(state: str) -> None:
-    failed = replace(FAILED, state=state)
+    failed = structs.replace(FAILED, state=state)
     found = report(failed)
     assert (found.status, found.run) == (failed, None)
 
@@ -81,8 +90,8 @@ def test_a_first_start_that_fails_is_shown(state: str) -> None:
     ("status", "state"),
     [
         ((LED,), (CLAIM.encode(),)),
-        ((replace(LED, at_ms=NOW_MS - 60_000),), (CLAIM.encode(), CLOSED)),
-        ((replace(LED, state="STOPPED"),), (CLAIM.encode(), CLOSED)),
+        ((structs.replace(LED, at_ms=NOW_MS - 60_000),), (CLAIM.encode(), CLOSED)),
+        ((structs.replace(LED, state="STOPPED"),), (CLAIM.encode(), CLOSED)),
         ((), (CLAIM.encode(),)),
     ],
     ids=["it leads", "it led long ago", "it ended before", "it was killed, and said nothing"],
@@ -98,12 +107,12 @@ def test_it_hides_no_leader(
     ("status", "state", "now_ms"),
     [
         ((FAILED,), (), NOW_MS + FAILED.lives_ms + 1),
-        ((FAILED, replace(LED, state="STOPPED")), (CLAIM.encode(), CLOSED), NOW_MS),
-        ((FAILED,), (replace(CLAIM, started_ms=NOW_MS + 1).encode(), CLOSED), NOW_MS + 2),
-        ((FAILED,), (replace(CLAIM, started_ms=NOW_MS - 9).encode(),), NOW_MS),
+        ((FAILED, structs.replace(LED, state="STOPPED")), (CLAIM.encode(), CLOSED), NOW_MS),
+        ((FAILED,), (structs.replace(CLAIM, started_ms=NOW_MS + 1).encode(), CLOSED), NOW_MS + 2),
+        ((FAILED,), (structs.replace(CLAIM, started_ms=NOW_MS - 9).encode(),), NOW_MS),
         ((FAILED,), (PROMOTED.encode(),), NOW_MS),
-        ((replace(FAILED, state="STOPPED"),), (), NOW_MS),
-        ((replace(FAILED, host=socket.gethostname(), pid=2**22 + 1),), (), NOW_MS + 20_000),
+        ((structs.replace(FAILED, state="STOPPED"),), (), NOW_MS),
+        ((structs.replace(FAILED, host=socket.gethostname(), pid=2**22 + 1),), (), NOW_MS + 20_000),
     ],
     ids=[
         "it is old",
@@ -122,7 +131,7 @@ def test_it_is_not_shown(
 
 
 def test_each_of_its_tries_may_have_a_generation() -> None:
-    own = replace(CLAIM, host=FAILED.host, pid=FAILED.pid, started_ms=NOW_MS + 1)
+    own = structs.replace(CLAIM, host=FAILED.host, pid=FAILED.pid, started_ms=NOW_MS + 1)
     assert report(FAILED, state=(own.encode(),)).status == FAILED
 
 
@@ -143,7 +152,7 @@ def test_one_that_cannot_be_read_is_a_problem_where_nobody_leads_alone() -> None
 
 
 def test_rest_shows_it_with_who_and_age_unless_it_knows_better(config: MirrorConfig) -> None:
-    row = replace(FAILED, at_ms=int(time.time() * 1000) - 3000)
+    row = structs.replace(FAILED, at_ms=int(time.time() * 1000) - 3000)
     reported = Reported(status=row, intents=FlowIntents())
 
     def seen(own: FlowSnapshot | None) -> tuple[object, ...]:

@@ -7,6 +7,7 @@ from dataclasses import replace
 from itertools import pairwise
 
 import pytest
+from msgspec import structs
 
 from tests.support.driver import Driver, LaneStub, plan_of
 from twinlog.control.lanes.lanes import HELLO_WITHIN_S, WARM_UP_TIMEOUT_S, LeaseState
@@ -482,7 +483,7 @@ def test_a_finding_in_the_log_names_the_flow_and_deletes_no_application_topic(
     running: tuple[Driver, list[LaneStub]], caplog: pytest.LogCaptureFixture, is_shared: bool
 ) -> None:
     driver, lanes = running
-    driver.run.work = replace(driver.run.work, is_ours_alone=not is_shared)
+    driver.run.work = structs.replace(driver.run.work, is_ours_alone=not is_shared)
     tp = lanes[0].taken[0]
     target = TopicPartition(f"A.{tp.topic}", tp.partition)
     found = LogFinding(code="DIVERGED", what="they differ", target=target)

@@ -6,6 +6,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from msgspec import structs
 
 from tests.support.certificates import Issued, shared_authority
 from tests.support.driver import Driver, plan_of
@@ -127,7 +128,7 @@ def test_lanes_are_told_what_key_files_hold_at_their_start_and_when_they_change(
     keys: Keys,
 ) -> None:
     driver = Driver([plan_of(0)])
-    driver.run.work = replace(driver.run.work, source=keys.settings)
+    driver.run.work = structs.replace(driver.run.work, source=keys.settings)
     security = keys.settings.security
     assert security is not None
     driver.run.tick()

@@ -7,10 +7,10 @@ import socket
 import subprocess
 import sys
 import time
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from msgspec import structs
 
 from tests.support.snapshots import PUBLISHED
 from twinlog.codes import FlowState
@@ -65,7 +65,7 @@ def test_a_leader_that_took_over_just_now_is_not_gone() -> None:
         (history(is_closed=True), None, False, "NOT_RUNNING", "was shut down cleanly"),
         (
             history(),
-            replace(PUBLISHED, state="STOPPED"),
+            structs.replace(PUBLISHED, state="STOPPED"),
             True,
             "NOT_RUNNING",
             "was shut down cleanly",
@@ -87,7 +87,7 @@ def test_of_another_host(
 
 
 def test_the_end_of_the_generation_before_is_not_its_own() -> None:
-    before = replace(PUBLISHED, state="STOPPED", generation=3)
+    before = structs.replace(PUBLISHED, state="STOPPED", generation=3)
     assert "was shut down cleanly" not in last_run(history(), before, NOW_MS, reports=True).text
 
 
@@ -114,7 +114,7 @@ def test_number_that_another_process_has_now_is_no_life() -> None:
 
 
 def test_row_of_a_process_that_is_gone_counts_until_its_next_is_due(gone: int) -> None:
-    row = replace(PUBLISHED, host=HERE, pid=gone)
+    row = structs.replace(PUBLISHED, host=HERE, pid=gone)
     soon, late = row.at_ms + row.every_ms, row.at_ms + 3 * row.every_ms
     assert of_now(row, None, soon) is row
     assert of_now(row, None, late) is None
@@ -125,13 +125,13 @@ def test_row_of_a_mirror_of_this_user_that_is_gone_does_not_count(
     gone: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("XDG_RUNTIME_DIR", str(tmp_path))
-    row = replace(PUBLISHED, host=HERE, pid=gone)
+    row = structs.replace(PUBLISHED, host=HERE, pid=gone)
     soon = row.at_ms + 1
     assert of_now(row, None, soon) is row, "a container may have the name of this host"
     for pid in (gone, os.getpid()):
         write_status(status_folder() / f"{pid}.events", "{}")
     assert of_now(row, None, soon) is None
-    before = replace(row, pid=os.getpid(), at_ms=1_000_000_000_000)
+    before = structs.replace(row, pid=os.getpid(), at_ms=1_000_000_000_000)
     assert of_now(before, None, before.at_ms + 1) is None, "its number is another's now"
-    lives = replace(row, pid=os.getpid(), at_ms=int(time.time() * 1000))
+    lives = structs.replace(row, pid=os.getpid(), at_ms=int(time.time() * 1000))
     assert of_now(lives, None, lives.at_ms + 1) is lives

@@ -36,7 +36,17 @@ from twinlog.survey.topic_configs import NO_LIMIT
 FIRST, SECOND = (TopicPartition("orders", number) for number in range(2))
 PAUSED = flow_intents(
     "A->B",
-    [Intent(flow="A->B", kind=IntentKind.PAUSE, is_set=True, who="anna@ops", at_ms=1).encode()],
+    [
+        Intent(
+            bytes_per_second=None,
+            reason="",
+            flow="A->B",
+            kind=IntentKind.PAUSE,
+            is_set=True,
+            who="anna@ops",
+            at_ms=1,
+        ).encode()
+    ],
 )
 RPO_S = 30
 

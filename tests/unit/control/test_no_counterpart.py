@@ -26,6 +26,7 @@ def view(
 
 
 PROMOTION = Intent(
+    bytes_per_second=None,
     flow="A->B",
     kind=IntentKind.PROMOTE,
     topic="gone",

@@ -6,6 +6,7 @@ import time
 from dataclasses import replace
 
 import pytest
+from msgspec import structs
 
 from tests.support.driver import HandClock
 from twinlog.clock import CLOCK, Clock
@@ -112,8 +113,8 @@ def test_trouble_with_the_map_is_over_when_nothing_waits_for_it(
 ) -> None:
     """Everything was copied before: no record shows by its arrival that the map is back."""
     partition = a_partition()
-    at_end = replace(REPORT, source_end=REPORT.upstream, waits_for_map=waits_for_map)
-    partition.on_progress(replace(at_end, waits_for_map=False))
+    at_end = structs.replace(REPORT, source_end=REPORT.upstream, waits_for_map=waits_for_map)
+    partition.on_progress(structs.replace(at_end, waits_for_map=False))
     partition.troubled("MAP_UNWRITABLE", "message", retriable=True)
     partition.on_progress(at_end)
     assert (partition.failure and partition.failure.code) == code
@@ -252,7 +253,7 @@ def test_end_that_the_leader_names_counts_where_the_lane_reads_behind_an_old_one
     """Its answers are in order and bring nothing, so it has nothing to report."""
     clock = HandClock()
     partition = a_partition(clock)
-    partition.on_progress(replace(REPORT, source_end=REPORT.upstream, sees_end=True))
+    partition.on_progress(structs.replace(REPORT, source_end=REPORT.upstream, sees_end=True))
     partition.asked_end = 70
     assert partition.source_end == REPORT.upstream
     clock.now += REPORT_IS_FRESH_S

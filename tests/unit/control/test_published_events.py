@@ -7,10 +7,10 @@ import logging
 import threading
 import time
 from collections.abc import Iterator
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from msgspec import structs
 
 from tests.support.rest import Rest, rest_of
 from tests.support.snapshots import DIVERGED, HAPPENED
@@ -64,8 +64,10 @@ def test_each_event_of_another_is_heard_once_and_our_own_not_again(kept: EventLo
     logging.getLogger("twinlog.test").warning("one")
     FlowLog(logging.getLogger("twinlog.test"), "A->B").warning("two")
     last = kept.since(0)[-1].number
-    newer = replace(HAPPENED, events=(DIVERGED, replace(DIVERGED, number=8, message="A->B: again")))
-    other = replace(HAPPENED, flow="C->B", events=(replace(DIVERGED, number=5),))
+    newer = structs.replace(
+        HAPPENED, events=(DIVERGED, structs.replace(DIVERGED, number=8, message="A->B: again"))
+    )
+    other = structs.replace(HAPPENED, flow="C->B", events=(structs.replace(DIVERGED, number=5),))
     for _ in range(2):
         kept.hear([kept.of_flow("A->B"), HAPPENED, newer, other])
     found = kept.since(last)
@@ -84,8 +86,12 @@ def test_a_container_that_starts_again_tells_what_its_last_process_said(kept: Ev
     """Host and pid are the same, and in a row of an earlier release that is all."""
     FlowLog(logging.getLogger("twinlog.test"), "A->B").warning("of now")
     own = kept.of_flow("A->B")
-    before = replace(own, run="before", events=(replace(DIVERGED, number=own.events[0].number),))
-    older = replace(before, run="", events=(replace(DIVERGED, number=1, message="older"),))
+    before = structs.replace(
+        own, run="before", events=(structs.replace(DIVERGED, number=own.events[0].number),)
+    )
+    older = structs.replace(
+        before, run="", events=(structs.replace(DIVERGED, number=1, message="older"),)
+    )
     for _ in range(2):
         kept.hear([before, own, older])
     assert [one.event.message for one in kept.since(0)] == [
@@ -125,8 +131,8 @@ def test_a_process_whose_predecessor_was_far_ahead_is_heard_at_once(
 def test_of_many_flows_the_newest_events_stay(kept: EventLog) -> None:
     def published(flow: int) -> PublishedEvents:
         at_ms = DIVERGED.at_ms - flow * 1000
-        some = tuple(replace(DIVERGED, number=n + 1, at_ms=at_ms + n) for n in range(20))
-        return replace(HAPPENED, flow=f"F{flow}->B", events=some)
+        some = tuple(structs.replace(DIVERGED, number=n + 1, at_ms=at_ms + n) for n in range(20))
+        return structs.replace(HAPPENED, flow=f"F{flow}->B", events=some)
 
     kept.hear(map(published, range(150)))
     assert [one.event.flow for one in kept.since(0)[-40:]] == ["F1->B"] * 20 + ["F0->B"] * 20
@@ -141,7 +147,9 @@ def test_a_clock_that_is_set_back_makes_our_own_events_no_other_s(kept: EventLog
 
 def test_no_row_makes_threads_that_log_wait_for_ever(kept: EventLog) -> None:
     with pytest.raises(ValueError, match="out of range"):
-        kept.hear([replace(HAPPENED, events=(replace(DIVERGED, at_ms=-(10**14) + 1),))])
+        kept.hear(
+            [structs.replace(HAPPENED, events=(structs.replace(DIVERGED, at_ms=-(10**14) + 1),))]
+        )
     other = threading.Thread(target=logging.getLogger("twinlog.test").warning, args=("one",))
     other.daemon = True
     other.start()
@@ -200,7 +208,15 @@ def test_halves_of_surrogate_pairs_hide_no_flow_and_no_event(
 ) -> None:
     """A row may have them: an argument or a user's name that is no UTF-8 has, too."""
     half = "\ud800"
-    pause = Intent(flow="A->B", kind=IntentKind.PAUSE, is_set=True, who=half, at_ms=1, reason=half)
+    pause = Intent(
+        bytes_per_second=None,
+        flow="A->B",
+        kind=IntentKind.PAUSE,
+        is_set=True,
+        who=half,
+        at_ms=1,
+        reason=half,
+    )
     run = VerifyRun(
         flow="A->B",
         began_ms=1,
@@ -223,7 +239,7 @@ def test_halves_of_surrogate_pairs_hide_no_flow_and_no_event(
         status=None,
         intents=FlowIntents({pause.key: pause}),
         verify_runs=(run,),
-        events=(replace(HAPPENED, events=(replace(DIVERGED, message=half),)),),
+        events=(structs.replace(HAPPENED, events=(structs.replace(DIVERGED, message=half),)),),
         problem=half,
     )
     monkeypatch.setattr(leaders, "reports_of", lambda *_: {"A->B": reported})

@@ -39,6 +39,8 @@ def metadata(cluster: str, *names: str) -> ClusterMetadata:
 
 def row(remote: str, topic: str, *, renamed: bool = False, begun: bool = True) -> CopyRow:
     return CopyRow(
+        lineage=(),
+        ended=False,
         flow="A->B",
         topic=remote,
         topic_id=id_of("b", remote) if remote else id_of("b", f"A.{topic}"),

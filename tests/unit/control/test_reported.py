@@ -10,11 +10,11 @@ import os
 import socket
 import time
 from collections.abc import Mapping
-from dataclasses import replace
 from pathlib import Path
 from threading import Event
 
 import pytest
+from msgspec import structs
 
 from tests.support.snapshots import PUBLISHED, flow
 from twinlog.cli.terminal import monitoring
@@ -29,12 +29,20 @@ from twinlog.control.watch.snapshot import FlowSnapshot
 from twinlog.control.web.api import answers, leaders, shown
 from twinlog.control.web.api.leaders import LeaderReport, Leaders
 from twinlog.errors import Unreachable
-from twinlog.mirror.state.generations import row_key
 from twinlog.mirror.state.intents import FlowIntents, Intent, IntentKind
 from twinlog.mirror.state.published import PublishedStatus
+from twinlog.mirror.state.state_row import row_key
 
 AWAY = "its target could not be queried: no broker"
-PAUSE = Intent(flow="A->B", kind=IntentKind.PAUSE, is_set=True, who="an operator", at_ms=1)
+PAUSE = Intent(
+    bytes_per_second=None,
+    reason="",
+    flow="A->B",
+    kind=IntentKind.PAUSE,
+    is_set=True,
+    who="an operator",
+    at_ms=1,
+)
 
 
 @pytest.fixture
@@ -55,7 +63,7 @@ def shown_flow(
 
 def row(age_s: float = 1.0, **changes: object) -> PublishedStatus:
     at_ms = int((time.time() - age_s) * 1000)
-    return replace(PUBLISHED, at_ms=at_ms, **changes)  # type: ignore[arg-type]
+    return structs.replace(PUBLISHED, at_ms=at_ms, **changes)
 
 
 def of(status: PublishedStatus | None, run: LastRun | None = None) -> Reported:

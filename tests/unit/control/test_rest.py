@@ -9,11 +9,11 @@ import threading
 import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
+from msgspec import structs
 
 from tests.support.eventually import eventually
 from tests.support.rest import Rest, StreamReader, rest_of
@@ -296,8 +296,10 @@ def test_what_is_not_known_is_said_and_sorted_as_the_worst() -> None:
 
 def test_of_a_flow_led_elsewhere_the_row_tells_lag_objective_and_proof() -> None:
     proof = Proof(mode="full", at_ms=5, records=9, differences=0, is_complete=True)
-    status = replace(PUBLISHED, lag=12, lag_unknown=1, rpo_ms=1000, rpo_excess="why", proof=proof)
-    status = replace(status, p50_ms=7, p99_ms=95)
+    status = structs.replace(
+        PUBLISHED, lag=12, lag_unknown=1, rpo_ms=1000, rpo_excess="why", proof=proof
+    )
+    status = structs.replace(status, p50_ms=7, p99_ms=95)
     found = shown._reported(status, PUBLISHED.at_ms)
     assert (found["lag"], found["lag_unknown_partitions"]) == (12, 1)
     assert (found["loss"].objective_ms, found["loss"].excess) == (1000, "why")

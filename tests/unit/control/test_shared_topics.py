@@ -35,7 +35,8 @@ def row(flow: str, topic: str, topic_id: TopicId = HERE, **more: bool) -> CopyRo
         source_cluster_id=flow[0],
         source_topic=topic,
         source_topic_id=HERE,
-        **{"begun": True, **more},  # type: ignore[arg-type]
+        lineage=(),
+        **{"begun": True, "ended": False, **more},  # type: ignore[arg-type]
     )
 
 

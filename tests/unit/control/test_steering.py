@@ -9,6 +9,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any, cast
 
 import pytest
+from msgspec import structs
 
 from tests.support.driver import Driver, LaneStub, plan_of, work_of
 from twinlog.codes import FlowState, PartitionState
@@ -36,7 +37,16 @@ AUDIT = [TopicPartition("audit", number) for number in range(2)]
 
 def wanted(*rows: tuple[IntentKind, str]) -> FlowIntents:
     every = (
-        Intent(flow="A->B", kind=kind, topic=topic, is_set=True, who="anna@ops", at_ms=1)
+        Intent(
+            bytes_per_second=None,
+            reason="",
+            flow="A->B",
+            kind=kind,
+            topic=topic,
+            is_set=True,
+            who="anna@ops",
+            at_ms=1,
+        )
         for kind, topic in rows
     )
     return flow_intents("A->B", [row.encode() for row in every])
@@ -52,6 +62,7 @@ LIMITED = flow_intents(
     "A->B",
     [
         Intent(
+            reason="",
             flow="A->B",
             kind=IntentKind.LIMIT,
             is_set=True,
@@ -581,7 +592,7 @@ def test_lanes_hear_of_another_flow_s_producer_and_go_on(
     running: tuple[Driver, list[LaneStub]], steered: Steering
 ) -> None:
     driver, lanes = running
-    driver.run.work = replace(driver.run.work, is_ours_alone=False)
+    driver.run.work = structs.replace(driver.run.work, is_ours_alone=False)
     for lease in driver.run.leases:
         lease.work = driver.run.work
     steered._found(replace(news(NOTHING), producers=frozenset({7})))
@@ -598,7 +609,7 @@ def test_what_was_a_stranger_s_is_tried_again_at_once_when_another_flow_is_known
     running: tuple[Driver, list[LaneStub]], steered: Steering
 ) -> None:
     driver, _ = running
-    driver.run.work = replace(driver.run.work, is_ours_alone=False)
+    driver.run.work = structs.replace(driver.run.work, is_ours_alone=False)
     partition = driver.run.partitions[ORDERS[0]]
     placements = []
     for _ in range(2):  # at first it may not be known yet whose records they are

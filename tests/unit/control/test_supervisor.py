@@ -36,7 +36,15 @@ AWAY = Unreachable("cluster A cannot be reached")
 
 
 def wanted(kind: IntentKind) -> FlowIntents:
-    one = Intent(flow="A->B", kind=kind, is_set=True, who="anna@ops", at_ms=1)
+    one = Intent(
+        bytes_per_second=None,
+        reason="",
+        flow="A->B",
+        kind=kind,
+        is_set=True,
+        who="anna@ops",
+        at_ms=1,
+    )
     return flow_intents("A->B", [one.encode()])
 
 

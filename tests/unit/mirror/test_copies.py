@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import pytest
+from msgspec import structs
 
 from twinlog.errors import CorruptData
 from twinlog.mirror.state.copies import CopyRow, copy_rows
@@ -13,6 +12,8 @@ from twinlog.model import NO_TOPIC_ID, TopicId
 
 HERE, THERE = TopicId("1" * 32), TopicId("2" * 32)
 ROW = CopyRow(
+    begun=False,
+    ended=False,
     flow="A->B",
     topic="pay",
     topic_id=THERE,
@@ -25,8 +26,8 @@ ROW = CopyRow(
 
 
 def test_the_newest_row_of_a_topic_holds() -> None:
-    ended = replace(ROW, ended=True)
-    other = replace(ROW, topic="ship")
+    ended = structs.replace(ROW, ended=True)
+    other = structs.replace(ROW, topic="ship")
     rows = [one.encode() for one in (ROW, other, ended)]
     assert copy_rows(rows) == {("A->B", "pay"): ended, ("A->B", "ship"): other}
 
@@ -48,9 +49,9 @@ def test_which_topic_a_row_speaks_of() -> None:
     assert not ROW.is_of("pay", TopicId("3" * 32)), "it was created again"
     assert not ROW.is_of("ship", THERE)
     assert ROW.is_of("pay", NO_TOPIC_ID), "brokers without topic ids"
-    to_come = replace(ROW, topic_id=NO_TOPIC_ID)
+    to_come = structs.replace(ROW, topic_id=NO_TOPIC_ID)
     assert to_come.is_of("pay", THERE), "about to be made"
-    older = replace(ROW, topic="")
+    older = structs.replace(ROW, topic="")
     assert older.is_of("any", THERE)
     assert not older.is_of("any", NO_TOPIC_ID)
 
@@ -61,6 +62,6 @@ def test_where_a_copy_is_from() -> None:
     assert ROW.is_from("cluster-a", "pay", NO_TOPIC_ID)
     assert not ROW.is_from("cluster-x", "pay", NO_TOPIC_ID)
     assert ROW.origins == {"cluster-a", "cluster-0"}
-    nameless = replace(ROW, source_cluster_id="", source_topic_id=NO_TOPIC_ID, lineage=())
+    nameless = structs.replace(ROW, source_cluster_id="", source_topic_id=NO_TOPIC_ID, lineage=())
     assert not nameless.is_from("", "pay", NO_TOPIC_ID), "nothing is known without any id"
     assert nameless.origins == frozenset()

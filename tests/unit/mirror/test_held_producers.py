@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 
 from twinlog.errors import CorruptData
-from twinlog.mirror.state.generations import encode_row
 from twinlog.mirror.state.held_producers import HeldProducers, held_producers, is_held_row
 from twinlog.mirror.state.intents import is_intent_row
+from twinlog.mirror.state.state_row import encode_row
 
 
 def test_what_was_written_is_read() -> None:

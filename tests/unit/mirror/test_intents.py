@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 import json
-from dataclasses import replace
 from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec import structs
 
 from twinlog.errors import CorruptData
-from twinlog.mirror.skips import Skip
 from twinlog.mirror.state.copies import copy_rows
 from twinlog.mirror.state.generations import fan_producers, producers_of, winning_claims
 from twinlog.mirror.state.intents import FlowIntents, Intent, IntentKind, flow_intents
@@ -20,7 +19,8 @@ from twinlog.model import NO_TOPIC_ID, TopicId, TopicPartition
 
 
 def intent(kind: IntentKind = IntentKind.PAUSE, topic: str = "", **more: Any) -> Intent:
-    given: dict[str, Any] = {"flow": "A->B", "is_set": True, "who": "anna@ops", "at_ms": 7} | more
+    given: dict[str, Any] = {"flow": "A->B", "is_set": True, "bytes_per_second": None}
+    given |= {"who": "anna@ops", "at_ms": 7, "reason": ""} | more
     return Intent(kind=kind, topic=topic, **given)
 
 
@@ -57,7 +57,7 @@ def test_a_replayed_topic_is_copied_once_neither_it_nor_the_flow_is_promoted() -
     assert found(*replay, flow).copied_replays == frozenset()
     assert found(*replay, topic).copied_replays == {"sales"}
     assert found(*replay, topic, released).copied_replays == frozenset()
-    demoted = found(*replay, flow, topic).after([replace(flow, is_set=False)])
+    demoted = found(*replay, flow, topic).after([structs.replace(flow, is_set=False)])
     assert demoted == found(*replay, topic)
     assert demoted.after([flow]) == found(*replay, flow, topic)
 
@@ -192,13 +192,15 @@ def test_records_that_are_left_out_are_told_by_their_place() -> None:
         topic="orders",
         topic_id=TopicId("a" * 32),
         partition=0,
-        skip=Skip(first=5, next=6),
+        first=5,
+        next=6,
+        is_batch=False,
         code="RECORD_TOO_LARGE",
         who="anna@ops",
         at_ms=7,
         reason="a picture",
     )
-    other = replace(one, skip=Skip(first=3, next=9, is_batch=True), code="CORRUPT_BATCH")
+    other = structs.replace(one, first=3, next=9, is_batch=True, code="CORRUPT_BATCH")
     rows = [intent().encode(), one.encode(), other.encode(), one.encode()]
     found = flow_intents("A->B", rows)
     assert found.skips == (other, one)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import pytest
 
-from twinlog.mirror.state.generations import encode_row
 from twinlog.mirror.state.mapped import (
     is_known,
     is_mapped_row,
@@ -12,6 +11,7 @@ from twinlog.mirror.state.mapped import (
     mapped_copies,
     noting_rows,
 )
+from twinlog.mirror.state.state_row import encode_row
 from twinlog.model import NO_TOPIC_ID, TopicId
 
 ORDERS, AUDIT = TopicId("a" * 32), TopicId("b" * 32)

@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 import json
-from dataclasses import replace
 from typing import Any
 
 import pytest
+from msgspec import structs
 
 from tests.support.snapshots import PUBLISHED
 from twinlog.errors import CorruptData
 from twinlog.mirror.skips import Poison, Skip
 from twinlog.mirror.state.published import Behind, Proof, failed_set_up, published_status
 
-FAILED = replace(PUBLISHED, generation=-1, state="FAILED", code="WRONG_CLUSTER", reason="why")
+FAILED = structs.replace(
+    PUBLISHED, generation=-1, state="FAILED", code="WRONG_CLUSTER", reason="why"
+)
 """What a process writes that cannot set the flow up."""
 
 
@@ -23,7 +25,7 @@ def test_what_was_written_comes_back() -> None:
 
 def test_what_was_known_to_be_missing_comes_back_and_an_older_row_has_none() -> None:
     late = Behind(topic="orders", partition=2, upstream=20, end=50)
-    reported = replace(PUBLISHED, behind=(late,))
+    reported = structs.replace(PUBLISHED, behind=(late,))
     key, value = reported.encode()
     assert published_status("A->B", [(key, value)]) == reported
     older = {name: one for name, one in json.loads(value).items() if name != "behind"}
@@ -32,7 +34,9 @@ def test_what_was_known_to_be_missing_comes_back_and_an_older_row_has_none() -> 
 
 def test_an_earlier_release_tells_nothing_of_lag_objective_and_proof() -> None:
     proof = Proof(mode="sample", at_ms=5, records=3, differences=0, is_complete=False)
-    reported = replace(PUBLISHED, lag=3, lag_unknown=1, rpo_ms=1000, rpo_excess="why", proof=proof)
+    reported = structs.replace(
+        PUBLISHED, lag=3, lag_unknown=1, rpo_ms=1000, rpo_excess="why", proof=proof
+    )
     key, value = reported.encode()
     assert published_status("A->B", [(key, value)]) == reported
     fields = json.loads(value)
@@ -42,8 +46,8 @@ def test_an_earlier_release_tells_nothing_of_lag_objective_and_proof() -> None:
 
 
 def test_the_newest_row_of_the_flow_counts() -> None:
-    later = replace(PUBLISHED, records=200)
-    other = replace(PUBLISHED, flow="B->A", records=7)
+    later = structs.replace(PUBLISHED, records=200)
+    other = structs.replace(PUBLISHED, flow="B->A", records=7)
     rows = [PUBLISHED.encode(), later.encode(), other.encode(), (None, b"{}"), (b"[]", None)]
     assert published_status("A->B", rows) == later
     assert published_status("C->B", rows) is None
@@ -51,14 +55,14 @@ def test_the_newest_row_of_the_flow_counts() -> None:
 
 def test_whoever_lost_the_lead_does_not_hide_its_successor() -> None:
     leader, zombie = (
-        replace(PUBLISHED, generation=7),
-        replace(PUBLISHED, generation=6, at_ms=10**13),
+        structs.replace(PUBLISHED, generation=7),
+        structs.replace(PUBLISHED, generation=6, at_ms=10**13),
     )
     assert published_status("A->B", [leader.encode(), zombie.encode()]) == leader
 
 
 def test_a_row_that_was_on_its_way_at_the_end_is_not_the_last() -> None:
-    ended = replace(PUBLISHED, state="STOPPED", at_ms=PUBLISHED.at_ms + 1)
+    ended = structs.replace(PUBLISHED, state="STOPPED", at_ms=PUBLISHED.at_ms + 1)
     assert published_status("A->B", [ended.encode(), PUBLISHED.encode()]) == ended
 
 
@@ -127,13 +131,13 @@ def test_a_row_that_cannot_be_read_is_said(row: tuple[bytes, bytes]) -> None:
     ("every_ms", "lives_ms"), [(5_000, 45_000), (60_000, 180_000), (10**9, 600_000)]
 )
 def test_it_tells_of_now_for_three_of_its_intervals(every_ms: int, lives_ms: int) -> None:
-    assert replace(PUBLISHED, every_ms=every_ms).lives_ms == lives_ms
+    assert structs.replace(PUBLISHED, every_ms=every_ms).lives_ms == lives_ms
 
 
 def test_record_that_holds_a_partition_up_is_told_and_earlier_rows_say_none() -> None:
     poison = Poison(skip=Skip(first=5, next=9, is_batch=True), topic_id="a" * 32)
-    stuck = replace(PUBLISHED.unusual[0], poison=poison)
-    reported = replace(PUBLISHED, unusual=(stuck,))
+    stuck = structs.replace(PUBLISHED.unusual[0], poison=poison)
+    reported = structs.replace(PUBLISHED, unusual=(stuck,))
     assert published_status("A->B", [reported.encode()]) == reported
     key, value = PUBLISHED.encode()
     fields = json.loads(value)
@@ -147,7 +151,9 @@ def test_record_that_holds_a_partition_up_is_told_and_earlier_rows_say_none() ->
 )
 def test_poison_that_is_no_range_is_said(change: dict[str, object]) -> None:
     poison = Poison(skip=Skip(first=5, next=9), topic_id="a" * 32)
-    reported = replace(PUBLISHED, unusual=(replace(PUBLISHED.unusual[0], poison=poison),))
+    reported = structs.replace(
+        PUBLISHED, unusual=(structs.replace(PUBLISHED.unusual[0], poison=poison),)
+    )
     key, value = reported.encode()
     fields = json.loads(value)
     fields["unusual"][0]["poison"]["skip"] |= change
@@ -162,19 +168,22 @@ def test_who_cannot_set_the_flow_up_replaces_no_row_of_a_leader() -> None:
 
 
 def test_the_last_of_those_who_cannot_set_the_flow_up_counts() -> None:
-    other = replace(FAILED, state="DEGRADED", pid=78, at_ms=FAILED.at_ms - 9000)
+    other = structs.replace(FAILED, state="DEGRADED", pid=78, at_ms=FAILED.at_ms - 9000)
     rows = [PUBLISHED.encode(), FAILED.encode(), other.encode()]
     assert failed_set_up("A->B", rows) == other
     assert failed_set_up("B->A", rows) is None
-    fails_no_more = replace(other, state="STOPPED")
+    fails_no_more = structs.replace(other, state="STOPPED")
     assert failed_set_up("A->B", [FAILED.encode(), fails_no_more.encode()]) == FAILED
     assert failed_set_up("A->B", [*rows, (FAILED.encode()[0], None)]) is None
 
 
 @pytest.mark.parametrize("changes", [{"host": "north-1"}, {"pid": 78}], ids=str)
 def test_one_that_fails_no_more_hides_no_other_that_does(changes: dict[str, Any]) -> None:
-    other = replace(FAILED, code="UNREACHABLE", **changes)
-    ended, other_ended = replace(FAILED, state="STOPPED"), replace(other, state="STOPPED")
+    other = structs.replace(FAILED, code="UNREACHABLE", **changes)
+    ended, other_ended = (
+        structs.replace(FAILED, state="STOPPED"),
+        structs.replace(other, state="STOPPED"),
+    )
     rows = [other.encode(), FAILED.encode(), ended.encode()]
     assert failed_set_up("A->B", rows) == other
     assert failed_set_up("A->B", [FAILED.encode(), *rows, other_ended.encode()]) is None
@@ -184,8 +193,8 @@ def test_one_that_fails_no_more_hides_no_other_that_does(changes: dict[str, Any]
 
 @pytest.mark.parametrize("state", ["RUNNING", "STOPPED"])
 def test_what_a_leader_wrote_since_counts_whatever_clocks_say(state: str) -> None:
-    late = replace(FAILED, at_ms=PUBLISHED.at_ms + 60_000)
-    led = replace(PUBLISHED, state=state).encode()
+    late = structs.replace(FAILED, at_ms=PUBLISHED.at_ms + 60_000)
+    led = structs.replace(PUBLISHED, state=state).encode()
     assert failed_set_up("A->B", [late.encode(), led]) is None
     assert failed_set_up("A->B", [led, late.encode()]) == late
 

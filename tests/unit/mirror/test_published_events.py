@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import json
-from dataclasses import replace
 
 import pytest
+from msgspec import structs
 
 from tests.support.snapshots import DIVERGED, HAPPENED, PUBLISHED
 from twinlog.errors import CorruptData
@@ -22,7 +22,7 @@ EVENT = json.loads(HAPPENED.encode()[1])["events"][0]
 
 
 def test_rows_of_all_leaders_come_back_beside_the_status() -> None:
-    other = replace(HAPPENED, host="west-1")
+    other = structs.replace(HAPPENED, host="west-1")
     rows = [HAPPENED.encode(), PUBLISHED.encode(), other.encode()]
     assert published_events("A->B", rows) == (HAPPENED, other)
     assert published_events("C->B", rows) == ()
@@ -31,7 +31,7 @@ def test_rows_of_all_leaders_come_back_beside_the_status() -> None:
 
 
 def test_a_row_says_which_run_wrote_it_and_one_of_an_earlier_release_does_not() -> None:
-    key, value = replace(HAPPENED, run="5f2c").encode()
+    key, value = structs.replace(HAPPENED, run="5f2c").encode()
     older = json.loads(value)
     assert older.pop("run") == "5f2c"
     rows = [(key, value), (key, json.dumps(older).encode())]
@@ -66,10 +66,10 @@ def test_what_is_none_of_ours_is_said_where_nothing_else_is_there(
 
 
 def test_a_row_is_small_and_has_the_newest() -> None:
-    many = [replace(DIVERGED, number=n, message="no") for n in range(100)]
+    many = [structs.replace(DIVERGED, number=n, message="no") for n in range(100)]
     assert [one.number for one in within_bounds(many)] == [*range(100 - MOST_EVENTS, 100)]
-    long = [replace(one, message="x" * LONGEST_MESSAGE) for one in many]
+    long = [structs.replace(one, message="x" * LONGEST_MESSAGE) for one in many]
     kept = within_bounds(long)
     assert kept[-1].number == 99
     assert sum(len(one.message) for one in kept) <= MOST_CHARACTERS
-    assert len(replace(HAPPENED, events=kept).encode()[1]) < 5000
+    assert len(structs.replace(HAPPENED, events=kept).encode()[1]) < 5000

@@ -100,6 +100,9 @@ def test_a_name_that_no_copy_may_have_is_refused(
 
 def row(topic: str, topic_id: TopicId, source: str) -> CopyRow:
     return CopyRow(
+        lineage=(),
+        begun=False,
+        ended=False,
         flow="A->B",
         topic=topic,
         topic_id=topic_id,
@@ -137,7 +140,7 @@ def test_rows_of_other_topics_are_what_they_were() -> None:
     plain = row("A.orders", NEW, "orders")
     assert b"renamed" in plain.encode()[1]
     key, value = CopyRow(
-        **{name: getattr(plain, name) for name in plain.__slots__} | {"renamed": False}
+        **{name: getattr(plain, name) for name in plain.__struct_fields__} | {"renamed": False}
     ).encode()
     assert b"renamed" not in value
     assert not copy_rows([(key, value)])["A->B", "A.orders"].renamed

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import pytest
+from msgspec import structs
 
 from twinlog.errors import CorruptData
 from twinlog.mirror.state.copies import CopyRow
@@ -19,7 +18,7 @@ from twinlog.mirror.state.generations import (
     winning_claims,
 )
 from twinlog.mirror.state.rows import RowFolder, StateRows
-from twinlog.model import TopicId
+from twinlog.model import NO_TOPIC_ID, TopicId
 
 CLAIM = Claim(
     flow="us-west->us-east",
@@ -34,11 +33,14 @@ CLAIM = Claim(
     target_cluster_id="AbCdEfGhIjKlMnOpQrStUv",
 )
 FLOW, OTHER = CLAIM.flow, "C->us-east"
-CLAIMED = [replace(CLAIM, generation=number, claimant=f"c{number}") for number in range(4)]
+CLAIMED = [structs.replace(CLAIM, generation=number, claimant=f"c{number}") for number in range(4)]
 
 
 def copy(flow: str, topic: str, *, begun: bool = False) -> tuple[bytes, bytes]:
     row = CopyRow(
+        topic_id=NO_TOPIC_ID,
+        lineage=(),
+        ended=False,
         flow=flow,
         topic=topic,
         target_cluster_id="b",
@@ -97,9 +99,9 @@ def test_a_row_that_cannot_be_read_is_in_every_selection_until_it_is_replaced() 
 
 
 def test_a_leader_removes_all_claims_below_its_own_and_names_their_producer_ids() -> None:
-    former = replace(CLAIMED[1], producer_id=9)
-    same_number = replace(CLAIMED[3], claimant="too late", producer_id=11)
-    foreign = replace(CLAIMED[0], flow=OTHER)
+    former = structs.replace(CLAIMED[1], producer_id=9)
+    same_number = structs.replace(CLAIMED[3], claimant="too late", producer_id=11)
+    foreign = structs.replace(CLAIMED[0], flow=OTHER)
     rows = [
         *(one.encode() for one in (CLAIMED[0], former, CLAIMED[2], CLAIMED[3], same_number)),
         closing(FLOW, 0),
@@ -121,10 +123,10 @@ def test_a_leader_removes_all_claims_below_its_own_and_names_their_producer_ids(
 @pytest.mark.parametrize("written", range(7))
 def test_a_leader_that_dies_amid_the_rows_loses_no_producer_id(written: int) -> None:
     """Nor does a zombie take anything that a later leader needs."""
-    rows = [replace(one, producer_id=one.generation // 2).encode() for one in CLAIMED]
+    rows = [structs.replace(one, producer_id=one.generation // 2).encode() for one in CLAIMED]
     rows += [closing(FLOW, 0), closing(FLOW, 1)]
     late = superseded(FLOW, 3, rows)
-    newer = replace(CLAIM, generation=4, producer_id=8).encode()
+    newer = structs.replace(CLAIM, generation=4, producer_id=8).encode()
     half = folded(*rows, *late[:written], newer)
     after = folded(*half, *superseded(FLOW, 4, half), *late)
     assert producers_of(FLOW, after) == {0, 1, 8}

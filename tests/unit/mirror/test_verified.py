@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Any
 
 import pytest
+from msgspec import structs
 
 from twinlog.mirror.state.copies import copy_rows
 from twinlog.mirror.state.generations import (
-    encode_row,
     fan_producers,
     producer_of,
     producers_of,
@@ -19,6 +18,7 @@ from twinlog.mirror.state.generations import (
 from twinlog.mirror.state.held_producers import is_held_row
 from twinlog.mirror.state.intents import FlowIntents, flow_intents, is_intent_row
 from twinlog.mirror.state.mapped import MappedCopies, is_mapped_row, mapped_copies
+from twinlog.mirror.state.state_row import encode_row
 from twinlog.mirror.state.verified import VerifyRun, verify_runs
 from twinlog.survey.newcomers import first_survey
 
@@ -40,25 +40,27 @@ WHOLE = VerifyRun(
     groups=2,
     sha256="0" * 64,
 )
-PART = replace(WHOLE, began_ms=1500, topics="orders.*", answer="identical", ranges={})
+PART = structs.replace(WHOLE, began_ms=1500, topics="orders.*", answer="identical", ranges={})
 
 
 def test_a_part_does_not_stand_in_for_the_whole() -> None:
     rows = [WHOLE.encode(), PART.encode()]
     assert verify_runs("A->B", rows) == (PART, WHOLE)
     assert verify_runs("A->C", rows) == ()
-    later = replace(WHOLE, began_ms=3000, answer="identical")
+    later = structs.replace(WHOLE, began_ms=3000, answer="identical")
     assert verify_runs("A->B", [*rows, later.encode()]) == (later, PART)
 
 
 def test_of_two_the_one_that_began_later_counts_and_a_deleted_one_is_gone() -> None:
-    late, long = replace(WHOLE, began_ms=1500), replace(WHOLE, ended_ms=9000)
+    late, long = structs.replace(WHOLE, began_ms=1500), structs.replace(WHOLE, ended_ms=9000)
     assert verify_runs("A->B", [late.encode(), long.encode()]) == (late,)
     assert verify_runs("A->B", [late.encode(), (late.encode()[0], None)]) == ()
 
 
 def test_a_clock_that_is_ahead_hides_no_later_run() -> None:
-    ahead = replace(WHOLE, began_ms=WHOLE.began_ms + 10**11, ended_ms=WHOLE.ended_ms + 10**11)
+    ahead = structs.replace(
+        WHOLE, began_ms=WHOLE.began_ms + 10**11, ended_ms=WHOLE.ended_ms + 10**11
+    )
     assert verify_runs("A->B", [ahead.encode(), WHOLE.encode()]) == (WHOLE,)
     assert not WHOLE.is_outdated_by(ahead), "it is written"
 
@@ -70,7 +72,7 @@ def test_one_that_cannot_be_read_is_a_row_less(value: bytes) -> None:
 
 
 def test_what_a_later_release_says_besides_is_left_out() -> None:
-    values = {name: getattr(PART, name) for name in PART.__dataclass_fields__ if name != "flow"}
+    values = {name: getattr(PART, name) for name in PART.__struct_fields__ if name != "flow"}
     row = encode_row(["flow", "A->B", "verified", "part"], values | {"new": 1})
     assert verify_runs("A->B", [row]) == (PART,)
     changes: list[dict[str, Any]] = [{"partitions": "3"}, {"ranges": []}, {"who": None}]

@@ -10,13 +10,14 @@ import pytest
 from twinlog.cluster.client import ClusterClient
 from twinlog.errors import ConfigError
 from twinlog.mirror.state.copies import CopyRow
-from twinlog.model import Flow, TopicId
+from twinlog.model import NO_TOPIC_ID, Flow, TopicId
 from twinlog.survey import cluster_state
 from twinlog.survey.cluster_state import ClusterState, Upstream, find_upstream
 
 
 def row(flow: str, topic: str, source_topic: str = "orders", **more: object) -> CopyRow:
-    fields = {"source_cluster_id": "a", "target_cluster_id": "b", "begun": True, **more}
+    usual = {"topic_id": NO_TOPIC_ID, "lineage": (), "begun": True, "ended": False}
+    fields = {"source_cluster_id": "a", "target_cluster_id": "b", **usual, **more}
     return CopyRow(
         flow=flow,
         topic=topic,

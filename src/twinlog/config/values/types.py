@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 from twinlog.addresses import Address, parse_address
-from twinlog.config.regex.patterns import NamePattern, compile_names, joined
 from twinlog.config.regex.reader import RegexProblem
 from twinlog.config.values.origin import Setting
 from twinlog.config.values.origin import refuse as refuse_setting
 from twinlog.errors import ConfigError
+
+if TYPE_CHECKING:
+    from twinlog.config.regex.patterns import NamePattern
 
 REGEX_INVALID = "REGEX_INVALID"
 
@@ -98,6 +101,8 @@ def to_choice(setting: Setting, choices: Sequence[str], *, any_case: bool = Fals
 
 def to_names(setting: Setting) -> NamePattern:
     """Parse a list of regular expressions. An error names the column in the value."""
+    from twinlog.config.regex.patterns import compile_names  # no lane needs it
+
     entries = to_list(setting)
     try:
         return compile_names(entries)
@@ -135,6 +140,8 @@ def _host_port_hint(entry: str) -> str:
 
 def _column_in_value(value: str, entries: Sequence[str], column: int) -> int:
     """Return the position in the value of a column of the joined expression."""
+    from twinlog.config.regex.patterns import joined
+
     start_in_value = 0
     start_in_joined = 0
     for entry in entries:

@@ -10,8 +10,10 @@ from __future__ import annotations
 import time
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import ExitStack, suppress
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from functools import partial
+
+from msgspec import structs
 
 from twinlog.cluster.client import ClusterClient
 from twinlog.cluster.logs.offsets import (
@@ -368,7 +370,7 @@ def _overlaid(seen: FlowSnapshot, status: PublishedStatus) -> FlowSnapshot:
         loss_unknown=status.loss_unknown,
         rpo_ms=status.rpo_ms,
         rpo_excess=status.rpo_excess,
-        verified=None if status.proof is None else Verified(**asdict(status.proof)),
+        verified=None if status.proof is None else Verified(**structs.asdict(status.proof)),
         where=status.where,
         as_of_ms=status.at_ms,
         partitions=tuple(parts),

@@ -20,11 +20,12 @@ from twinlog.control.check.last_run import LastRun, last_run, lives_here
 from twinlog.control.watch.events import ran_here
 from twinlog.errors import CorruptData, TwinlogError
 from twinlog.mirror.names.naming import STATE_TOPIC, STATUS_TOPIC
-from twinlog.mirror.state.generations import CLAIMS, FlowHistory, row_key, winning_claims
+from twinlog.mirror.state.generations import CLAIMS, FlowHistory, winning_claims
 from twinlog.mirror.state.intents import INTENT, FlowIntents, flow_intents, is_intent_row
 from twinlog.mirror.state.published import PublishedStatus, failed_set_up, published_status
 from twinlog.mirror.state.published_events import PublishedEvents, published_events
 from twinlog.mirror.state.rows import NO_ROWS, StateRows
+from twinlog.mirror.state.state_row import row_key
 from twinlog.mirror.state.verified import VERIFIED, VerifyRun, verify_runs
 from twinlog.model import TopicPartition
 from twinlog.survey.rights import may

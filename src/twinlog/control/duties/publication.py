@@ -11,8 +11,9 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
-from dataclasses import replace
 from typing import Final
+
+from msgspec import structs
 
 from twinlog.cluster.client import ClusterClient
 from twinlog.cluster.topics.internal_log import append_rows
@@ -163,7 +164,7 @@ class Publication:
         with suppress(TwinlogError):  # the supervisor may not respond any more
             last = self._status()
         now_ms = int(time.time() * 1000)
-        ended = replace(
+        ended = structs.replace(
             last,
             state=FlowState.STOPPED.value,
             reason="it shut down cleanly",

@@ -34,6 +34,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
+from msgspec import structs
+
 from twinlog.cluster.topics.internal_log import append_rows, ensure_compacted_topic
 from twinlog.control.cutover.scope import CutoverScope, Say
 from twinlog.control.failback.parting import Parting
@@ -251,7 +253,7 @@ class Reverse:
         target = self._scope.target
         state = cluster_state(target)
         ended = [
-            replace(row, ended=True)
+            structs.replace(row, ended=True)
             for (flow, _), row in state.rows.items()
             if flow == self._scope.name and row.source_topic in topics and not row.ended
         ]

@@ -10,8 +10,9 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 from contextlib import suppress
-from dataclasses import replace
 from typing import Final
+
+from msgspec import structs
 
 from twinlog.cluster.client import ClusterClient
 from twinlog.cluster.net.settings import ClusterSettings
@@ -60,7 +61,7 @@ class SetUpPublication:
     def round(self) -> None:
         status = published(self.seen, every_ms=int(self.interval_s * 1000))
         # nobody watches its partitions, and only the reason matters
-        status = replace(status, kept=None, reason=self.seen.reason[:LONGEST_REASON])
+        status = structs.replace(status, kept=None, reason=self.seen.reason[:LONGEST_REASON])
         try:
             if self._topic.append([status.encode()], status.at_ms):
                 self._last = status
@@ -71,7 +72,7 @@ class SetUpPublication:
         """Publish that the set-up no longer fails, or is no longer tried."""
         if self._last is not None:
             at_ms = int(time.time() * 1000)
-            ended = replace(self._last, state=FlowState.STOPPED.value, at_ms=at_ms)
+            ended = structs.replace(self._last, state=FlowState.STOPPED.value, at_ms=at_ms)
             self._client.api_timeout_s = ENDS_WITHIN_S
             with suppress(TwinlogError):  # the last row expires by its age
                 append_rows(self._client, HOME, [ended.encode()], at_ms)

@@ -8,8 +8,10 @@ After a while no new partition starts, because an intent may forbid it.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Final
+
+from msgspec import structs
 
 from twinlog.config.flow.schema import FlowConfig
 from twinlog.control.duties.rounds import Duties
@@ -85,7 +87,7 @@ class Steering:
         if work.is_ours_alone or producers <= {*work.known_producers}:
             return
         known = tuple(sorted(producers.union(work.known_producers)))
-        run.work = replace(work, known_producers=known)
+        run.work = structs.replace(work, known_producers=known)
         for lease in run.leases:
             if lease.work is work:
                 lease.work = run.work
@@ -133,7 +135,7 @@ class Steering:
         else:
             self.run.pacer.limit = UNLIMITED
         if self.run.work.has_budget != (pacer is not None):
-            self.run.work = replace(self.run.work, has_budget=pacer is not None)
+            self.run.work = structs.replace(self.run.work, has_budget=pacer is not None)
 
     def _say(self, before: FlowIntents, intents: FlowIntents) -> None:
         """Log one line for all topics with the same intent of the same operator."""

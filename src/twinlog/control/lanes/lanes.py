@@ -7,6 +7,8 @@ from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from typing import Final, Protocol
 
+from msgspec import structs
+
 from twinlog.channel.peer import Peer
 from twinlog.clock import CLOCK, Clock
 from twinlog.cluster.security.renewal import known
@@ -90,7 +92,7 @@ class Lane:
 
     def know(self, producers: tuple[int, ...]) -> None:
         """Send the producer IDs whose records are not foreign."""
-        self.work = replace(self.work, known_producers=producers)
+        self.work = structs.replace(self.work, known_producers=producers)
         if self._sent is not None:
             self.peer.send(KnownProducers(producers=producers))
 
@@ -228,7 +230,7 @@ def credentials_of(work: Work) -> Renewed:
 
 def with_credentials(work: Work, now: Renewed) -> Work:
     """Return the same work with these credentials."""
-    return replace(
+    return structs.replace(
         work,
         source=replace(work.source, security=now.source),
         target=replace(work.target, security=now.target),

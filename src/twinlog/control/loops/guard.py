@@ -22,7 +22,9 @@ from __future__ import annotations
 import time
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
+
+from msgspec import structs
 
 from twinlog.cluster.client import ClusterClient
 from twinlog.cluster.logs.offsets import empty_logs
@@ -257,7 +259,7 @@ class LoopGuard:
     ) -> None:
         name = str(self.config.flow)
         void = [
-            replace(row, ended=True)
+            structs.replace(row, ended=True)
             for (flow, _), row in there.rows.items()
             if flow == name and not row.begun and not row.ended
             if row.source_topic not in verdict.rows
@@ -273,7 +275,7 @@ class LoopGuard:
         for plan in plans:
             row = verdict.rows.get(plan.source.topic)
             if row is not None and (not row.begun or row.topic_id != plan.target_topic_id):
-                rows[_key(row)] = replace(row, topic_id=plan.target_topic_id, begun=True)
+                rows[_key(row)] = structs.replace(row, topic_id=plan.target_topic_id, begun=True)
         begun = self._begun
         begins = {one.source_topic: one.topic for one in rows.values() if one.topic not in begun}
         if begins:
@@ -356,6 +358,7 @@ class LoopGuard:
         flow, alias = str(self.config.flow), self.config.source_alias
         lineage = frozenset().union(*(row.origins for row in copies)) - {here.cluster_id}
         return CopyRow(
+            ended=False,
             flow=flow,
             topic=remote,
             topic_id=topic_id,
@@ -467,7 +470,7 @@ def _named(rows: Iterable[CopyRow], there: ClusterMetadata) -> Iterator[CopyRow]
         if names is None:
             names = {topic.topic_id: name for name, topic in there.topics.items()}
         if row.topic_id != NO_TOPIC_ID and row.topic_id in names:
-            yield replace(row, topic=names[row.topic_id])
+            yield structs.replace(row, topic=names[row.topic_id])
 
 
 # Messages about configurations that would copy records twice or in a loop, for `check` and the

@@ -7,8 +7,9 @@ other threads, and its result arrives as a call.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from dataclasses import replace
 from typing import Final, Protocol
+
+from msgspec import structs
 
 from twinlog.channel.peer import Peer
 from twinlog.clock import CLOCK, Clock
@@ -237,7 +238,7 @@ class LaneReports:
         """Note that a lane cannot reach a cluster, or reaches it again."""
         away = said.degraded
         if away is not None:
-            away = replace(away, message=without_secrets(away.message))
+            away = structs.replace(away, message=without_secrets(away.message))
         if lane.reaches(away, self._run.clock.monotonic()):
             self._run.errors[UNREACHABLE] += 1
         held: Iterable[Partition] = lane.partitions.values()
@@ -268,7 +269,7 @@ class LaneReports:
         """The lane has returned a partition because its copy failed."""
         run = self._run
         trouble = trouble.worded(run.name, is_shared=not run.work.is_ours_alone)
-        trouble = replace(trouble, message=without_secrets(trouble.message))
+        trouble = structs.replace(trouble, message=without_secrets(trouble.message))
         partition = lane.partitions.pop(trouble.source, None)
         lane.releasing.discard(trouble.source)
         if partition is None:

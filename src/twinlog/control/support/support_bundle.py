@@ -42,6 +42,7 @@ PACKAGES: Final = (
     "crc32c",
     "cramjam",
     "cryptography",
+    "msgspec",
     "prometheus-client",
     "psutil",
     "python-json-logger",

@@ -26,7 +26,7 @@ from typing import Any, Final
 from twinlog.control.watch.rates import Rates
 from twinlog.control.watch.snapshot import FlowSnapshot
 from twinlog.folders import named_folder, temporary_root, usable
-from twinlog.mirror.state.published import BEYOND
+from twinlog.mirror.state.state_row import BEYOND
 from twinlog.private_files import (
     FolderNotPrivate,
     make_private,

@@ -1,4 +1,4 @@
-"""Records of the state topic.
+"""Records of the state topic. `state_row` declares and encodes them.
 
 They hold the leaders of a flow (`generations`), the topics that are copies (`copies`), the
 operators' intents for a flow (`intents`, with `skipping` and `acceptance` of single records), and

@@ -12,48 +12,46 @@ A release that does not know such rows starts nothing new (`STATE_CORRUPT`).
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from itertools import pairwise
-from typing import Any, Final
+from typing import Final
 
-from twinlog.errors import CorruptData
 from twinlog.mirror.accepted import Accepted
-from twinlog.mirror.state.generations import encode_row, of_type
+from twinlog.mirror.state.state_row import StateRow, row
 from twinlog.model import NO_TOPIC_ID, TopicId, TopicPartition
 
 ACCEPT: Final = "accept"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class WantedAcceptance:
+@row("intent", ACCEPT, key=("topic", "topic_id", "partition", "first"))
+class WantedAcceptance(StateRow, frozen=True, kw_only=True):
     """One acceptance of foreign records."""
 
-    flow: str
     topic: str
     """Name on the target."""
     topic_id: TopicId
     partition: int
-    accepted: Accepted
+    first: int
+    ranges: tuple[int, ...]
+    """First and next offset of each range."""
+    k: int
+    digest: int
     who: str
     at_ms: int
-    reason: str = ""
+    reason: str
 
-    def encode(self) -> tuple[bytes, bytes]:
-        """Return (key, value)."""
-        key = ["flow", self.flow, "intent", ACCEPT, *self.record_key]
-        value = {
-            "ranges": [offset for one in self.accepted.ranges for offset in one],
-            "k": self.accepted.k,
-            "digest": self.accepted.digest,
-            "who": self.who,
-            "at_ms": self.at_ms,
-            "reason": self.reason,
-        }
-        return encode_row(key, value)
+    def __post_init__(self) -> None:
+        rises = all(before < after for before, after in pairwise(self.ranges))
+        if len(self.ranges) % 2 or not rises or not 0 <= self.first == next(iter(self.ranges), -1):
+            raise ValueError("its offsets are not valid ranges")
+
+    @property
+    def accepted(self) -> Accepted:
+        ranges = tuple(zip(self.ranges[::2], self.ranges[1::2], strict=True))
+        return Accepted(ranges=ranges, k=self.k, digest=self.digest)
 
     @property
     def record_key(self) -> tuple[str, str, int, int]:
-        return self.topic, str(self.topic_id), self.partition, self.accepted.first
+        return self.topic, str(self.topic_id), self.partition, self.first
 
     def is_of(self, tp: TopicPartition, topic_id: str) -> bool:
         """Return whether it is for this log. Always False if brokers have no topic IDs."""
@@ -63,34 +61,3 @@ class WantedAcceptance:
     def __str__(self) -> str:
         said = f": {self.reason}" if self.reason else ""
         return f"{self.topic}-{self.partition} {self.accepted} by {self.who}{said}"
-
-
-def wanted_acceptance(parts: list[Any], fields: dict[str, Any]) -> WantedAcceptance:
-    """Return the acceptance for the parts of a key and the fields of its value. Raises CorruptData
-    if they are invalid.
-    """
-    try:
-        _, flow, _, _, topic, topic_id, partition, first = parts
-        offsets = [of_type(int, offset) for offset in fields["ranges"]]
-        rises = all(before < after for before, after in pairwise(offsets))
-        if not offsets or len(offsets) % 2 or not rises or offsets[0] != first or first < 0:
-            raise ValueError("its offsets are not valid ranges")
-        return WantedAcceptance(
-            flow=of_type(str, flow),
-            topic=of_type(str, topic),
-            topic_id=TopicId(of_type(str, topic_id)),
-            partition=of_type(int, partition),
-            accepted=Accepted(
-                ranges=tuple(zip(offsets[::2], offsets[1::2], strict=True)),
-                k=of_type(int, fields["k"]),
-                digest=of_type(int, fields["digest"]),
-            ),
-            who=of_type(str, fields["who"]),
-            at_ms=of_type(int, fields["at_ms"]),
-            reason=of_type(str, fields["reason"]),
-        )
-    except (ValueError, KeyError, TypeError) as error:
-        raise CorruptData(
-            f"a row of accepted records in the state topic cannot be read: {error!r}",
-            code="STATE_CORRUPT",
-        ) from error

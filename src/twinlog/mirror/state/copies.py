@@ -25,35 +25,33 @@ change its direction (ADR 12).
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
 from typing import Final
 
-from twinlog.mirror.state.generations import encode_row, read_row
+from twinlog.mirror.state.state_row import StateRow, read_row, row
 from twinlog.model import NO_TOPIC_ID, TopicId
 
 COPY: Final = "copy"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class CopyRow:
+@row(COPY, key=("topic",), sparse=("source_alias", "renamed"))
+class CopyRow(StateRow, frozen=True, kw_only=True):
     """One topic to which a flow writes, or is about to write."""
 
-    flow: str
     topic: str
     """Name on the target; empty if only its ID is known."""
-    topic_id: TopicId = NO_TOPIC_ID
+    topic_id: TopicId
     """The zero ID if it is not created yet, or if the brokers have no IDs."""
     target_cluster_id: str
     source_cluster_id: str
     source_topic: str
     source_topic_id: TopicId
-    lineage: tuple[str, ...] = ()
+    lineage: tuple[str, ...]
     """Cluster IDs, sorted, without the source's own."""
-    begun: bool = False
+    begun: bool
     """Whether lanes may have written to it. Until then it is an intention, which may be
     withdrawn.
     """
-    ended: bool = False
+    ended: bool
     source_alias: str = ""
     """The source's alias in names of remote topics; empty and not written if it is the source's
     name in the flow's name.
@@ -67,23 +65,6 @@ class CopyRow:
     def is_live(self) -> bool:
         """True if lanes may have written to the topic, and the copy has not ended."""
         return self.begun and not self.ended
-
-    def encode(self) -> tuple[bytes, bytes]:
-        value: dict[str, object] = {
-            "topic_id": self.topic_id,
-            "target_cluster_id": self.target_cluster_id,
-            "source_cluster_id": self.source_cluster_id,
-            "source_topic": self.source_topic,
-            "source_topic_id": self.source_topic_id,
-            "lineage": list(self.lineage),
-            "begun": self.begun,
-            "ended": self.ended,
-        }
-        if self.source_alias:
-            value["source_alias"] = self.source_alias
-        if self.renamed:
-            value["renamed"] = True
-        return encode_row(["flow", self.flow, COPY, self.topic], value)
 
     def is_of(self, topic: str, topic_id: TopicId) -> bool:
         """Return whether it is for this topic, and not for an earlier one of the same name."""
@@ -117,18 +98,6 @@ def copy_rows(
             continue
         parts, fields = read_row(key, value)
         if parts[2] == COPY:
-            out[parts[1], parts[3]] = CopyRow(
-                flow=parts[1],
-                topic=parts[3],
-                topic_id=TopicId(fields["topic_id"]),
-                target_cluster_id=fields["target_cluster_id"],
-                source_cluster_id=fields["source_cluster_id"],
-                source_topic=fields["source_topic"],
-                source_topic_id=TopicId(fields["source_topic_id"]),
-                lineage=tuple(fields["lineage"]),
-                begun=fields["begun"],
-                ended=fields["ended"],
-                source_alias=fields.get("source_alias", ""),
-                renamed=fields.get("renamed", False),
-            )
+            copy = CopyRow.decode(parts, fields)
+            out[copy.flow, copy.topic] = copy
     return out

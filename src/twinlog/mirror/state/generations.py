@@ -10,16 +10,12 @@ have lanes that still send. The process that wins a claim removes the claims bel
 
 from __future__ import annotations
 
-import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Final, TypeVar
+from typing import Final
 
-from twinlog.errors import CorruptData
+from twinlog.mirror.state.state_row import StateRow, encode_row, read_row, row
 
-T = TypeVar("T")
-
-STATE_VERSION: Final = 1
 WROTE: Final = "wrote"
 OF_PRODUCERS: Final = ("generation", "producer", WROTE)
 """Kinds of rows that name a producer ID."""
@@ -27,11 +23,10 @@ CLAIMS: Final = ("generation", "closed")
 """Kinds of rows that determine the leader of a flow."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Claim:
+@row("generation", key=("generation", "claimant"))
+class Claim(StateRow, frozen=True, kw_only=True):
     """One generation of one flow."""
 
-    flow: str
     generation: int
     claimant: str
     producer_id: int
@@ -42,19 +37,6 @@ class Claim:
     started_ms: int
     source_cluster_id: str
     target_cluster_id: str
-
-    def encode(self) -> tuple[bytes, bytes]:
-        key = ["flow", self.flow, "generation", self.generation, self.claimant]
-        value = {
-            "producer_id": self.producer_id,
-            "meaning": self.meaning,
-            "host": self.host,
-            "pid": self.pid,
-            "started_ms": self.started_ms,
-            "source_cluster_id": self.source_cluster_id,
-            "target_cluster_id": self.target_cluster_id,
-        }
-        return encode_row(key, value)
 
 
 def closing(flow: str, generation: int) -> tuple[bytes, bytes]:
@@ -138,7 +120,7 @@ def winning_claims(records: Iterable[tuple[bytes | None, bytes | None]]) -> dict
         if parts[2] == "closed":
             closed.add((parts[1], parts[3]))
         elif parts[2] == "generation":
-            claims.setdefault((parts[1], parts[3]), _claim(parts, fields))
+            claims.setdefault((parts[1], parts[3]), Claim.decode(parts, fields))
     out: dict[str, FlowHistory] = {}
     for (flow, generation), claim in sorted(claims.items()):
         out[flow] = FlowHistory(latest=claim, is_closed=(flow, generation) in closed)
@@ -190,59 +172,3 @@ def producer_of(key: bytes | None, value: bytes | None) -> int | None:
         return None
     parts, fields = read_row(key, value)
     return int(fields["producer_id"]) if parts[2] in OF_PRODUCERS else None
-
-
-def _claim(parts: list, fields: dict) -> Claim:  # type: ignore[type-arg]
-    return Claim(
-        flow=parts[1],
-        generation=parts[3],
-        claimant=parts[4],
-        producer_id=fields["producer_id"],
-        meaning=fields["meaning"],
-        host=fields["host"],
-        pid=fields["pid"],
-        started_ms=fields["started_ms"],
-        source_cluster_id=fields["source_cluster_id"],
-        target_cluster_id=fields["target_cluster_id"],
-    )
-
-
-def read_row(key: bytes, value: bytes) -> tuple[list, dict]:  # type: ignore[type-arg]
-    """Return the parts of the key and the fields of the value of a state topic record."""
-    try:
-        fields = json.loads(value)
-        version = fields["v"]
-        # a newer release may have other keys, too
-        parts = [] if version > STATE_VERSION else json.loads(key)
-    except (ValueError, KeyError, TypeError, RecursionError) as error:
-        raise CorruptData(
-            f"a record of the state topic cannot be read: {error!r}", code="STATE_CORRUPT"
-        ) from error
-    if version > STATE_VERSION:
-        raise CorruptData(
-            f"the state topic was written by a newer release (version {version}, this one reads "
-            f"up to {STATE_VERSION}): upgrade Twinlog",
-            code="STATE_TOO_NEW",
-        )
-    return parts, fields
-
-
-def of_type(kind: type[T], value: object) -> T:
-    """Return a field of a row. Raises TypeError if its value has another type."""
-    if type(value) is not kind:
-        raise TypeError(f"{type(value).__name__} in place of {kind.__name__}")
-    return value
-
-
-def encode_row(parts: Sequence[object], fields: Mapping[str, object]) -> tuple[bytes, bytes]:
-    """Return (key, value) of a state topic record, as `read_row` reads it."""
-    return row_key(*parts), _json({"v": STATE_VERSION, **fields})
-
-
-def row_key(*parts: object) -> bytes:
-    """Return the key of a state topic record."""
-    return _json(parts)
-
-
-def _json(value: object) -> bytes:
-    return json.dumps(value, separators=(",", ":")).encode()

@@ -18,13 +18,15 @@ import json
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
-from typing import Any, Final
+from typing import Annotated, Any, Final
+
+from msgspec import Meta
 
 from twinlog.config.values.times import in_iso
 from twinlog.errors import CorruptData
-from twinlog.mirror.state.acceptance import ACCEPT, WantedAcceptance, wanted_acceptance
-from twinlog.mirror.state.generations import encode_row, of_type, read_row
-from twinlog.mirror.state.skipping import SKIP, WantedSkip, wanted_skip
+from twinlog.mirror.state.acceptance import ACCEPT, WantedAcceptance
+from twinlog.mirror.state.skipping import SKIP, WantedSkip
+from twinlog.mirror.state.state_row import StateRow, read_row, row
 
 INTENT: Final = "intent"
 
@@ -59,30 +61,19 @@ RESUMED: Final = (IntentKind.PAUSE, IntentKind.RELEASE)
 """Intents that `topic resume` revokes."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Intent:
+@row(INTENT, key=("kind", "topic"))
+class Intent(StateRow, frozen=True, kw_only=True):
     """One intent: a row of the state topic."""
 
-    flow: str
     kind: IntentKind
     topic: str = ""
     """Name on the source; empty: the whole flow."""
     is_set: bool
     """False: it was revoked."""
-    bytes_per_second: int | None = None
+    bytes_per_second: Annotated[int, Meta(gt=0)] | None
     who: str
     at_ms: int
-    reason: str = ""
-
-    def encode(self) -> tuple[bytes, bytes]:
-        value = {
-            "is_set": self.is_set,
-            "bytes_per_second": self.bytes_per_second,
-            "who": self.who,
-            "at_ms": self.at_ms,
-            "reason": self.reason,
-        }
-        return encode_row(["flow", self.flow, INTENT, self.kind, self.topic], value)
+    reason: str
 
     @property
     def key(self) -> tuple[IntentKind, str]:
@@ -224,10 +215,10 @@ def flow_intents(
             corrupt.add(replaceable)
             continue
         if parts[3:4] == [SKIP]:
-            skip = wanted_skip(parts, fields)
+            skip = WantedSkip.decode(parts, fields)
             skips[skip.record_key] = skip
         elif parts[3:4] == [ACCEPT]:
-            acceptance = wanted_acceptance(parts, fields)
+            acceptance = WantedAcceptance.decode(parts, fields)
             accepted[acceptance.record_key] = acceptance
         elif one is not None and one.is_set:
             found[one.key] = one
@@ -284,34 +275,13 @@ def _newest(
 
 
 def _intent(parts: list[Any], fields: dict[str, Any]) -> Intent:
-    try:
-        _, flow, _, kind, topic = parts
-        if kind not in list(IntentKind):
-            raise CorruptData(
-                f"the state topic holds an intent that this release does not know, {kind!r} of "
-                f"{flow}: upgrade Twinlog",
-                code="STATE_TOO_NEW",
-            )
-        intent = Intent(
-            flow=flow,
-            kind=IntentKind(kind),
-            topic=of_type(str, topic),
-            is_set=of_type(bool, fields["is_set"]),
-            bytes_per_second=_rate(fields["bytes_per_second"]),
-            who=of_type(str, fields["who"]),
-            at_ms=of_type(int, fields["at_ms"]),
-            reason=of_type(str, fields["reason"]),
-        )
-        if intent.kind is IntentKind.LIMIT and intent.is_set and intent.bytes_per_second is None:
-            raise ValueError("a limit without a number")
-    except (ValueError, KeyError, TypeError) as error:
+    if len(parts) == 5 and parts[3] not in list(IntentKind):
         raise CorruptData(
-            f"an intent in the state topic cannot be read: {error!r}", code="STATE_CORRUPT"
-        ) from error
+            f"the state topic holds an intent that this release does not know, {parts[3]!r} of "
+            f"{parts[1]}: upgrade Twinlog",
+            code="STATE_TOO_NEW",
+        )
+    intent = Intent.decode(parts, fields)
+    if intent.kind is IntentKind.LIMIT and intent.is_set and intent.bytes_per_second is None:
+        raise Intent.corrupt("a limit without a number")
     return intent
-
-
-def _rate(value: object) -> int | None:
-    if value is not None and (type(value) is not int or value <= 0):
-        raise ValueError("bytes_per_second is not a positive number")
-    return value

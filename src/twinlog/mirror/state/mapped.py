@@ -25,7 +25,7 @@ from collections.abc import Collection, Iterable
 from dataclasses import dataclass, field
 from typing import Final
 
-from twinlog.mirror.state.generations import encode_row, read_row
+from twinlog.mirror.state.state_row import encode_row, read_row
 from twinlog.model import NO_TOPIC_ID, TopicId
 
 _KIND: Final = "mapped"

@@ -12,12 +12,12 @@ every row counts.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import asdict, dataclass, fields
-from typing import Any, Final
+from typing import Annotated, Final
+
+from msgspec import Meta, Struct
 
 from twinlog.errors import CorruptData
-from twinlog.mirror.state.generations import encode_row, read_row, row_key
-from twinlog.mirror.state.published import Row, check_fields
+from twinlog.mirror.state.state_row import BEYOND, Bounded, StateRow, one_of, read_row, row, row_key
 
 MOST_EVENTS: Final = 20
 MOST_CHARACTERS: Final = 2000
@@ -27,30 +27,28 @@ LEVELS: Final = ("INFO", "WARNING", "ERROR", "CRITICAL")
 _KIND: Final = "events"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PublishedEvent:
+class PublishedEvent(Struct, frozen=True, kw_only=True):
     """One line of the log of the process that leads the flow."""
 
-    number: int
+    number: Bounded
     """Rising number within a run of a process."""
-    at_ms: int
-    level: str
+    at_ms: Annotated[int, Meta(ge=0, lt=BEYOND)]
+    level: Annotated[str, one_of(LEVELS)]
     message: str
     code: str
     topic: str
-    partition: int
+    partition: Bounded
     """-1: it concerns no partition."""
     person: str
     """The person who requested it, if any."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PublishedEvents:
+@row(_KIND, code=CorruptData.code, advice="; they are rewritten when something happens to it")
+class PublishedEvents(StateRow, frozen=True, kw_only=True):
     """The newest events of one process for one flow, oldest first."""
 
-    flow: str
     host: str
-    pid: int
+    pid: Bounded
     events: tuple[PublishedEvent, ...]
     run: str = ""
     """Unique ID of the run of a process. Rows of earlier releases have none."""
@@ -59,12 +57,6 @@ class PublishedEvents:
     def where(self) -> str:
         """The host and process that wrote them."""
         return f"{self.host} (process {self.pid})"
-
-    def encode(self) -> Row:
-        """Return (key, value)."""
-        value = asdict(self)
-        del value["flow"]
-        return encode_row(["flow", self.flow, _KIND], value)
 
 
 def within_bounds(events: Iterable[PublishedEvent]) -> tuple[PublishedEvent, ...]:
@@ -94,7 +86,7 @@ def published_events(
         if key != wanted or value is None:
             continue
         try:
-            found.append(_read(flow, wanted, value))
+            found.append(_read(wanted, value))
         except CorruptData as error:
             problem = error
     if not found and problem is not None:
@@ -102,33 +94,12 @@ def published_events(
     return tuple(found)
 
 
-def _read(flow: str, key: bytes, value: bytes) -> PublishedEvents:
-    try:
-        _, values = read_row(key, value)
-        # fields of later releases are ignored
-        events = tuple(_event(one) for one in values["events"][-MOST_EVENTS:])
-        found = PublishedEvents(
-            flow=flow,
-            host=values["host"],
-            pid=values["pid"],
-            events=events,
-            run=values.get("run", ""),
-        )
-        check_fields(found)
-        if len(found.host) + len(found.run) > MOST_CHARACTERS:
-            raise ValueError("host and run are too long")
-    except (KeyError, TypeError, ValueError, AttributeError, RecursionError) as error:
-        raise CorruptData(
-            f"the events that were written for {flow} cannot be read: {error!r}; they are "
-            "rewritten when something happens to it"
-        ) from error
-    return found
-
-
-def _event(value: dict[str, Any]) -> PublishedEvent:
-    found = PublishedEvent(**{one.name: value[one.name] for one in fields(PublishedEvent)})
-    check_fields(found)
-    texts = found.message, found.code, found.topic, found.person
-    if found.level not in LEVELS or found.at_ms < 0 or sum(map(len, texts)) > MOST_CHARACTERS:
-        raise ValueError("invalid event")
+def _read(key: bytes, value: bytes) -> PublishedEvents:
+    parts, fields = read_row(key, value)
+    events = fields.get("events")
+    newest = events[-MOST_EVENTS:] if isinstance(events, list) else events
+    found = PublishedEvents.decode(parts, {**fields, "events": newest})
+    texts = [(one.message, one.code, one.topic, one.person) for one in found.events]
+    if any(sum(map(len, each)) > MOST_CHARACTERS for each in (*texts, (found.host, found.run))):
+        raise PublishedEvents.corrupt("its texts are too long")
     return found

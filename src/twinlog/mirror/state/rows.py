@@ -18,7 +18,6 @@ from twinlog.mirror.state.generations import (
     OF_PRODUCERS,
     FlowHistory,
     producer_of,
-    read_row,
     winning_claims,
 )
 from twinlog.mirror.state.intents import (
@@ -28,6 +27,7 @@ from twinlog.mirror.state.intents import (
     fenced_since_promotion,
     flow_intents,
 )
+from twinlog.mirror.state.state_row import read_row
 
 Row = tuple[bytes | None, bytes | None]
 Bucket = dict[bytes, bytes | None]

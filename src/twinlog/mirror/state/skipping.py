@@ -16,49 +16,43 @@ record, or copy it where another record has its ordinal.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Any, Final
+from typing import Final
 
-from twinlog.errors import CorruptData
 from twinlog.mirror.skips import Skip
-from twinlog.mirror.state.generations import encode_row, of_type
+from twinlog.mirror.state.state_row import StateRow, row
 from twinlog.model import NO_TOPIC_ID, TopicId, TopicPartition
 
 SKIP: Final = "skip"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class WantedSkip:
+@row("intent", SKIP, key=("topic", "topic_id", "partition", "first"))
+class WantedSkip(StateRow, frozen=True, kw_only=True):
     """One skip of records."""
 
-    flow: str
     topic: str
     """Name on the source."""
     topic_id: TopicId
     partition: int
-    skip: Skip
+    first: int
+    next: int
+    is_batch: bool
     code: str
     """Code with which the partition had stopped there."""
     who: str
     at_ms: int
-    reason: str = ""
+    reason: str
 
-    def encode(self) -> tuple[bytes, bytes]:
-        """Return (key, value)."""
-        key = ["flow", self.flow, "intent", SKIP, *self.record_key]
-        value = {
-            "next": self.skip.next,
-            "is_batch": self.skip.is_batch,
-            "code": self.code,
-            "who": self.who,
-            "at_ms": self.at_ms,
-            "reason": self.reason,
-        }
-        return encode_row(key, value)
+    def __post_init__(self) -> None:
+        if not 0 <= self.first < self.next:
+            raise ValueError("its offsets are not a valid range")
+
+    @property
+    def skip(self) -> Skip:
+        return Skip(first=self.first, next=self.next, is_batch=self.is_batch)
 
     @property
     def record_key(self) -> tuple[str, str, int, int]:
-        return self.topic, str(self.topic_id), self.partition, self.skip.first
+        return self.topic, str(self.topic_id), self.partition, self.first
 
     def is_of(self, tp: TopicPartition, topic_id: str) -> bool:
         """Return whether it is for a record of this partition."""
@@ -68,34 +62,3 @@ class WantedSkip:
     def __str__(self) -> str:
         said = f": {self.reason}" if self.reason else ""
         return f"{self.topic}-{self.partition} {self.skip} [{self.code}] by {self.who}{said}"
-
-
-def wanted_skip(parts: list[Any], fields: dict[str, Any]) -> WantedSkip:
-    """Return the skip for the parts of a key and the fields of its value. Raises CorruptData if
-    they are invalid.
-    """
-    try:
-        _, flow, _, _, topic, topic_id, partition, first = parts
-        return WantedSkip(
-            flow=of_type(str, flow),
-            topic=of_type(str, topic),
-            topic_id=TopicId(of_type(str, topic_id)),
-            partition=of_type(int, partition),
-            skip=_range(first, fields["next"], fields["is_batch"]),
-            code=of_type(str, fields["code"]),
-            who=of_type(str, fields["who"]),
-            at_ms=of_type(int, fields["at_ms"]),
-            reason=of_type(str, fields["reason"]),
-        )
-    except (ValueError, KeyError, TypeError) as error:
-        raise CorruptData(
-            f"a row of skipped records in the state topic cannot be read: {error!r}",
-            code="STATE_CORRUPT",
-        ) from error
-
-
-def _range(first: object, following: object, is_batch: object) -> Skip:
-    begin, end = of_type(int, first), of_type(int, following)
-    if not 0 <= begin < end:
-        raise ValueError("its offsets are not a valid range")
-    return Skip(first=begin, next=end, is_batch=of_type(bool, is_batch))

@@ -11,21 +11,19 @@ unknown kind.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import asdict, dataclass, fields
-from typing import Any, Final
+from typing import Final
 
 from twinlog.errors import CorruptData
-from twinlog.mirror.state.generations import encode_row, of_type, read_row, row_key
+from twinlog.mirror.state.state_row import StateRow, read_row, row, row_key
 
 VERIFIED: Final = "verified"
 _WHOLE, _PART = "whole", "part"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class VerifyRun:
+@row(VERIFIED)
+class VerifyRun(StateRow, frozen=True, kw_only=True):
     """One completed verification."""
 
-    flow: str
     began_ms: int
     """Both logs were compared up to their ends at this time."""
     ended_ms: int
@@ -64,11 +62,9 @@ class VerifyRun:
         """
         return self.began_ms < other.began_ms <= self.ended_ms
 
-    def encode(self) -> tuple[bytes, bytes]:
-        """Return (key, value)."""
-        value = asdict(self)
-        del value["flow"]
-        return encode_row(["flow", self.flow, VERIFIED, _WHOLE if self.is_whole else _PART], value)
+    @property
+    def row_kind(self) -> tuple[str, ...]:
+        return VERIFIED, _WHOLE if self.is_whole else _PART
 
 
 def verify_runs(
@@ -88,26 +84,10 @@ def verify_runs(
             found.pop(key, None)
             continue
         try:
-            one = _run(flow, read_row(key, value)[1])
-        except (CorruptData, ValueError, KeyError, TypeError, AttributeError, RecursionError):
+            parts, fields = read_row(key, value)
+            one = VerifyRun.decode(parts[:3], fields)
+        except CorruptData:
             continue
         if key not in found or not one.is_outdated_by(found[key]):
             found[key] = one
     return tuple(sorted(found.values(), key=lambda one: one.began_ms, reverse=True))
-
-
-def _run(flow: str, values: dict[str, Any]) -> VerifyRun:
-    # fields of later releases are ignored
-    names = [one.name for one in fields(VerifyRun) if one.name not in ("flow", "ranges")]
-    for name in names:
-        is_optional = name in ("topics", "since", "until") and values[name] is None
-        if not is_optional:
-            of_type(_TYPES.get(name, int), values[name])
-    ranges = {of_type(str, kind): of_type(int, n) for kind, n in values["ranges"].items()}
-    return VerifyRun(flow=flow, ranges=ranges, **{name: values[name] for name in names})
-
-
-_TYPES: Final[Mapping[str, type]] = {
-    **dict.fromkeys(("who", "answer", "topics", "since", "until", "sha256"), str),
-    "deep": bool,
-}

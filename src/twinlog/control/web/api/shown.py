@@ -8,8 +8,9 @@ import os
 import socket
 import time
 from collections.abc import Callable, Iterable
-from dataclasses import asdict
 from typing import Any, Final
+
+from msgspec import structs
 
 from twinlog.codes import FlowState, PartitionState, conditions
 from twinlog.codes.states import FLOW_STATES, PARTITION_STATES, severity_of
@@ -146,7 +147,7 @@ def _verified(found: Verified | Proof) -> answers.Verified:
 
 
 def _verify_run(found: VerifyRun) -> answers.VerifyRun:
-    values = asdict(found)
+    values = structs.asdict(found)
     del values["flow"]
     return answers.VerifyRun(**values, is_whole=found.is_whole)
 

@@ -1,0 +1,135 @@
+"""How a row of the state topic is declared, written and read.
+
+    @row("pause", key=("topic",))
+    class Pause(StateRow, frozen=True, kw_only=True):
+        topic: str
+        who: str
+        note: str = ""
+
+    key    ["flow", FLOW, "pause", TOPIC]
+    value  {"v": 1, "who": ..., "note": ...}
+
+The fields are written in this order. A row without a field is invalid unless the field has a
+default: rows of earlier releases lack it. Other fields are of later releases and are ignored.
+Values must have the types and bounds of the declaration.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Annotated, Any, ClassVar, Final, Self, TypeVar
+
+from msgspec import Meta, MsgspecError, Struct, convert, to_builtins
+
+from twinlog.errors import CorruptData
+from twinlog.model import text_as
+
+STATE_VERSION: Final = 1
+BEYOND: Final = 10**14
+"""Times in milliseconds are below this (it is in the year 5138), and so are record counts."""
+
+Bounded = Annotated[int, Meta(gt=-BEYOND, lt=BEYOND)]
+
+T = TypeVar("T", bound="StateRow")
+
+
+def one_of(texts: Iterable[str]) -> Meta:
+    """Return the bounds of a text that is one of these."""
+    return Meta(pattern=rf"\A(?:{'|'.join(texts)})\Z")
+
+
+class StateRow(Struct, frozen=True, kw_only=True):
+    """A row of one flow. Subclasses are declared with `row`."""
+
+    _kind: ClassVar[tuple[str, ...]]
+    _key: ClassVar[tuple[str, ...]]
+    _sparse: ClassVar[tuple[str, ...]]
+    _code: ClassVar[str]
+    _advice: ClassVar[str]
+
+    flow: str
+
+    @property
+    def row_kind(self) -> tuple[str, ...]:
+        """The constant parts of the key after the flow."""
+        return self._kind
+
+    def encode(self) -> tuple[bytes, bytes]:
+        """Return (key, value)."""
+        fields = to_builtins(self, enc_hook=str)
+        key = ["flow", fields.pop("flow"), *self.row_kind, *map(fields.pop, self._key)]
+        for name in self._sparse:
+            if not fields[name]:
+                del fields[name]
+        return encode_row(key, fields)
+
+    @classmethod
+    def decode(cls, parts: Sequence[Any], fields: Mapping[str, Any]) -> Self:
+        """Return the row for the parts of its key and the fields of its value (`read_row`). Raises
+        CorruptData if they are invalid.
+        """
+        try:
+            _, flow, *rest = parts
+            of_key = zip(cls._key, rest[len(cls._kind) :], strict=True)
+            return convert({**fields, "flow": flow, **dict(of_key)}, cls, dec_hook=text_as)
+        except (MsgspecError, ValueError) as error:
+            raise cls.corrupt(error) from error
+
+    @classmethod
+    def corrupt(cls, why: object) -> CorruptData:
+        """Return the error for an invalid row."""
+        what = f"a row of the kind {' '.join(cls._kind)} cannot be read: {why}{cls._advice}"
+        return CorruptData(what, code=cls._code)
+
+
+def row(
+    *kind: str,
+    key: tuple[str, ...] = (),
+    sparse: tuple[str, ...] = (),
+    code: str = "STATE_CORRUPT",
+    advice: str = "",
+) -> Callable[[type[T]], type[T]]:
+    """Declare a kind of row. `key`: the fields in its key; `sparse`: fields that are not written if
+    they are empty; `code`: of the error if a row is invalid; `advice`: end of its message.
+    """
+
+    def declare(cls: type[T]) -> type[T]:
+        cls._kind, cls._key, cls._sparse, cls._code, cls._advice = kind, key, sparse, code, advice
+        return cls
+
+    return declare
+
+
+def read_row(key: bytes, value: bytes) -> tuple[list, dict]:  # type: ignore[type-arg]
+    """Return the parts of the key and the fields of the value of a state topic record."""
+    try:
+        fields = json.loads(value)
+        version = fields["v"]
+        # a newer release may have other keys, too
+        parts = [] if version > STATE_VERSION else json.loads(key)
+    except (ValueError, KeyError, TypeError, RecursionError) as error:
+        raise CorruptData(
+            f"a record of the state topic cannot be read: {error!r}", code="STATE_CORRUPT"
+        ) from error
+    if version > STATE_VERSION:
+        raise CorruptData(
+            f"the state topic was written by a newer release (version {version}, this one reads "
+            f"up to {STATE_VERSION}): upgrade Twinlog",
+            code="STATE_TOO_NEW",
+        )
+    return parts, fields
+
+
+def encode_row(parts: Sequence[object], fields: Mapping[str, object]) -> tuple[bytes, bytes]:
+    """Return (key, value) of a state topic record, as `read_row` reads it."""
+    return row_key(*parts), _json({"v": STATE_VERSION, **fields})
+
+
+def row_key(*parts: object) -> bytes:
+    """Return the key of a state topic record."""
+    return _json(parts)
+
+
+def _json(value: object) -> bytes:
+    return json.dumps(value, separators=(",", ":")).encode()
