@@ -28,6 +28,7 @@ LEFT_OUT: Final = ("keys/", "pages/")
 FOLLOWED_ELSEWHERE: Final = {
     "no such file; name {}": "test_bad_input.py",
     "cannot be read: {}; check path and permissions": "test_bad_input.py",
+    "; give the file of the {} too, because this one copies no topic": "test_connector.py",
     "whole names are matched: remove ^ and $": "test_linear_regex.py",
     "write PT30M, PT2H30M or P1D": "test_times.py",
     "--secrets: {}: a path with one of : { } $ cannot be written into a configuration; use another "

@@ -233,8 +233,8 @@ def own(**changes: Any) -> FlowSnapshot:
     return flow(partition(lag=5), **usual | changes)
 
 
-def is_under_way() -> bool:
-    return any(one.name == "twinlog-status" for one in threading.enumerate())
+def is_under_way(failed: FailedSetUps) -> bool:
+    return any(duties.is_alive for duties in failed._ending.values())
 
 
 def test_it_says_why_as_long_as_it_fails_and_that_it_fails_no_more(
@@ -249,7 +249,7 @@ def test_it_says_why_as_long_as_it_fails_and_that_it_fails_no_more(
     failed.update([(setup, own(state="DEGRADED", reason="B: no broker"))])
     eventually(lambda: "B: no broker" in str(target.newest()), what="the next of its rows")
     failed.update([(setup, own(state="STARTING"))])
-    eventually(lambda: target.newest() is None and not is_under_way())
+    eventually(lambda: target.newest() is None and not is_under_way(failed))
     assert target.made == ["mm2-twinlog-status.internal"]
 
 
@@ -340,7 +340,7 @@ def test_a_refusal_is_said_once(
     failed.update([(setup, own())])
     eventually(lambda: "shown on this host only: grant WRITE" in caplog.text)
     failed.update([(setup, own(state="STANDBY"))])
-    eventually(lambda: not is_under_way())
+    eventually(lambda: not is_under_way(failed))
     failed.update([(setup, own())])
     eventually(lambda: target.asked > 3)
     assert caplog.text.count("grant WRITE") == 1
