@@ -16,7 +16,7 @@ from twinlog.errors import TwinlogError, Unauthorized
 from twinlog.mirror.map.copy_border import BorderUnknown, copy_border
 from twinlog.mirror.map.offset_map import PartitionMap, Term
 from twinlog.mirror.map.translation import (
-    Copied,
+    CopyReach,
     KnownMap,
     Reach,
     Translation,
@@ -175,7 +175,7 @@ class ExactMap:
         log: tuple[int, int],
         last_sequences: Mapping[int, int],
         new_owners: Callable[[], Callable[[str], bool]],
-    ) -> Copied | None:
+    ) -> CopyReach | None:
         copied = copied_to(
             known,
             log[1],
@@ -194,7 +194,7 @@ class ExactMap:
             border = copy_border(known, log, partial(batch_from, read, tp))
         except (BorderUnknown, TwinlogError):
             return copied
-        return Copied(reach_at(known, border - k, border), border, is_exact=True)
+        return CopyReach(reach_at(known, border - k, border), border, is_exact=True)
 
     def _new_owners(self) -> Callable[[str], bool]:
         """Return a function that returns True if other clients may write to a source topic's copy.

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from twinlog.mirror.map.offset_map import ChunkRow, Mark, PartitionKey, PartitionMap, Run, Term
 from twinlog.mirror.map.translation import (
-    Copied,
+    CopyReach,
     Reach,
     Translation,
     copied_to,
@@ -166,9 +166,9 @@ def test_answer_is_moved_into_the_log(offset: int, expected: int) -> None:
 
 
 OURS, EARLIER, OTHER = 9, 8, 7
-TO_SEVEN = Copied(Reach(107, 77), 77, True)
-TO_END = Copied(Reach(110, 80), 80, True)
-TO_MARK = Copied(Reach(104, 74), 74, False)
+TO_SEVEN = CopyReach(Reach(107, 77), 77, True)
+TO_END = CopyReach(Reach(110, 80), 80, True)
+TO_MARK = CopyReach(Reach(104, 74), 74, False)
 
 
 @pytest.mark.parametrize(
@@ -179,14 +179,14 @@ TO_MARK = Copied(Reach(104, 74), 74, False)
         ({OTHER: 2}, False, Mark(4, 74), TO_END),
         ({}, True, Mark(4, 74), TO_MARK),
         ({}, True, Mark(4, 74, is_final=True), TO_MARK._replace(is_exact=True)),
-        ({}, True, None, Copied(Reach(100, 70), 70, False)),
+        ({}, True, None, CopyReach(Reach(100, 70), 70, False)),
         ({EARLIER: 1}, True, Mark(4, 74), TO_MARK),
         ({EARLIER: 1}, False, Mark(4, 74), TO_END),
         ({EARLIER: 1, OURS: 6}, True, Mark(4, 74), TO_SEVEN),
     ],
 )
 def test_a_forgotten_producer_id_is_no_evidence_that_nobody_else_wrote(
-    remembered: dict[int, int], has_new_owners: bool, mark: Mark | None, expected: Copied
+    remembered: dict[int, int], has_new_owners: bool, mark: Mark | None, expected: CopyReach
 ) -> None:
     """The log has ten records, up to offset 80; the mark is after four of them."""
     known = PartitionMap(key=KEY, topic="t")
@@ -207,4 +207,4 @@ def test_in_a_shared_topic_the_mark_says_how_far_the_copy_is() -> None:
     known.apply(row)
     known.mark = Mark(4, 74)
     found = copied_to(known, 80, {}, is_shared=True, has_new_owners=lambda: False)
-    assert found == Copied(Reach(104, 74), 80, False)
+    assert found == CopyReach(Reach(104, 74), 80, False)

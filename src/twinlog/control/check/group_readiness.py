@@ -31,7 +31,7 @@ from twinlog.errors import TwinlogError
 from twinlog.mirror.state.intents import FlowIntents
 from twinlog.model import TopicPartition
 from twinlog.quantities import first_few, plural
-from twinlog.survey.source_ends import known_ends
+from twinlog.survey.ends import known_ends
 
 BY_KEY: Final = "records are placed by key there, so no offset corresponds"
 BY_MM2: Final = "MirrorMaker 2 copied these records: it would resume somewhat before"

@@ -48,6 +48,7 @@ from twinlog.mirror.state.published import PublishedStatus, failed_set_up, publi
 from twinlog.model import TopicPartition
 from twinlog.quantities import plural
 from twinlog.survey.discovery import discover, mirrored_topics
+from twinlog.survey.ends import NO_ENDS
 from twinlog.survey.flow_clusters import source_changed
 from twinlog.survey.map_reader import Maps, read_maps
 from twinlog.survey.state_reader import state_rows_if_any
@@ -177,7 +178,7 @@ class _OfflineFlow:
             return replace(_unknown(self.setup, changed), state=FlowState.FAILED)
         found = discover(self._flow, self.setup.policy, self._source, self._target, create=False)
         ends = self._ends(found.plans)
-        maps = read_maps(self._target, self._flow.flow, self._there)
+        maps = read_maps(self._target, self._flow.flow, self._there, after=NO_ENDS)
         now_ms = int(time.time() * 1000)
         parts = [self._partition(plan, ends, maps, now_ms) for plan in found.plans]
         parts += self._new(set(found.missing))

@@ -24,8 +24,8 @@ from twinlog.mirror.plan import PartitionPlan
 from twinlog.mirror.state.intents import FlowIntents
 from twinlog.model import TopicPartition
 from twinlog.survey.discovery import discover
+from twinlog.survey.ends import NO_ENDS, known_ends, known_offsets
 from twinlog.survey.map_reader import read_maps
-from twinlog.survey.source_ends import known_ends, known_offsets
 from twinlog.survey.state_reader import state_rows_if_any
 
 
@@ -51,7 +51,7 @@ def resting_flow(
         source=setup.source,
         target=setup.target,
         partitions=lambda: views,
-        read_map=lambda: read_maps(target, flow.flow),
+        read_map=lambda: read_maps(target, flow.flow, after=NO_ENDS),
         snapshot=lambda: snapshot,
         intents=lambda: intents,
         log_once=log_once,

@@ -40,6 +40,7 @@ from twinlog.mirror.map.translation import (
 )
 from twinlog.mirror.state.copies import CopyRow
 from twinlog.model import NO_TOPIC_ID, TopicId, TopicPartition
+from twinlog.survey.ends import NO_ENDS
 from twinlog.survey.map_reader import Maps, read_maps
 from twinlog.survey.stale_metadata import require_gone
 from twinlog.wire.error_codes import TOPIC_AUTHORIZATION_FAILED
@@ -163,7 +164,7 @@ def copies(scope: CutoverScope, covers: Callable[[str], bool] | None = None) -> 
     scope.require_same(here, there)
     remote = dict(_remote_partitions(scope, there, covers))
     logs = _Logs.of(scope, [*remote])
-    maps = read_maps(scope.target, scope.config.flow, there)
+    maps = read_maps(scope.target, scope.config.flow, there, after=NO_ENDS)
     found = {
         TopicPartition(upstream, tp.partition): _copy(scope, tp, upstream, there, logs, maps)
         for tp, upstream in remote.items()

@@ -38,6 +38,7 @@ from twinlog.mirror.start.request import StartRequest, runs_for_start
 from twinlog.mirror.state.intents import IntentKind
 from twinlog.mirror.state.mapped import mapped_copies
 from twinlog.model import TopicId, TopicPartition, sequence_of, sequences_ahead
+from twinlog.survey.ends import NO_ENDS
 from twinlog.survey.map_reader import Maps, read_maps
 from twinlog.wire.record_batch import BatchHeader
 
@@ -289,7 +290,7 @@ class CopyEnds:
     def _read_maps(self) -> Maps:
         found = self._metadata.topics.get(map_topic_of(self._scope.config.flow))
         self._has_map = found is not None and not found.error
-        return read_maps(self._client, self._scope.config.flow, self._metadata)
+        return read_maps(self._client, self._scope.config.flow, self._metadata, after=NO_ENDS)
 
     def _unknown(self, target: TopicPartition, why: str) -> FlowError:
         return FlowError(

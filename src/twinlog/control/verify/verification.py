@@ -48,8 +48,8 @@ from twinlog.mirror.verify.difference import Compared, Range
 from twinlog.mirror.verify.walk import Rules
 from twinlog.model import TopicPartition
 from twinlog.survey.discovery import Discovery, discover, selected_topics
+from twinlog.survey.ends import NO_ENDS, known_ends, known_offsets
 from twinlog.survey.map_reader import Maps, read_maps
-from twinlog.survey.source_ends import known_ends, known_offsets
 from twinlog.survey.state_reader import state_rows_if_any
 from twinlog.survey.verify.partition import MappedCopy, PartitionBounds, VerifyTask, never_made
 from twinlog.survey.verify.rules import rules_of
@@ -275,7 +275,7 @@ class _Flow:
         here_starts = known_offsets(self._source, sources, EARLIEST)
         there_starts = known_offsets(self._target, targets, EARLIEST)
         there_ends = known_offsets(self._target, targets, LATEST)
-        maps = read_maps(self._target, self._setup.config.flow)
+        maps = read_maps(self._target, self._setup.config.flow, after=NO_ENDS)
         return _Logs(
             here_ends=here_ends,
             here_starts=here_starts,

@@ -154,7 +154,7 @@ def reach_at(known: PartitionMap, ordinal: int, downstream: int) -> Reach:
     return Reach(last.upstream_of(ordinal - 1) + 1, downstream)
 
 
-class Copied(NamedTuple):
+class CopyReach(NamedTuple):
     """How far a partition is copied, by its map and its target log."""
 
     reach: Reach
@@ -171,7 +171,7 @@ def copied_to(
     *,
     is_shared: bool,
     has_new_owners: Callable[[], bool],
-) -> Copied | None:
+) -> CopyReach | None:
     """Return how far a copy is if the target's log ended at `end`, or None if nothing was copied.
 
     `last_sequences`: the last sequence of each producer that the leader remembers, read after the
@@ -198,9 +198,9 @@ def copied_to(
     if is_shared or (others is None and has_new_owners()):
         reach = _reach_by_mark(known)
         is_final = mark is not None and mark.is_final
-        return Copied(reach, end if is_shared else min(reach.downstream, end), is_final)
+        return CopyReach(reach, end if is_shared else min(reach.downstream, end), is_final)
     ours = end - (others or 0)
-    return Copied(reach_at(known, ours - k_at(known.runs, ours), ours), ours, is_exact=True)
+    return CopyReach(reach_at(known, ours - k_at(known.runs, ours), ours), ours, is_exact=True)
 
 
 def others_behind(known: PartitionMap, end: int, last_sequences: Mapping[int, int]) -> int | None:

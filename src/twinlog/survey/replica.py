@@ -1,0 +1,337 @@
+"""How far a partition is copied, and what says so. Nothing else joins log ends, map and producers.
+
+`replica` is a pure function of what `survey.picture` has read. A caller states what it needs: a
+translation accepts AT_LEAST, a switchover requires EXACT.
+
+| target topic | situation | witness | certainty |
+| --- | --- | --- | --- |
+| own | the leader remembers this flow's newest producer ID | PRODUCER | EXACT |
+| | forgotten or not asked for, and nobody else may write | LOG_END | EXACT |
+| | forgotten or not asked for, promoted or released | MARK | AT_LEAST, EXACT if it is final |
+| | the same, and batch headers were read (`by_headers`) | HEADERS | EXACT |
+| shared | other clients may write at any time | MARK | AT_LEAST, EXACT if it is final |
+| keyed | records go to several partitions by key | MARK | AT_LEAST, and never translated |
+| any | no row in the map, and no record was ever on the target | | EXACT: nothing is copied |
+| any | no row in the map, but records on the target | | UNKNOWN: others', or a lost map |
+| any | rows of an earlier source topic of that name | | UNKNOWN: SOURCE_RECREATED |
+| any | the log ends before the copy, also after the map was read | | UNKNOWN: TARGET_TRUNCATED |
+| any | the leader of the log, or of the map's rows, does not respond | | UNKNOWN: its error |
+
+Nothing is locked while both clusters are read. Each answer is right all the same:
+
+- *Order.* Ends first, then producers, then the state topic and the map. Rows of the map are written
+  ahead of their data, so a map read after the end has a row for everything below it. A batch that
+  arrives after the end was read has a sequence ahead of it, and does not count as foreign.
+- *Producer ID forgotten.* A leader drops an ID some time after its last record. So its absence says
+  nothing about other writers. The log end counts only if nobody else may write.
+- *Promotion between two reads.* New owners write after their promotion is in the state topic. If
+  their records are below an end, the state topic read after that end has the promotion. A promotion
+  that takes effect later makes the answer more cautious than necessary.
+- *An earlier ID is remembered, the newest is not.* A mark of the map after the remembered sequence
+  shows that. The ID then counts as forgotten.
+- *Truncated target.* The rest of an own topic is a prefix of the copy, so its end is exact: less is
+  copied. The leader loses its newest sequences together with the log. In a shared topic the mark is
+  beyond the end, and anything may have been written below the mark since.
+- *Truncated source.* It ends before `Copied.upstream`, which remains true of the target. Callers
+  compare both.
+- *Re-created topic.* It has another ID. Rows of the map name both IDs. Logs are queried by name, so
+  callers take the IDs first, and confirm them before a write (`control.duties.rounds.confirmed`).
+- *Compaction.* An own topic is counted in offsets, which compaction does not change. If it removed
+  batches at the border to foreign ones, `by_headers` refuses, because they may have been the
+  flow's.
+- *The process dies after a read.* It has written nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from enum import StrEnum
+from typing import Final, NamedTuple
+
+from twinlog.errors import PartitionError, TwinlogError
+from twinlog.mirror.copy.fan_out import next_upstream
+from twinlog.mirror.map.copy_border import BorderUnknown, copy_border
+from twinlog.mirror.map.offset_map import PartitionKey, PartitionMap, Term
+from twinlog.mirror.map.runs import k_at, run_at
+from twinlog.mirror.map.translation import (
+    KnownMap,
+    Reach,
+    Translation,
+    downstream_within,
+    reach_at,
+    upstream_within,
+)
+from twinlog.mirror.plan import Pairing
+from twinlog.model import NO_TOPIC_ID, SEQUENCE_MODULUS, TopicId, TopicPartition, sequence_of
+from twinlog.survey.ends import LogState
+from twinlog.survey.map_reader import Maps
+from twinlog.wire.record_batch import BatchHeader
+
+
+class Certainty(StrEnum):
+    """EXACT: the copy ends there. AT_LEAST: it ends there or later. UNKNOWN: no claim."""
+
+    EXACT = "exact"
+    AT_LEAST = "at_least"
+    UNKNOWN = "unknown"
+
+
+class Witness(StrEnum):
+    """What a claim rests on."""
+
+    PRODUCER = "producer"
+    """The last sequence that the leader remembers for this flow's producer ID."""
+    LOG_END = "log_end"
+    """The end of a log to which only this flow writes."""
+    HEADERS = "headers"
+    """Producer IDs in batch headers."""
+    MARK = "mark"
+    """The newest mark of the offset map."""
+
+
+class Copied(NamedTuple):
+    """How far a partition is copied. Offsets are None if unknown, or if nothing is copied."""
+
+    certainty: Certainty
+    witness: Witness | None = None
+    ordinal: int | None = None
+    """Number of records that the flow has written."""
+    upstream: int | None = None
+    """Every source record below this offset is on the target."""
+    downstream: int | None = None
+    """Target offset after the last copied record."""
+    foreign: int = 0
+    """Number of target offsets after the copy. Other clients wrote them."""
+
+    @property
+    def reach(self) -> Reach | None:
+        """Both offsets, or None if offsets of one side have no counterpart on the other."""
+        if self.upstream is None or self.downstream is None:
+            return None
+        return Reach(self.upstream, self.downstream)
+
+
+NOT_READ: Final = LogState()
+NOTHING: Final = Copied(Certainty.EXACT)
+UNKNOWN: Final = Copied(Certainty.UNKNOWN)
+SOURCE_RECREATED: Final = (
+    "the source topic was re-created since it was copied: the copy holds records of the earlier one"
+)
+TARGET_TRUNCATED: Final = (
+    "the target's log ends before the last record that was copied: the target lost records"
+)
+
+
+class Replica(NamedTuple):
+    """The state of one partition's copy. Only `replica` and `by_headers` make one."""
+
+    pair: Pairing
+    source: LogState
+    target: LogState
+    copied: Copied
+    key: PartitionKey | None = None
+    """Key of the map's rows, or None if it has none, or they cannot be read."""
+    map: PartitionMap | None = None
+    """None for a keyed topic, too."""
+    problem: TwinlogError | None = None
+    """Why the copy is unknown."""
+
+    @property
+    def log(self) -> tuple[int, int]:
+        """The target's log without the foreign records after the copy."""
+        start = self.target.start or 0
+        return start, max(start, (self.target.end or 0) - self.copied.foreign)
+
+    @property
+    def resumes_at(self) -> int | None:
+        """The source offset of the next record, as announced by the map: after the end of the copy
+        if records in between are skipped, or the source has deleted them.
+        """
+        if self.map is None or self.copied.ordinal is None:
+            return self.copied.upstream
+        runs = self.map.runs
+        return (run_at(runs, self.copied.ordinal) or runs[0]).upstream_of(self.copied.ordinal)
+
+    def to_target(self, upstream: int) -> Translation | None:
+        """Translate a source offset, or return None if none corresponds."""
+        reach = self.copied.reach
+        if reach is None:
+            return None
+        return downstream_within(KnownMap.of(self.map), reach, self.log, upstream)
+
+    def to_source(self, downstream: int) -> Translation | None:
+        """Translate a target offset, or return None if none corresponds."""
+        reach = self.copied.reach
+        return None if reach is None else upstream_within(KnownMap.of(self.map), reach, downstream)
+
+
+class Ownership(NamedTuple):
+    """What separates this flow's records from those of other clients."""
+
+    is_shared: bool
+    """Other clients may write to the target topics at any time."""
+    sequences: Mapping[TopicPartition, Mapping[int, int]] = {}
+    """The last sequence of each producer ID that the leaders remember."""
+    has_new_owners: Callable[[str], bool] = lambda _: False
+    """Whether other clients may write to the copy of a source topic after it was promoted or
+    released. Called only if the answer depends on it, because it reads the state topic.
+    """
+
+
+def replica(
+    pair: Pairing,
+    maps: Maps,
+    ownership: Ownership,
+    *,
+    target: LogState,
+    source: LogState = NOT_READ,
+    later: LogState = NOT_READ,
+    targets: int | None = None,
+) -> Replica:
+    """Return how far a partition is copied, from what was read in the order of `survey.picture`.
+
+    `later`: the target's log, read again after the map. `targets`: the number of partitions to
+    which the flow distributes its records by key (0: it keeps partitions); None: the map decides.
+    """
+    problem = target.problem or maps.problem(pair.source)
+    found = Replica(pair, source, target, UNKNOWN, problem=problem)
+    if problem is not None or target.end is None:
+        return found
+    key = _newest(pair, maps, targets)
+    if key is None or not maps[key].runs:
+        return found if target.end else found._replace(copied=NOTHING)
+    found = found._replace(key=key)
+    if not _is_same(key.source_topic_id, pair.source_topic_id):
+        problem = PartitionError(SOURCE_RECREATED, code="SOURCE_RECREATED")
+    elif key.branches:
+        return found._replace(copied=_by_branches(key, maps))
+    else:
+        copied = _copied(pair, maps[key], ownership, target.end)
+        if later.end is None or max(target.end, later.end) >= (copied.downstream or 0):
+            return found._replace(copied=copied, map=maps[key])
+        problem = PartitionError(TARGET_TRUNCATED, code="TARGET_TRUNCATED")
+    return found._replace(problem=problem)
+
+
+def pair_into(
+    maps: Maps, target: TopicPartition, topic_id: TopicId, source_ids: Mapping[str, TopicId]
+) -> Pairing | None:
+    """Return the pair whose copy a target partition is, as the map names it; None if it has no row.
+
+    If it was the copy of several source topics, that is the newest one which still has the ID that
+    the map has. `source_ids`: current IDs by name, as far as they are known.
+    """
+    found = [key for key in maps.keys_to(topic_id, target.partition) if not key.branches]
+    pairs = [
+        (
+            _is_same(key.source_topic_id, source_ids.get(maps[key].topic, NO_TOPIC_ID)),
+            maps[key].term,
+            maps[key].topic,
+        )
+        for key in found
+    ]
+    if not pairs:
+        return None
+    *_, topic = max(pairs)
+    return Pairing(
+        source=TopicPartition(topic, target.partition),
+        target=target,
+        source_topic_id=source_ids.get(topic, NO_TOPIC_ID),
+        target_topic_id=topic_id,
+    )
+
+
+def by_headers(found: Replica, batch_from: Callable[[int, int], BatchHeader | None]) -> Replica:
+    """Return the replica with the border between this flow's batches and later foreign ones, which
+    is searched in a log to which only this flow wrote before (`mirror.map.copy_border`).
+
+    Raises BorderUnknown, and what `batch_from` raises.
+    """
+    if found.map is None:
+        return found
+    shifts = {one.downstream - one.ordinal for one in (found.map.runs[0], found.map.runs[-1])}
+    if len(shifts) > 1:
+        raise BorderUnknown("accepted records of other clients are in between")
+    end = found.target.end or 0
+    border = copy_border(found.map, (found.target.start or 0, end), batch_from)
+    return found._replace(copied=up_to(found.map, border, Witness.HEADERS, end - border))
+
+
+def up_to(known: PartitionMap, end: int, witness: Witness, foreign: int = 0) -> Copied:
+    """Return the copy in a topic if all records below `end` are this flow's."""
+    ordinal = end - k_at(known.runs, end)
+    return Copied(
+        Certainty.EXACT, witness, ordinal, *reach_at(known, ordinal, end), foreign=foreign
+    )
+
+
+def by_mark(known: PartitionMap) -> Copied:
+    """Return the copy up to the map's newest mark, which may be some seconds old."""
+    first, mark = known.runs[0], known.mark
+    ordinal, downstream = (first.ordinal, first.downstream) if mark is None else mark[:2]
+    is_final = mark is not None and mark.is_final
+    certainty = Certainty.EXACT if is_final else Certainty.AT_LEAST
+    return Copied(certainty, Witness.MARK, ordinal, *reach_at(known, ordinal, downstream))
+
+
+def foreign_after(known: PartitionMap, end: int, last_sequences: Mapping[int, int]) -> int | None:
+    """Return how many records of a log that ends at `end` are after this flow's last one, or None
+    if the leader remembers none of its producer IDs.
+
+    For a topic to which only this flow wrote: sequences are ordinals, and the leader remembers the
+    last sequence of each producer ID.
+    """
+    last = end - 1 - k_at(known.runs, end)  # the ordinal, if the whole log is this flow's
+    ours = [sequence for id_, sequence in last_sequences.items() if id_ in known.producers]
+    behind = [sequence_of(last - sequence) for sequence in ours]
+    # records that were copied after the end was queried have a sequence ahead of it
+    return min((0 if n > SEQUENCE_MODULUS // 2 else n for n in behind), default=None)
+
+
+def _copied(pair: Pairing, known: PartitionMap, ownership: Ownership, end: int) -> Copied:
+    if ownership.is_shared:
+        return by_mark(known)
+    foreign = foreign_after(known, end, ownership.sequences.get(pair.target, {}))
+    marked = -1 if known.mark is None else known.mark.downstream
+    if foreign is not None and not end - foreign < marked <= end:
+        return up_to(known, end - foreign, Witness.PRODUCER, foreign)
+    if not ownership.has_new_owners(pair.source.topic):
+        return up_to(known, end, Witness.LOG_END)
+    found = by_mark(known)
+    return found._replace(foreign=max(0, end - (found.downstream or 0)))
+
+
+def _by_branches(key: PartitionKey, maps: Maps) -> Copied:
+    """Return the copy of a keyed partition, from the marks of all its branches. Nothing is copied
+    as long as one of them has no rows.
+    """
+    records, upstreams = 0, []
+    for number in range(key.branches):
+        known = maps.get(key._replace(branch=number))
+        if known is None or not known.runs:
+            return NOTHING
+        first = known.runs[0]
+        ordinal = first.ordinal if known.mark is None else known.mark.ordinal
+        upstream = next_upstream(known.runs, ordinal)
+        records += ordinal
+        upstreams.append(first.upstream if upstream is None else upstream)
+    return Copied(Certainty.AT_LEAST, Witness.MARK, records, min(upstreams))
+
+
+def _newest(pair: Pairing, maps: Maps, targets: int | None) -> PartitionKey | None:
+    """Return the key of the pair's rows, else of the newest ones of another source topic."""
+    keys = maps.keys_to(pair.target_topic_id, pair.source.partition)
+    if targets is None:
+        keys = [key for key in keys if key.branches] or keys
+    else:
+        keys = [key for key in keys if key.branches == targets]
+
+    def rank(key: PartitionKey) -> tuple[bool, Term]:
+        return _is_same(key.source_topic_id, pair.source_topic_id), maps[key].term
+
+    return max(keys, key=rank, default=None)
+
+
+def _is_same(copied: TopicId, now: TopicId) -> bool:
+    """Return False if two topic IDs of one name show that the topic was re-created."""
+    return NO_TOPIC_ID in (copied, now) or copied == now
