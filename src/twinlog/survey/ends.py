@@ -57,7 +57,7 @@ def read_ends(
 
     Raises TwinlogError if the cluster cannot be queried.
     """
-    tps = list(tps)
+    tps = list(dict.fromkeys(tps))
     starts = list_offsets(client, tps, EARLIEST) if Want.STARTS in want else {}
     ends = list_offsets(client, tps, LATEST, isolation=isolation)
     times = list_offsets(client, tps, MAX_TIMESTAMP) if Want.TIMES in want else {}

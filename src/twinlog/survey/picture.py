@@ -19,7 +19,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from functools import cache
-from typing import NamedTuple
+from typing import NamedTuple, Protocol
 
 from twinlog.cluster.client import ClusterClient
 from twinlog.cluster.logs.producers import last_sequences
@@ -32,6 +32,12 @@ from twinlog.survey.replica import replica as replica_of
 
 NewOwners = Callable[[str], bool]
 """Returns True if other clients may write to the copy of a source topic."""
+
+
+class ReadMap(Protocol):
+    """Reads the offset map, and is called after the ends were read."""
+
+    def __call__(self, *, after: Ends) -> Maps: ...
 
 
 class Picture(NamedTuple):
@@ -68,7 +74,7 @@ def read_flow(
     after: Ends,
     is_shared: bool,
     new_owners: Callable[[], NewOwners],
-    read_map: Callable[[Ends], Maps],
+    read_map: ReadMap,
 ) -> Picture:
     """Read what `want` names of the target of a flow, after the source's ends.
 
@@ -83,4 +89,4 @@ def read_flow(
         return owners()(topic)
 
     ownership = Ownership(is_shared, sequences, has_new_owners)
-    return Picture(source=after, target=target, maps=read_map(target), ownership=ownership)
+    return Picture(source=after, target=target, maps=read_map(after=target), ownership=ownership)

@@ -51,8 +51,8 @@ from typing import Final, NamedTuple
 from twinlog.errors import PartitionError, TwinlogError
 from twinlog.mirror.copy.fan_out import next_upstream
 from twinlog.mirror.map.copy_border import BorderUnknown, copy_border
-from twinlog.mirror.map.offset_map import PartitionKey, PartitionMap, Term
-from twinlog.mirror.map.runs import k_at, run_at
+from twinlog.mirror.map.offset_map import Mark, PartitionKey, PartitionMap
+from twinlog.mirror.map.runs import DOWNSTREAM, following, k_at, run_at
 from twinlog.mirror.map.translation import (
     KnownMap,
     Reach,
@@ -100,6 +100,10 @@ class Copied(NamedTuple):
     """Every source record below this offset is on the target."""
     downstream: int | None = None
     """Target offset after the last copied record."""
+    resumes_at: int | None = None
+    """Source offset of the next record, as announced by the map. It is after `upstream` if records
+    in between are skipped, or if the source has deleted them.
+    """
     foreign: int = 0
     """Number of target offsets after the copy. Other clients wrote them."""
 
@@ -142,16 +146,6 @@ class Replica(NamedTuple):
         start = self.target.start or 0
         return start, max(start, (self.target.end or 0) - self.copied.foreign)
 
-    @property
-    def resumes_at(self) -> int | None:
-        """The source offset of the next record, as announced by the map: after the end of the copy
-        if records in between are skipped, or the source has deleted them.
-        """
-        if self.map is None or self.copied.ordinal is None:
-            return self.copied.upstream
-        runs = self.map.runs
-        return (run_at(runs, self.copied.ordinal) or runs[0]).upstream_of(self.copied.ordinal)
-
     def to_target(self, upstream: int) -> Translation | None:
         """Translate a source offset, or return None if none corresponds."""
         reach = self.copied.reach
@@ -193,24 +187,24 @@ def replica(
     `later`: the target's log, read again after the map. `targets`: the number of partitions to
     which the flow distributes its records by key (0: it keeps partitions); None: the map decides.
     """
+    copied, key, known = UNKNOWN, None, None
     problem = target.problem or maps.problem(pair.source)
-    found = Replica(pair, source, target, UNKNOWN, problem=problem)
-    if problem is not None or target.end is None:
-        return found
-    key = _newest(pair, maps, targets)
-    if key is None or not maps[key].runs:
-        return found if target.end else found._replace(copied=NOTHING)
-    found = found._replace(key=key)
-    if not _is_same(key.source_topic_id, pair.source_topic_id):
-        problem = PartitionError(SOURCE_RECREATED, code="SOURCE_RECREATED")
-    elif key.branches:
-        return found._replace(copied=_by_branches(key, maps))
-    else:
-        copied = _copied(pair, maps[key], ownership, target.end)
-        if later.end is None or max(target.end, later.end) >= (copied.downstream or 0):
-            return found._replace(copied=copied, map=maps[key])
-        problem = PartitionError(TARGET_TRUNCATED, code="TARGET_TRUNCATED")
-    return found._replace(problem=problem)
+    if problem is None and target.end is not None:
+        key = _newest(pair, maps, targets)
+        known = None if key is None else maps[key]
+        if key is None or known is None or not known.runs:
+            copied, key, known = UNKNOWN if target.end else NOTHING, None, None
+        elif not _is_same(key.source_topic_id, pair.source_topic_id):
+            problem = PartitionError(SOURCE_RECREATED, code="SOURCE_RECREATED")
+        elif key.branches:
+            copied = by_branches(key, maps)
+        else:
+            copied = _copied(pair, known, ownership, target.end)
+            if later.end is not None and max(target.end, later.end) < (copied.downstream or 0):
+                copied = UNKNOWN
+                problem = PartitionError(TARGET_TRUNCATED, code="TARGET_TRUNCATED")
+    is_plain = copied.downstream is not None
+    return Replica(pair, source, target, copied, key, known if is_plain else None, problem)
 
 
 def pair_into(
@@ -259,19 +253,31 @@ def by_headers(found: Replica, batch_from: Callable[[int, int], BatchHeader | No
 
 def up_to(known: PartitionMap, end: int, witness: Witness, foreign: int = 0) -> Copied:
     """Return the copy in a topic if all records below `end` are this flow's."""
-    ordinal = end - k_at(known.runs, end)
-    return Copied(
-        Certainty.EXACT, witness, ordinal, *reach_at(known, ordinal, end), foreign=foreign
-    )
+    runs = known.runs
+    at = following(runs, end, DOWNSTREAM)
+    run = runs[max(0, at - 1)]
+    ordinal = end - (run.downstream - run.ordinal)
+    if at < len(runs) or ordinal <= run.ordinal:
+        return _copied_to(known, Certainty.EXACT, witness, ordinal, end)._replace(foreign=foreign)
+    upstream = run.upstream_of(ordinal)  # nothing else is announced: the usual case
+    return Copied(Certainty.EXACT, witness, ordinal, upstream, end, upstream, foreign)
 
 
 def by_mark(known: PartitionMap) -> Copied:
     """Return the copy up to the map's newest mark, which may be some seconds old."""
     first, mark = known.runs[0], known.mark
-    ordinal, downstream = (first.ordinal, first.downstream) if mark is None else mark[:2]
-    is_final = mark is not None and mark.is_final
-    certainty = Certainty.EXACT if is_final else Certainty.AT_LEAST
-    return Copied(certainty, Witness.MARK, ordinal, *reach_at(known, ordinal, downstream))
+    if mark is None:
+        mark = Mark(first.ordinal, first.downstream)
+    certainty = Certainty.EXACT if mark.is_final else Certainty.AT_LEAST
+    return _copied_to(known, certainty, Witness.MARK, mark.ordinal, mark.downstream)
+
+
+def _copied_to(
+    known: PartitionMap, certainty: Certainty, witness: Witness, ordinal: int, downstream: int
+) -> Copied:
+    reach = reach_at(known, ordinal, downstream)
+    resumes_at = (run_at(known.runs, ordinal) or known.runs[0]).upstream_of(ordinal)
+    return Copied(certainty, witness, ordinal, reach.upstream, reach.downstream, resumes_at)
 
 
 def foreign_after(known: PartitionMap, end: int, last_sequences: Mapping[int, int]) -> int | None:
@@ -291,7 +297,8 @@ def foreign_after(known: PartitionMap, end: int, last_sequences: Mapping[int, in
 def _copied(pair: Pairing, known: PartitionMap, ownership: Ownership, end: int) -> Copied:
     if ownership.is_shared:
         return by_mark(known)
-    foreign = foreign_after(known, end, ownership.sequences.get(pair.target, {}))
+    sequences = ownership.sequences.get(pair.target)
+    foreign = foreign_after(known, end, sequences) if sequences else None
     marked = -1 if known.mark is None else known.mark.downstream
     if foreign is not None and not end - foreign < marked <= end:
         return up_to(known, end - foreign, Witness.PRODUCER, foreign)
@@ -301,7 +308,7 @@ def _copied(pair: Pairing, known: PartitionMap, ownership: Ownership, end: int) 
     return found._replace(foreign=max(0, end - (found.downstream or 0)))
 
 
-def _by_branches(key: PartitionKey, maps: Maps) -> Copied:
+def by_branches(key: PartitionKey, maps: Mapping[PartitionKey, PartitionMap]) -> Copied:
     """Return the copy of a keyed partition, from the marks of all its branches. Nothing is copied
     as long as one of them has no rows.
     """
@@ -310,12 +317,13 @@ def _by_branches(key: PartitionKey, maps: Maps) -> Copied:
         known = maps.get(key._replace(branch=number))
         if known is None or not known.runs:
             return NOTHING
-        first = known.runs[0]
-        ordinal = first.ordinal if known.mark is None else known.mark.ordinal
+        begin = known.runs[0]
+        ordinal = begin.ordinal if known.mark is None else known.mark.ordinal
         upstream = next_upstream(known.runs, ordinal)
         records += ordinal
-        upstreams.append(first.upstream if upstream is None else upstream)
-    return Copied(Certainty.AT_LEAST, Witness.MARK, records, min(upstreams))
+        upstreams.append(begin.upstream if upstream is None else upstream)
+    first = min(upstreams)
+    return Copied(Certainty.AT_LEAST, Witness.MARK, records, first, resumes_at=first)
 
 
 def _newest(pair: Pairing, maps: Maps, targets: int | None) -> PartitionKey | None:
@@ -323,13 +331,12 @@ def _newest(pair: Pairing, maps: Maps, targets: int | None) -> PartitionKey | No
     keys = maps.keys_to(pair.target_topic_id, pair.source.partition)
     if targets is None:
         keys = [key for key in keys if key.branches] or keys
-    else:
+    elif len(keys) > 1 or any(key.branches != targets for key in keys):
         keys = [key for key in keys if key.branches == targets]
-
-    def rank(key: PartitionKey) -> tuple[bool, Term]:
-        return _is_same(key.source_topic_id, pair.source_topic_id), maps[key].term
-
-    return max(keys, key=rank, default=None)
+    if len(keys) <= 1:
+        return keys[0] if keys else None
+    now = pair.source_topic_id
+    return max(keys, key=lambda key: (_is_same(key.source_topic_id, now), maps[key].term))
 
 
 def _is_same(copied: TopicId, now: TopicId) -> bool:

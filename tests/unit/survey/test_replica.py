@@ -33,14 +33,14 @@ SOURCE, TARGET = TopicPartition("t", 0), TopicPartition("A.t", 0)
 COPIED, AGAIN, REMOTE = TopicId("a" * 32), TopicId("b" * 32), TopicId("c" * 32)
 OURS, EARLIER, OTHER = 9, 8, 7
 
-ALL = Copied(Certainty.EXACT, Witness.PRODUCER, 10, 112, 80)
-TWO = Copied(Certainty.EXACT, Witness.PRODUCER, 2, 102, 72)
-"""The log was cut there, or the flow's earlier producer ID wrote so far."""
-MARK = Copied(Certainty.AT_LEAST, Witness.MARK, 4, 105, 74)
+ALL = Copied(Certainty.EXACT, Witness.PRODUCER, 10, 112, 80, 112)
+TWO = Copied(Certainty.EXACT, Witness.PRODUCER, 2, 102, 72, 103)
+"""The log was cut there, or the earlier producer ID wrote so far. Offset 102 has no record."""
+MARK = Copied(Certainty.AT_LEAST, Witness.MARK, 4, 105, 74, 105)
 FINAL = MARK._replace(certainty=Certainty.EXACT)
-NONE = Copied(Certainty.AT_LEAST, Witness.MARK, 0, 100, 70)
+NONE = Copied(Certainty.AT_LEAST, Witness.MARK, 0, 100, 70, 100)
 """Where the map begins."""
-BRANCHES = Copied(Certainty.AT_LEAST, Witness.MARK, 6, 105)
+BRANCHES = Copied(Certainty.AT_LEAST, Witness.MARK, 6, 105, resumes_at=105)
 """One has 4 records up to offset 105, the other 2 up to 110."""
 
 
@@ -220,7 +220,7 @@ def test_batch_headers_show_the_border_or_nothing(
             by_headers(found, batch_from)
         return
     copied = by_headers(found, batch_from).copied
-    assert copied == Copied(Certainty.EXACT, Witness.HEADERS, 10, 112, 80, log[1] - 80)
+    assert copied == Copied(Certainty.EXACT, Witness.HEADERS, 10, 112, 80, 112, log[1] - 80)
 
 
 def test_accepted_records_of_others_leave_no_single_border() -> None:
