@@ -26,7 +26,6 @@ from twinlog.cluster.logs.producers import last_sequences
 from twinlog.cluster.net.metadata import ClusterMetadata
 from twinlog.control.cutover.scope import CutoverScope
 from twinlog.control.cutover.upstreams import FlowUpstreams
-from twinlog.control.risk.positions import fan_position
 from twinlog.errors import TwinlogError, or_raise
 from twinlog.mirror.findings import Span
 from twinlog.mirror.map.offset_map import PartitionKey, PartitionMap
@@ -42,6 +41,7 @@ from twinlog.mirror.state.copies import CopyRow
 from twinlog.model import NO_TOPIC_ID, TopicId, TopicPartition
 from twinlog.survey.ends import NO_ENDS
 from twinlog.survey.map_reader import Maps, read_maps
+from twinlog.survey.replica import by_branches
 from twinlog.survey.stale_metadata import require_gone
 from twinlog.wire.error_codes import TOPIC_AUTHORIZATION_FAILED
 
@@ -412,8 +412,8 @@ def _copy(
 def _fanned(keys: Sequence[PartitionKey], maps: Maps) -> int:
     """Return the source offset up to which a partition written by key is copied, or UNKNOWN."""
     newest = max(keys, key=lambda key: maps[key].term)
-    found = fan_position(newest._replace(branch=-1, branches=0), newest.branches, maps)
-    return UNKNOWN if found is None else found[1]
+    found = by_branches(newest, maps).upstream
+    return UNKNOWN if found is None else found
 
 
 def _offset(answer: OffsetResult | TwinlogError) -> int:
