@@ -57,11 +57,12 @@ def read_ends(
 
     Raises TwinlogError if the cluster cannot be queried.
     """
-    tps = list(dict.fromkeys(tps))
+    tps, found = list(dict.fromkeys(tps)), Ends()
+    if not tps:
+        return found
     starts = list_offsets(client, tps, EARLIEST) if Want.STARTS in want else {}
     ends = list_offsets(client, tps, LATEST, isolation=isolation)
     times = list_offsets(client, tps, MAX_TIMESTAMP) if Want.TIMES in want else {}
-    found = Ends()
     for tp in tps:
         start, end, newest = starts.get(tp), ends[tp], times.get(tp)
         newest_ms = None if newest is None or isinstance(newest, TwinlogError) else newest.timestamp

@@ -188,7 +188,7 @@ def replica(
     which the flow distributes its records by key (0: it keeps partitions); None: the map decides.
     """
     copied, key, known = UNKNOWN, None, None
-    problem = target.problem or maps.problem(pair.source)
+    problem = target.problem or later.problem or maps.problem(pair.source)
     if problem is None and target.end is not None:
         key = _newest(pair, maps, targets)
         known = None if key is None else maps[key]
