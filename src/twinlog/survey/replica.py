@@ -54,7 +54,6 @@ from twinlog.mirror.map.copy_border import BorderUnknown, copy_border
 from twinlog.mirror.map.offset_map import Mark, PartitionKey, PartitionMap
 from twinlog.mirror.map.runs import DOWNSTREAM, following, k_at, run_at
 from twinlog.mirror.map.translation import (
-    KnownMap,
     Reach,
     Translation,
     downstream_within,
@@ -79,6 +78,8 @@ class Certainty(StrEnum):
 class Witness(StrEnum):
     """What a claim rests on."""
 
+    LANE = "lane"
+    """The lane that holds the partition, as of its last report."""
     PRODUCER = "producer"
     """The last sequence that the leader remembers for this flow's producer ID."""
     LOG_END = "log_end"
@@ -146,17 +147,25 @@ class Replica(NamedTuple):
         start = self.target.start or 0
         return start, max(start, (self.target.end or 0) - self.copied.foreign)
 
+    def by_lane(self, upstream: int, downstream: int) -> Replica:
+        """Return the replica with the position that a lane has reported, if it is further."""
+        known = self.copied.reach
+        if known is not None and (known.downstream, known.upstream) >= (downstream, upstream):
+            return self
+        lane = Copied(Certainty.EXACT, Witness.LANE, None, upstream, downstream)
+        return self._replace(copied=lane)
+
     def to_target(self, upstream: int) -> Translation | None:
-        """Translate a source offset, or return None if none corresponds."""
+        """Translate a source offset, or return None if no target offset corresponds."""
         reach = self.copied.reach
         if reach is None:
             return None
-        return downstream_within(KnownMap.of(self.map), reach, self.log, upstream)
+        return downstream_within(self.map, reach, self.log, upstream)
 
     def to_source(self, downstream: int) -> Translation | None:
         """Translate a target offset, or return None if none corresponds."""
         reach = self.copied.reach
-        return None if reach is None else upstream_within(KnownMap.of(self.map), reach, downstream)
+        return None if reach is None else upstream_within(self.map, reach, downstream)
 
 
 class Ownership(NamedTuple):

@@ -270,11 +270,8 @@ def _committed_offsets(
 
 
 def _not_exact(counterpart: Counterpart, offset: int) -> str:
-    reached = (
-        counterpart.reach.downstream if counterpart.is_way_back else counterpart.reach.upstream
-    )
-    if offset > reached:
-        return f"the copy is {plural(offset - reached, 'offset')} behind it"
+    if offset > counterpart.copied_to:
+        return f"the copy is {plural(offset - counterpart.copied_to, 'offset')} behind it"
     return BY_MM2
 
 

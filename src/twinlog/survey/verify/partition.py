@@ -15,12 +15,13 @@ from twinlog.cluster.client import ClusterClient
 from twinlog.errors import PartitionError
 from twinlog.mirror.map.offset_map import Mark, PartitionMap, run_at
 from twinlog.mirror.map.runs import Run
-from twinlog.mirror.map.translation import Reach, reach_of
+from twinlog.mirror.map.translation import Reach
 from twinlog.mirror.verify.difference import Compared, DifferenceKind, GapCause, Range
 from twinlog.mirror.verify.pairs import Pairs, with_own_batches
 from twinlog.mirror.verify.side import ReadSide
 from twinlog.mirror.verify.walk import LogWalk, Rules
 from twinlog.model import Isolation, TopicPartition
+from twinlog.survey.replica import Witness, up_to
 from twinlog.survey.verify.pieces import READ_BYTES, VerifiedLog
 
 NOT_COPIED = "not copied, and no mirror is running"
@@ -87,7 +88,7 @@ class MappedCopy:
             return cls()
         if is_shared:
             return cls(runs=known.runs, mark=known.mark)
-        reach = reach_of(known, there_end, is_shared=False)
+        reach = up_to(known, there_end, Witness.LOG_END).reach
         if known.mark is not None and known.mark.downstream > there_later:
             lost_end = _reach(known.runs, known.mark)
             reach = lost_end if reach is None else max(reach, lost_end)
