@@ -21,7 +21,6 @@ from twinlog.mirror.verify.pairs import Pairs, with_own_batches
 from twinlog.mirror.verify.side import ReadSide
 from twinlog.mirror.verify.walk import LogWalk, Rules
 from twinlog.model import Isolation, TopicPartition
-from twinlog.survey.replica import Witness, up_to
 from twinlog.survey.verify.pieces import READ_BYTES, VerifiedLog
 
 NOT_COPIED = "not copied, and no mirror is running"
@@ -76,22 +75,15 @@ class MappedCopy:
     """None: other clients write to the topic, too, and the log must show it."""
 
     @classmethod
-    def of(
-        cls, known: PartitionMap | None, there_end: int, there_later: int, *, is_shared: bool
-    ) -> MappedCopy:
-        """Return the copy up to the target's end before the map was read, or further if the map
-        shows that it was longer.
+    def of(cls, known: PartitionMap | None, reach: Reach | None, there_later: int) -> MappedCopy:
+        """Return the copy up to `reach`, or further if the map shows that it was longer.
 
         `there_later` is the target's end after the map was read. No mark of the map is after it.
         """
         if known is None or not known.runs:
             return cls()
-        if is_shared:
-            return cls(runs=known.runs, mark=known.mark)
-        reach = up_to(known, there_end, Witness.LOG_END).reach
-        if known.mark is not None and known.mark.downstream > there_later:
-            lost_end = _reach(known.runs, known.mark)
-            reach = lost_end if reach is None else max(reach, lost_end)
+        if reach is not None and known.mark is not None and known.mark.downstream > there_later:
+            reach = max(reach, _reach(known.runs, known.mark))
         return cls(runs=known.runs, mark=known.mark, reach=reach)
 
     @classmethod
