@@ -130,7 +130,7 @@ class ExactMap:
         picture = read_flow(
             self._client,
             tps,
-            Want.STARTS | Want.PRODUCERS,
+            Want.STARTS if self._is_shared else Want.STARTS | Want.PRODUCERS,
             after=NO_ENDS,
             is_shared=self._is_shared,
             new_owners=self._new_owners,

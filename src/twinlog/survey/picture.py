@@ -22,7 +22,7 @@ from functools import cache
 from typing import NamedTuple, Protocol
 
 from twinlog.cluster.client import ClusterClient
-from twinlog.cluster.logs.producers import last_sequences
+from twinlog.cluster.logs.producers import known_producers
 from twinlog.mirror.plan import Pairing
 from twinlog.model import TopicPartition
 from twinlog.survey.ends import NO_ENDS, Ends, Want, read_ends
@@ -82,11 +82,11 @@ def read_flow(
     TwinlogError if the target cannot be queried.
     """
     target = read_ends(client, tps, want)
-    sequences = last_sequences(client, target) if Want.PRODUCERS in want and not is_shared else {}
+    producers = known_producers(client, target) if Want.PRODUCERS in want else {}
     owners = cache(new_owners)
 
     def has_new_owners(topic: str) -> bool:
         return owners()(topic)
 
-    ownership = Ownership(is_shared, sequences, has_new_owners)
+    ownership = Ownership(is_shared, producers, has_new_owners)
     return Picture(source=after, target=target, maps=read_map(after=target), ownership=ownership)

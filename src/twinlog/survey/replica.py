@@ -48,6 +48,7 @@ from collections.abc import Callable, Mapping
 from enum import StrEnum
 from typing import Final, NamedTuple
 
+from twinlog.cluster.logs.producers import Producers
 from twinlog.errors import PartitionError, TwinlogError
 from twinlog.mirror.copy.fan_out import next_upstream
 from twinlog.mirror.map.copy_border import BorderUnknown, copy_border
@@ -173,8 +174,8 @@ class Ownership(NamedTuple):
 
     is_shared: bool
     """Other clients may write to the target topics at any time."""
-    sequences: Mapping[TopicPartition, Mapping[int, int]] = {}
-    """The last sequence of each producer ID that the leaders remember."""
+    producers: Mapping[TopicPartition, Producers] = {}
+    """The producer IDs that the leaders remember, and their last sequences."""
     has_new_owners: Callable[[str], bool] = lambda _: False
     """Whether other clients may write to the copy of a source topic after it was promoted or
     released. Called only if the answer depends on it, because it reads the state topic.
@@ -289,7 +290,7 @@ def _copied_to(
     return Copied(certainty, witness, ordinal, reach.upstream, reach.downstream, resumes_at)
 
 
-def foreign_after(known: PartitionMap, end: int, last_sequences: Mapping[int, int]) -> int | None:
+def foreign_after(known: PartitionMap, end: int, producers: Producers) -> int | None:
     """Return how many records of a log that ends at `end` are after this flow's last one, or None
     if the leader remembers none of its producer IDs.
 
@@ -297,7 +298,7 @@ def foreign_after(known: PartitionMap, end: int, last_sequences: Mapping[int, in
     last sequence of each producer ID.
     """
     last = end - 1 - k_at(known.runs, end)  # the ordinal, if the whole log is this flow's
-    ours = [sequence for id_, sequence in last_sequences.items() if id_ in known.producers]
+    ours = [one.last_sequence for id_, one in producers.items() if id_ in known.producers]
     behind = [sequence_of(last - sequence) for sequence in ours]
     # records that were copied after the end was queried have a sequence ahead of it
     return min((0 if n > SEQUENCE_MODULUS // 2 else n for n in behind), default=None)
@@ -306,8 +307,8 @@ def foreign_after(known: PartitionMap, end: int, last_sequences: Mapping[int, in
 def _copied(pair: Pairing, known: PartitionMap, ownership: Ownership, end: int) -> Copied:
     if ownership.is_shared:
         return by_mark(known)
-    sequences = ownership.sequences.get(pair.target)
-    foreign = foreign_after(known, end, sequences) if sequences else None
+    producers = ownership.producers.get(pair.target)
+    foreign = foreign_after(known, end, producers) if producers else None
     marked = -1 if known.mark is None else known.mark.downstream
     if foreign is not None and not end - foreign < marked <= end:
         return up_to(known, end - foreign, Witness.PRODUCER, foreign)

@@ -7,6 +7,7 @@ from typing import NamedTuple
 
 import pytest
 
+from twinlog.cluster.logs.producers import ProducerState
 from twinlog.errors import Unreachable
 from twinlog.mirror.map.copy_border import BorderUnknown
 from twinlog.mirror.map.offset_map import ChunkRow, Mark, PartitionKey, PartitionMap, Run, Term
@@ -150,13 +151,25 @@ def replica_of(facts: Facts) -> Replica:
     )
 
 
+def producers(last_sequences: dict[int, int]) -> dict[int, ProducerState]:
+    return {
+        id_: ProducerState(
+            producer_epoch=0,
+            last_sequence=sequence,
+            last_timestamp=1_800_000_000_000,
+            current_transaction_start_offset=-1,
+        )
+        for id_, sequence in last_sequences.items()
+    }
+
+
 def ownership_of(facts: Facts, end: int | None) -> Ownership:
     """A leader truncates its sequences with the log."""
     newest = 1 if end == 72 and facts.log == "truncated" else 9
     last = {"newest": {OURS: newest, EARLIER: 1}, "earlier": {EARLIER: 1}, "forgotten": {}}
     return Ownership(
         is_shared=facts.kind == "shared",
-        sequences={TARGET: {OTHER: 3, **last[facts.producer]}},
+        producers={TARGET: producers({OTHER: 3, **last[facts.producer]})},
         has_new_owners=lambda topic: {"t": facts.owners == "promoted"}[topic],
     )
 
@@ -285,5 +298,5 @@ def test_records_of_others_behind_the_copy_are_told_by_our_sequences(
     first: Run, end: int, sequence: int, foreign: int
 ) -> None:
     known = a_map(PartitionKey(COPIED, REMOTE, 0), (first,))
-    assert foreign_after(known, end, {OURS: sequence, OTHER: 3}) == foreign
-    assert foreign_after(known, end, {OTHER: 3}) is None
+    assert foreign_after(known, end, producers({OURS: sequence, OTHER: 3})) == foreign
+    assert foreign_after(known, end, producers({OTHER: 3})) is None
