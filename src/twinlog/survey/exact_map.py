@@ -134,7 +134,7 @@ class ExactMap:
             after=NO_ENDS,
             is_shared=self._is_shared,
             new_owners=self._new_owners,
-            read_map=lambda after: reader.read(),
+            maps=reader.read,
         )
         for tp in tps:
             pair = pair_into(picture.maps, tp, topics[tp.topic].topic_id, source_ids)

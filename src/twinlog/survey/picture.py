@@ -11,33 +11,28 @@ recognized; the other way round, the flow's newest records would count as foreig
 | 6 | ends again (`again`), if asked | a copy beyond the second end shows a loss |
 
 Types keep the order: `Ends` come from `read_ends` alone, `read_flow` takes those of the source, and
-`read_map` those of the target. Consumer groups' offsets are read before all of it, because a commit
-that is read after the ends may be beyond the copy.
+`read_maps` those of the target. Offsets of consumer groups are read before all of it, because a
+commit that is read after the ends may be beyond the copy.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from functools import cache
-from typing import NamedTuple, Protocol
+from typing import NamedTuple
 
 from twinlog.cluster.client import ClusterClient
 from twinlog.cluster.logs.producers import known_producers
+from twinlog.cluster.net.metadata import ClusterMetadata
 from twinlog.mirror.plan import Pairing
-from twinlog.model import TopicPartition
+from twinlog.model import Flow, TopicPartition
 from twinlog.survey.ends import NO_ENDS, Ends, Want, read_ends
-from twinlog.survey.map_reader import Maps
+from twinlog.survey.map_reader import Maps, read_maps
 from twinlog.survey.replica import NOT_READ, Ownership, Replica
 from twinlog.survey.replica import replica as replica_of
 
 NewOwners = Callable[[str], bool]
 """Returns True if other clients may write to the copy of a source topic."""
-
-
-class ReadMap(Protocol):
-    """Reads the offset map, and is called after the ends were read."""
-
-    def __call__(self, *, after: Ends) -> Maps: ...
 
 
 class Picture(NamedTuple):
@@ -66,7 +61,7 @@ class Picture(NamedTuple):
         return self._replace(later=read_ends(client, tps))
 
 
-def read_flow(
+def read_flow(  # noqa: PLR0913 (keyword-only)
     client: ClusterClient,
     tps: Iterable[TopicPartition],
     want: Want = Want.ENDS,
@@ -74,12 +69,14 @@ def read_flow(
     after: Ends,
     is_shared: bool,
     new_owners: Callable[[], NewOwners],
-    read_map: ReadMap,
+    maps: Flow | Callable[[], Maps],
+    seen: ClusterMetadata | None = None,
 ) -> Picture:
     """Read what `want` names of the target of a flow, after the source's ends.
 
-    `new_owners` reads the state topic. It is called once, when an answer depends on it. Raises
-    TwinlogError if the target cannot be queried.
+    `new_owners` reads the state topic. It is called once, when an answer depends on it. `maps`: the
+    flow, or a function that reads its map. `seen`: metadata of the target. Raises TwinlogError if
+    the target cannot be queried.
     """
     target = read_ends(client, tps, want)
     producers = known_producers(client, target) if Want.PRODUCERS in want else {}
@@ -89,4 +86,5 @@ def read_flow(
         return owners()(topic)
 
     ownership = Ownership(is_shared, producers, has_new_owners)
-    return Picture(source=after, target=target, maps=read_map(after=target), ownership=ownership)
+    found = read_maps(client, maps, seen, after=target) if isinstance(maps, Flow) else maps()
+    return Picture(source=after, target=target, maps=found, ownership=ownership)

@@ -37,7 +37,6 @@ from twinlog.quantities import plural
 from twinlog.survey.discovery import discover, mirrored_topics
 from twinlog.survey.ends import LogState, Want, read_ends
 from twinlog.survey.flow_clusters import source_changed
-from twinlog.survey.map_reader import read_maps
 from twinlog.survey.picture import Picture, read_flow
 from twinlog.survey.replica import Replica, pair_into
 from twinlog.survey.state_reader import state_rows_if_any
@@ -166,7 +165,8 @@ class _OfflineFlow:
             after=read_ends(self._source, sources, isolation=self._flow.isolation_level),
             is_shared=self.setup.is_identity,
             new_owners=lambda: self._state()[1].has_new_owners,
-            read_map=partial(read_maps, self._target, self._flow.flow, self._there),
+            maps=self._flow.flow,
+            seen=self._there,
         )
         now_ms = int(time.time() * 1000)
         parts = [

@@ -14,7 +14,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
-from functools import partial
 from typing import Any, Final
 
 from twinlog.client import export
@@ -28,7 +27,6 @@ from twinlog.mirror.plan import Pairing
 from twinlog.mirror.state.copies import CopyRow
 from twinlog.model import NO_TOPIC_ID, TopicId, TopicPartition
 from twinlog.survey.ends import Want, read_ends
-from twinlog.survey.map_reader import read_maps
 from twinlog.survey.picture import read_flow
 from twinlog.survey.replica import Certainty, Replica
 from twinlog.survey.stale_metadata import require_gone
@@ -160,7 +158,8 @@ def copies(scope: CutoverScope, covers: Callable[[str], bool] | None = None) -> 
         after=ends,
         is_shared=scope.setup.is_identity,
         new_owners=lambda: scope.intents().has_new_owners,
-        read_map=partial(read_maps, scope.target, scope.config.flow, there),
+        maps=scope.config.flow,
+        seen=there,
     )
     replicas = {tp: picture.replica(pair) for tp, pair in pairs.items()}
     # the copy has advanced since the target's ends were read, or the target lost the end of its log

@@ -39,7 +39,7 @@ from twinlog.mirror.state.intents import IntentKind
 from twinlog.mirror.state.mapped import mapped_copies
 from twinlog.model import NO_TOPIC_ID, TopicId, TopicPartition, sequence_of, sequences_ahead
 from twinlog.survey.ends import NO_ENDS, Want
-from twinlog.survey.map_reader import Maps, read_maps
+from twinlog.survey.map_reader import Maps
 from twinlog.survey.picture import Picture, read_flow
 from twinlog.survey.replica import Ownership, Replica, Witness, by_headers
 from twinlog.wire.record_batch import BatchHeader
@@ -122,7 +122,8 @@ class CopyEnds:
             after=NO_ENDS,
             is_shared=setup.is_identity,
             new_owners=lambda: lambda _: True,
-            read_map=partial(read_maps, self._client, setup.config.flow, self._metadata),
+            maps=setup.config.flow,
+            seen=self._metadata,
         )
         self._cleaned = may_lack_offsets(self._client, {tp.topic for tp in wanted})
         if setup.is_identity:

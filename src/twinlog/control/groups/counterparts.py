@@ -156,7 +156,7 @@ class TargetOffsets:
             after=NO_ENDS,
             is_shared=self._is_shared,
             new_owners=lambda: self._flow.intents().has_new_owners,
-            read_map=lambda after: self._flow.read_map(),
+            maps=self._flow.read_map,
         )
         for tp, view in views.items():
             found = picture.replica(view, 0)
@@ -184,7 +184,6 @@ class TargetOffsets:
             return  # no flow of Twinlog copied them
         if self._way_back is None:
             self._way_back = MapReader(self._source, map_topic, len(found.partitions))
-        reader = self._way_back
         try:
             picture = read_flow(
                 self._source,
@@ -194,7 +193,7 @@ class TargetOffsets:
                 is_shared=False,
                 # that flow may have stopped, and other clients may write to its topic now
                 new_owners=lambda: lambda _: True,
-                read_map=lambda after: reader.read(),
+                maps=self._way_back.read,
             )
         except Unauthorized:
             if is_asked:

@@ -78,7 +78,7 @@ class RestQuestions:
                 after=NO_ENDS,
                 is_shared=self.is_shared,
                 new_owners=lambda: lambda _: False,  # a run has no plans of promoted topics
-                read_map=lambda after: self.read_map(),
+                maps=self.read_map,
             )
         found = {
             plan.source: self._begins(plan, picture.replica(plan, plan.targets)) for plan in plans

@@ -20,7 +20,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import partial
 from typing import Final
 
 from twinlog.cluster.client import ClusterClient, prompt_client
@@ -47,7 +46,6 @@ from twinlog.mirror.verify.walk import Rules
 from twinlog.model import TopicPartition
 from twinlog.survey.discovery import Discovery, discover, selected_topics
 from twinlog.survey.ends import Ends, LogState, Want, known_offsets, read_ends
-from twinlog.survey.map_reader import read_maps
 from twinlog.survey.picture import read_flow
 from twinlog.survey.replica import Replica
 from twinlog.survey.state_reader import state_rows_if_any
@@ -185,7 +183,7 @@ class _Flow:
             after=self._source_ends([plan.source for plan in plans]),
             is_shared=self._setup.is_identity,
             new_owners=lambda: self._intents.has_new_owners,
-            read_map=partial(read_maps, self._target, self._setup.config.flow),
+            maps=self._setup.config.flow,
         )
         self._read_state()  # again: a skip before these ends is no missing record
         there_later = read_ends(self._target, targets)
