@@ -1,10 +1,12 @@
-"""How far a partition is copied, and what says so. Nothing else joins log ends, map and producers.
+"""How far a partition is copied, and what says so. Only the start of a lane, and a failback in a
+shared topic, ask a stricter question (`mirror.start.our_end`).
 
 `replica` is a pure function of what `survey.picture` has read. A caller states what it needs: a
 translation accepts AT_LEAST, a switchover requires EXACT.
 
 | target topic | situation | witness | certainty |
 | --- | --- | --- | --- |
+| any | a lane of this process holds it, and is further (`by_lane`) | LANE | EXACT as reported |
 | own | the leader remembers this flow's newest producer ID | PRODUCER | EXACT |
 | | forgotten or not asked for, and nobody else may write | LOG_END | EXACT |
 | | forgotten or not asked for, promoted or released | MARK | AT_LEAST, EXACT if it is final |
@@ -19,7 +21,7 @@ translation accepts AT_LEAST, a switchover requires EXACT.
 
 Nothing is locked while both clusters are read. Each answer is right all the same:
 
-- *Order.* Ends first, then producers, then the state topic and the map. Rows of the map are written
+- *Order.* Ends first, then producers, then the map and the state topic. Rows of the map are written
   ahead of their data, so a map read after the end has a row for everything below it. A batch that
   arrives after the end was read has a sequence ahead of it, and does not count as foreign.
 - *Producer ID forgotten.* A leader drops an ID some time after its last record. So its absence says
@@ -28,7 +30,8 @@ Nothing is locked while both clusters are read. Each answer is right all the sam
   their records are below an end, the state topic read after that end has the promotion. A promotion
   that takes effect later makes the answer more cautious than necessary.
 - *An earlier ID is remembered, the newest is not.* A mark of the map after the remembered sequence
-  shows that. The ID then counts as forgotten.
+  shows that. The ID then counts as forgotten. Without such a mark the answer is too low: groups
+  read records again, and a switchover waits. A failback needs more, so it reads the next batch.
 - *Truncated target.* The rest of an own topic is a prefix of the copy, so its end is exact: less is
   copied. The leader loses its newest sequences together with the log. In a shared topic the mark is
   beyond the end, and anything may have been written below the mark since.
@@ -285,7 +288,7 @@ def by_mark(known: PartitionMap) -> Copied:
 def _copied_to(
     known: PartitionMap, certainty: Certainty, witness: Witness, ordinal: int, downstream: int
 ) -> Copied:
-    reach = reach_at(known, ordinal, downstream)
+    reach = reach_at(known.runs, ordinal, downstream)
     resumes_at = (run_at(known.runs, ordinal) or known.runs[0]).upstream_of(ordinal)
     return Copied(certainty, witness, ordinal, reach.upstream, reach.downstream, resumes_at)
 

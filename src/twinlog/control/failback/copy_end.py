@@ -169,7 +169,7 @@ class CopyEnds:
             key=found.key,
             known=known,
             ordinal=ordinal,
-            reach=reach_at(known, ordinal, downstream),
+            reach=reach_at(known.runs, ordinal, downstream),
             behind=max(0, self.bounds(target)[1] - downstream),
         )
 

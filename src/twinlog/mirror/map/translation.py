@@ -109,13 +109,13 @@ def upstream_of(runs: Sequence[Run], reach: Reach, downstream: int) -> Translati
     return Translation(offset=offset, is_exact=True)
 
 
-def reach_at(known: PartitionMap, ordinal: int, downstream: int) -> Reach:
+def reach_at(runs: Sequence[Run], ordinal: int, downstream: int) -> Reach:
     """Return how far a copy of `ordinal` records is, if its last record is below `downstream`."""
-    first = known.runs[0]
+    first = runs[0]
     if ordinal <= first.ordinal:
         return Reach(first.upstream, max(downstream, first.downstream))
     # after the last record, not at the next one, which may only be announced yet
-    last = run_at(known.runs, ordinal - 1) or first
+    last = run_at(runs, ordinal - 1) or first
     return Reach(last.upstream_of(ordinal - 1) + 1, downstream)
 
 

@@ -13,9 +13,9 @@ from dataclasses import dataclass
 
 from twinlog.cluster.client import ClusterClient
 from twinlog.errors import PartitionError
-from twinlog.mirror.map.offset_map import Mark, PartitionMap, run_at
+from twinlog.mirror.map.offset_map import Mark, PartitionMap
 from twinlog.mirror.map.runs import Run
-from twinlog.mirror.map.translation import Reach
+from twinlog.mirror.map.translation import Reach, reach_at
 from twinlog.mirror.verify.difference import Compared, DifferenceKind, GapCause, Range
 from twinlog.mirror.verify.pairs import Pairs, with_own_batches
 from twinlog.mirror.verify.side import ReadSide
@@ -83,17 +83,8 @@ class MappedCopy:
         if known is None or not known.runs:
             return cls()
         if reach is not None and known.mark is not None and known.mark.downstream > there_later:
-            reach = max(reach, _reach(known.runs, known.mark))
+            reach = max(reach, reach_at(known.runs, known.mark.ordinal, known.mark.downstream))
         return cls(runs=known.runs, mark=known.mark, reach=reach)
-
-    @classmethod
-    def up_to_mark(cls, known: PartitionMap) -> MappedCopy:
-        """Return the copy up to the map's mark, for a topic to which other clients write, too: the
-        map has all of this flow's records below its mark.
-        """
-        if known.mark is None or not known.runs:
-            return cls()
-        return cls(runs=known.runs, mark=known.mark, reach=_reach(known.runs, known.mark))
 
 
 OnStep = Callable[[int], None]
@@ -227,7 +218,7 @@ class _Partition:
         headers = (one.header for one in there.pieces(max(mark.downstream, there.start)))
         runs, mark = with_own_batches(written.runs, mark, headers, self._wanted.producers)
         there.bytes = 0
-        return runs, _reach(runs, mark)
+        return runs, reach_at(runs, mark.ordinal, mark.downstream)
 
     def _begin(self, pairs: Pairs, limit: int) -> tuple[int, int]:
         """Return (source offset, target offset) from which both may have everything, and count
@@ -274,13 +265,6 @@ class _Partition:
         if offset > self._reported:
             self._on_step(offset - self._reported)
             self._reported = offset
-
-
-def _reach(runs: Sequence[Run], mark: Mark) -> Reach:
-    last = run_at(runs, mark.ordinal - 1)
-    if last is None:
-        return Reach(runs[0].upstream, max(mark.downstream, runs[0].downstream))
-    return Reach(last.upstream_of(mark.ordinal - 1) + 1, mark.downstream)
 
 
 def never_made(here: Range) -> Compared:
