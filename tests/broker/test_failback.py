@@ -83,7 +83,7 @@ def test_tail_is_found_and_saved_once_though_the_command_dies_at_each_step(
     assert (code, part["tail"], part["records"], part["aborted"]) == (0, [20, end], 8, 2)
     assert part["is_compared"]
     with monkeypatch.context() as forgotten:
-        forgotten.setattr("twinlog.control.failback.copy_end.known_producers", lambda *_: {})
+        forgotten.setattr("twinlog.survey.picture.known_producers", lambda *_: {})
         assert case.failback.show("plan") == (code, shown)
     code, out, _ = case.failback.do(
         "run", "--tail", "keep", "--save", str(case.folder), "--dry-run"
@@ -277,7 +277,7 @@ def test_the_flow_back_begins_behind_the_last_common_record_under_identity(
     way_back.write_text(text)
     shown = case.failback.show("plan")
     with monkeypatch.context() as forgotten:
-        forgotten.setattr("twinlog.control.failback.copy_end.known_producers", lambda *_: {})
+        forgotten.setattr("twinlog.survey.picture.known_producers", lambda *_: {})
         assert case.failback.show("plan") == shown
     case.killed("before", LET_IN, "replay")
     with Mirror(way_back, once=True) as mirror:

@@ -20,7 +20,7 @@ from twinlog.sandbox import LocalCluster
 
 pytestmark = [pytest.mark.broker, pytest.mark.xdist_group("failover")]
 
-FORGOTTEN = "twinlog.control.failback.copy_end.known_producers"
+FORGOTTEN = "twinlog.survey.picture.known_producers"
 
 
 def failed_over(pair: Pair, partitions: int) -> None:

@@ -19,8 +19,9 @@ from twinlog.client.repair import TopicRepair
 from twinlog.config.load import load
 from twinlog.control.flow.wiring import flow_setup
 from twinlog.errors import TwinlogError
-from twinlog.mirror.map.translation import reach_of, upstream_of
+from twinlog.mirror.map.translation import upstream_of
 from twinlog.sandbox import LocalCluster
+from twinlog.survey.replica import Witness, up_to
 
 pytestmark = [pytest.mark.broker]
 
@@ -61,7 +62,7 @@ def on_target(rig: Rig) -> list[int]:
 def map_is_exact(rig: Rig) -> None:
     """From every offset of the target one goes on at the next record of ours, and nowhere else."""
     known, there = rig.map(), on_target(rig)
-    reach = reach_of(known, len(there), is_shared=False)
+    reach = up_to(known, len(there), Witness.LOG_END).reach
     assert reach is not None
     assert (reach.upstream, reach.downstream) == (max(there) + 1, len(there))
     for at in range(len(there)):

@@ -7,8 +7,9 @@ from tests.support.rig import MAP_PARTITIONS, Rig
 from tests.support.topics import offset_map_topic
 from twinlog.cluster.topics.internal_log import append, read_to_end
 from twinlog.mirror.map.offset_map import ChunkRow, map_partition
-from twinlog.mirror.map.translation import KnownMap, Translation, downstream_within, reach_of
+from twinlog.mirror.map.translation import Translation, downstream_within
 from twinlog.model import TopicPartition
+from twinlog.survey.replica import Witness, up_to
 from twinlog.wire.records import Record
 
 HOLDS_ITS_DATA = """
@@ -47,9 +48,9 @@ def transactions(rig: Rig, numbers: range) -> None:
 def translated(rig: Rig, upstream: int) -> Translation:
     """What the map that is there says of an upstream offset."""
     known, end = rig.map(), rig.end()
-    reach = reach_of(known, end, is_shared=False)
+    reach = up_to(known, end, Witness.LOG_END).reach
     assert reach is not None
-    return downstream_within(KnownMap.of(known), reach, (0, end), upstream)
+    return downstream_within(known, reach, (0, end), upstream)
 
 
 def right_offset(rig: Rig, upstream: int) -> int:

@@ -3,28 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from functools import cache, partial
+from functools import partial
 from types import MappingProxyType
 from typing import Final
 
 from twinlog.cluster.client import ClusterClient
-from twinlog.cluster.logs.offsets import EARLIEST, LATEST, list_offsets
-from twinlog.cluster.logs.producers import last_sequences
 from twinlog.cluster.logs.raw_log import batch_from, fetch_partition
 from twinlog.cluster.net.metadata import TopicMetadata
 from twinlog.errors import TwinlogError, Unauthorized
-from twinlog.mirror.map.copy_border import BorderUnknown, copy_border
-from twinlog.mirror.map.offset_map import PartitionMap, Term
-from twinlog.mirror.map.translation import (
-    Copied,
-    KnownMap,
-    Reach,
-    Translation,
-    copied_to,
-    downstream_within,
-    reach_at,
-    upstream_within,
-)
+from twinlog.mirror.map.copy_border import BorderUnknown
+from twinlog.mirror.map.offset_map import Term
+from twinlog.mirror.map.translation import Translation
 from twinlog.mirror.names.naming import (
     DefaultReplicationPolicy,
     IdentityReplicationPolicy,
@@ -32,7 +21,10 @@ from twinlog.mirror.names.naming import (
 )
 from twinlog.mirror.state.generations import CLAIMS, winning_claims
 from twinlog.model import NO_TOPIC_ID, Flow, TopicId, TopicPartition
+from twinlog.survey.ends import NO_ENDS, Want
 from twinlog.survey.map_reader import MapReader, why_no_rows
+from twinlog.survey.picture import read_flow
+from twinlog.survey.replica import Certainty, Replica, by_headers, pair_into
 from twinlog.survey.state_reader import state_rows_if_any
 
 NO_IDS: Final[Mapping[str, TopicId]] = MappingProxyType({})
@@ -61,10 +53,9 @@ class ExactMap:
         source, by name, if the caller queried them. Partitions that were copied only from an
         earlier topic of the same name are left out.
         """
-        out: dict[TopicPartition, Translation] = {}
-        for tp, known, reach, log in self._known(list(upstream), source_ids):
-            out[tp] = downstream_within(KnownMap.of(known), reach, log, upstream[tp])
-        return out
+        found = self._replicas(list(upstream), source_ids)
+        translated = {tp: replica.to_target(upstream[tp]) for tp, replica in found}
+        return {tp: one for tp, one in translated.items() if one is not None}
 
     def upstream(
         self,
@@ -72,10 +63,9 @@ class ExactMap:
         source_ids: Mapping[str, TopicId] = NO_IDS,
     ) -> dict[TopicPartition, Translation]:
         """Translate offsets on this cluster to offsets of the source, as `downstream` does."""
-        out: dict[TopicPartition, Translation] = {}
-        for tp, known, reach, _ in self._known(list(downstream), source_ids):
-            out[tp] = upstream_within(KnownMap.of(known), reach, downstream[tp])
-        return out
+        found = self._replicas(list(downstream), source_ids)
+        translated = {tp: replica.to_source(downstream[tp]) for tp, replica in found}
+        return {tp: one for tp, one in translated.items() if one is not None}
 
     def names_at_source(self, topics: Iterable[str]) -> dict[str, str]:
         """Return the source names of topics of this cluster, without topics that are no copies.
@@ -128,73 +118,42 @@ class ExactMap:
             self._reader = MapReader(self._client, self._topic, len(topic.partitions))
         return self._reader
 
-    def _known(
+    def _replicas(
         self, tps: Sequence[TopicPartition], source_ids: Mapping[str, TopicId]
-    ) -> Iterator[tuple[TopicPartition, PartitionMap, Reach, tuple[int, int]]]:
-        """Yield each copied partition with its map, the end of the copy, and the bounds of its log.
-
-        The bounds do not include records that new owners appended after the copy.
-        """
+    ) -> Iterator[tuple[TopicPartition, Replica]]:
+        """Yield each copied partition, by its name on this cluster."""
         topics = self._client.metadata([self._topic, *sorted({tp.topic for tp in tps})]).topics
         reader = self._map(topics)
+        self.recreated = ()
         if reader is None:
             return
-        starts = list_offsets(self._client, tps, EARLIEST)
-        # before the map: `mirror.map.translation`, rule A
-        ends = list_offsets(self._client, tps, LATEST)
-        last = {} if self._is_shared else last_sequences(self._client, tps)
-        maps: dict[tuple[TopicId, int], PartitionMap] = {}
-        earlier: set[tuple[TopicId, int]] = set()
-        for key, known in reader.read().items():
-            # a remote topic has one source topic; if it has had two, the newer one is used
-            if key.branches:
-                continue  # no offset of its source partition says where it is
-            remote = (key.target_topic_id, key.partition)
-            source_id = source_ids.get(known.topic, key.source_topic_id)
-            if key.source_topic_id not in (NO_TOPIC_ID, source_id):
-                earlier.add(remote)
-            elif remote not in maps or maps[remote].term < known.term:
-                maps[remote] = known
-        ids = {tp: (topics[tp.topic].topic_id, tp.partition) for tp in tps}
-        self.recreated = tuple(tp for tp in tps if ids[tp] in earlier and ids[tp] not in maps)
-        new_owners = cache(self._new_owners)  # read after the ends, so it has their promotion
-        for tp in tps:
-            start, end = starts[tp], ends[tp]
-            found = maps.get(ids[tp])
-            if found is None or isinstance(start, TwinlogError) or isinstance(end, TwinlogError):
-                continue
-            log = start.offset, end.offset
-            copied = self._copied(tp, found, log, last.get(tp, {}), new_owners)
-            if copied is not None:
-                yield tp, found, copied.reach, (start.offset, max(start.offset, copied.end))
-
-    def _copied(
-        self,
-        tp: TopicPartition,
-        known: PartitionMap,
-        log: tuple[int, int],
-        last_sequences: Mapping[int, int],
-        new_owners: Callable[[], Callable[[str], bool]],
-    ) -> Copied | None:
-        copied = copied_to(
-            known,
-            log[1],
-            last_sequences,
+        picture = read_flow(
+            self._client,
+            tps,
+            Want.STARTS if self._is_shared else Want.STARTS | Want.PRODUCERS,
+            after=NO_ENDS,
             is_shared=self._is_shared,
-            has_new_owners=lambda: new_owners()(known.topic),
+            new_owners=self._new_owners,
+            maps=reader.read,
         )
-        if copied is None or copied.is_exact or self._is_shared:
-            return copied
-        first, last = known.runs[0], known.runs[-1]
-        k = first.downstream - first.ordinal
-        if last.downstream - last.ordinal != k:  # accepted records of other clients are in between
-            return copied
+        for tp in tps:
+            pair = pair_into(picture.maps, tp, topics[tp.topic].topic_id, source_ids)
+            if pair is None:
+                continue
+            found = picture.replica(pair)
+            if found.problem is not None and found.problem.code == "SOURCE_RECREATED":
+                self.recreated += (tp,)
+            yield tp, self._with_border(found)
+
+    def _with_border(self, found: Replica) -> Replica:
+        """Return the replica with its exact end, if batch headers show it."""
+        if found.copied.certainty is not Certainty.AT_LEAST or self._is_shared:
+            return found
         read = partial(fetch_partition, self._client)
         try:
-            border = copy_border(known, log, partial(batch_from, read, tp))
+            return by_headers(found, partial(batch_from, read, found.pair.target))
         except (BorderUnknown, TwinlogError):
-            return copied
-        return Copied(reach_at(known, border - k, border), border, is_exact=True)
+            return found
 
     def _new_owners(self) -> Callable[[str], bool]:
         """Return a function that returns True if other clients may write to a source topic's copy.

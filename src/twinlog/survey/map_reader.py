@@ -31,6 +31,7 @@ from twinlog.mirror.names.naming import map_topic_of
 from twinlog.mirror.plan import PartitionPlan
 from twinlog.mirror.state.generations import FlowHistory
 from twinlog.model import NO_TOPIC_ID, Flow, TopicId, TopicPartition
+from twinlog.survey.ends import Ends
 from twinlog.survey.rights import denied
 from twinlog.survey.state_reader import state_rows_if_any
 from twinlog.wire.error_codes import TOPIC_AUTHORIZATION_FAILED, UNKNOWN_TOPIC_OR_PARTITION
@@ -113,13 +114,16 @@ class Maps(Mapping[PartitionKey, PartitionMap]):
         return len(self._maps)
 
 
-def read_maps(client: ClusterClient, flow: Flow, seen: ClusterMetadata | None = None) -> Maps:
-    """Return the maps of what a flow copied to this cluster.
+def read_maps(
+    client: ClusterClient, flow: Flow, seen: ClusterMetadata | None = None, *, after: Ends
+) -> Maps:
+    """Return the maps of what a flow copied to this cluster. They are not older than `after`.
 
     They are empty if the flow has copied nothing. If the map topic may not be read, or is missing
     although the flow has copied something, every partition has that problem. `seen`: metadata of
     the cluster. Raises as `MapReader.read` does.
     """
+    del after  # evidence of the order only
     name = map_topic_of(flow)
     found = (client.metadata([name]) if seen is None else seen).topics.get(name)
     if found is None or found.error:

@@ -6,12 +6,14 @@ from dataclasses import replace
 
 import pytest
 
-from twinlog.control.groups.checkpoint_rows import CopyIds
 from twinlog.control.groups.counterparts import Counterpart
 from twinlog.mirror.map.mm2_offsets import Pair
-from twinlog.mirror.map.offset_map import Run
-from twinlog.mirror.map.translation import KnownMap, Reach, Translation, upstream_within
-from twinlog.model import TopicId, TopicPartition
+from twinlog.mirror.map.offset_map import NO_TERM, ChunkRow, PartitionKey, PartitionMap, Run
+from twinlog.mirror.map.translation import Reach, Translation, upstream_within
+from twinlog.mirror.plan import Pairing
+from twinlog.model import NO_TOPIC_ID, TopicId, TopicPartition
+from twinlog.survey.ends import LogState
+from twinlog.survey.replica import NOT_READ, Certainty, Copied, Replica, Witness
 
 ADOPTED_AT = Run(0, 100, 500)
 
@@ -19,17 +21,25 @@ ADOPTED_AT = Run(0, 100, 500)
 BEFORE = (Pair(10, 50), Pair(60, 450))
 
 
-def counterpart(*, log_start: int, before: tuple[Pair, ...] = ()) -> Counterpart:
-    return Counterpart(
-        target_topic_id=TopicId("a" * 32),
-        ids=CopyIds(TopicId("c" * 32), TopicId("a" * 32)),
-        target=TopicPartition("A.orders", 0),
-        log_start=log_start,
-        log_end=510,
-        known=KnownMap(runs=(ADOPTED_AT,), before=before),
-        reach=Reach(110, 510),
-        is_way_back=False,
+def a_map(before: tuple[Pair, ...] | None) -> PartitionMap:
+    known = PartitionMap(key=PartitionKey(NO_TOPIC_ID, NO_TOPIC_ID, 0), topic="orders")
+    row = ChunkRow(
+        key=known.key, term=NO_TERM, chunk=0, topic="orders", runs=(ADOPTED_AT,), before=before
     )
+    known.apply(row)
+    return known
+
+
+def counterpart(*, log_start: int, before: tuple[Pair, ...] = ()) -> Counterpart:
+    pair = Pairing(
+        source=TopicPartition("orders", 0),
+        target=TopicPartition("A.orders", 0),
+        source_topic_id=TopicId("c" * 32),
+        target_topic_id=TopicId("a" * 32),
+    )
+    copied = Copied(Certainty.EXACT, Witness.LOG_END, 10, 110, 510)
+    log = LogState(log_start, 510)
+    return Counterpart(replica=Replica(pair, NOT_READ, log, copied, map=a_map(before)))
 
 
 @pytest.mark.parametrize("offset", [0, 50, 99])
@@ -60,13 +70,12 @@ def test_its_offset_syncs_tell_a_place_that_skips_nothing(offset: int, there: in
     ("offset", "there"), [(49, 0), (50, 10), (449, 11), (450, 60), (499, 61), (500, 100)]
 )
 def test_the_way_back_skips_nothing_either(offset: int, there: int) -> None:
-    known = KnownMap(runs=(ADOPTED_AT,), before=BEFORE)
-    found = upstream_within(known, Reach(110, 510), offset)
+    found = upstream_within(a_map(BEFORE), Reach(110, 510), offset)
     assert found == Translation(offset=there, is_exact=offset == 500)
 
 
 def test_on_the_way_back_what_others_wrote_before_us_is_the_beginning_of_ours() -> None:
-    found = upstream_within(KnownMap(runs=(ADOPTED_AT,)), Reach(110, 510), 50)
+    found = upstream_within(a_map(None), Reach(110, 510), 50)
     assert found == Translation(offset=100, is_exact=True)
 
 
@@ -78,6 +87,6 @@ def test_who_is_at_the_copy_s_first_record_or_below_it_need_not_have_read_any(
     offset: int, copy_start: int, is_progress: bool
 ) -> None:
     """The sync sets groups there that are far behind on the other side: they must not follow."""
-    back = replace(counterpart(log_start=0), is_way_back=True, copy_start=copy_start)
+    back = replace(counterpart(log_start=copy_start), original=LogState(0, 510))
     assert back.is_progress(offset) is is_progress
     assert counterpart(log_start=0).is_progress(offset)

@@ -29,11 +29,10 @@ from twinlog.control.cutover.scope import CutoverScope
 from twinlog.errors import FlowError, Unreachable, UsageError
 from twinlog.mirror.map.offset_map import PartitionKey, PartitionMap
 from twinlog.mirror.map.runs import Run
-from twinlog.mirror.map.translation import others_behind
 from twinlog.mirror.names.acl_rules import fenced_topics
 from twinlog.mirror.names.filters import TopicSelector, policy_of
 from twinlog.mirror.state.published import Behind, PublishedStatus
-from twinlog.model import SEQUENCE_MODULUS, TopicId, TopicPartition
+from twinlog.model import TopicId, TopicPartition
 from twinlog.wire.topic_acl import WRITE, Pattern, Permission
 
 HERE, THERE = TopicPartition("orders", 0), TopicPartition("A.orders", 0)
@@ -190,28 +189,6 @@ def wrote(sequence: int) -> ProducerState:
         last_timestamp=1_800_000_000_000,
         current_transaction_start_offset=-1,
     )
-
-
-@pytest.mark.parametrize(
-    ("first", "end", "sequence", "foreign"),
-    [
-        (Run(0, 0, 0), 20, 19, 0),
-        (Run(0, 0, 0), 30, 19, 10),
-        (Run(0, 5, 0), 25, 14, 10),
-        (Run(0, 0, 0), 20, 24, 0),
-        (Run(0, SEQUENCE_MODULUS, 0), 0, SEQUENCE_MODULUS - 1, 0),
-        (Run(SEQUENCE_MODULUS, 0, 0), 3, 1, 1),
-    ],
-)
-def test_records_of_others_behind_the_copy_are_told_by_our_sequences(
-    first: Run, end: int, sequence: int, foreign: int
-) -> None:
-    assert others_behind(known(first), end, {7: sequence, 9: 3}) == foreign
-
-
-def test_where_our_sequences_are_forgotten_nothing_is_said() -> None:
-    assert others_behind(known(Run(0, 0, 0)), 20, {9: 3}) is None
-    assert others_behind(known(Run(0, 0, 0)), 20, {}) is None
 
 
 def test_who_wrote_is_found_by_the_sequence_that_moved() -> None:

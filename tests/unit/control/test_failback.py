@@ -35,11 +35,15 @@ from twinlog.mirror.findings import Span
 from twinlog.mirror.map.offset_map import ChunkRow, Mark, PartitionKey, PartitionMap, Term
 from twinlog.mirror.map.runs import Run
 from twinlog.mirror.map.translation import Reach
+from twinlog.mirror.plan import Pairing
 from twinlog.mirror.state.intents import IntentKind
 from twinlog.mirror.state.skipping import WantedSkip
 from twinlog.model import Flow, TopicId, TopicPartition
 from twinlog.private_files import FolderNotPrivate
+from twinlog.survey.ends import NO_ENDS, LogState
 from twinlog.survey.map_reader import Maps
+from twinlog.survey.picture import Picture
+from twinlog.survey.replica import Ownership, replica
 from twinlog.wire.encoding import encode_batch
 from twinlog.wire.record_batch import BatchHeader, Codec
 from twinlog.wire.records import Record
@@ -319,7 +323,7 @@ class Ends(CopyEnds):
 
     def __init__(self, *log: BatchHeader) -> None:
         self._log = log
-        self._writers = {}
+        self._producers: dict[int, Any] = {}
         self._scope = cast("CutoverScope", SimpleNamespace(name="A->B"))
 
     def _batch_from(self, tp: TopicPartition, offset: int, end: int) -> BatchHeader | None:
@@ -328,12 +332,27 @@ class Ends(CopyEnds):
         return None if found is None or found.base_offset >= end else found
 
     def remember(self, producer: int, last_sequence: int) -> None:
-        state = SimpleNamespace(last_sequence=last_sequence)
-        self._writers = {REMOTE: cast("Any", {producer: state})}
+        self._producers = {producer: SimpleNamespace(last_sequence=last_sequence)}
 
     def end(self, start: int, end: int) -> tuple[int, int]:
-        known = SimpleNamespace(runs=[Run(0, 100, 0)], producers={6, 7})
-        return self._in_ours(REMOTE, cast("PartitionMap", known), (start, end))
+        pair = Pairing(
+            source=TP,
+            target=REMOTE,
+            source_topic_id=TopicId("a" * 32),
+            target_topic_id=TopicId("b" * 32),
+        )
+        known = PartitionMap(pair.map_key, TP.topic)
+        known.apply(
+            ChunkRow(key=known.key, term=Term(1, 0), chunk=0, topic="t", runs=(Run(0, 100, 0),))
+        )
+        known.producers |= {6, 7}
+        found = replica(
+            pair,
+            Maps({pair.map_key: known}, {}, 1),
+            Ownership(False, {REMOTE: self._producers}, lambda _: True),
+            target=LogState(start, end),
+        )
+        return self._in_ours(found)
 
 
 def cuts(total: int) -> Iterator[tuple[int, list[BatchHeader]]]:
@@ -384,8 +403,9 @@ class SharedEnds(CopyEnds):
             mark=mark,
             producer_id=OURS,
         )
-        self._maps = Maps(fold([row]), {}, 8)
-        self._writers, self._cleaned = {}, set()
+        maps = Maps(fold([row]), {}, 8)
+        self._picture = Picture(NO_ENDS, NO_ENDS, maps, Ownership(is_shared=True))
+        self._cleaned = set()
         self._scope = cast("CutoverScope", SimpleNamespace(name="A->B"))
         producers = frozenset({OURS, OTHER_FLOW})
         self._rows = cast("Any", SimpleNamespace(producers=producers))
@@ -398,7 +418,8 @@ class SharedEnds(CopyEnds):
     def remember(self) -> None:
         last = self.log.producer(OURS)
         assert last is not None
-        self._writers = {REMOTE: cast("Any", {OURS: last})}
+        ownership = Ownership(is_shared=True, producers={REMOTE: cast("Any", {OURS: last})})
+        self._picture = self._picture._replace(ownership=ownership)
 
     def end(self, monkeypatch: pytest.MonkeyPatch) -> tuple[int, int]:
         view = MemoryView({REMOTE: self.log}, self.key.target_topic_id)

@@ -11,7 +11,6 @@ from tests.support.folded_rows import fold
 from twinlog.control.duties.own_topics import whole
 from twinlog.control.lanes.partitions import Partition, Placement
 from twinlog.control.lanes.takes import partitioned_as_before, take_of
-from twinlog.control.risk.positions import fan_position
 from twinlog.mirror.copy.fan_out import read_to
 from twinlog.mirror.map.offset_map import (
     ChunkRow,
@@ -23,6 +22,7 @@ from twinlog.mirror.map.offset_map import (
 )
 from twinlog.mirror.plan import PartitionPlan
 from twinlog.model import EARLIEST, TopicId, TopicPartition
+from twinlog.survey.replica import NOTHING, by_branches
 
 SOURCE, TARGET = TopicId("a" * 32), TopicId("b" * 32)
 KEY = PartitionKey(SOURCE, TARGET, 4)
@@ -123,5 +123,6 @@ def test_a_copy_that_kept_partitions_is_not_placed_by_key() -> None:
 
 
 def test_status_counts_from_the_least_branch() -> None:
-    assert fan_position(KEY, 2, MAP) == (10, 151)
-    assert fan_position(KEY, 3, MAP) is None
+    copied = by_branches(KEY._replace(branch=0, branches=2), MAP)
+    assert (copied.ordinal, copied.upstream) == (10, 151)
+    assert by_branches(KEY._replace(branch=0, branches=3), MAP) == NOTHING

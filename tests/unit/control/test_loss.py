@@ -21,7 +21,7 @@ from twinlog.control.risk.resting import Rest, RestingWatch, RestQuestions
 from twinlog.control.risk.source_watch import SHARE_OF_TIME, Offsets, SourceWatch
 from twinlog.control.watch.snapshot import FlowSnapshot
 from twinlog.control.watch.state_since import FlowSince
-from twinlog.errors import Disconnected, TwinlogError
+from twinlog.errors import Disconnected, TwinlogError, Unreachable
 from twinlog.flow_log import FlowLog
 from twinlog.lane.messages import Away, Throttle
 from twinlog.mirror.map.offset_map import PartitionMap
@@ -29,8 +29,10 @@ from twinlog.mirror.map.runs import Run
 from twinlog.mirror.plan import PartitionPlan, Refusal
 from twinlog.mirror.state.intents import Intent, IntentKind, flow_intents
 from twinlog.model import EARLIEST, StartAt, StartKind, TopicId, TopicPartition
+from twinlog.survey.ends import LogState
 from twinlog.survey.map_reader import Maps
 from twinlog.survey.open_transactions import OpenTransaction
+from twinlog.survey.replica import Ownership, replica
 from twinlog.survey.topic_configs import NO_LIMIT
 
 FIRST, SECOND = (TopicPartition("orders", number) for number in range(2))
@@ -544,8 +546,7 @@ def test_what_was_never_copied_rests_where_its_copy_would_begin(
     start: StartAt, changes: dict[str, Any], expected: int | None
 ) -> None:
     starts = Starts(otherwise=TopicStart(text="", rest=start))
-    asked = questions(starts, Maps({}, {}, 1))
-    assert asked._first_offset(plan_of(0, **changes), Maps({}, {}, 1)) == expected
+    assert begins(plan_of(0, **changes), Maps({}, {}, 1), starts) == expected
 
 
 @pytest.mark.parametrize("targets", [0, 2])
@@ -556,18 +557,24 @@ def test_what_was_begun_rests_where_the_map_says(targets: int) -> None:
     known._runs = cast("Any", [Run(0, 5, 0)])
     maps = Maps({key: known}, {}, 1)
     starts = Starts.everywhere(StartKind.EARLIEST)
-    assert questions(starts, maps)._first_offset(plan, maps) is None
+    assert begins(plan, maps, starts) == (None if targets else 5)
+    unread: dict[int, TwinlogError] = {0: Unreachable("no leader")}
+    assert begins(plan, Maps({}, unread, 1), starts) is None
+    assert begins(plan, Maps({}, {}, 1), starts) == 0
 
 
-def questions(starts: Starts, maps: Maps) -> RestQuestions:
+def begins(plan: PartitionPlan, maps: Maps, starts: Starts) -> int | None:
     """Of clusters that nobody asks."""
-    return RestQuestions(
+    asked = RestQuestions(
         read_map=lambda: maps,
         target=cast("Any", None),
         source=cast("Any", None),
         starts=starts,
         is_shared=False,
     )
+    empty, targets = LogState(0, 0), plan.targets
+    found = replica(plan, maps, Ownership(is_shared=False), target=empty, targets=targets)
+    return asked._begins(plan, found)
 
 
 def test_a_copy_that_stands_is_told_of_when_a_quarter_of_the_retention_is_left() -> None:

@@ -21,10 +21,12 @@ from twinlog.control.groups.group_sync import CONSUMER_GROUPS, GroupSyncer
 from twinlog.control.groups.translation_cache import TranslationCache, given_on_source
 from twinlog.errors import Unreachable
 from twinlog.mirror.map.checkpoints import GroupSync
-from twinlog.mirror.map.offset_map import Run
+from twinlog.mirror.map.offset_map import NO_TERM, ChunkRow, PartitionMap, Run
 from twinlog.mirror.map.synced_offsets import SyncedOffsets
-from twinlog.mirror.map.translation import KnownMap, Reach
+from twinlog.mirror.plan import Pairing
 from twinlog.model import TopicId, TopicPartition
+from twinlog.survey.ends import LogState
+from twinlog.survey.replica import NOT_READ, Certainty, Copied, Replica, Witness
 from twinlog.wire.mm2_records import Checkpoint
 
 FIRST, SECOND = TopicPartition("orders", 0), TopicPartition("orders", 1)
@@ -70,21 +72,24 @@ class KnownCounterparts:
         self.asked.append(set(tps))
         if self.failure is not None:
             raise self.failure
-        known = KnownMap(runs=(Run(ordinal=0, upstream=0, downstream=0),))
-        return {
-            tp: Counterpart(
-                target=TopicPartition(f"A.{tp.topic}", tp.partition),
-                target_topic_id=TopicId(self.topic_id),
-                ids=CopyIds(TopicId(self.topic_id), self.copy_id),
-                log_start=0,
-                log_end=100,
-                known=known,
-                reach=Reach(upstream=self.reached, downstream=self.reached),
-                is_way_back=self.is_way_back,
-                copy_start=self.copy_start,
-            )
-            for tp in self.asked[-1] & self.tps
-        }
+        return {tp: self._of(tp) for tp in self.asked[-1] & self.tps}
+
+    def _of(self, tp: TopicPartition) -> Counterpart:
+        there, topic_id = TopicPartition(f"A.{tp.topic}", tp.partition), TopicId(self.topic_id)
+        back = self.is_way_back
+        pair = Pairing(
+            source=there if back else tp,
+            target=tp if back else there,
+            source_topic_id=topic_id if back else self.copy_id,
+            target_topic_id=self.copy_id if back else topic_id,
+        )
+        known = PartitionMap(key=pair.map_key, topic="orders")
+        row = ChunkRow(key=known.key, term=NO_TERM, chunk=0, topic="orders", runs=(Run(0, 0, 0),))
+        known.apply(row)
+        copied = Copied(Certainty.EXACT, Witness.LANE, None, self.reached, self.reached)
+        log = LogState(self.copy_start if back else 0, 100)
+        replica = Replica(pair, NOT_READ, log, copied, map=known)
+        return Counterpart(replica=replica, original=LogState(0, 100) if back else None)
 
 
 def translations(

@@ -18,6 +18,8 @@ from twinlog.mirror.verify.difference import Compared, DifferenceKind, Range
 from twinlog.mirror.verify.walk import Rules
 from twinlog.model import Isolation, TopicPartition
 from twinlog.survey.discovery import Discovery
+from twinlog.survey.ends import LogState
+from twinlog.survey.replica import Witness, up_to
 from twinlog.survey.verify.partition import (
     MappedCopy,
     PartitionBounds,
@@ -55,7 +57,7 @@ def compared(here: int, there: int, *, may_lack: bool = True, asked: int | None 
         here=PartitionBounds(start=0, end=end),
         there=PartitionBounds(start=0, end=there),
         here_later=end,
-        written=MappedCopy.of(known, there, there, is_shared=False),
+        written=MappedCopy.of(known, up_to(known, there, Witness.LOG_END).reach, there),
         producers=frozenset(),
         rules=Rules(),
         isolation=Isolation.READ_COMMITTED,
@@ -116,8 +118,7 @@ def test_a_topic_whose_new_name_is_refused_is_not_left_out(monkeypatch: pytest.M
     monkeypatch.setattr(
         verification, "selected_topics", lambda *_: {"orders": topic}, raising=False
     )
-    monkeypatch.setattr(verification, "known_offsets", lambda *_: {HERE: 0})
-    monkeypatch.setattr(verification, "known_ends", lambda *_: {HERE: 5})
+    monkeypatch.setattr(verification, "read_ends", lambda *_, **__: {HERE: LogState(0, 5)})
     policy = SimpleNamespace(format_remote_topic=lambda *_: "A.one")
     setup = SimpleNamespace(
         policy=policy, config=SimpleNamespace(source_alias="A", isolation_level=None)

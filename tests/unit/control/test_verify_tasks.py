@@ -22,6 +22,7 @@ from twinlog.mirror.verify.difference import Compared, DifferenceKind, Range
 from twinlog.mirror.verify.walk import Rules
 from twinlog.model import Isolation, TopicPartition
 from twinlog.spark.verify import VERIFY_MESSAGES, VerifyDone, VerifyStep, VerifyTaken, VerifyWork
+from twinlog.survey.replica import Witness, up_to
 from twinlog.survey.verify import sections
 from twinlog.survey.verify.partition import (
     MappedCopy,
@@ -65,7 +66,7 @@ def wanted(here: MemoryLog, there: MemoryLog, runs: tuple[Run, ...], *, deep: bo
         here=PartitionBounds(start=0, end=here.end),
         there=PartitionBounds(start=0, end=there.end),
         here_later=here.end,
-        written=MappedCopy.of(known, there.end, there.end, is_shared=False),
+        written=MappedCopy.of(known, up_to(known, there.end, Witness.LOG_END).reach, there.end),
         producers=frozenset((5,)),
         rules=Rules(is_deep=deep),
         isolation=Isolation.READ_COMMITTED,

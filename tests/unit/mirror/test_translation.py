@@ -10,15 +10,13 @@ from hypothesis import strategies as st
 
 from twinlog.mirror.map.offset_map import ChunkRow, Mark, PartitionKey, PartitionMap, Run, Term
 from twinlog.mirror.map.translation import (
-    Copied,
     Reach,
     Translation,
-    copied_to,
     downstream_of,
-    reach_of,
     upstream_of,
 )
 from twinlog.model import TopicId
+from twinlog.survey.replica import Witness, by_mark, up_to
 
 KEY = PartitionKey(TopicId("a" * 32), TopicId("b" * 32), 0)
 
@@ -128,10 +126,9 @@ def map_of(copy: Copy) -> PartitionMap:
 @given(copies())
 def test_log_end_says_the_reach_of_a_topic_of_ours_alone(copy: Copy) -> None:
     known = map_of(copy)
-    reach = reach_of(known, copy.reach.downstream, is_shared=False)
     if not copy.runs:
-        assert reach is None
         return
+    reach = up_to(known, copy.reach.downstream, Witness.LOG_END).reach
     assert reach is not None
     assert reach.upstream <= copy.reach.upstream
     for upstream in range(copy.reach.upstream + 1):
@@ -145,8 +142,7 @@ def test_an_old_mark_of_a_shared_topic_skips_nothing(copy: Copy, behind: int) ->
     known = map_of(copy)
     if marked:
         known.mark = Mark(marked, copy.pairs[marked - 1].downstream + 1)
-    reach = reach_of(known, 10_000, is_shared=True)
-    assert (reach is None) == (not copy.runs)
+    reach = by_mark(known).reach if copy.runs else None
     for upstream in range(copy.reach.upstream + 1):
         if reach is not None:
             found = downstream_of(copy.runs, reach, upstream)
@@ -163,48 +159,3 @@ def test_a_map_older_than_the_reach_is_why_the_reach_comes_first() -> None:
 @pytest.mark.parametrize(("offset", "expected"), [(3, 10), (15, 15), (99, 20)])
 def test_answer_is_moved_into_the_log(offset: int, expected: int) -> None:
     assert Translation(offset=offset, is_exact=True).within(10, 20) == expected
-
-
-OURS, EARLIER, OTHER = 9, 8, 7
-TO_SEVEN = Copied(Reach(107, 77), 77, True)
-TO_END = Copied(Reach(110, 80), 80, True)
-TO_MARK = Copied(Reach(104, 74), 74, False)
-
-
-@pytest.mark.parametrize(
-    ("remembered", "has_new_owners", "mark", "expected"),
-    [
-        ({OURS: 6}, True, Mark(4, 74), TO_SEVEN),
-        ({OURS: 6, OTHER: 2}, False, Mark(4, 74), TO_SEVEN),
-        ({OTHER: 2}, False, Mark(4, 74), TO_END),
-        ({}, True, Mark(4, 74), TO_MARK),
-        ({}, True, Mark(4, 74, is_final=True), TO_MARK._replace(is_exact=True)),
-        ({}, True, None, Copied(Reach(100, 70), 70, False)),
-        ({EARLIER: 1}, True, Mark(4, 74), TO_MARK),
-        ({EARLIER: 1}, False, Mark(4, 74), TO_END),
-        ({EARLIER: 1, OURS: 6}, True, Mark(4, 74), TO_SEVEN),
-    ],
-)
-def test_a_forgotten_producer_id_is_no_evidence_that_nobody_else_wrote(
-    remembered: dict[int, int], has_new_owners: bool, mark: Mark | None, expected: Copied
-) -> None:
-    """The log has ten records, up to offset 80; the mark is after four of them."""
-    known = PartitionMap(key=KEY, topic="t")
-    row = ChunkRow(
-        key=KEY, term=Term(0, 0), chunk=0, topic="t", runs=(Run(0, 100, 70),), producer_id=EARLIER
-    )
-    known.apply(row)
-    known.producers.add(OURS)
-    known.mark = mark
-    found = copied_to(known, 80, remembered, is_shared=False, has_new_owners=lambda: has_new_owners)
-    assert found == expected
-
-
-def test_in_a_shared_topic_the_mark_says_how_far_the_copy_is() -> None:
-    known = PartitionMap(key=KEY, topic="t", mark=Mark(4, 74))
-    assert copied_to(known, 80, {}, is_shared=True, has_new_owners=lambda: False) is None
-    row = ChunkRow(key=KEY, term=Term(0, 0), chunk=0, topic="t", runs=(Run(0, 100, 70),))
-    known.apply(row)
-    known.mark = Mark(4, 74)
-    found = copied_to(known, 80, {}, is_shared=True, has_new_owners=lambda: False)
-    assert found == Copied(Reach(104, 74), 80, False)

@@ -12,12 +12,13 @@ from twinlog.client.group_translation import FlowTranslation
 from twinlog.cluster.client import ClusterClient
 from twinlog.cluster.logs.offsets import EARLIEST, LATEST, OffsetResult
 from twinlog.config.load import load
-from twinlog.errors import FlowError, Unreachable
+from twinlog.errors import FlowError, TwinlogError, Unreachable
 from twinlog.mirror.map.offset_map import ChunkRow, Mark, PartitionKey, PartitionMap, Run, Term
 from twinlog.mirror.names.filters import policy_of
 from twinlog.model import NO_TOPIC_ID, TopicId, TopicPartition
-from twinlog.survey import exact_map
+from twinlog.survey import ends, exact_map
 from twinlog.survey.exact_map import ExactMap
+from twinlog.survey.map_reader import Maps
 
 FILE = """
 clusters = A, B
@@ -29,6 +30,8 @@ replication.policy.class = org.apache.kafka.connect.mirror.IdentityReplicationPo
 """
 TP = TopicPartition("orders", 0)
 COPIED, OTHER, REMOTE = TopicId("a" * 32), TopicId("b" * 32), TopicId("c" * 32)
+
+READ: dict[int, TwinlogError] = {}
 
 
 class Source:
@@ -48,7 +51,11 @@ class Source:
 
 
 def translation(
-    monkeypatch: pytest.MonkeyPatch, folder: Path, source: Source, copied: TopicId = COPIED
+    monkeypatch: pytest.MonkeyPatch,
+    folder: Path,
+    source: Source,
+    copied: TopicId = COPIED,
+    unread: dict[int, TwinlogError] = READ,
 ) -> FlowTranslation:
     """Of a flow that copied the offsets [0, 10) of `orders` to [5, 15)."""
     key = PartitionKey(copied, REMOTE, 0)
@@ -56,13 +63,13 @@ def translation(
     mark = Mark(10, 15, is_final=True)
     runs = (Run(0, 0, 5),)
     known.apply(ChunkRow(key=key, term=Term(1, 0), chunk=0, topic="orders", runs=runs, mark=mark))
-    reader = SimpleNamespace(read=lambda: {key: known})
+    reader = SimpleNamespace(read=lambda: Maps({key: known}, unread, 1))
     bounds = {EARLIEST: 5, LATEST: 15}
     monkeypatch.setattr(exact_map, "MapReader", lambda *_: reader)
     monkeypatch.setattr(
-        exact_map,
+        ends,
         "list_offsets",
-        lambda _, tps, at: {
+        lambda _, tps, at, **__: {
             tp: OffsetResult(offset=bounds[at], timestamp=-1, leader_epoch=0) for tp in tps
         },
     )
@@ -115,3 +122,15 @@ def test_an_unknown_id_says_nothing(
         (found,) = known.all_of({TP: 4}, reverse=False)
         assert (found.to_offset, found.is_exact) == (9, True)
     assert source.asked == (1 if known._is_lost else 2), "a lost source is not asked again"
+
+
+def test_a_map_that_cannot_all_be_read_translates_nothing(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """Rows of a gap below the end may be missing: an answer could be behind unread records."""
+    unread: dict[int, TwinlogError] = {0: Unreachable("no leader")}
+    known = translation(monkeypatch, tmp_path, Source(COPIED), unread=unread)
+    (found,) = known.all_of({TP: 4}, reverse=False)
+    assert found.to_offset is None
+    with pytest.raises(FlowError, match="no offset map"):
+        known.one(TP, 4, reverse=True)

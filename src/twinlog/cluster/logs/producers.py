@@ -136,16 +136,6 @@ def known_producers(
     return {tp: one for tp, one in found.items() if not isinstance(one, TwinlogError)}
 
 
-def last_sequences(
-    client: ClusterClient, tps: Iterable[TopicPartition]
-) -> dict[TopicPartition, dict[int, int]]:
-    """Return the last sequence of each producer ID of `known_producers`."""
-    return {
-        tp: {id_: state.last_sequence for id_, state in producers.items()}
-        for tp, producers in known_producers(client, tps).items()
-    }
-
-
 def transaction_starts(
     client: ClusterClient, tps: Iterable[TopicPartition]
 ) -> dict[TopicPartition, dict[int, int]]:

@@ -18,6 +18,7 @@ from twinlog.errors import AdoptionRefused
 from twinlog.mirror.plan import PartitionPlan
 from twinlog.model import TopicPartition
 from twinlog.quantities import first_few
+from twinlog.survey.ends import NO_ENDS
 from twinlog.survey.map_reader import Maps, read_maps
 
 
@@ -39,7 +40,7 @@ def check_adoption(
         for name, remote_name in remote.items()
         for plan in _plans(here[name], there[remote_name], by_key=setup.config.keyed_partitions)
     ]
-    maps = read_maps(target, setup.config.flow)
+    maps = read_maps(target, setup.config.flow, after=NO_ENDS)
     adoption = _survey(adopter_of(setup.config, storage, source, target), plans, maps, report)
     taken = {str(one.plan.target) for one in adoption.partitions}
     report.problems = [

@@ -5,24 +5,18 @@ from __future__ import annotations
 from collections.abc import Collection
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
-from typing import Any, Final
+from typing import Final
 
 from twinlog.cluster.client import ClusterClient
-from twinlog.cluster.logs.offsets import EARLIEST, LATEST, list_offsets
 from twinlog.cluster.net.settings import ClusterSettings
 from twinlog.config.flow.schema import FlowConfig
 from twinlog.control.check.asked_clusters import AskedClusters
 from twinlog.control.flow.wiring import flow_setup
 from twinlog.errors import TwinlogError
 from twinlog.model import Isolation, TopicPartition
+from twinlog.survey.ends import Want, read_ends
 
 GIVES_UP_S: Final = 30.0
-
-_ASKED: Final = {
-    "start": (EARLIEST, Isolation.READ_UNCOMMITTED),
-    "last_stable": (LATEST, Isolation.READ_COMMITTED),
-    "end": (LATEST, Isolation.READ_UNCOMMITTED),
-}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -88,13 +82,16 @@ def _asked(
             )
         )
     there = [tp for tp, one in facts.items() if not one.problem]
-    for name, (at, isolation) in _ASKED.items():
-        for tp, found in list_offsets(client, there, at, isolation=isolation).items():
-            known = facts[tp]
-            if isinstance(found, TwinlogError):
-                said = known.problem or str(found.without_flow())
-                facts[tp] = replace(known, problem=said)
-            else:
-                changed: dict[str, Any] = {name: found.offset}
-                facts[tp] = replace(known, **changed)
+    stable = read_ends(client, there, isolation=Isolation.READ_COMMITTED)
+    for tp, log in read_ends(client, there, Want.STARTS).items():
+        problem = log.problem or stable[tp].problem
+        found = log.start, stable[tp].end, log.end
+        start, last_stable, end = (-1 if one is None else one for one in found)
+        facts[tp] = replace(
+            facts[tp],
+            start=start,
+            last_stable=last_stable,
+            end=end,
+            problem="" if problem is None else str(problem.without_flow()),
+        )
     return facts

@@ -66,6 +66,7 @@ from twinlog.survey.discovery import (
     partitions_differ,
     replication_refused,
 )
+from twinlog.survey.ends import NO_ENDS
 from twinlog.survey.map_reader import read_maps
 from twinlog.survey.rights import denied, may, seen_by, unseen_configs
 from twinlog.survey.state_reader import state_rows
@@ -358,7 +359,7 @@ class _FlowCheck:
     def _mapped(self) -> Container[PartitionKey]:
         if not may(self._there, map_topic_of(self._flow.flow), Operation.READ):
             return ()
-        return read_maps(self._clients.target, self._flow.flow, self._there)
+        return read_maps(self._clients.target, self._flow.flow, self._there, after=NO_ENDS)
 
     def expiry(self) -> None:
         if self._flow.producer_id_expiration_ms is not None:

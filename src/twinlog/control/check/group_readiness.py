@@ -31,7 +31,7 @@ from twinlog.errors import TwinlogError
 from twinlog.mirror.state.intents import FlowIntents
 from twinlog.model import TopicPartition
 from twinlog.quantities import first_few, plural
-from twinlog.survey.source_ends import known_ends
+from twinlog.survey.ends import known_ends
 
 BY_KEY: Final = "records are placed by key there, so no offset corresponds"
 BY_MM2: Final = "MirrorMaker 2 copied these records: it would resume somewhat before"
@@ -270,11 +270,8 @@ def _committed_offsets(
 
 
 def _not_exact(counterpart: Counterpart, offset: int) -> str:
-    reached = (
-        counterpart.reach.downstream if counterpart.is_way_back else counterpart.reach.upstream
-    )
-    if offset > reached:
-        return f"the copy is {plural(offset - reached, 'offset')} behind it"
+    if offset > counterpart.copied_to:
+        return f"the copy is {plural(offset - counterpart.copied_to, 'offset')} behind it"
     return BY_MM2
 
 

@@ -1,29 +1,19 @@
 """The state of a flow without a mirror on this host, read from the two clusters only.
 
-The copy position is on the target: its log end minus K is the next ordinal, and the offset map has
-its upstream record. If other clients may write to the topic, the last mark is used instead, which
-may be some seconds old.
+`survey.replica` finds how far each partition is copied.
 """
 
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from contextlib import ExitStack, suppress
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 
 from msgspec import structs
 
 from twinlog.cluster.client import ClusterClient
-from twinlog.cluster.logs.offsets import (
-    LATEST,
-    MAX_TIMESTAMP,
-    EpochEnd,
-    OffsetResult,
-    list_offsets,
-    log_ends,
-)
 from twinlog.cluster.logs.raw_log import fetch_records
 from twinlog.cluster.logs.start_offsets import Begin
 from twinlog.codes import FlowState, PartitionState
@@ -37,21 +27,20 @@ from twinlog.control.flow.snapshots import promoted_snapshots
 from twinlog.control.flow.wiring import flow_setup
 from twinlog.control.lanes.wanted import kept
 from twinlog.control.risk.loss import loss_of
-from twinlog.control.risk.positions import position, position_of
 from twinlog.control.watch.snapshot import FlowSnapshot, PartitionSnapshot
 from twinlog.control.watch.verified import Verified
 from twinlog.errors import CorruptData, TwinlogError
-from twinlog.mirror.map.offset_map import PartitionKey, PartitionMap
 from twinlog.mirror.names.naming import STATE_TOPIC
-from twinlog.mirror.plan import PartitionPlan
 from twinlog.mirror.state.generations import FlowHistory
 from twinlog.mirror.state.intents import FlowIntents, Intent, IntentKind, promoted
 from twinlog.mirror.state.published import PublishedStatus, failed_set_up, published_status
 from twinlog.model import TopicPartition
 from twinlog.quantities import plural
 from twinlog.survey.discovery import discover, mirrored_topics
+from twinlog.survey.ends import LogState, Want, read_ends
 from twinlog.survey.flow_clusters import source_changed
-from twinlog.survey.map_reader import Maps, read_maps
+from twinlog.survey.picture import Picture, read_flow
+from twinlog.survey.replica import Replica, pair_into
 from twinlog.survey.state_reader import state_rows_if_any
 from twinlog.wire.record_batch import read_headers
 
@@ -123,16 +112,6 @@ def _snapshot(
     )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Ends:
-    """Log ends and starts of the partitions on both sides."""
-
-    first: Mapping[TopicPartition, Begin]
-    source: Mapping[TopicPartition, OffsetResult | TwinlogError]
-    target: Mapping[TopicPartition, EpochEnd | TwinlogError]
-    newest: Mapping[TopicPartition, OffsetResult | TwinlogError]
-
-
 class _OfflineFlow:
     """One flow and its two clusters; the source is not queried before `flow`."""
 
@@ -178,12 +157,28 @@ class _OfflineFlow:
         if changed := source_changed(self._flow, last, source_id):
             return replace(_unknown(self.setup, changed), state=FlowState.FAILED)
         found = discover(self._flow, self.setup.policy, self._source, self._target, create=False)
-        ends = self._ends(found.plans)
-        maps = read_maps(self._target, self._flow.flow, self._there)
+        new = self._new(set(found.missing))
+        sources = [*(plan.source for plan in found.plans), *new]
+        begins = begins_now(self._flow, self._source, sources)
+        picture = read_flow(
+            self._target,
+            [plan.target for plan in found.plans],
+            Want.TIMES,
+            after=read_ends(self._source, sources, isolation=self._flow.isolation_level),
+            is_shared=self.setup.is_identity,
+            new_owners=lambda: self._state()[1].has_new_owners,
+            maps=self._flow.flow,
+            seen=self._there,
+        )
         now_ms = int(time.time() * 1000)
-        parts = [self._partition(plan, ends, maps, now_ms) for plan in found.plans]
-        parts += self._new(set(found.missing))
-        parts += self._kept(maps)
+        parts = [
+            self._partition(picture.replica(plan, plan.targets), begins[plan.source], now_ms)
+            for plan in found.plans
+        ]
+        parts += [
+            _never_copied(tp, name, begins[tp], picture.source[tp]) for tp, name in new.items()
+        ]
+        parts += self._kept(picture)
         parts += self._promoted()
         return self._run(sorted(parts, key=lambda part: (part.topic, part.partition)))
 
@@ -216,71 +211,39 @@ class _OfflineFlow:
             now = set_up_of_now(failed, self._history, run, now_ms)
         return run, now, problem
 
-    def _ends(self, plans: list[PartitionPlan]) -> _Ends:
-        sources, targets = [p.source for p in plans], [p.target for p in plans]
-        return _Ends(
-            first=begins_now(self._flow, self._source, sources),
-            source=list_offsets(
-                self._source, sources, LATEST, isolation=self._flow.isolation_level
-            ),
-            target=log_ends(self._target, targets),
-            newest=list_offsets(self._target, targets, MAX_TIMESTAMP),
-        )
-
     def _state(self) -> tuple[FlowHistory | None, FlowIntents]:
         rows = state_rows_if_any(self._target)
         return rows.history(self.setup.name), rows.intents(self.setup.name)
 
-    def _new(self, missing: set[str]) -> Iterator[PartitionSnapshot]:
-        """Yield partitions of topics without a remote topic."""
+    def _new(self, missing: set[str]) -> dict[TopicPartition, str]:
+        """Return partitions of topics without a remote topic, and the name that it will have."""
         policy, alias = self.setup.policy, self._flow.source_alias
         remote = {
             tp: policy.format_remote_topic(alias, name)
             for name, topic in mirrored_topics(self._flow, self._source.metadata(None)).items()
             for tp in topic.tps
         }
-        new = {tp: name for tp, name in remote.items() if name in missing}
-        ends = list_offsets(self._source, new, LATEST)
-        starts = begins_now(self._flow, self._source, new)
-        for tp, name in new.items():
-            yield self._never_copied(tp, name, starts[tp], ends[tp])
+        return {tp: name for tp, name in remote.items() if name in missing}
 
-    def _never_copied(
-        self,
-        tp: TopicPartition,
-        remote: str,
-        start: Begin,
-        end: OffsetResult | TwinlogError,
-    ) -> PartitionSnapshot:
-        """Return a partition whose lag is the log from the configured start on."""
-        if isinstance(start, TwinlogError) or isinstance(end, TwinlogError):
-            return _part(tp, remote, PartitionState.NEW)
-        return _part(tp, remote, PartitionState.NEW, lag=max(0, end.offset - start))
-
-    def _kept(self, maps: Mapping[PartitionKey, PartitionMap]) -> Iterator[PartitionSnapshot]:
+    def _kept(self, picture: Picture) -> Iterator[PartitionSnapshot]:
         """Yield copies of topics that the source no longer shows."""
         here = self._source.metadata(None).topics
         names = {topic.topic_id: name for name, topic in self._there.topics.items()}
-        lost: dict[TopicPartition, PartitionMap] = {}
-        for key, known in maps.items():
-            left = known.topic in here or known.topic in self._flow.released
-            if left or key.branches or key.target_topic_id not in names:
+        lost = {
+            TopicPartition(names[key.target_topic_id], key.partition): key.target_topic_id
+            for key, known in picture.maps.items()
+            if not (known.topic in here or known.topic in self._flow.released or key.branches)
+            if key.target_topic_id in names
+        }
+        # nothing is copied there any more, so the map is not older than these ends
+        picture = picture._replace(target=read_ends(self._target, lost))
+        for target, topic_id in lost.items():
+            pair = pair_into(picture.maps, target, topic_id, {})
+            if pair is None or pair.source.topic in here:
                 continue
-            target = TopicPartition(names[key.target_topic_id], key.partition)
-            before = lost.get(target)
-            if before is None or before.term < known.term:
-                lost[target] = known
-        for target, end in log_ends(self._target, lost).items():
-            copied = None
-            if not isinstance(end, TwinlogError):
-                is_shared = self.setup.is_identity
-                copied = position(lost[target], end.end_offset, is_shared=is_shared)
-            part = _part(
-                TopicPartition(lost[target].topic, target.partition),
-                target.topic,
-                PartitionState.SOURCE_DELETED,
-                records=-1 if copied is None else copied[0],
-            )
+            records = picture.replica(pair, 0).copied.ordinal
+            records = -1 if records is None else records
+            part = _part(pair.source, target.topic, PartitionState.SOURCE_DELETED, records=records)
             yield replace(part, message=kept(target.topic))
 
     def _promoted(self) -> Iterator[PartitionSnapshot]:
@@ -291,40 +254,27 @@ class _OfflineFlow:
         counts = {name: len(one.partitions) for name, one in there.items() if one is not None}
         return promoted_snapshots(self._intents, (), counts, remote)
 
-    def _partition(
-        self,
-        plan: PartitionPlan,
-        ends: _Ends,
-        maps: Maps,
-        now_ms: int,
-    ) -> PartitionSnapshot:
-        here, there = ends.source[plan.source], ends.target[plan.target]
-        if isinstance(here, TwinlogError):
-            return _part(plan.source, plan.target.topic, PartitionState.FAILED, error=here)
-        if isinstance(there, TwinlogError):
-            return _part(plan.source, plan.target.topic, PartitionState.FAILED, error=there)
-        unread = maps.problem(plan.source)
-        if unread is not None:
-            return _part(plan.source, plan.target.topic, PartitionState.FAILED, error=unread)
-        copied = position_of(plan, maps, there.end_offset, is_shared=self.setup.is_identity)
-        if copied is None:
-            start = ends.first[plan.source]
-            return self._never_copied(plan.source, plan.target.topic, start, here)
-        ordinal, upstream = copied
-        lag = max(0, here.offset - upstream)
-        if 0 < lag <= MARKERS_AT_MOST and self._are_markers(plan.source, upstream, here.offset):
+    def _partition(self, found: Replica, begin: Begin, now_ms: int) -> PartitionSnapshot:
+        source, remote, end = found.pair.source, found.pair.target.topic, found.source.end
+        problem = found.source.problem or (found.problem if found.key is None else None)
+        if problem is not None:
+            return _part(source, remote, PartitionState.FAILED, error=problem)
+        copied, upstream = found.copied.ordinal, found.copied.resumes_at
+        if copied is None or upstream is None or end is None:
+            return _never_copied(source, remote, begin, found.source)
+        lag = max(0, end - upstream)
+        if 0 < lag <= MARKERS_AT_MOST and self._are_markers(source, upstream, end):
             lag = 0
-        newest = ends.newest[plan.target]
-        lag_ms = -1 if lag else 0
-        if lag and not isinstance(newest, TwinlogError) and newest.timestamp > 0:
-            lag_ms = max(0, now_ms - newest.timestamp)
+        newest_ms, lag_ms = found.target.newest_ms or 0, -1 if lag else 0
+        if lag and newest_ms > 0:
+            lag_ms = max(0, now_ms - newest_ms)
         return _part(
-            plan.source,
-            plan.target.topic,
+            source,
+            remote,
             PartitionState.BEHIND if lag else PartitionState.AT_END,
             lag=lag,
             lag_ms=lag_ms,
-            records=ordinal,
+            records=copied,
             upstream=upstream,
         )
 
@@ -389,6 +339,15 @@ def _not_set_up(seen: FlowSnapshot, status: PublishedStatus) -> FlowSnapshot:
         where=status.where,
         as_of_ms=status.at_ms,
     )
+
+
+def _never_copied(
+    tp: TopicPartition, remote: str, begin: Begin, log: LogState
+) -> PartitionSnapshot:
+    """Return a partition whose lag is the log from the configured start on."""
+    if isinstance(begin, TwinlogError) or log.end is None:
+        return _part(tp, remote, PartitionState.NEW)
+    return _part(tp, remote, PartitionState.NEW, lag=max(0, log.end - begin))
 
 
 def _part(  # noqa: PLR0913 (fields of a partition)

@@ -18,7 +18,7 @@ from twinlog.config.flow.schema import FlowConfig
 from twinlog.control.flow.wiring import flow_setup
 from twinlog.model import Isolation, TopicPartition
 from twinlog.survey.discovery import mirrored_topics
-from twinlog.survey.source_ends import known_offsets
+from twinlog.survey.ends import known_offsets
 
 ANSWERS_WITHIN_S: Final = 10.0
 

@@ -13,7 +13,6 @@ from collections.abc import Callable, Iterable
 from dataclasses import replace
 
 from twinlog.cluster.client import ClusterClient
-from twinlog.cluster.logs.offsets import LATEST
 from twinlog.codes import Trait, has
 from twinlog.config.flow.schema import FlowConfig, MirrorConfig, PolicyKind
 from twinlog.control.check.offline_status import offline_status
@@ -24,8 +23,8 @@ from twinlog.mirror.plan import PartitionPlan
 from twinlog.mirror.state.intents import FlowIntents
 from twinlog.model import TopicPartition
 from twinlog.survey.discovery import discover
+from twinlog.survey.ends import Ends, read_ends
 from twinlog.survey.map_reader import read_maps
-from twinlog.survey.source_ends import known_ends, known_offsets
 from twinlog.survey.state_reader import state_rows_if_any
 
 
@@ -40,8 +39,9 @@ def resting_flow(
     intents = intents_of(setup.name, target)
     flow = replace(setup.config, released=intents.released)
     found = discover(flow, setup.policy, source, target, create=False)
-    here = known_ends(source, flow, [plan.source for plan in found.plans])
-    there = known_offsets(target, [plan.target for plan in found.plans], LATEST)
+    sources = [plan.source for plan in found.plans]
+    here = read_ends(source, sources, isolation=flow.isolation_level)
+    there = read_ends(target, [plan.target for plan in found.plans])
     (snapshot,) = offline_status(replace(config, flows=(flow,)))
     views = tuple(_views(flow, found.plans, snapshot, here, there))
     return LedFlow(
@@ -51,7 +51,7 @@ def resting_flow(
         source=setup.source,
         target=setup.target,
         partitions=lambda: views,
-        read_map=lambda: read_maps(target, flow.flow),
+        read_map=lambda: read_maps(target, flow.flow, after=there),
         snapshot=lambda: snapshot,
         intents=lambda: intents,
         log_once=log_once,
@@ -67,15 +67,16 @@ def _views(
     flow: FlowConfig,
     plans: Iterable[PartitionPlan],
     snapshot: FlowSnapshot,
-    here: dict[TopicPartition, int],
-    there: dict[TopicPartition, int],
+    here: Ends,
+    there: Ends,
 ) -> Iterable[PartitionView]:
     parts = {TopicPartition(one.topic, one.partition): one for one in snapshot.partitions}
     # if other clients write too, the log end is not the position of the flow's next record
     is_shared = flow.policy.kind is PolicyKind.IDENTITY
     for plan in plans:
         part = parts.get(plan.source)
-        ends = here.get(plan.source, -1), there.get(plan.target, -1)
+        known = here[plan.source].end, there[plan.target].end
+        ends = tuple(-1 if one is None else one for one in known)
         is_there = part is not None and part.lag == 0 and part.records > 0 and min(ends) >= 0
         reached = ends if is_there and not is_shared and not plan.targets else (-1, -1)
         yield PartitionView(

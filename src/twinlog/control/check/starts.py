@@ -9,13 +9,13 @@ from typing import Final
 from twinlog.cluster.client import ClusterClient
 from twinlog.cluster.groups.coordinators import Coordinators
 from twinlog.cluster.groups.group_offsets import fetch_offsets
-from twinlog.cluster.logs.offsets import LATEST, OffsetResult, list_offsets
 from twinlog.cluster.logs.start_offsets import Begin, begin_offsets
 from twinlog.cluster.net.metadata import TopicMetadata
 from twinlog.config.flow.schema import FlowConfig
 from twinlog.errors import PartitionError, TwinlogError
 from twinlog.model import StartAt, StartKind, TopicPartition
 from twinlog.quantities import plural
+from twinlog.survey.ends import read_ends
 
 PARTITIONS_SHOWN: Final = 3
 
@@ -51,20 +51,18 @@ def topic_begins(
     of_group = _group_offsets(flow, source) if new else {}
     starts = {tp: of_group.get(tp, flow.start.at(tp)) for tp in new}
     found = begin_offsets(source, starts, isolation=flow.isolation_level)
-    ends = list_offsets(
-        source, [tp for tp in new if flow.start.at(tp).kind is StartKind.OFFSET], LATEST
-    )
+    ends = read_ends(source, [tp for tp in new if flow.start.at(tp).kind is StartKind.OFFSET])
     out = {}
     for name, tps in partitions.items():
         offsets: dict[int, int] = {}
         for tp in tps:
-            begin, end = found.get(tp), ends.get(tp)
+            begin, end = found.get(tp), ends[tp].end if tp in ends else None
             if isinstance(begin, TwinlogError):
                 on_problem(begin, name)
             elif begin is not None:
                 offsets[tp.partition] = begin
-                if isinstance(end, OffsetResult) and tp not in of_group:
-                    for error in beyond(tp, begin, end.offset):
+                if end is not None and tp not in of_group:
+                    for error in beyond(tp, begin, end):
                         on_problem(error, name)
         grouped = any(tp in of_group for tp in tps)
         said = f"group {flow.source_group.group_id}" if grouped else flow.start.topic(name).text

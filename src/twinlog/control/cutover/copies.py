@@ -4,54 +4,36 @@ that are not copied yet, if the source responds.
 The target's rows decide which partitions there are. So a partition that was copied is returned,
 even if the source does not list it, lists it with another topic ID, or no longer has the records.
 
-The target's ends are read before the map (`mirror.map.translation`, rule A), and the source's ends
-before both. So a copy that is found complete reached the source's end of that moment.
-
-If only this flow writes to a topic, its copy ends where the log ends. After a promotion it may not,
-because the new owners write to the topic. The leader's state of the flow's producer IDs still shows
-the end of the copy, since sequences are ordinals. If the leader has dropped that state, the end of
-the copy is unknown, and nothing is translated.
+`survey.picture` reads the source's ends before those of the target, and the map last. So a copy
+that is found complete reached the source's end of that moment. `survey.replica` finds where each
+copy ends. A switchover needs its exact end: if the copy of a promoted topic is only known to reach
+some offset, its end counts as unknown, and nothing of it is translated.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
 from twinlog.client import export
 from twinlog.cluster.client import ClusterClient
-from twinlog.cluster.logs.offsets import EARLIEST, LATEST, MAX_TIMESTAMP, OffsetResult, list_offsets
-from twinlog.cluster.logs.producers import last_sequences
 from twinlog.cluster.net.metadata import ClusterMetadata
 from twinlog.control.cutover.scope import CutoverScope
 from twinlog.control.cutover.upstreams import FlowUpstreams
-from twinlog.control.risk.positions import fan_position
-from twinlog.errors import TwinlogError, or_raise
 from twinlog.mirror.findings import Span
-from twinlog.mirror.map.offset_map import PartitionKey, PartitionMap
-from twinlog.mirror.map.translation import (
-    KnownMap,
-    Reach,
-    Translation,
-    copied_to,
-    downstream_within,
-    upstream_within,
-)
+from twinlog.mirror.map.translation import Translation
+from twinlog.mirror.plan import Pairing
 from twinlog.mirror.state.copies import CopyRow
 from twinlog.model import NO_TOPIC_ID, TopicId, TopicPartition
-from twinlog.survey.map_reader import Maps, read_maps
+from twinlog.survey.ends import Want, read_ends
+from twinlog.survey.picture import read_flow
+from twinlog.survey.replica import Certainty, Replica
 from twinlog.survey.stale_metadata import require_gone
 from twinlog.wire.error_codes import TOPIC_AUTHORIZATION_FAILED
 
 UNKNOWN: Final = -1
 NOTHING: Final = "nothing of it was copied"
-RECREATED: Final = (
-    "the source topic was re-created since it was copied: the copy holds records of the earlier one"
-)
-TARGET_LOST: Final = (
-    "the target's log ends before the last record that was copied: the target lost records"
-)
 FORGOTTEN: Final = (
     "others may have written to it since it was promoted, and the brokers have forgotten where the "
     "copy ended"
@@ -67,11 +49,8 @@ class Copy:
     target_topic_id: TopicId = NO_TOPIC_ID
     source_topic_id: TopicId = NO_TOPIC_ID
     """ID of the topic that was copied, by the offset map."""
-    known: KnownMap | None = None
-    """The offset map, or None if nothing was copied, or if records are partitioned by key."""
-    log: tuple[int, int] = (0, 0)
-    """The target's log: its start and its end."""
-    reach: Reach | None = None
+    replica: Replica | None = None
+    """None if the end of the copy is unknown, or if nothing was copied."""
     upstream: int = UNKNOWN
     """All records of the source below it are on the target."""
     source_start: int = UNKNOWN
@@ -92,13 +71,22 @@ class Copy:
         return self.upstream != UNKNOWN
 
     @property
+    def is_translated(self) -> bool:
+        """Return True if its offsets have counterparts, as those of a keyed topic have not."""
+        return self.replica is not None and self.replica.copied.reach is not None
+
+    @property
+    def log(self) -> tuple[int, int]:
+        """The target's log: its start, and the end of the copy."""
+        return (0, 0) if self.replica is None else self.replica.log
+
+    @property
     def held_from(self) -> int:
         """The first source offset whose record is on the target, or 0 if unknown. Earlier records
         were never copied, or the target's log has already deleted them.
         """
-        if self.known is None or self.reach is None:
-            return 0
-        return upstream_within(self.known, self.reach, self.log[0]).offset
+        first = None if self.replica is None else self.replica.to_source(self.log[0])
+        return 0 if first is None else first.offset
 
     @property
     def left(self) -> int:
@@ -128,9 +116,7 @@ class Copy:
 
     def translate(self, offset: int) -> Translation | None:
         """Translate a source offset to a target offset, or return None if it has none."""
-        if self.known is None or self.reach is None:
-            return None
-        return downstream_within(self.known, self.reach, self.log, offset)
+        return None if self.replica is None else self.replica.to_target(offset)
 
     def as_json(self) -> dict[str, Any]:
         return {
@@ -158,33 +144,44 @@ def copies(scope: CutoverScope, covers: Callable[[str], bool] | None = None) -> 
     rows = (row for row in scope.rows().copies.values() if row.flow == scope.name)
     begun = [row for row in rows if row.is_live and covers(row.source_topic)]
     here = None if scope.source_problem is not None else scope.source.metadata(None)
-    ends = _source_ends(scope, here, covers)
+    listed = dict(_listed(here, covers))
+    isolation = scope.config.isolation_level
+    want = Want.STARTS | Want.TIMES
+    ends = read_ends(scope.source, listed, want, isolation=isolation)
     there = scope.target.metadata(None)
     scope.require_same(here, there)
-    remote = dict(_remote_partitions(scope, there, covers))
-    logs = _Logs.of(scope, [*remote])
-    maps = read_maps(scope.target, scope.config.flow, there)
-    found = {
-        TopicPartition(upstream, tp.partition): _copy(scope, tp, upstream, there, logs, maps)
-        for tp, upstream in remote.items()
-    }
-    found |= _cut_short(scope.target, found.values())
+    pairs = dict(_pairs(scope, there, covers, listed))
+    picture = read_flow(
+        scope.target,
+        [pair.target for pair in pairs.values()],
+        want | Want.PRODUCERS,
+        after=ends,
+        is_shared=scope.setup.is_identity,
+        new_owners=lambda: scope.intents().has_new_owners,
+        maps=scope.config.flow,
+        seen=there,
+    )
+    replicas = {tp: picture.replica(pair) for tp, pair in pairs.items()}
+    # the copy has advanced since the target's ends were read, or the target lost the end of its log
+    cut = {tp: one for tp, one in replicas.items() if one.log[1] < (one.copied.downstream or 0)}
+    if cut:
+        picture = picture.again(scope.target, [one.pair.target for one in cut.values()])
+        replicas |= {tp: picture.replica(one.pair) for tp, one in cut.items()}
+    for tp in listed.keys() - replicas:
+        remote = TopicPartition(scope.remote(tp.topic), tp.partition)
+        replicas[tp] = picture.replica(_pair(tp, remote, listed[tp], NO_TOPIC_ID))
+    found = {tp: _copy(one, is_shared=scope.setup.is_identity) for tp, one in replicas.items()}
     for row in _hidden_on_target(scope, there, begun):
         tp, target = TopicPartition(row.source_topic, 0), TopicPartition(row.topic, 0)
-        found.setdefault(tp, Copy(source=tp, target=target, problem=_invisible(scope.target, row)))
+        if tp not in pairs:
+            blank = found.get(tp, Copy(source=tp, target=target))
+            found[tp] = replace(blank, target=target, problem=_invisible(scope.target, row))
     if here is None:
         return [found[tp] for tp in sorted(found) if found[tp].is_copied or found[tp].problem]
-    for tp, end in ends.items():
-        one = found.get(tp)
-        if one is None:
-            target = TopicPartition(scope.remote(tp.topic), tp.partition)
-            one = Copy(source=tp, target=target, problem=NOTHING)
-        found[tp] = _with_source(one, here.topics[tp.topic].topic_id, end)
     # the copy has advanced since the ends were read, or the source lost the end of its log
     short = [tp for tp in ends if found[tp].source_end < found[tp].upstream]
-    later = list_offsets(scope.source, short, LATEST, isolation=scope.config.isolation_level)
-    for tp, answer in later.items():
-        found[tp] = replace(found[tp], source_end=_offset(answer))
+    for tp, log in read_ends(scope.source, short, isolation=isolation).items():
+        found[tp] = replace(found[tp], source_end=_known(log.end))
     topics = {row.source_topic for row in begun if row.is_of(row.topic, _id(there, row.topic))}
     topics -= {tp.topic for tp in ends}
     unlisted = [tp for tp in found if tp not in ends]
@@ -220,45 +217,13 @@ def records_in(
 # -- the source
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _SourceEnd:
-    start: int
-    offset: int
-    newest_ms: int
-
-
-def _source_ends(
-    scope: CutoverScope, here: ClusterMetadata | None, covers: Callable[[str], bool]
-) -> dict[TopicPartition, _SourceEnd]:
-    if here is None:
-        return {}
-    tps = [
-        tp
-        for name, topic in here.topics.items()
-        if not topic.is_internal and covers(name)
-        for tp in topic.tps
-    ]
-    ends = list_offsets(scope.source, tps, LATEST, isolation=scope.config.isolation_level)
-    newest = list_offsets(scope.source, tps, MAX_TIMESTAMP)
-    starts = list_offsets(scope.source, tps, EARLIEST)
-    return {
-        tp: _SourceEnd(
-            start=_offset(starts[tp]), offset=_offset(ends[tp]), newest_ms=_timestamp(newest[tp])
-        )
-        for tp in tps
-    }
-
-
-def _with_source(copy: Copy, topic_id: TopicId, end: _SourceEnd) -> Copy:
-    """Return the copy with the log of its source topic. If the topic was re-created, the position
-    of the copy is unknown.
-    """
-    copy = replace(
-        copy, source_start=end.start, source_end=end.offset, source_newest_ms=end.newest_ms
-    )
-    if NO_TOPIC_ID in (copy.source_topic_id, topic_id) or copy.source_topic_id == topic_id:
-        return copy
-    return replace(copy, known=None, reach=None, upstream=UNKNOWN, problem=RECREATED)
+def _listed(
+    here: ClusterMetadata | None, covers: Callable[[str], bool]
+) -> Iterator[tuple[TopicPartition, TopicId]]:
+    """Yield the partitions that the source lists, with the IDs of their topics."""
+    for name, topic in here.topics.items() if here is not None else ():
+        if not topic.is_internal and covers(name):
+            yield from ((tp, topic.topic_id) for tp in topic.tps)
 
 
 def _why_unlisted(
@@ -284,14 +249,28 @@ def _why_unlisted(
 # -- the target
 
 
-def _remote_partitions(
-    scope: CutoverScope, there: ClusterMetadata, covers: Callable[[str], bool]
-) -> Iterator[tuple[TopicPartition, str]]:
+def _pairs(
+    scope: CutoverScope,
+    there: ClusterMetadata,
+    covers: Callable[[str], bool],
+    listed: Mapping[TopicPartition, TopicId],
+) -> Iterator[tuple[TopicPartition, Pairing]]:
+    """Yield the partitions of remote topics, by their source partitions."""
     upstreams = FlowUpstreams.of(scope.config, scope.rows().copies.values())
     for name, upstream in upstreams.copies(there.topics).items():
         topic = there.topics[name]
         if not topic.is_internal and covers(upstream):
-            yield from ((tp, upstream) for tp in topic.tps)
+            for target in topic.tps:
+                tp = TopicPartition(upstream, target.partition)
+                yield tp, _pair(tp, target, listed.get(tp, NO_TOPIC_ID), topic.topic_id)
+
+
+def _pair(
+    source: TopicPartition, target: TopicPartition, source_id: TopicId, target_id: TopicId
+) -> Pairing:
+    return Pairing(
+        source=source, target=target, source_topic_id=source_id, target_topic_id=target_id
+    )
 
 
 def _hidden_on_target(
@@ -308,23 +287,6 @@ def _hidden_on_target(
     ]
 
 
-def _cut_short(target: ClusterClient, found: Iterable[Copy]) -> dict[TopicPartition, Copy]:
-    """Return the copies with TARGET_LOST as their problem: the log ends before the last record that
-    the map has as copied.
-
-    How many of the flow's records such a log has is unknown, because other clients may have written
-    to a topic that the flow does not own. The ends are queried again, because the copy may have
-    advanced after the first query and before the map was read.
-    """
-    short = [one for one in found if one.reach is not None and one.log[1] < one.reach.downstream]
-    ends = list_offsets(target, [one.target for one in short], LATEST)
-    return {
-        one.source: replace(one, upstream=UNKNOWN, problem=TARGET_LOST)
-        for one in short
-        if one.reach is not None and _offset(ends[one.target]) < one.reach.downstream
-    }
-
-
 def _invisible(target: ClusterClient, row: CopyRow) -> str:
     right = f"grant DESCRIBE on topic {row.topic}"
     return f"this user may not see {row.topic} on {target.alias}: {right}"
@@ -334,90 +296,29 @@ def _id(found: ClusterMetadata, topic: str) -> TopicId:
     return found.topics[topic].topic_id if topic in found.topics else NO_TOPIC_ID
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Logs:
-    """Responses of the target to queries about its logs."""
-
-    starts: Mapping[TopicPartition, OffsetResult | TwinlogError]
-    ends: Mapping[TopicPartition, OffsetResult | TwinlogError]
-    newest: Mapping[TopicPartition, OffsetResult | TwinlogError]
-    last_sequences: Mapping[TopicPartition, Mapping[int, int]]
-    has_new_owners: Callable[[str], bool]
-    """Whether a topic of the source has new owners on the target."""
-
-    @classmethod
-    def of(cls, scope: CutoverScope, tps: list[TopicPartition]) -> _Logs:
-        client = scope.target
-        return cls(
-            starts=list_offsets(client, tps, EARLIEST),
-            ends=list_offsets(client, tps, LATEST),
-            newest=list_offsets(client, tps, MAX_TIMESTAMP),
-            last_sequences=last_sequences(client, tps),
-            # read after the ends: a promotion precedes the records of new owners
-            has_new_owners=scope.intents().has_new_owners,
-        )
-
-
-def _copy(
-    scope: CutoverScope,
-    target: TopicPartition,
-    upstream: str,
-    there: ClusterMetadata,
-    logs: _Logs,
-    maps: Maps,
-) -> Copy:
-    topic_id = there.topics[target.topic].topic_id
-    copy = Copy(
-        source=TopicPartition(upstream, target.partition),
-        target=target,
-        target_topic_id=topic_id,
-        newest_ms=_timestamp(logs.newest[target]),
-    )
-    start, end = logs.starts[target], logs.ends[target]
-    unread = maps.problem(copy.source)
-    for one in (start, end, unread):
-        if isinstance(one, TwinlogError):
-            return replace(copy, problem=str(one))
-    log = or_raise(start).offset, or_raise(end).offset
-    keys = maps.keys_to(topic_id, target.partition)
-    newest = max(keys, key=lambda key: maps[key].term, default=None)
-    known: PartitionMap | None = None if newest is None else maps[newest]
-    if newest is None or known is None:
-        return replace(copy, log=log, problem=NOTHING)
-    copy = replace(copy, log=log, source_topic_id=newest.source_topic_id)
-    if any(key.branches for key in keys):
-        return replace(copy, upstream=_fanned(keys, maps))
-    copied = copied_to(
-        known,
-        log[1],
-        logs.last_sequences.get(target, {}),
-        is_shared=scope.setup.is_identity,
-        has_new_owners=lambda: logs.has_new_owners(upstream),
-    )
-    if copied is None:
-        return replace(copy, problem=NOTHING)
-    if not copied.is_exact and not scope.setup.is_identity:
-        return replace(copy, problem=FORGOTTEN)
-    return replace(
-        copy,
-        log=(log[0], max(log[0], copied.end)),
-        known=KnownMap.of(known),
-        reach=copied.reach,
-        upstream=copied.reach.upstream,
-        foreign=log[1] - copied.end,
+def _copy(found: Replica, *, is_shared: bool) -> Copy:
+    copied, problem = found.copied, ""
+    if found.problem is not None:
+        problem = str(found.problem) if found.key is None else found.problem.message
+    elif copied.upstream is None:
+        problem = NOTHING
+    elif copied.reach is not None and copied.certainty is Certainty.AT_LEAST and not is_shared:
+        problem = FORGOTTEN
+    return Copy(
+        source=found.pair.source,
+        target=found.pair.target,
+        target_topic_id=found.pair.target_topic_id,
+        source_topic_id=NO_TOPIC_ID if found.key is None else found.key.source_topic_id,
+        replica=None if problem else found,
+        upstream=UNKNOWN if problem else _known(copied.upstream),
+        source_start=_known(found.source.start),
+        source_end=_known(found.source.end),
+        newest_ms=_known(found.target.newest_ms),
+        source_newest_ms=_known(found.source.newest_ms),
+        foreign=0 if problem else copied.foreign,
+        problem=problem,
     )
 
 
-def _fanned(keys: Sequence[PartitionKey], maps: Maps) -> int:
-    """Return the source offset up to which a partition written by key is copied, or UNKNOWN."""
-    newest = max(keys, key=lambda key: maps[key].term)
-    found = fan_position(newest._replace(branch=-1, branches=0), newest.branches, maps)
-    return UNKNOWN if found is None else found[1]
-
-
-def _offset(answer: OffsetResult | TwinlogError) -> int:
-    return UNKNOWN if isinstance(answer, TwinlogError) else answer.offset
-
-
-def _timestamp(answer: OffsetResult | TwinlogError) -> int:
-    return UNKNOWN if isinstance(answer, TwinlogError) else answer.timestamp
+def _known(value: int | None) -> int:
+    return UNKNOWN if value is None else value

@@ -445,7 +445,7 @@ def _without_records(
     past = [
         (tp, offset)
         for tp, offset in offsets
-        if tp in known and known[tp].known is not None and known[tp].is_copied
+        if tp in known and known[tp].is_translated
         if known[tp].upstream < offset <= known[tp].source_end
         if settled or known[tp].deleted is None
     ]

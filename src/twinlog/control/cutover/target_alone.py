@@ -15,7 +15,6 @@ from twinlog.control.cutover.scope import CutoverScope
 from twinlog.control.flow.wiring import flow_setup
 from twinlog.control.watch.snapshot import FlowSnapshot, GroupPosition, PartitionSnapshot
 from twinlog.errors import TwinlogError
-from twinlog.mirror.map.runs import k_at
 
 
 def with_copies(config: FlowConfig, seen: FlowSnapshot) -> FlowSnapshot:
@@ -39,9 +38,9 @@ def with_copies(config: FlowConfig, seen: FlowSnapshot) -> FlowSnapshot:
 
 
 def _partition(copy: Copy, *, is_shared: bool) -> PartitionSnapshot:
-    copied = UNKNOWN
-    if copy.known is not None and copy.is_copied and not is_shared:
-        copied = copy.log[1] - k_at(copy.known.runs, copy.log[1])
+    copied = None
+    if copy.replica is not None and copy.is_translated and not is_shared:
+        copied = copy.replica.copied.ordinal
     return PartitionSnapshot(
         topic=copy.source.topic,
         partition=copy.source.partition,
@@ -49,8 +48,8 @@ def _partition(copy: Copy, *, is_shared: bool) -> PartitionSnapshot:
         state=PartitionState.SOURCE_AWAY,
         lag=-1,
         lag_ms=-1,
-        records=max(0, copied),
-        copied=copied,
+        records=copied or 0,
+        copied=UNKNOWN if copied is None else copied,
         bytes=0,
         upstream=copy.upstream,
         newest_ms=copy.newest_ms,

@@ -40,7 +40,7 @@ from twinlog.control.watch.verified import CODE, Verified
 from twinlog.errors import PartitionError, Unauthorized
 from twinlog.flow_log import FlowLog
 from twinlog.lane.watches.compaction import may_lack_offsets
-from twinlog.mirror.map.translation import Reach
+from twinlog.mirror.map.translation import Reach, reach_at
 from twinlog.mirror.state.intents import FlowIntents
 from twinlog.mirror.verify.difference import Compared, Difference
 from twinlog.mirror.verify.walk import Rules
@@ -187,9 +187,11 @@ class Verification:
         known = maps.get(view.map_key)
         if known is None or not known.runs or maps.problem(view.source) is not None:
             return MappedCopy()
-        if self._is_shared:
-            return MappedCopy.up_to_mark(known)
         reach = Reach(view.next_upstream, view.next_downstream)
+        if self._is_shared:  # the map has all records of this flow below its mark
+            if known.mark is None:
+                return MappedCopy()
+            reach = reach_at(known.runs, known.mark.ordinal, known.mark.downstream)
         return MappedCopy(runs=known.runs, mark=known.mark, reach=reach)
 
     def _do(self, section: _Section) -> None:

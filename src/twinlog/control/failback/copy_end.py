@@ -21,24 +21,27 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from functools import partial
 
-from twinlog.cluster.logs.producers import Producers, known_producers
 from twinlog.cluster.logs.raw_log import FetchedRecords, FetchFrom, batch_from
 from twinlog.control.cutover.scope import CutoverScope
 from twinlog.control.failback.side_by_side import BothReads, LogReads, side_by_side
 from twinlog.errors import Fate, FlowError, PartitionError, TwinlogError
 from twinlog.lane.sides.log_view import ClusterLogView
 from twinlog.lane.watches.compaction import may_lack_offsets
-from twinlog.mirror.map.copy_border import BorderUnknown, copy_border
+from twinlog.mirror.map.copy_border import BorderUnknown
 from twinlog.mirror.map.offset_map import Mark, PartitionKey, PartitionMap
 from twinlog.mirror.map.translation import Reach, reach_at
 from twinlog.mirror.names.naming import map_topic_of
+from twinlog.mirror.plan import Pairing
 from twinlog.mirror.ports import LogEnds, ProducerTail, answer_of
 from twinlog.mirror.start.our_end import find_end
 from twinlog.mirror.start.request import StartRequest, runs_for_start
 from twinlog.mirror.state.intents import IntentKind
 from twinlog.mirror.state.mapped import mapped_copies
-from twinlog.model import TopicId, TopicPartition, sequence_of, sequences_ahead
-from twinlog.survey.map_reader import Maps, read_maps
+from twinlog.model import NO_TOPIC_ID, TopicId, TopicPartition, sequence_of, sequences_ahead
+from twinlog.survey.ends import NO_ENDS, Want
+from twinlog.survey.map_reader import Maps
+from twinlog.survey.picture import Picture, read_flow
+from twinlog.survey.replica import Ownership, Replica, Witness, by_headers
 from twinlog.wire.record_batch import BatchHeader
 
 
@@ -99,9 +102,7 @@ class CopyEnds:
         self._client = scope.target
         self._metadata = scope.target.metadata(None)
         self._rows = FlowRows(scope)
-        self._has_map = True
-        self._maps = self._read_maps()
-        self._writers: dict[TopicPartition, Producers] = {}
+        self._picture = Picture(NO_ENDS, NO_ENDS, Maps({}, {}, 1), Ownership(is_shared=False))
         self._cleaned: set[str] = set()
         self._view = ClusterLogView(scope.target)
         self._logs: Mapping[TopicPartition, LogEnds] = {}
@@ -109,13 +110,24 @@ class CopyEnds:
         """Reads of the current search."""
 
     def prepare(self, targets: Collection[TopicPartition]) -> None:
-        """Query all partitions once: the producer states at the leaders, then the log ends, and
-        which topics may lack offsets because they are compacted.
+        """Query all partitions once: the log ends, the producer states and the map, and which
+        topics may lack offsets because they are compacted.
         """
         wanted = [tp for tp in targets if self.topic_id(tp) is not None]
-        self._writers = known_producers(self._client, wanted)
-        self._logs = self._view.ends({*wanted})
+        setup = self._scope.setup
+        self._picture = read_flow(
+            self._client,
+            wanted,
+            Want.STARTS | Want.PRODUCERS,
+            after=NO_ENDS,
+            is_shared=setup.is_identity,
+            new_owners=lambda: lambda _: True,
+            maps=setup.config.flow,
+            seen=self._metadata,
+        )
         self._cleaned = may_lack_offsets(self._client, {tp.topic for tp in wanted})
+        if setup.is_identity:
+            self._logs = self._view.ends({*wanted})
 
     def topic_id(self, target: TopicPartition) -> TopicId | None:
         """Return the remote topic's ID, or None if it has no such partition."""
@@ -131,31 +143,34 @@ class CopyEnds:
         topic_id = self.topic_id(target)
         if topic_id is None:
             return None
-        unread = self._maps.problem(source)
-        if unread is not None and unread.code == "MAP_MISSING":
-            raise self._unknown(target, unread.message)
-        if unread is not None:
-            raise unread
-        keys = self._maps.keys_to(topic_id, target.partition)
-        if any(key.branches for key in keys):
-            raise self._unknown(target, "its records are placed by key, so no offset corresponds")
-        newest = max(keys, key=lambda key: self._maps[key].term, default=None)
-        known = None if newest is None else self._maps[newest]
-        log = self.bounds(target)
-        if newest is None or known is None or not known.runs:
-            self._require_never_copied(source, target, topic_id, log)
+        pair = Pairing(
+            source=source,
+            target=target,
+            source_topic_id=NO_TOPIC_ID,  # the source may be lost
+            target_topic_id=topic_id,
+        )
+        found = self._picture.replica(pair)
+        if found.problem is not None and found.problem.code == "MAP_MISSING":
+            raise self._unknown(target, found.problem.message)
+        if found.problem is not None:
+            raise found.problem
+        if found.key is None:
+            self._require_never_copied(source, target, topic_id, self.bounds(target))
             return None
+        known = self._picture.maps[found.key]
+        if found.key.branches:
+            raise self._unknown(target, "its records are placed by key, so no offset corresponds")
         shifts = {one.downstream - one.ordinal for one in (known.runs[0], known.runs[-1])}
         if self._scope.setup.is_identity or len(shifts) > 1:  # accepted records are in between
-            ordinal, downstream = self._in_shared(newest, target)
+            ordinal, downstream = self._in_shared(found.key, target)
         else:
-            ordinal, downstream = self._in_ours(target, known, log)
+            ordinal, downstream = self._in_ours(found)
         return CopyEnd(
-            key=newest,
+            key=found.key,
             known=known,
             ordinal=ordinal,
-            reach=reach_at(known, ordinal, downstream),
-            behind=max(0, log[1] - downstream),
+            reach=reach_at(known.runs, ordinal, downstream),
+            behind=max(0, self.bounds(target)[1] - downstream),
         )
 
     def _require_never_copied(
@@ -177,9 +192,10 @@ class CopyEnds:
             return
         oldest, ours = self._batch_from(target, *log), self._rows.producers
         is_ours = oldest is not None and oldest.producer_id in ours
-        is_ours |= not ours.isdisjoint(self._writers.get(target, {}))
+        is_ours |= not ours.isdisjoint(self._picture.ownership.producers.get(target, {}))
         had_row = self._rows.mapped.was_copied_to(topic_id, target.partition)
-        if is_ours or had_row or not self._has_map:
+        has_map = self._metadata.topics.get(map_topic_of(self._scope.config.flow))
+        if is_ours or had_row or has_map is None or has_map.error:
             raise self._unknown(
                 target,
                 "the offset map has no row of it, as if its topic had been deleted; if no other "
@@ -201,33 +217,25 @@ class CopyEnds:
 
     # -- topics that only this flow wrote to
 
-    def _in_ours(
-        self, target: TopicPartition, known: PartitionMap, log: tuple[int, int]
-    ) -> tuple[int, int]:
-        first = known.runs[0]
-        k = first.downstream - first.ordinal
-        remembered = [
-            log[1] - others
-            for id_, one in self._writers.get(target, {}).items()
-            if id_ in known.producers
-            if (others := sequences_ahead(sequence_of(log[1] - 1 - k), one.last_sequence)) >= 0
-        ]
-        if remembered:
-            end = max(remembered)
-            following = self._batch_from(target, end, log[1])
+    def _in_ours(self, found: Replica) -> tuple[int, int]:
+        """Return the copy's ordinal and its end on the target."""
+        target, known, log_end = found.pair.target, found.map, found.target.end or 0
+        end = log_end - found.copied.foreign
+        if found.copied.witness is Witness.PRODUCER and known is not None:
+            following = self._batch_from(target, end, log_end)
             if following is None or following.producer_id not in known.producers:
-                return end - k, end
+                return found.copied.ordinal or 0, end
             # an earlier ID of this flow is remembered, and its last one is not
         try:
-            border = copy_border(known, log, partial(self._batch_from, target))
+            copied = by_headers(found, partial(self._batch_from, target)).copied
         except BorderUnknown as unknown:
             raise self._unknown(target, str(unknown)) from unknown
-        return border - k, border
+        return copied.ordinal or 0, log_end - copied.foreign
 
     # -- topics that other clients may have written to before
 
     def _in_shared(self, key: PartitionKey, target: TopicPartition) -> tuple[int, int]:
-        known = self._maps[key]
+        known = self._picture.maps[key]
         mark = known.mark or Mark(known.runs[0].ordinal, max(0, known.runs[0].downstream))
         tail = self._tail(target, known, mark)
         is_cleaned = target.topic in self._cleaned
@@ -247,7 +255,8 @@ class CopyEnds:
             our_producers=frozenset(known.producers),
             may_lose_batches=is_cleaned,
         )
-        there = self._log_of(target)
+        logs = self._logs or self._view.ends({target})
+        there = answer_of(logs, target, self._view)
         view, ours = SearchView(self._reads), self._rows.producers
         try:
             # the source may be lost, so no records are compared
@@ -267,7 +276,7 @@ class CopyEnds:
                 ahead,
                 ProducerTail(last_sequence=one.last_sequence, last_timestamp=one.last_timestamp),
             )
-            for id_, one in self._writers.get(target, {}).items()
+            for id_, one in self._picture.ownership.producers.get(target, {}).items()
             if id_ in known.producers
             if (ahead := sequences_ahead(one.last_sequence + 1, sequence_of(mark.ordinal))) >= 0
         ]
@@ -280,16 +289,10 @@ class CopyEnds:
 
     def bounds(self, tp: TopicPartition) -> tuple[int, int]:
         """Return the start and the end of a log of B, as `prepare` found them."""
-        found = self._log_of(tp)
-        return found.log_start, found.high_watermark
-
-    def _log_of(self, tp: TopicPartition) -> LogEnds:
-        return answer_of(self._logs, tp, self._view)
-
-    def _read_maps(self) -> Maps:
-        found = self._metadata.topics.get(map_topic_of(self._scope.config.flow))
-        self._has_map = found is not None and not found.error
-        return read_maps(self._client, self._scope.config.flow, self._metadata)
+        found = self._picture.target[tp]
+        if found.problem is not None:
+            raise found.problem
+        return found.start or 0, found.end or 0
 
     def _unknown(self, target: TopicPartition, why: str) -> FlowError:
         return FlowError(

@@ -19,7 +19,6 @@ from functools import partial
 from typing import Any, Final
 
 from twinlog.cluster.client import ClusterClient
-from twinlog.cluster.logs.offsets import EARLIEST, LATEST, list_offsets
 from twinlog.cluster.logs.raw_log import FIRST_BYTES
 from twinlog.cluster.net.metadata import TopicMetadata
 from twinlog.control.cutover.scope import CutoverScope
@@ -32,6 +31,7 @@ from twinlog.mirror.map.runs import UPSTREAM, following
 from twinlog.mirror.start.tail_check import decode, same_record
 from twinlog.model import NO_TOPIC_ID, Isolation, TopicId, TopicPartition
 from twinlog.survey.cluster_state import cluster_state
+from twinlog.survey.ends import Want, read_ends
 from twinlog.wire.record_batch import BatchHeader, read_headers
 from twinlog.wire.records import Record
 
@@ -156,17 +156,15 @@ def source_logs(
     """Return the logs now. The end is queried first, so a last stable offset below it means an open
     transaction, not a record that was appended between two requests.
     """
-    end = list_offsets(client, tps, LATEST)
-    stable = list_offsets(client, tps, LATEST, isolation=Isolation.READ_COMMITTED)
-    start = list_offsets(client, tps, EARLIEST)
+    ends = read_ends(client, tps, Want.STARTS)
+    stable = read_ends(client, tps, isolation=Isolation.READ_COMMITTED)
     out: dict[TopicPartition, SourceLog | TwinlogError] = {}
     for tp in tps:
-        try:
-            until, decided = or_raise(end[tp]).offset, or_raise(stable[tp]).offset
-            first = or_raise(start[tp]).offset
-            out[tp] = SourceLog(start=first, stable=decided, end=until)
-        except TwinlogError as error:
-            out[tp] = error
+        start, end, decided = ends[tp].start, ends[tp].end, stable[tp].end
+        if start is not None and end is not None and decided is not None:
+            out[tp] = SourceLog(start=start, stable=decided, end=end)
+        elif (problem := ends[tp].problem or stable[tp].problem) is not None:
+            out[tp] = problem
     return out
 
 

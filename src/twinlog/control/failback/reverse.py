@@ -53,6 +53,7 @@ from twinlog.mirror.names.naming import map_topic_of
 from twinlog.model import TopicPartition
 from twinlog.quantities import count, first_few, plural
 from twinlog.survey.cluster_state import cluster_state, write_copies
+from twinlog.survey.ends import NO_ENDS
 from twinlog.survey.map_reader import Maps, read_maps
 
 BEFORE_ALL: Final = Term(-1, 0)
@@ -209,7 +210,7 @@ class Reverse:
             yield "  for a day its gate `foreign` names earlier producers there: --accept foreign"
 
     def _maps(self) -> Maps:
-        maps = read_maps(self._scope.source, self._scope.config.flow.reverse)
+        maps = read_maps(self._scope.source, self._scope.config.flow.reverse, after=NO_ENDS)
         maps.require_all()
         return maps
 

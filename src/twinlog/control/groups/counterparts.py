@@ -8,37 +8,28 @@ back after a failover, and uses the map of the flow in the other direction.
 
 from __future__ import annotations
 
-import logging
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import TypeAlias
 
 from twinlog.cluster.client import ClusterClient
-from twinlog.cluster.logs.offsets import EARLIEST, LATEST, OffsetResult, list_offsets
-from twinlog.cluster.logs.producers import last_sequences
 from twinlog.cluster.net.metadata import TopicMetadata
 from twinlog.config.flow.schema import PolicyKind
 from twinlog.control.duties.rounds import LedFlow, PartitionView, confirmed
 from twinlog.control.groups.checkpoint_rows import CopyIds
-from twinlog.errors import TwinlogError, Unauthorized
-from twinlog.mirror.map.offset_map import PartitionKey, PartitionMap, Run
-from twinlog.mirror.map.translation import (
-    KnownMap,
-    Reach,
-    Translation,
-    copied_to,
-    downstream_within,
-    reach_of,
-    upstream_within,
-)
+from twinlog.errors import Unauthorized
+from twinlog.mirror.map.offset_map import Run
+from twinlog.mirror.map.translation import Translation
 from twinlog.mirror.names.naming import map_topic_of
+from twinlog.mirror.plan import Pairing
 from twinlog.model import NO_TOPIC_ID, TopicId, TopicPartition
 from twinlog.survey.cluster_state import source_aliases
+from twinlog.survey.ends import NO_ENDS, LogState, Want, read_ends
 from twinlog.survey.map_reader import MapReader, Maps
+from twinlog.survey.picture import read_flow
+from twinlog.survey.replica import Replica
 from twinlog.wire.error_codes import TOPIC_AUTHORIZATION_FAILED
-
-log = logging.getLogger(__name__)
 
 Views: TypeAlias = Mapping[TopicPartition, PartitionView]
 """Partition views by source partition."""
@@ -48,30 +39,49 @@ Views: TypeAlias = Mapping[TopicPartition, PartitionView]
 class Counterpart:
     """The counterpart of one source partition, at one moment."""
 
-    target: TopicPartition
-    target_topic_id: TopicId
-    ids: CopyIds
-    log_start: int
-    log_end: int
-    known: KnownMap
-    reach: Reach
-    is_way_back: bool
-    """The source partition is the copy, and the target's the original."""
-    copy_start: int = 0
-    """On the way back: the start of the copy's log."""
+    replica: Replica
+    original: LogState | None = None
+    """Log of the original on the target, if the source partition is the copy: the way back."""
+
+    @property
+    def is_way_back(self) -> bool:
+        return self.original is not None
+
+    @property
+    def target(self) -> TopicPartition:
+        return self.replica.pair.source if self.is_way_back else self.replica.pair.target
+
+    @property
+    def target_topic_id(self) -> TopicId:
+        pair = self.replica.pair
+        return pair.source_topic_id if self.is_way_back else pair.target_topic_id
+
+    @property
+    def ids(self) -> CopyIds:
+        return CopyIds(self.replica.pair.source_topic_id, self.replica.pair.target_topic_id)
 
     @property
     def runs(self) -> Sequence[Run]:
         """Runs of the offset map; empty if nothing was copied yet."""
-        return self.known.runs
+        return () if self.replica.map is None else self.replica.map.runs
+
+    @property
+    def copied_to(self) -> int:
+        """The source offset up to which the copy reaches."""
+        copied = self.replica.copied
+        return (copied.downstream if self.is_way_back else copied.upstream) or 0
 
     def translate(self, offset: int) -> Translation:
         """Translate a source offset to the target, within its log."""
-        log = self.log_start, self.log_end
-        if not self.is_way_back:
-            return downstream_within(self.known, self.reach, log, offset)
-        found = upstream_within(self.known, self.reach, offset)
-        return Translation(offset=found.within(*log), is_exact=found.is_exact)
+        if self.original is None:
+            found = self.replica.to_target(offset)
+        else:
+            found = self.replica.to_source(offset)
+            log = self.original.start or 0, self.original.end or 0
+            found = found and found._replace(offset=found.within(*log))
+        if found is None:
+            raise ValueError(f"{self.target}: it has no position")
+        return found
 
     def is_progress(self, offset: int) -> bool:
         """Return True if a group with this source offset has read, or passed, the records up to it.
@@ -82,25 +92,7 @@ class Counterpart:
         if not self.is_way_back:
             return True
         first = self.runs[0].downstream if self.runs else 0
-        return offset > max(first, self.copy_start)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Ends:
-    starts: Mapping[TopicPartition, OffsetResult | TwinlogError]
-    ends: Mapping[TopicPartition, OffsetResult | TwinlogError]
-
-    @classmethod
-    def of(cls, client: ClusterClient, tps: Sequence[TopicPartition]) -> _Ends:
-        starts = list_offsets(client, tps, EARLIEST)
-        return cls(starts=starts, ends=list_offsets(client, tps, LATEST))
-
-    def bounds(self, tp: TopicPartition) -> tuple[int, int] | None:
-        start, end = self.starts.get(tp), self.ends.get(tp)
-        if isinstance(start, OffsetResult) and isinstance(end, OffsetResult):
-            return start.offset, end.offset
-        log.debug("no log bounds tp=%s start=%s end=%s", tp, start, end)
-        return None
+        return offset > max(first, self.replica.target.start or 0)
 
 
 class TargetOffsets:
@@ -174,32 +166,26 @@ class TargetOffsets:
     def _forth(self, views: Views) -> Iterator[tuple[TopicPartition, Counterpart]]:
         if not views:
             return
-        ends = _Ends.of(self._target, [view.target for view in views.values()])
-        maps = self._flow.read_map()
+        picture = read_flow(
+            self._target,
+            [view.target for view in views.values()],
+            Want.STARTS,
+            after=NO_ENDS,
+            is_shared=self._is_shared,
+            new_owners=lambda: self._flow.intents().has_new_owners,
+            maps=self._flow.read_map,
+        )
         for tp, view in views.items():
-            bounds, known = ends.bounds(view.target), maps.get(view.map_key)
-            if bounds is None or maps.problem(tp) is not None:
+            found = picture.replica(view, 0)
+            is_known = found.problem is None and picture.maps.has_rows_of(tp, view.map_epoch)
+            # Before a lane of this process has found its position, records of the flow may be
+            # missing, or the map may have lost a row. Groups would skip records.
+            if not is_known or view.is_unseen:
                 continue
-            if not maps.has_rows_of(tp, view.map_epoch):
-                continue
-            reach = self._reach(view, known, bounds[1])
-            if reach is not None:
-                topic_id = view.target_topic_id
-                yield tp, _counterpart(view.target, topic_id, view.map_key, bounds, known, reach)
-
-    def _reach(self, view: PartitionView, known: PartitionMap | None, end: int) -> Reach | None:
-        """Return the further one of the lane's report, up to a second old, and the target's log.
-
-        None before a lane of this process has found its position. If records of the flow are
-        missing, or the map lost a row, its offsets are too high, and groups would skip records.
-        """
-        if view.is_unseen:
-            return None
-        by_log = reach_of(known, end, is_shared=self._is_shared)
-        reached = [] if by_log is None else [by_log]
-        if view.next_upstream >= 0 and view.next_downstream >= 0:
-            reached.append(Reach(view.next_upstream, view.next_downstream))
-        return max(reached, key=lambda one: (one.downstream, one.upstream), default=None)
+            if view.next_upstream >= 0 and view.next_downstream >= 0:
+                found = found.by_lane(view.next_upstream, view.next_downstream)
+            if found.copied.reach is not None:
+                yield tp, Counterpart(replica=found)
 
     def _back(self, tps: Sequence[TopicPartition]) -> Iterator[tuple[TopicPartition, Counterpart]]:
         """Find the originals of copies on the source. Topic names show that they are copies. The
@@ -213,31 +199,39 @@ class TargetOffsets:
             self._flow.log_once(_hidden_map(self._flow, map_topic))
         if found is None or found.error:
             return  # no flow of Twinlog copied them
-        copied_to, writers = _Ends.of(self._source, tps), last_sequences(self._source, tps)
         if self._way_back is None:
             self._way_back = MapReader(self._source, map_topic, len(found.partitions))
         try:
-            maps = self._way_back.read()
+            picture = read_flow(
+                self._source,
+                tps,
+                Want.STARTS | Want.PRODUCERS,
+                after=NO_ENDS,
+                is_shared=False,
+                # that flow may have stopped, and other clients may write to its topic now
+                new_owners=lambda: lambda _: True,
+                maps=self._way_back.read,
+            )
         except Unauthorized:
             if is_asked:
                 self._flow.log_once(_hidden_map(self._flow, map_topic))
             return
-        originals = dict(self._originals(tps, copies, _names(maps, copies)))
+        originals = dict(self._originals(tps, copies, _names(picture.maps, copies)))
         there = self._target.metadata(sorted({tp.topic for tp in originals.values()})).topics
-        ends = _Ends.of(self._target, list(originals.values()))
+        ends = read_ends(self._target, originals.values(), Want.STARTS)
         for tp, original in originals.items():
             copy, first = copies.get(tp.topic), there.get(original.topic)
-            bounds, end = ends.bounds(original), copied_to.bounds(tp)
-            if copy is None or first is None or bounds is None or end is None:
+            if copy is None or first is None or ends[original].problem is not None:
                 continue
-            if maps.problem(original) is not None:
-                continue
-            key = PartitionKey(first.topic_id, copy.topic_id, tp.partition)
-            known = maps.get(key)
-            reach = _reach_back(known, end[1], writers.get(tp, {}))
-            if reach is not None:
-                counterpart = _counterpart(original, first.topic_id, key, bounds, known, reach)
-                yield tp, replace(counterpart, is_way_back=True, copy_start=end[0])
+            pair = Pairing(
+                source=original,
+                target=tp,
+                source_topic_id=first.topic_id,
+                target_topic_id=copy.topic_id,
+            )
+            replica = picture.replica(pair, 0)
+            if replica.copied.reach is not None:
+                yield tp, Counterpart(replica=replica, original=ends[original])
 
     def _originals(
         self,
@@ -274,34 +268,4 @@ def _hidden_map(flow: LedFlow, topic: str) -> str:
         f"{flow.name}: groups are not translated in topics of {source} that came from {target}: "
         f"if Twinlog copied them, grant READ on topic {topic} of {source} to its user "
         "[TOPIC_UNAUTHORIZED]"
-    )
-
-
-def _reach_back(known: PartitionMap | None, end: int, writers: Mapping[int, int]) -> Reach | None:
-    """Return the end of another flow's copy, or None if nothing was copied.
-
-    That flow may have stopped, and other clients may write to its topic now. So the end is read
-    from the brokers' producer state, else from the last mark, which is some seconds old.
-    """
-    copied = copied_to(known, end, writers, is_shared=False, has_new_owners=lambda: True)
-    return None if copied is None else copied.reach
-
-
-def _counterpart(
-    target: TopicPartition,
-    target_topic_id: TopicId,
-    key: PartitionKey,
-    bounds: tuple[int, int],
-    known: PartitionMap | None,
-    reach: Reach,
-) -> Counterpart:
-    return Counterpart(
-        target=target,
-        target_topic_id=target_topic_id,
-        ids=CopyIds(key.source_topic_id, key.target_topic_id),
-        log_start=bounds[0],
-        log_end=bounds[1],
-        known=KnownMap.of(known),
-        reach=reach,
-        is_way_back=False,
     )

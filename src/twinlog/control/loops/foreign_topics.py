@@ -22,6 +22,7 @@ from twinlog.mirror.state.copies import CopyRow
 from twinlog.mirror.state.generations import OF_PRODUCERS, producers_of
 from twinlog.model import TopicId, TopicPartition
 from twinlog.survey.copied_topics import CopiedTopic
+from twinlog.survey.ends import NO_ENDS
 from twinlog.survey.map_reader import read_maps
 from twinlog.survey.state_reader import state_rows
 from twinlog.wire.record_batch import read_headers
@@ -94,7 +95,7 @@ def why_not_ours(
     spans = _spans(target, remote.tps, unread)
     if unread or not spans:
         return (UNREADABLE if unread else ""), ""
-    maps = read_maps(target, flow.flow)
+    maps = read_maps(target, flow.flow, after=NO_ENDS)
     maps.require_all()
     ids = one.source_id, one.target_id
     known = [found for key, found in maps.items() if key[:2] == ids and found.runs]
@@ -122,7 +123,7 @@ def _mapped(flow: FlowConfig, there: ClusterMetadata, target: ClusterClient) -> 
     """Return the topics with a row in the offset map: they are copies, even if the state topic lost
     its rows. Raises TwinlogError if a part of the map cannot be read.
     """
-    maps = read_maps(target, flow.flow, there)
+    maps = read_maps(target, flow.flow, there, after=NO_ENDS)
     maps.require_all()
     return {key.target_topic_id for key in maps}
 

@@ -16,18 +16,19 @@ from itertools import islice
 from typing import Final, NamedTuple, Protocol
 
 from twinlog.cluster.client import ClusterClient
-from twinlog.cluster.logs.offsets import log_ends
 from twinlog.cluster.net.settings import ClusterSettings
 from twinlog.config.flow.start import Starts
 from twinlog.control.lanes.partitions import Partition
 from twinlog.control.risk.background import InBackground
-from twinlog.control.risk.positions import position_of, was_begun
 from twinlog.control.risk.running_flow import RunningFlow
 from twinlog.control.risk.source_watch import is_followed
 from twinlog.errors import TwinlogError
 from twinlog.mirror.plan import PartitionPlan
 from twinlog.model import StartKind, TopicPartition
+from twinlog.survey.ends import NO_ENDS
 from twinlog.survey.map_reader import Maps
+from twinlog.survey.picture import read_flow
+from twinlog.survey.replica import Replica
 
 FIRST_S: float = 20.0
 """Until then most partitions have been assigned to a lane."""
@@ -71,24 +72,29 @@ class RestQuestions:
     def find(self, plans: Sequence[PartitionPlan]) -> Rests:
         """Return the positions of the partitions that could be queried. Raises TwinlogError."""
         with ClusterClient(self.target, api_timeout_s=WITHIN_S) as client:
-            ends = log_ends(client, [plan.target for plan in plans])
-        maps = self.read_map()  # after the ends (`mirror.map.translation`, rule A)
-        found = {}
-        for plan in plans:
-            end = ends[plan.target]
-            if isinstance(end, TwinlogError) or maps.problem(plan.source) is not None:
-                continue
-            at = position_of(plan, maps, end.end_offset, is_shared=self.is_shared)
-            begins = self._first_offset(plan, maps) if at is None else at[1]
-            if begins is not None:
-                found[plan.source] = begins
-        return self.source.next_batches(found) if found else {}
+            picture = read_flow(
+                client,
+                [plan.target for plan in plans],
+                after=NO_ENDS,
+                is_shared=self.is_shared,
+                new_owners=lambda: lambda _: False,  # a run has no plans of promoted topics
+                maps=self.read_map,
+            )
+        found = {
+            plan.source: self._begins(plan, picture.replica(plan, plan.targets)) for plan in plans
+        }
+        known = {tp: begins for tp, begins in found.items() if begins is not None}
+        return self.source.next_batches(known) if known else {}
 
-    def _first_offset(self, plan: PartitionPlan, maps: Maps) -> int | None:
-        """Return where the copy of a partition that was never copied would begin. None if that is
-        at the end or near it, or if its map is lost, because only the start decides then.
+    def _begins(self, plan: PartitionPlan, found: Replica) -> int | None:
+        """Return where the copy of a partition resumes, or would begin. None if that is at the end
+        or near it, or if its map is lost, because only the start decides then.
         """
-        if plan.had_row or plan.refusal is not None or was_begun(plan, maps):
+        if found.copied.ordinal is not None:
+            return found.copied.resumes_at
+        # rows that cannot be read, or of only some of its branches
+        is_unknown = (found.key is None) != (found.problem is None)
+        if is_unknown or plan.had_row or plan.refusal is not None:
             return None
         if plan.begin_at >= 0:
             return plan.begin_at

@@ -19,8 +19,8 @@ from twinlog.control.risk.held_back import OpenOnes
 from twinlog.control.risk.resting import Rest
 from twinlog.errors import Disconnected, TwinlogError, Unauthorized, Unreachable
 from twinlog.model import Isolation, TopicId, TopicPartition
+from twinlog.survey.ends import known_ends, known_offsets
 from twinlog.survey.open_transactions import open_transactions
-from twinlog.survey.source_ends import known_ends, known_offsets
 from twinlog.survey.topic_configs import retentions
 from twinlog.wire.record_batch import read_headers
 

@@ -3,13 +3,11 @@
 The queries are made in this order, so that a running mirror does not cause false differences:
 
 1. Committed offsets of groups on the target (`groups`).
-2. Log ends of the source, then of the target. Records that are on the target then were on the
-   source before, and records that a lane writes later are not read.
-3. The offset map and the state topic. Rows of the map are written before their data, so this map
-   has all rows of records below the target's end (`mirror.map.translation`, rule A).
-4. Log ends of the target again, because the map marks no record as written before it is. If its
-   mark is beyond even that end, the target has lost records. Then log ends of the source again:
-   offsets in the map beyond them were never records of the source.
+2. Log ends of the source and of the target, the offset map, and the state topic
+   (`survey.picture`).
+3. Log ends of the target again, because the map marks no record as written before it is. If its
+   mark is beyond even that end, the target has lost records.
+4. Log ends of the source again: offsets in the map beyond them were never records of the source.
 5. Both logs of each partition, several partitions at a time.
 6. Committed offsets of groups on the source, and configs of topics.
 
@@ -27,7 +25,6 @@ from typing import Final
 from twinlog.cluster.client import ClusterClient, prompt_client
 from twinlog.cluster.groups.coordinators import Coordinators
 from twinlog.cluster.groups.group_list import list_groups
-from twinlog.cluster.logs.offsets import EARLIEST, LATEST
 from twinlog.config.flow.schema import MirrorConfig
 from twinlog.control.check.resting_flow import resting_flow
 from twinlog.control.compare.comparison import compare_topic_configs
@@ -47,8 +44,9 @@ from twinlog.mirror.verify.difference import Compared, Range
 from twinlog.mirror.verify.walk import Rules
 from twinlog.model import TopicPartition
 from twinlog.survey.discovery import Discovery, discover, selected_topics
-from twinlog.survey.map_reader import Maps, read_maps
-from twinlog.survey.source_ends import known_ends, known_offsets
+from twinlog.survey.ends import Ends, LogState, Want, known_offsets, read_ends
+from twinlog.survey.picture import read_flow
+from twinlog.survey.replica import Replica
 from twinlog.survey.state_reader import state_rows_if_any
 from twinlog.survey.verify.partition import MappedCopy, PartitionBounds, VerifyTask, never_made
 from twinlog.survey.verify.rules import rules_of
@@ -86,23 +84,6 @@ def verify_flows(
         setup = flow_setup(flow)
         with prompt_client(setup.source) as source, prompt_client(setup.target) as target:
             yield _Flow(config, setup, source, target, scope, workers, on_step).verified()
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Logs:
-    """The bounds and maps of all partitions, in the order in which they were queried."""
-
-    here_ends: Offsets
-    here_starts: Offsets
-    there_starts: Offsets
-    there_ends: Offsets
-    maps: Maps
-    there_later: Offsets
-    here_later: Offsets
-
-    def of(self, plan: PartitionPlan) -> PartitionMap | None:
-        """Return the map of a partition."""
-        return self.maps.get(plan.map_key)
 
 
 class _Flow:
@@ -172,15 +153,15 @@ class _Flow:
             for tp in topic.tps
             if tp.partition >= first.get(name, 0) and tp not in planned
         ]
-        starts = known_offsets(self._source, lost, EARLIEST)
-        ends = known_ends(self._source, self._setup.config, lost)
+        logs = self._source_ends(lost)
         since, until = self._scoped(lost)
         for tp in lost:
             target = TopicPartition(policy.format_remote_topic(alias, tp.topic), tp.partition)
             compared, problem = Compared(), why.get(tp.topic, "")
-            here = Range(starts.get(tp, -1), ends.get(tp, -1))
-            if not problem and min(here) < 0:
+            start, end = logs[tp].start, logs[tp].end
+            if not problem and (start is None or end is None):
                 problem = NO_BOUNDS
+            here = Range(start or 0, end or 0)
             here = _narrowed(here, _since(since.get(tp, 0)), _until(until.get(tp)))
             if not problem and here.next > here.first:
                 if out.is_led:
@@ -193,29 +174,45 @@ class _Flow:
 
     def _compared(self, found: Discovery, out: VerifiedFlow) -> Iterable[VerifiedPartition]:
         plans = [plan for plan in found.plans if self._scope.matches(plan.source.topic)]
-        logs = self._ask(plans)
+        targets = [plan.target for plan in plans]
+        picture = read_flow(
+            self._target,
+            targets,
+            Want.STARTS,
+            after=self._source_ends([plan.source for plan in plans]),
+            is_shared=self._setup.is_identity,
+            new_owners=lambda: self._intents.has_new_owners,
+            maps=self._setup.config.flow,
+        )
+        self._read_state()  # again: a skip before these ends is no missing record
+        there_later = read_ends(self._target, targets)
+        here_later = self._source_ends([plan.source for plan in plans])
         lacking_here = may_lack_offsets(self._source, {plan.source.topic for plan in plans})
         lacking_there = may_lack_offsets(self._target, {plan.target.topic for plan in plans})
         since, until = self._scoped([plan.source for plan in plans])
         wanted: list[VerifyTask | VerifiedPartition] = []
         for plan in plans:
-            why_not = self._why_not(plan, logs)
-            if why_not:
-                wanted.append(_unknown(plan, why_not))
+            replica = picture.replica(plan, plan.targets)
+            here, there = _bounds(replica.source), _bounds(replica.target)
+            if plan.targets:
+                wanted.append(_unknown(plan, BY_KEY))
                 continue
+            if here is None or there is None:
+                wanted.append(_unknown(plan, NO_BOUNDS))
+                continue
+            if replica.problem is not None and replica.key is None:
+                wanted.append(_unknown(plan, str(replica.problem)))
+                continue
+            later_end = here_later[plan.source].end
             wanted.append(
                 VerifyTask(
                     source=plan.source,
                     target=plan.target,
-                    here=PartitionBounds(
-                        start=logs.here_starts[plan.source], end=logs.here_ends[plan.source]
-                    ),
-                    there=PartitionBounds(
-                        start=logs.there_starts[plan.target], end=logs.there_ends[plan.target]
-                    ),
-                    here_later=logs.here_later.get(plan.source, FOREVER),
-                    written=self._written(plan, logs),
-                    producers=self._producers | _producers(logs.of(plan)),
+                    here=here,
+                    there=there,
+                    here_later=FOREVER if later_end is None else later_end,
+                    written=self._written(replica, there_later[plan.target]),
+                    producers=self._producers | _producers(replica.map),
                     rules=self._rules(plan),
                     isolation=self._setup.config.isolation_level,
                     is_led=out.is_led,
@@ -245,45 +242,19 @@ class _Flow:
             for tp in there[remote].tps
             if tp.partition >= len(here[name].partitions)
         ]
-        starts = known_offsets(self._target, surplus, EARLIEST)
-        ends = known_offsets(self._target, surplus, LATEST)
-        for tp in surplus:
-            if ends.get(tp, -1) < 0 or tp not in starts or starts[tp] < ends[tp]:
+        for tp, log in read_ends(self._target, surplus, Want.STARTS).items():
+            if log.problem is not None or log.start != log.end:
                 out.leave_out(f"{tp}: {NO_SUCH_PARTITION}")
 
-    def _written(self, plan: PartitionPlan, logs: _Logs) -> MappedCopy:
-        end = logs.there_ends[plan.target]
-        later = logs.there_later.get(plan.target, end)
-        return MappedCopy.of(logs.of(plan), end, later, is_shared=self._setup.is_identity)
+    def _written(self, found: Replica, later: LogState) -> MappedCopy:
+        # in a shared topic the log must show the end of the copy
+        reach = None if self._setup.is_identity else found.copied.reach
+        end = found.target.end or 0
+        return MappedCopy.of(found.map, reach, end if later.end is None else later.end)
 
-    def _why_not(self, plan: PartitionPlan, logs: _Logs) -> str:
-        if plan.targets:
-            return BY_KEY
-        here, there = plan.source in logs.here_ends, plan.target in logs.there_ends
-        if not (here and there and plan.source in logs.here_starts):
-            return NO_BOUNDS
-        if plan.target not in logs.there_starts:
-            return NO_BOUNDS
-        problem = logs.maps.problem(plan.source)
-        return "" if problem is None else str(problem)
-
-    def _ask(self, plans: Iterable[PartitionPlan]) -> _Logs:
-        sources = [plan.source for plan in plans]
-        targets = [plan.target for plan in plans]
-        here_ends = known_ends(self._source, self._setup.config, sources)
-        here_starts = known_offsets(self._source, sources, EARLIEST)
-        there_starts = known_offsets(self._target, targets, EARLIEST)
-        there_ends = known_offsets(self._target, targets, LATEST)
-        maps = read_maps(self._target, self._setup.config.flow)
-        return _Logs(
-            here_ends=here_ends,
-            here_starts=here_starts,
-            there_starts=there_starts,
-            there_ends=there_ends,
-            maps=maps,
-            there_later=known_offsets(self._target, targets, LATEST),
-            here_later=known_ends(self._source, self._setup.config, sources),
-        )
+    def _source_ends(self, tps: Sequence[TopicPartition]) -> Ends:
+        isolation = self._setup.config.isolation_level
+        return read_ends(self._source, tps, Want.STARTS, isolation=isolation)
 
     def _scoped(self, tps: Sequence[TopicPartition]) -> tuple[Offsets, Offsets]:
         """Return the first offsets at or after `since` and `until`; -1 if there is none."""
@@ -331,6 +302,12 @@ def _partition(wanted: VerifyTask, found: Found) -> VerifiedPartition:
         why_not=found.why_not,
         map=digest_of(wanted.written.runs),
     )
+
+
+def _bounds(log: LogState) -> PartitionBounds | None:
+    if log.start is None or log.end is None:
+        return None
+    return PartitionBounds(start=log.start, end=log.end)
 
 
 def _narrowed(here: Range, since: int, until: int | None) -> Range:

@@ -25,14 +25,12 @@ C. In a shared topic, foreign records are between this flow's. The answer is sti
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
 from typing import NamedTuple
 
-from twinlog.mirror.map.mm2_offsets import Pair, downstream_before, upstream_before
+from twinlog.mirror.map.mm2_offsets import downstream_before, upstream_before
 from twinlog.mirror.map.offset_map import PartitionMap
-from twinlog.mirror.map.runs import DOWNSTREAM, UPSTREAM, Run, following, k_at, run_at
-from twinlog.model import SEQUENCE_MODULUS, sequence_of
+from twinlog.mirror.map.runs import DOWNSTREAM, UPSTREAM, Run, following, run_at
 
 
 class Reach(NamedTuple):
@@ -41,20 +39,6 @@ class Reach(NamedTuple):
     upstream: int
     downstream: int
     """Target offset that the next record will get."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class KnownMap:
-    """What is known about a pair of logs."""
-
-    runs: Sequence[Run]
-    before: Sequence[Pair] | None = None
-    """Offsets that MirrorMaker 2 copied before the first run, or None if it did not."""
-
-    @classmethod
-    def of(cls, known: PartitionMap | None) -> KnownMap:
-        """Return the part of a map that translation needs."""
-        return cls(runs=()) if known is None else cls(runs=known.runs, before=known.before)
 
 
 class Translation(NamedTuple):
@@ -81,14 +65,14 @@ def downstream_of(runs: Sequence[Run], reach: Reach, upstream: int) -> Translati
 
 
 def downstream_within(
-    known: KnownMap, reach: Reach, log: tuple[int, int], upstream: int
+    known: PartitionMap | None, reach: Reach, log: tuple[int, int], upstream: int
 ) -> Translation:
     """Like `downstream_of`, limited to the target's log (start, end).
 
     The result is never after a record that may be in the log before the map begins.
     """
-    runs = known.runs
-    if _is_before_map(runs, log[0], upstream):
+    runs = () if known is None else known.runs
+    if known is not None and _is_before_map(runs, log[0], upstream):
         earlier = downstream_before(known.before or (), upstream)
         return Translation(offset=max(log[0], 0 if earlier is None else earlier), is_exact=False)
     found = downstream_of(runs, reach, upstream)
@@ -104,10 +88,12 @@ def _is_before_map(runs: Sequence[Run], log_start: int, upstream: int) -> bool:
     return bool(runs) and upstream < runs[0].upstream and log_start < runs[0].downstream
 
 
-def upstream_within(known: KnownMap, reach: Reach, downstream: int) -> Translation:
+def upstream_within(known: PartitionMap | None, reach: Reach, downstream: int) -> Translation:
     """Like `upstream_of`, and never after a record that MirrorMaker 2 copied before the
     map begins.
     """
+    if known is None:
+        return upstream_of((), reach, downstream)
     if known.before is not None and known.runs and downstream < known.runs[0].downstream:
         earlier = upstream_before(known.before, downstream)
         return Translation(offset=0 if earlier is None else earlier, is_exact=False)
@@ -123,98 +109,14 @@ def upstream_of(runs: Sequence[Run], reach: Reach, downstream: int) -> Translati
     return Translation(offset=offset, is_exact=True)
 
 
-def reach_of(known: PartitionMap | None, target_end: int, *, is_shared: bool) -> Reach | None:
-    """Return how far a copy certainly was when the target's log ended at `target_end`, or None if
-    nothing was ever copied.
-
-    The lane is not queried. In a topic to which only this flow writes, the log end determines the
-    reach. In a shared topic the last mark does, which may be some seconds old.
-    """
-    if known is None or not known.runs:
-        return None
-    if is_shared:
-        return _reach_by_mark(known)
-    return reach_at(known, target_end - k_at(known.runs, target_end), target_end)
-
-
-def _reach_by_mark(known: PartitionMap) -> Reach:
-    first = known.runs[0]
-    if known.mark is None:
-        return reach_at(known, first.ordinal, first.downstream)
-    return reach_at(known, known.mark.ordinal, known.mark.downstream)
-
-
-def reach_at(known: PartitionMap, ordinal: int, downstream: int) -> Reach:
+def reach_at(runs: Sequence[Run], ordinal: int, downstream: int) -> Reach:
     """Return how far a copy of `ordinal` records is, if its last record is below `downstream`."""
-    first = known.runs[0]
+    first = runs[0]
     if ordinal <= first.ordinal:
         return Reach(first.upstream, max(downstream, first.downstream))
     # after the last record, not at the next one, which may only be announced yet
-    last = run_at(known.runs, ordinal - 1) or first
+    last = run_at(runs, ordinal - 1) or first
     return Reach(last.upstream_of(ordinal - 1) + 1, downstream)
-
-
-class Copied(NamedTuple):
-    """How far a partition is copied, by its map and its target log."""
-
-    reach: Reach
-    end: int
-    """End of the target's log without the records that other clients appended after the copy."""
-    is_exact: bool
-    """The copy ends at `reach`. If False, it ends there or later."""
-
-
-def copied_to(
-    known: PartitionMap | None,
-    end: int,
-    last_sequences: Mapping[int, int],
-    *,
-    is_shared: bool,
-    has_new_owners: Callable[[], bool],
-) -> Copied | None:
-    """Return how far a copy is if the target's log ended at `end`, or None if nothing was copied.
-
-    `last_sequences`: the last sequence of each producer that the leader remembers, read after the
-    end. `has_new_owners` returns True if other clients may write to the topic after the copy (it
-    was promoted or released). It is called only if the answer depends on it, because it reads the
-    state topic.
-
-    | topic | its leader | new owners | the copy ends |
-    | --- | --- | --- | --- |
-    | only this flow writes to it | remembers our producer ID | | at its last sequence |
-    | | has forgotten it | no | at the log's end |
-    | | has forgotten it | yes | at the last mark or later |
-    | other clients write to it, too | | | at the last mark or later |
-
-    A final mark is exact. A leader that remembers an earlier producer ID of the flow may have
-    forgotten the last one; a mark after the remembered sequence shows that.
-    """
-    if known is None or not known.runs:
-        return None
-    mark = known.mark
-    others = None if is_shared else others_behind(known, end, last_sequences)
-    if others is not None and mark is not None and end - others < mark.downstream <= end:
-        others = None
-    if is_shared or (others is None and has_new_owners()):
-        reach = _reach_by_mark(known)
-        is_final = mark is not None and mark.is_final
-        return Copied(reach, end if is_shared else min(reach.downstream, end), is_final)
-    ours = end - (others or 0)
-    return Copied(reach_at(known, ours - k_at(known.runs, ours), ours), ours, is_exact=True)
-
-
-def others_behind(known: PartitionMap, end: int, last_sequences: Mapping[int, int]) -> int | None:
-    """Return how many records of a log that ends at `end` are after this flow's last one, or None
-    if the leader remembers none of its producer IDs.
-
-    For a topic to which only this flow wrote: sequences are ordinals, and the leader remembers the
-    last sequence of each producer ID.
-    """
-    last = end - 1 - k_at(known.runs, end)  # the ordinal, if the whole log is this flow's
-    ours = [sequence for id_, sequence in last_sequences.items() if id_ in known.producers]
-    behind = [sequence_of(last - sequence) for sequence in ours]
-    # records that were copied after the end was queried have a sequence ahead of it
-    return min((0 if n > SEQUENCE_MODULUS // 2 else n for n in behind), default=None)
 
 
 def _offset_there(runs: Sequence[Run], at: int, here: int, there: int) -> int | None:

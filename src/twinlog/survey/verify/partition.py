@@ -13,9 +13,9 @@ from dataclasses import dataclass
 
 from twinlog.cluster.client import ClusterClient
 from twinlog.errors import PartitionError
-from twinlog.mirror.map.offset_map import Mark, PartitionMap, run_at
+from twinlog.mirror.map.offset_map import Mark, PartitionMap
 from twinlog.mirror.map.runs import Run
-from twinlog.mirror.map.translation import Reach, reach_of
+from twinlog.mirror.map.translation import Reach, reach_at
 from twinlog.mirror.verify.difference import Compared, DifferenceKind, GapCause, Range
 from twinlog.mirror.verify.pairs import Pairs, with_own_batches
 from twinlog.mirror.verify.side import ReadSide
@@ -75,32 +75,16 @@ class MappedCopy:
     """None: other clients write to the topic, too, and the log must show it."""
 
     @classmethod
-    def of(
-        cls, known: PartitionMap | None, there_end: int, there_later: int, *, is_shared: bool
-    ) -> MappedCopy:
-        """Return the copy up to the target's end before the map was read, or further if the map
-        shows that it was longer.
+    def of(cls, known: PartitionMap | None, reach: Reach | None, there_later: int) -> MappedCopy:
+        """Return the copy up to `reach`, or further if the map shows that it was longer.
 
         `there_later` is the target's end after the map was read. No mark of the map is after it.
         """
         if known is None or not known.runs:
             return cls()
-        if is_shared:
-            return cls(runs=known.runs, mark=known.mark)
-        reach = reach_of(known, there_end, is_shared=False)
-        if known.mark is not None and known.mark.downstream > there_later:
-            lost_end = _reach(known.runs, known.mark)
-            reach = lost_end if reach is None else max(reach, lost_end)
+        if reach is not None and known.mark is not None and known.mark.downstream > there_later:
+            reach = max(reach, reach_at(known.runs, known.mark.ordinal, known.mark.downstream))
         return cls(runs=known.runs, mark=known.mark, reach=reach)
-
-    @classmethod
-    def up_to_mark(cls, known: PartitionMap) -> MappedCopy:
-        """Return the copy up to the map's mark, for a topic to which other clients write, too: the
-        map has all of this flow's records below its mark.
-        """
-        if known.mark is None or not known.runs:
-            return cls()
-        return cls(runs=known.runs, mark=known.mark, reach=_reach(known.runs, known.mark))
 
 
 OnStep = Callable[[int], None]
@@ -234,7 +218,7 @@ class _Partition:
         headers = (one.header for one in there.pieces(max(mark.downstream, there.start)))
         runs, mark = with_own_batches(written.runs, mark, headers, self._wanted.producers)
         there.bytes = 0
-        return runs, _reach(runs, mark)
+        return runs, reach_at(runs, mark.ordinal, mark.downstream)
 
     def _begin(self, pairs: Pairs, limit: int) -> tuple[int, int]:
         """Return (source offset, target offset) from which both may have everything, and count
@@ -281,13 +265,6 @@ class _Partition:
         if offset > self._reported:
             self._on_step(offset - self._reported)
             self._reported = offset
-
-
-def _reach(runs: Sequence[Run], mark: Mark) -> Reach:
-    last = run_at(runs, mark.ordinal - 1)
-    if last is None:
-        return Reach(runs[0].upstream, max(mark.downstream, runs[0].downstream))
-    return Reach(last.upstream_of(mark.ordinal - 1) + 1, mark.downstream)
 
 
 def never_made(here: Range) -> Compared:

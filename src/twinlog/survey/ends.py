@@ -1,0 +1,111 @@
+"""Reads the bounds of logs, for all partitions of a cluster at once."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import replace
+from enum import Flag, auto
+from typing import Final, NamedTuple
+
+from twinlog.cluster.client import ClusterClient
+from twinlog.cluster.logs.offsets import EARLIEST, LATEST, MAX_TIMESTAMP, list_offsets
+from twinlog.config.flow.schema import FlowConfig
+from twinlog.errors import TwinlogError
+from twinlog.mirror.plan import PartitionPlan
+from twinlog.model import Isolation, TopicPartition
+
+
+class LogState(NamedTuple):
+    """One partition's log as its leader reported it; None if not asked for, or not answered."""
+
+    start: int | None = None
+    end: int | None = None
+    """The high watermark or, as readers of committed records see it, the last stable offset."""
+    newest_ms: int | None = None
+    """The largest timestamp of a record; -1 if there is no record."""
+    problem: TwinlogError | None = None
+    """Why its start or end is unknown."""
+
+
+class Want(Flag):
+    """What to read beside the ends. Each costs one request per leader, and nothing else is read."""
+
+    ENDS = 0
+    STARTS = auto()
+    TIMES = auto()
+    PRODUCERS = auto()
+
+
+class Ends(dict[TopicPartition, LogState]):
+    """The logs of one cluster at one moment. Only `read_ends` makes one, so a function that takes
+    `Ends` reads later than they were read.
+    """
+
+
+NO_ENDS: Final = Ends()
+"""For readers of a map that compare it with no log."""
+
+
+def read_ends(
+    client: ClusterClient,
+    tps: Iterable[TopicPartition],
+    want: Want = Want.ENDS,
+    *,
+    isolation: Isolation = Isolation.READ_UNCOMMITTED,
+) -> Ends:
+    """Return the logs of these partitions. Starts are read before ends, so none is after its end.
+
+    Raises TwinlogError if the cluster cannot be queried.
+    """
+    tps, found = list(dict.fromkeys(tps)), Ends()
+    if not tps:
+        return found
+    starts = list_offsets(client, tps, EARLIEST) if Want.STARTS in want else {}
+    ends = list_offsets(client, tps, LATEST, isolation=isolation)
+    times = list_offsets(client, tps, MAX_TIMESTAMP) if Want.TIMES in want else {}
+    for tp in tps:
+        start, end, newest = starts.get(tp), ends[tp], times.get(tp)
+        newest_ms = None if newest is None or isinstance(newest, TwinlogError) else newest.timestamp
+        if isinstance(start, TwinlogError):
+            found[tp] = LogState(newest_ms=newest_ms, problem=start)
+        elif isinstance(end, TwinlogError):
+            found[tp] = LogState(newest_ms=newest_ms, problem=end)
+        else:
+            found[tp] = LogState(None if start is None else start.offset, end.offset, newest_ms)
+    return found
+
+
+def with_ends(
+    source: ClusterClient, flow: FlowConfig, plans: Iterable[PartitionPlan]
+) -> list[PartitionPlan]:
+    """Return the plans, each with its end."""
+    known = list(plans)
+    ends = known_ends(source, flow, [plan.source for plan in known])
+    # a partition that cannot be queried still goes to its lane, which reports why
+    return [replace(plan, end=ends[plan.source]) if plan.source in ends else plan for plan in known]
+
+
+def known_ends(
+    source: ClusterClient, flow: FlowConfig, partitions: Iterable[TopicPartition]
+) -> dict[TopicPartition, int]:
+    """Return the end of each partition that could be queried, as the flow reads it (the last stable
+    offset under read_committed).
+
+    Raises TwinlogError if the cluster cannot be queried.
+    """
+    return known_offsets(source, partitions, LATEST, isolation=flow.isolation_level)
+
+
+def known_offsets(
+    source: ClusterClient,
+    partitions: Iterable[TopicPartition],
+    at: int,
+    *,
+    isolation: Isolation = Isolation.READ_UNCOMMITTED,
+) -> dict[TopicPartition, int]:
+    """Return the offset at `at` (as in ListOffsets) for each partition that could be queried.
+
+    Raises TwinlogError if the cluster cannot be queried.
+    """
+    found = list_offsets(source, partitions, at, isolation=isolation)
+    return {tp: one.offset for tp, one in found.items() if not isinstance(one, TwinlogError)}

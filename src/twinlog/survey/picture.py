@@ -1,0 +1,90 @@
+"""Reads both clusters of a flow once, in one fixed order, for what the caller asks.
+
+| step | what | why here |
+| --- | --- | --- |
+| 1 | the source's ends (`read_ends`) | what is copied up to them lacks nothing of that moment |
+| 2 | the target's ends | before producers and map, which must not be older |
+| 3 | producer states | a batch that lands after the ends has a sequence ahead of them, and is \
+recognized; the other way round, the flow's newest records would count as foreign |
+| 4 | the offset map | rule A of `mirror.map.translation`: its rows precede their data |
+| 5 | the state topic, if an answer depends on it | it has every promotion before step 2 |
+| 6 | ends again (`again`), if asked | a copy beyond the second end shows a loss |
+
+Types keep the order: `Ends` come from `read_ends` alone, `read_flow` takes those of the source, and
+`read_maps` those of the target. Offsets of consumer groups are read before all of it, because a
+commit that is read after the ends may be beyond the copy.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from functools import cache
+from typing import NamedTuple
+
+from twinlog.cluster.client import ClusterClient
+from twinlog.cluster.logs.producers import known_producers
+from twinlog.cluster.net.metadata import ClusterMetadata
+from twinlog.mirror.plan import Pairing
+from twinlog.model import Flow, TopicPartition
+from twinlog.survey.ends import NO_ENDS, Ends, Want, read_ends
+from twinlog.survey.map_reader import Maps, read_maps
+from twinlog.survey.replica import NOT_READ, Ownership, Replica
+from twinlog.survey.replica import replica as replica_of
+
+NewOwners = Callable[[str], bool]
+"""Returns True if other clients may write to the copy of a source topic."""
+
+
+class Picture(NamedTuple):
+    """The logs of one flow and their maps, as of a few seconds."""
+
+    source: Ends
+    target: Ends
+    maps: Maps
+    ownership: Ownership
+    later: Ends = NO_ENDS
+
+    def replica(self, pair: Pairing, targets: int | None = None) -> Replica:
+        """Return the state of one partition's copy (`survey.replica.replica`)."""
+        return replica_of(
+            pair,
+            self.maps,
+            self.ownership,
+            source=self.source.get(pair.source, NOT_READ),
+            target=self.target.get(pair.target, NOT_READ),
+            later=self.later.get(pair.target, NOT_READ),
+            targets=targets,
+        )
+
+    def again(self, client: ClusterClient, tps: Iterable[TopicPartition]) -> Picture:
+        """Return the picture with these ends of the target as they are after the map was read."""
+        return self._replace(later=read_ends(client, tps))
+
+
+def read_flow(  # noqa: PLR0913 (keyword-only)
+    client: ClusterClient,
+    tps: Iterable[TopicPartition],
+    want: Want = Want.ENDS,
+    *,
+    after: Ends,
+    is_shared: bool,
+    new_owners: Callable[[], NewOwners],
+    maps: Flow | Callable[[], Maps],
+    seen: ClusterMetadata | None = None,
+) -> Picture:
+    """Read what `want` names of the target of a flow, after the source's ends.
+
+    `new_owners` reads the state topic. It is called once, when an answer depends on it. `maps`: the
+    flow, or a function that reads its map. `seen`: metadata of the target. Raises TwinlogError if
+    the target cannot be queried.
+    """
+    target = read_ends(client, tps, want)
+    producers = known_producers(client, target) if Want.PRODUCERS in want else {}
+    owners = cache(new_owners)
+
+    def has_new_owners(topic: str) -> bool:
+        return owners()(topic)
+
+    ownership = Ownership(is_shared, producers, has_new_owners)
+    found = read_maps(client, maps, seen, after=target) if isinstance(maps, Flow) else maps()
+    return Picture(source=after, target=target, maps=found, ownership=ownership)

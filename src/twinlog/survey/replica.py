@@ -1,0 +1,357 @@
+"""How far a partition is copied, and what says so. Only the start of a lane, and a failback in a
+shared topic, ask a stricter question (`mirror.start.our_end`).
+
+`replica` is a pure function of what `survey.picture` has read. A caller states what it needs: a
+translation accepts AT_LEAST, a switchover requires EXACT.
+
+| target topic | situation | witness | certainty |
+| --- | --- | --- | --- |
+| any | a lane of this process holds it, and is further (`by_lane`) | LANE | EXACT as reported |
+| own | the leader remembers this flow's newest producer ID | PRODUCER | EXACT |
+| | forgotten or not asked for, and nobody else may write | LOG_END | EXACT |
+| | forgotten or not asked for, promoted or released | MARK | AT_LEAST, EXACT if it is final |
+| | the same, and batch headers were read (`by_headers`) | HEADERS | EXACT |
+| shared | other clients may write at any time | MARK | AT_LEAST, EXACT if it is final |
+| keyed | records go to several partitions by key | MARK | AT_LEAST, and never translated |
+| any | no row in the map, and no record was ever on the target | | EXACT: nothing is copied |
+| any | no row in the map, but records on the target | | UNKNOWN: others', or a lost map |
+| any | rows of an earlier source topic of that name | | UNKNOWN: SOURCE_RECREATED |
+| any | the log ends before the copy, also after the map was read | | UNKNOWN: TARGET_TRUNCATED |
+| any | the leader of the log, or of the map's rows, does not respond | | UNKNOWN: its error |
+
+Nothing is locked while both clusters are read. Each answer is right all the same:
+
+- *Order.* Ends first, then producers, then the map and the state topic. Rows of the map are written
+  ahead of their data, so a map read after the end has a row for everything below it. A batch that
+  arrives after the end was read has a sequence ahead of it, and does not count as foreign.
+- *Producer ID forgotten.* A leader drops an ID some time after its last record. So its absence says
+  nothing about other writers. The log end counts only if nobody else may write.
+- *Promotion between two reads.* New owners write after their promotion is in the state topic. If
+  their records are below an end, the state topic read after that end has the promotion. A promotion
+  that takes effect later makes the answer more cautious than necessary.
+- *An earlier ID is remembered, the newest is not.* A mark of the map after the remembered sequence
+  shows that. The ID then counts as forgotten. Without such a mark the answer is too low: groups
+  read records again, and a switchover waits. A failback needs more, so it reads the next batch.
+- *Truncated target.* The rest of an own topic is a prefix of the copy, so its end is exact: less is
+  copied. The leader loses its newest sequences together with the log. In a shared topic the mark is
+  beyond the end, and anything may have been written below the mark since.
+- *Truncated source.* It ends before `Copied.upstream`, which remains true of the target. Callers
+  compare both.
+- *Re-created topic.* It has another ID. Rows of the map name both IDs. Logs are queried by name, so
+  callers take the IDs first, and confirm them before a write (`control.duties.rounds.confirmed`).
+- *Compaction.* An own topic is counted in offsets, which compaction does not change. If it removed
+  batches at the border to foreign ones, `by_headers` refuses, because they may have been the
+  flow's.
+- *The process dies after a read.* It has written nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from enum import StrEnum
+from typing import Final, NamedTuple
+
+from twinlog.cluster.logs.producers import Producers
+from twinlog.errors import PartitionError, TwinlogError
+from twinlog.mirror.copy.fan_out import next_upstream
+from twinlog.mirror.map.copy_border import BorderUnknown, copy_border
+from twinlog.mirror.map.offset_map import Mark, PartitionKey, PartitionMap
+from twinlog.mirror.map.runs import DOWNSTREAM, following, k_at, run_at
+from twinlog.mirror.map.translation import (
+    Reach,
+    Translation,
+    downstream_within,
+    reach_at,
+    upstream_within,
+)
+from twinlog.mirror.plan import Pairing
+from twinlog.model import NO_TOPIC_ID, SEQUENCE_MODULUS, TopicId, TopicPartition, sequence_of
+from twinlog.survey.ends import LogState
+from twinlog.survey.map_reader import Maps
+from twinlog.wire.record_batch import BatchHeader
+
+
+class Certainty(StrEnum):
+    """EXACT: the copy ends there. AT_LEAST: it ends there or later. UNKNOWN: no claim."""
+
+    EXACT = "exact"
+    AT_LEAST = "at_least"
+    UNKNOWN = "unknown"
+
+
+class Witness(StrEnum):
+    """What a claim rests on."""
+
+    LANE = "lane"
+    """The lane that holds the partition, as of its last report."""
+    PRODUCER = "producer"
+    """The last sequence that the leader remembers for this flow's producer ID."""
+    LOG_END = "log_end"
+    """The end of a log to which only this flow writes."""
+    HEADERS = "headers"
+    """Producer IDs in batch headers."""
+    MARK = "mark"
+    """The newest mark of the offset map."""
+
+
+class Copied(NamedTuple):
+    """How far a partition is copied. Offsets are None if unknown, or if nothing is copied."""
+
+    certainty: Certainty
+    witness: Witness | None = None
+    ordinal: int | None = None
+    """Number of records that the flow has written."""
+    upstream: int | None = None
+    """Every source record below this offset is on the target."""
+    downstream: int | None = None
+    """Target offset after the last copied record."""
+    resumes_at: int | None = None
+    """Source offset of the next record, as announced by the map. It is after `upstream` if records
+    in between are skipped, or if the source has deleted them.
+    """
+    foreign: int = 0
+    """Number of target offsets after the copy. Other clients wrote them."""
+
+    @property
+    def reach(self) -> Reach | None:
+        """Both offsets, or None if offsets of one side have no counterpart on the other."""
+        if self.upstream is None or self.downstream is None:
+            return None
+        return Reach(self.upstream, self.downstream)
+
+
+NOT_READ: Final = LogState()
+NOTHING: Final = Copied(Certainty.EXACT)
+UNKNOWN: Final = Copied(Certainty.UNKNOWN)
+SOURCE_RECREATED: Final = (
+    "the source topic was re-created since it was copied: the copy holds records of the earlier one"
+)
+TARGET_TRUNCATED: Final = (
+    "the target's log ends before the last record that was copied: the target lost records"
+)
+
+
+class Replica(NamedTuple):
+    """The state of one partition's copy. Only `replica` and `by_headers` make one."""
+
+    pair: Pairing
+    source: LogState
+    target: LogState
+    copied: Copied
+    key: PartitionKey | None = None
+    """Key of the map's rows, or None if it has none, or they cannot be read."""
+    map: PartitionMap | None = None
+    """None for a keyed topic, too."""
+    problem: TwinlogError | None = None
+    """Why the copy is unknown."""
+
+    @property
+    def log(self) -> tuple[int, int]:
+        """The target's log without the foreign records after the copy."""
+        start = self.target.start or 0
+        return start, max(start, (self.target.end or 0) - self.copied.foreign)
+
+    def by_lane(self, upstream: int, downstream: int) -> Replica:
+        """Return the replica with the position that a lane has reported, if it is further."""
+        known = self.copied.reach
+        if known is not None and (known.downstream, known.upstream) >= (downstream, upstream):
+            return self
+        lane = Copied(Certainty.EXACT, Witness.LANE, None, upstream, downstream)
+        return self._replace(copied=lane)
+
+    def to_target(self, upstream: int) -> Translation | None:
+        """Translate a source offset, or return None if no target offset corresponds."""
+        reach = self.copied.reach
+        if reach is None:
+            return None
+        return downstream_within(self.map, reach, self.log, upstream)
+
+    def to_source(self, downstream: int) -> Translation | None:
+        """Translate a target offset, or return None if none corresponds."""
+        reach = self.copied.reach
+        return None if reach is None else upstream_within(self.map, reach, downstream)
+
+
+class Ownership(NamedTuple):
+    """What separates this flow's records from those of other clients."""
+
+    is_shared: bool
+    """Other clients may write to the target topics at any time."""
+    producers: Mapping[TopicPartition, Producers] = {}
+    """The producer IDs that the leaders remember, and their last sequences."""
+    has_new_owners: Callable[[str], bool] = lambda _: False
+    """Whether other clients may write to the copy of a source topic after it was promoted or
+    released. Called only if the answer depends on it, because it reads the state topic.
+    """
+
+
+def replica(
+    pair: Pairing,
+    maps: Maps,
+    ownership: Ownership,
+    *,
+    target: LogState,
+    source: LogState = NOT_READ,
+    later: LogState = NOT_READ,
+    targets: int | None = None,
+) -> Replica:
+    """Return how far a partition is copied, from what was read in the order of `survey.picture`.
+
+    `later`: the target's log, read again after the map. `targets`: the number of partitions to
+    which the flow distributes its records by key (0: it keeps partitions); None: the map decides.
+    """
+    copied, key, known = UNKNOWN, None, None
+    problem = target.problem or later.problem or maps.problem(pair.source)
+    if problem is None and target.end is not None:
+        key = _newest(pair, maps, targets)
+        known = None if key is None else maps[key]
+        if key is None or known is None or not known.runs:
+            copied, key, known = UNKNOWN if target.end else NOTHING, None, None
+        elif not _is_same(key.source_topic_id, pair.source_topic_id):
+            problem = PartitionError(SOURCE_RECREATED, code="SOURCE_RECREATED")
+        elif key.branches:
+            copied = by_branches(key, maps)
+        else:
+            copied = _copied(pair, known, ownership, target.end)
+            if later.end is not None and max(target.end, later.end) < (copied.downstream or 0):
+                copied = UNKNOWN
+                problem = PartitionError(TARGET_TRUNCATED, code="TARGET_TRUNCATED")
+    is_plain = copied.downstream is not None
+    return Replica(pair, source, target, copied, key, known if is_plain else None, problem)
+
+
+def pair_into(
+    maps: Maps, target: TopicPartition, topic_id: TopicId, source_ids: Mapping[str, TopicId]
+) -> Pairing | None:
+    """Return the pair whose copy a target partition is, as the map names it; None if it has no row.
+
+    If it was the copy of several source topics, that is the newest one which still has the ID that
+    the map has. `source_ids`: current IDs by name, as far as they are known.
+    """
+    found = [key for key in maps.keys_to(topic_id, target.partition) if not key.branches]
+    pairs = [
+        (
+            _is_same(key.source_topic_id, source_ids.get(maps[key].topic, NO_TOPIC_ID)),
+            maps[key].term,
+            maps[key].topic,
+        )
+        for key in found
+    ]
+    if not pairs:
+        return None
+    *_, topic = max(pairs)
+    return Pairing(
+        source=TopicPartition(topic, target.partition),
+        target=target,
+        source_topic_id=source_ids.get(topic, NO_TOPIC_ID),
+        target_topic_id=topic_id,
+    )
+
+
+def by_headers(found: Replica, batch_from: Callable[[int, int], BatchHeader | None]) -> Replica:
+    """Return the replica with the border between this flow's batches and later foreign ones, which
+    is searched in a log to which only this flow wrote before (`mirror.map.copy_border`).
+
+    Raises BorderUnknown, and what `batch_from` raises.
+    """
+    if found.map is None:
+        return found
+    shifts = {one.downstream - one.ordinal for one in (found.map.runs[0], found.map.runs[-1])}
+    if len(shifts) > 1:
+        raise BorderUnknown("accepted records of other clients are in between")
+    end = found.target.end or 0
+    border = copy_border(found.map, (found.target.start or 0, end), batch_from)
+    return found._replace(copied=up_to(found.map, border, Witness.HEADERS, end - border))
+
+
+def up_to(known: PartitionMap, end: int, witness: Witness, foreign: int = 0) -> Copied:
+    """Return the copy in a topic if all records below `end` are this flow's."""
+    runs = known.runs
+    at = following(runs, end, DOWNSTREAM)
+    run = runs[max(0, at - 1)]
+    ordinal = end - (run.downstream - run.ordinal)
+    if at < len(runs) or ordinal <= run.ordinal:
+        return _copied_to(known, Certainty.EXACT, witness, ordinal, end)._replace(foreign=foreign)
+    upstream = run.upstream_of(ordinal)  # nothing else is announced: the usual case
+    return Copied(Certainty.EXACT, witness, ordinal, upstream, end, upstream, foreign)
+
+
+def by_mark(known: PartitionMap) -> Copied:
+    """Return the copy up to the map's newest mark, which may be some seconds old."""
+    first, mark = known.runs[0], known.mark
+    if mark is None:
+        mark = Mark(first.ordinal, first.downstream)
+    certainty = Certainty.EXACT if mark.is_final else Certainty.AT_LEAST
+    return _copied_to(known, certainty, Witness.MARK, mark.ordinal, mark.downstream)
+
+
+def _copied_to(
+    known: PartitionMap, certainty: Certainty, witness: Witness, ordinal: int, downstream: int
+) -> Copied:
+    reach = reach_at(known.runs, ordinal, downstream)
+    resumes_at = (run_at(known.runs, ordinal) or known.runs[0]).upstream_of(ordinal)
+    return Copied(certainty, witness, ordinal, reach.upstream, reach.downstream, resumes_at)
+
+
+def foreign_after(known: PartitionMap, end: int, producers: Producers) -> int | None:
+    """Return how many records of a log that ends at `end` are after this flow's last one, or None
+    if the leader remembers none of its producer IDs.
+
+    For a topic to which only this flow wrote: sequences are ordinals, and the leader remembers the
+    last sequence of each producer ID.
+    """
+    last = end - 1 - k_at(known.runs, end)  # the ordinal, if the whole log is this flow's
+    ours = [one.last_sequence for id_, one in producers.items() if id_ in known.producers]
+    behind = [sequence_of(last - sequence) for sequence in ours]
+    # records that were copied after the end was queried have a sequence ahead of it
+    return min((0 if n > SEQUENCE_MODULUS // 2 else n for n in behind), default=None)
+
+
+def _copied(pair: Pairing, known: PartitionMap, ownership: Ownership, end: int) -> Copied:
+    if ownership.is_shared:
+        return by_mark(known)
+    producers = ownership.producers.get(pair.target)
+    foreign = foreign_after(known, end, producers) if producers else None
+    marked = -1 if known.mark is None else known.mark.downstream
+    if foreign is not None and not end - foreign < marked <= end:
+        return up_to(known, end - foreign, Witness.PRODUCER, foreign)
+    if not ownership.has_new_owners(pair.source.topic):
+        return up_to(known, end, Witness.LOG_END)
+    found = by_mark(known)
+    return found._replace(foreign=max(0, end - (found.downstream or 0)))
+
+
+def by_branches(key: PartitionKey, maps: Mapping[PartitionKey, PartitionMap]) -> Copied:
+    """Return the copy of a keyed partition, from the marks of all its branches. Nothing is copied
+    as long as one of them has no rows.
+    """
+    records, upstreams = 0, []
+    for number in range(key.branches):
+        known = maps.get(key._replace(branch=number))
+        if known is None or not known.runs:
+            return NOTHING
+        begin = known.runs[0]
+        ordinal = begin.ordinal if known.mark is None else known.mark.ordinal
+        upstream = next_upstream(known.runs, ordinal)
+        records += ordinal
+        upstreams.append(begin.upstream if upstream is None else upstream)
+    first = min(upstreams)
+    return Copied(Certainty.AT_LEAST, Witness.MARK, records, first, resumes_at=first)
+
+
+def _newest(pair: Pairing, maps: Maps, targets: int | None) -> PartitionKey | None:
+    """Return the key of the pair's rows, else of the newest ones of another source topic."""
+    keys = maps.keys_to(pair.target_topic_id, pair.source.partition)
+    if targets is None:
+        keys = [key for key in keys if key.branches] or keys
+    elif len(keys) > 1 or any(key.branches != targets for key in keys):
+        keys = [key for key in keys if key.branches == targets]
+    if len(keys) <= 1:
+        return keys[0] if keys else None
+    now = pair.source_topic_id
+    return max(keys, key=lambda key: (_is_same(key.source_topic_id, now), maps[key].term))
+
+
+def _is_same(copied: TopicId, now: TopicId) -> bool:
+    """Return False if two topic IDs of one name show that the topic was re-created."""
+    return NO_TOPIC_ID in (copied, now) or copied == now
