@@ -57,6 +57,20 @@ PROCESS_CODES: Final = (
         fault=Fault.HOST,
     ),
     Condition(
+        codes=("WAITING_FOR_SPARK",),
+        meaning=(
+            "the Spark cluster of `--master` cannot be reached, or has no free cores or memory for "
+            "an executor of this application, or its executors cannot reach this process"
+        ),
+        advice=(
+            "read Spark's words in the message. Start workers, end other applications, or set "
+            "`SPARK_LOCAL_IP` to an address that executors can reach; the mirror continues by "
+            "itself"
+        ),
+        retry=Retry.SOON,
+        fault=Fault.HOST,
+    ),
+    Condition(
         codes=("SPARK_UNAUTHENTICATED",),
         meaning=(
             "the Spark master given with `--master` has no secret, so anyone who reaches its ports "
