@@ -9,7 +9,7 @@ import click
 from twinlog.cli.commands.mirror import RunOptions, run_configuration, run_options
 from twinlog.cli.options.command import Command
 from twinlog.cli.options.mirror_maker_1_options import configuration_of_pair, pair_options
-from twinlog.cli.options.run_options import override_options
+from twinlog.cli.options.run_options import override_options, take_spark_options
 
 
 @click.command("mirror-maker", cls=Command)
@@ -28,4 +28,4 @@ def mirror_maker(**given: Any) -> int:
         --whitelist 'orders|pay.*'
     """
     consumer, read = configuration_of_pair(given)
-    return run_configuration(read, consumer, RunOptions(**given))
+    return run_configuration(read, consumer, RunOptions(spark=take_spark_options(given), **given))

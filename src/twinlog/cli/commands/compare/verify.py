@@ -15,7 +15,7 @@ from twinlog.cli.options.command import Command
 from twinlog.cli.options.flow_option import flow_option, topics_option
 from twinlog.cli.options.format_option import format_option
 from twinlog.cli.options.option import option
-from twinlog.cli.options.run_options import check_archive, secrets_option, spark_options
+from twinlog.cli.options.run_options import secrets_option, spark_options, take_spark_options
 from twinlog.cli.terminal.loudness import is_quiet
 from twinlog.cli.terminal.output import Format, write_line, write_object, write_warning
 from twinlog.cli.terminal.reading import ReadingLine
@@ -90,9 +90,9 @@ def verify(
     from twinlog.control.verify.recording import Asked, Records
     from twinlog.control.verify.result import digest, worst
     from twinlog.control.verify.verification import VerifyScope, verify_flows
-    from twinlog.control.verify.workers import SparkOptions, workers
+    from twinlog.control.verify.workers import workers
 
-    check_archive(others["master"], others["archive"])
+    spark = take_spark_options(others)
     since_ms, until_ms = _times(since, until)
     scope = VerifyScope(
         matches=matching(topics, "--topics"),
@@ -108,7 +108,7 @@ def verify(
     try:
         with (
             ReadingLine("offsets", count) as reading,
-            workers(SparkOptions(**others) if others["master"] else None) as some,
+            workers(spark) as some,
         ):
             for one in verify_flows(config, scope, some, reading.step):
                 reading.clear()
