@@ -30,7 +30,8 @@ from twinlog.channel.server import (
 )
 from twinlog.errors import Disconnected
 from twinlog.spark.lease import LeaseJob
-from twinlog.spark.masters import task_slots
+from twinlog.spark.masters import slots_now, task_slots
+from twinlog.spark.options import SparkOptions
 from twinlog.spark.session import Engine, start_spark, stop_spark
 
 pytestmark = [pytest.mark.spark, pytest.mark.xdist_group("spark")]
@@ -44,7 +45,7 @@ def engine() -> Iterator[Engine]:
         # where workers find these tests
         patch.setenv("PYTHONPATH", f"{ROOT}/src{os.pathsep}{ROOT}")
         # a failed task is not repeated for ever here, so that a lane that always fails is seen
-        engine = start_spark("local[6,2]", 2)
+        engine = start_spark(SparkOptions(master="local[6,2]"), 2)
         yield engine
         stop_spark(engine)
 
@@ -246,7 +247,7 @@ def test_any_other_error_is_one_line(driver: Driver) -> None:
 def test_slots_of_a_given_master_are_counted_and_too_few_are_one_line(
     engine: Engine, caplog: pytest.LogCaptureFixture
 ) -> None:
-    assert engine.slots == 6
+    assert slots_now(engine.context) == 6
     assert engine.context.master == "local[6,2]"
     assert task_slots(engine.context, 6) == 6
     assert caplog.messages == []

@@ -17,6 +17,7 @@ from tests.support.thief import Refused, needs_root, steal
 from twinlog.channel.server import ChannelEvent, ChannelServer, LaneConnected
 from twinlog.spark import authentication
 from twinlog.spark.lease import SparkLeaseStarter
+from twinlog.spark.options import SparkOptions
 from twinlog.spark.session import Engine, start_spark, stop_spark
 
 pytestmark = [pytest.mark.spark, pytest.mark.xdist_group("spark")]
@@ -103,7 +104,7 @@ def test_lanes_of_this_machine_are_on_the_loopback_whatever_the_environment_says
     for key in ("spark.driver.host", "spark.driver.bindAddress"):
         options = f"{os.environ.get('JAVA_TOOL_OPTIONS', '')} -D{key}=0.0.0.0"
         monkeypatch.setenv("JAVA_TOOL_OPTIONS", options)
-    engine = start_spark("local[2]", 1)
+    engine = start_spark(SparkOptions(master="local[2]"), 1)
     try:
         assert engine.context.parallelize([], 2).count() == 0
         addresses = {connection.laddr.ip for connection in sockets(engine)}

@@ -13,6 +13,7 @@ from pyspark.sql import DataFrame, SparkSession
 
 from twinlog.records import partitioned, register
 from twinlog.spark.gateway import start_jvm
+from twinlog.spark.options import SparkOptions
 from twinlog.spark.session import forget_gateway
 
 __all__ = ["Query", "spark_session"]
@@ -29,7 +30,7 @@ def spark_session() -> Iterator[SparkSession]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("PYTHONPATH", f"{ROOT}:{ROOT / 'src'}")  # where workers find their daemon
         patch.setenv("PYSPARK_PYTHON", sys.executable)  # of it Spark 4.0 finds the source
-        jvm = start_jvm([])
+        jvm = start_jvm(SparkOptions(), [])
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("PYSPARK_PYTHON", sys.executable)
         session = (

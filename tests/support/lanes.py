@@ -186,7 +186,7 @@ class ProcessLeases:
         """Python that every lane runs first: how a test stops a lane at one exact place."""
         self.jobs: list[ProcessJob] = []
 
-    def start(self, lease: int, lanes: int) -> ProcessJob:
+    def start(self, lease: int, lanes: int, description: str) -> ProcessJob:
         own = self.secrets.open(lease, lanes)
         job = ProcessJob(lease, lanes, self._address, own, self.prelude)
         job.start()

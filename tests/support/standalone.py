@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import json
 import os
+import re
 import secrets
 import socket
 import subprocess
+import urllib.request
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import psutil
 import pyspark
@@ -72,39 +76,63 @@ def daemon(
         )
 
 
+def answer_of(url: str) -> Any:
+    """The JSON there; an AssertionError as long as nothing answers."""
+    try:
+        with urllib.request.urlopen(url, timeout=60) as answer:  # noqa: S310
+            return json.load(answer)
+    except OSError as error:
+        raise AssertionError(f"{url}: {error}") from error
+
+
+class Cluster:
+    """A master at a port, and workers that come and go; its daemons are as $SPARK_CONF_DIR says."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder / "spark"
+        self._port = free_port()
+        self._daemons: list[subprocess.Popen[bytes]] = []
+        self.url = f"spark://127.0.0.1:{self._port}"
+
+    def start_master(self) -> None:
+        where = ("--host", "127.0.0.1", "--port", str(self._port), "--webui-port", "0")
+        self._daemons.append(daemon(self._folder, "master", f"{DEPLOY}.master.Master", *where))
+        eventually(lambda: _listens(self._port))
+
+    def add_worker(self, host: str = "127.0.0.1", cores: int = 2) -> subprocess.Popen[bytes]:
+        name = f"worker-{len(self._daemons)}"
+        location = ("--host", host, "--work-dir", str(self._folder / f"work-{name}"))
+        size = ("--cores", str(cores), "--memory", "2g", "--webui-port", "0")
+        words = (f"{DEPLOY}.worker.Worker", *size, *location, self.url)
+        self._daemons.append(daemon(self._folder, name, *words, address=host))
+        return self._daemons[-1]
+
+    def applications(self) -> dict[str, int]:
+        """Names of active applications with their cores, as the master's page has them."""
+        log = (self._folder / "master.log").read_text()
+        found = re.search(r"MasterWebUI.* started at (http://\S+)", log)
+        assert found is not None, log
+        active = answer_of(f"{found[1]}/json/")["activeapps"]
+        return {one["name"]: one["cores"] for one in active}
+
+    def end(self) -> None:
+        for process in reversed(self._daemons):
+            end(process)
+
+
 @contextmanager
 def standalone(tmp_path: Path, hosts: Sequence[str] = ("127.0.0.1", "127.0.0.1")) -> Iterator[str]:
     """Its address; the daemons are as $SPARK_CONF_DIR says. `hosts`: of the workers. Spark runs no
     task a second time, by speculation, on the host on which it runs already.
     """
-    port = free_port()
-    url = f"spark://127.0.0.1:{port}"
-    folder = tmp_path / "spark"
-    web = ("--webui-port", "0")
-    started = [
-        daemon(
-            folder,
-            "master",
-            f"{DEPLOY}.master.Master",
-            "--host",
-            "127.0.0.1",
-            "--port",
-            str(port),
-            *web,
-        )
-    ]
+    cluster = Cluster(tmp_path)
     try:
-        eventually(lambda: _listens(port))
-        for number, host in enumerate(hosts):
-            location = ("--host", host, "--work-dir", str(folder / f"work-{number}"))
-            size = ("--cores", "2", "--memory", "1g")
-            entry = f"{DEPLOY}.worker.Worker"
-            words = (entry, *web, *location, *size, url)
-            started.append(daemon(folder, f"worker-{number}", *words, address=host))
-        yield url
+        cluster.start_master()
+        for host in hosts:
+            cluster.add_worker(host)
+        yield cluster.url
     finally:
-        for process in reversed(started):
-            end(process)
+        cluster.end()
 
 
 def end(process: subprocess.Popen[bytes]) -> None:

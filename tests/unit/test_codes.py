@@ -218,7 +218,8 @@ def test_of_what_the_process_says_only_lanes_are_tried_again() -> None:
     ended = [tables()[name] for name in ("process", "command", "dataframe", "request")]
     rows = [row for table in ended for row in table]
     again = {code for row in rows if row.retry is not Retry.NO for code in row.codes}
-    assert again == {"LEASE"} | {c for c in conditions() if c.startswith(("CHANNEL_", "LANE_"))}
+    lanes = {c for c in conditions() if c.startswith(("CHANNEL_", "LANE_"))}
+    assert again == {"LEASE", "WAITING_FOR_SPARK"} | lanes
     assert {row.retry for row in tables()["warning"]} == {Retry.NO}
 
 
@@ -231,8 +232,8 @@ def test_every_state_has_its_meaning() -> None:
 def test_the_words_of_states_stay_what_they_are() -> None:
     """Scripts read them in JSON, alerts as a label."""
     assert {state.value for state in FlowState} == {
-        *("STARTING", "RUNNING", "PARTLY_FAILED", "STANDBY", "DEGRADED", "THROTTLED"),
-        *("PAUSED", "FENCED", "STOPPING", "STOPPED", "FAILED", "NOT_RUNNING"),
+        *("STARTING", "WAITING_FOR_SPARK", "RUNNING", "PARTLY_FAILED", "STANDBY", "DEGRADED"),
+        *("THROTTLED", "PAUSED", "FENCED", "STOPPING", "STOPPED", "FAILED", "NOT_RUNNING"),
         "UNKNOWN",
     }
     assert {state.value for state in PartitionState} == {

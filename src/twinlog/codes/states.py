@@ -10,6 +10,7 @@ class FlowState(StrEnum):
     """State of a flow, as in `/metrics` and in the JSON of `status`."""
 
     STARTING = "STARTING"
+    WAITING_FOR_SPARK = "WAITING_FOR_SPARK"
     RUNNING = "RUNNING"
     PARTLY_FAILED = "PARTLY_FAILED"
     STANDBY = "STANDBY"
@@ -94,6 +95,10 @@ def severity_of(state: str) -> Severity:
 
 FLOW_STATES: Final = {
     FlowState.STARTING: "the flow reads both clusters, and Spark starts",
+    FlowState.WAITING_FOR_SPARK: (
+        "the Spark cluster of `--master` runs no executor for the flow; the reason has Spark's own "
+        "words. The process waits, and copies as soon as there is one"
+    ),
     FlowState.RUNNING: "its lanes copy records",
     FlowState.PARTLY_FAILED: "some partitions have stopped with a code, the others are copied",
     FlowState.STANDBY: (

@@ -14,7 +14,7 @@ from collections.abc import Mapping
 from typing import Final
 
 from twinlog.errors import ConfigError
-from twinlog.spark.masters import is_local
+from twinlog.spark.options import is_local
 
 log = logging.getLogger(__name__)
 

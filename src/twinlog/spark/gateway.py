@@ -15,7 +15,9 @@ shell that waits for it then removes its folder.
 from __future__ import annotations
 
 import os
+import re
 import resource
+import shlex
 import shutil
 import signal
 import struct
@@ -26,7 +28,7 @@ import time
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
-from typing import IO, Final
+from typing import Final
 
 import pyspark
 
@@ -35,6 +37,7 @@ from twinlog.folders import temporary_folder
 from twinlog.java import archive_flags, class_archive, java_command
 from twinlog.shown import shown_lines
 from twinlog.spark.jvm_use import OPENED
+from twinlog.spark.options import DRIVER_MEMORY, DRIVER_OPTIONS, SparkOptions, spark_home
 
 START_WITHIN_S: Final = 60.0
 STOP_WITHIN_S: Final = 5.0
@@ -92,6 +95,8 @@ between fork and exec, which is unsafe with other threads.
 _ADDRESSES: Final = ("SPARK_LOCAL_IP", "SPARK_LOCAL_HOSTNAME", "SPARK_PUBLIC_DNS")
 
 _NOISE: Final = b"Using incubator modules"
+_WARNING: Final = re.compile(r" (?:WARNING|ERROR) spark\.\S* (.+)")
+"""As `log4j2.properties` has them."""
 
 
 def spark_archive() -> Path:
@@ -104,8 +109,8 @@ def spark_archive() -> Path:
     )
 
 
-def start_jvm(options: Sequence[str]) -> Gateway:
-    """Start a JVM for lanes on this machine, configured only by these flags and options."""
+def start_jvm(spark: SparkOptions, options: Sequence[str]) -> Gateway:
+    """Start a JVM for lanes on this machine. Spark's own files do not count."""
     ensure_open_files()
     java = java_command()
     home = Path(pyspark.__file__).parent
@@ -116,7 +121,9 @@ def start_jvm(options: Sequence[str]) -> Gateway:
         f"{home}/jars/*",
         *JVM_FLAGS,
         *archive_flags(spark_archive()),
+        *([f"-Xmx{spark.given[DRIVER_MEMORY]}"] if DRIVER_MEMORY in spark.given else ()),
         *options,
+        *shlex.split(spark.given.get(DRIVER_OPTIONS, "")),
         *(f"--add-opens=java.base/{package}=ALL-UNNAMED" for package in _OPEN_PACKAGES),
         *_BEANS,
         f"-Djava.io.tmpdir={folder}",
@@ -128,23 +135,28 @@ def start_jvm(options: Sequence[str]) -> Gateway:
     return Gateway(command, folder, home, {**environment, "SPARK_LOCAL_IP": "127.0.0.1"})
 
 
-def submit_jvm(options: Sequence[str], settings: Mapping[str, str]) -> Gateway:
+def submit_jvm(
+    spark: SparkOptions, options: Sequence[str], settings: Mapping[str, str], name: str
+) -> Gateway:
     """Start a JVM for a cluster's driver, with the `spark-submit` of SPARK_HOME or else of
     PySpark.
     """
     ensure_open_files()
     java_command()
-    home = Path(os.environ.get("SPARK_HOME") or Path(pyspark.__file__).parent)
+    home = spark_home()
     folder = _make_folder()
+    own = spark.given.get(DRIVER_OPTIONS)
+    flags = [own] if own else [f for f in JVM_FLAGS if not f.startswith("-Xm")]
     every = {
-        **settings,
-        "spark.driver.memory": "512m",
-        "spark.driver.extraJavaOptions": " ".join(
-            (*(f for f in JVM_FLAGS if not f.startswith("-Xm")), *_BEANS, *options)
-        ),
         "spark.sql.warehouse.dir": f"{folder}/warehouse",
+        **spark.usual,
+        **spark.conf,
+        **settings,
+        DRIVER_OPTIONS: " ".join((*options, *_BEANS, *flags)),
     }
-    command = [str(home / "bin" / "spark-submit")]
+    command = [str(home / "bin" / "spark-submit"), "--name", name]
+    if spark.properties_file is not None:
+        command += ["--properties-file", str(spark.properties_file)]
     for key, value in every.items():
         command += ["--conf", f"{key}={value}"]
     return Gateway([*command, "pyspark-shell"], folder, home, os.environ)
@@ -172,9 +184,9 @@ class Gateway:
             },
             start_new_session=True,
         )
-        threading.Thread(
-            target=_pass_on, args=(self.process.stderr,), name="twinlog-jvm-output", daemon=True
-        ).start()
+        self.words = ""
+        """The last warning or error of Spark."""
+        threading.Thread(target=self._pass_on, name="twinlog-jvm-output", daemon=True).start()
         port, secret = self._read(info)
         variables = {
             "SPARK_HOME": str(home),
@@ -209,6 +221,34 @@ class Gateway:
         port, length = struct.unpack_from(">ii", raw)
         return port, raw[8 : 8 + length].decode()
 
+    @property
+    def is_killed(self) -> bool:
+        """Return True if the JVM has not ended by itself."""
+        return self.process.returncode != 0
+
+    @property
+    def has_ended(self) -> bool:
+        """Return True if the JVM has ended."""
+        return self.process.poll() is not None
+
+    def _pass_on(self) -> None:
+        """Copy the output of the JVM and its workers to standard error, without the JVM's own
+        banner, and without repetitions of a warning.
+        """
+        stream = self.process.stderr
+        assert stream is not None  # noqa: S101 (it is a pipe)
+        with stream:
+            for line in stream:
+                # lanes print text from brokers
+                text = line.decode(errors="backslashreplace").rstrip("\r\n")
+                said = _WARNING.search(text)
+                if _NOISE in line or (said and said.group(1) == self.words):
+                    continue
+                if said:
+                    self.words = said.group(1)
+                with suppress(OSError):  # continue reading: a JVM whose output is full blocks
+                    os.write(2, f"{shown_lines(text)}\n".encode())
+
     def stop(self, within_s: float = STOP_WITHIN_S) -> None:
         """Close its input, which ends it. Kill it if that takes too long."""
         if self.process.stdin is not None:
@@ -222,21 +262,27 @@ class Gateway:
         shutil.rmtree(self._folder, ignore_errors=True)
 
 
+class SubmittedGateway(Gateway):
+    """The JVM of the `spark-submit` that has started this process; it ends with the process."""
+
+    def __init__(self) -> None:
+        self.words = ""
+        self._parent = os.getppid()
+
+    def restore_environment(self) -> None:
+        """Keep the variables: PySpark attaches to the same JVM again."""
+
+    @property
+    def has_ended(self) -> bool:
+        """Return True if the JVM has ended."""
+        return os.getppid() != self._parent
+
+    def stop(self, within_s: float = STOP_WITHIN_S) -> None:
+        """Do nothing: the JVM waits for this process."""
+
+
 def _make_folder() -> Path:
     return temporary_folder("twinlog-spark-")
-
-
-def _pass_on(stream: IO[bytes]) -> None:
-    """Copy the output of the JVM and its workers to standard error, without the JVM's own
-    banner.
-    """
-    with stream:
-        for line in stream:
-            if _NOISE not in line:
-                # lanes print text from brokers
-                text = line.decode(errors="backslashreplace").rstrip("\r\n")
-                with suppress(OSError):  # continue reading: a JVM whose output is full blocks
-                    os.write(2, f"{shown_lines(text)}\n".encode())
 
 
 # The limit of open files is checked before Spark's JVM starts. Spark's jars are 280 files, and a

@@ -15,6 +15,7 @@ import logging
 import re
 import threading
 from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import replace
 from typing import Any, Final
 
@@ -62,11 +63,14 @@ class LeaseJob:
         secrets: LaneSecrets,
         lease: int,
         lanes: int,
+        description: str = "",
     ) -> None:
+        """`description` is what Spark's page shows."""
         self.error: TwinlogError | None = None
         self.done = threading.Event()
         self._context = context
         self._group = f"twinlog-lease-{lease}"
+        self._description = description or self._group
         self._task = functools.partial(run_lane_task, entry=entry, lease=lease, address=address)
         self._lease = lease
         self._secrets = secrets
@@ -81,7 +85,9 @@ class LeaseJob:
 
     def _run(self) -> None:
         try:
-            self._context.setJobGroup(self._group, self._group, interruptOnCancel=True)
+            self._context.setJobGroup(self._group, self._description, interruptOnCancel=True)
+            # the name of the stage: the line of code would be one of py4j
+            self._context.setLocalProperty("callSite.short", self._description)
             # each secret is sent in its own task's description: the closure, which Spark keeps as a
             # block for all executors, has none
             lanes: RDD[str] = self._context.parallelize(self._own, len(self._own))
@@ -119,10 +125,10 @@ def error_of(job: str, text: str) -> TwinlogError:
     if ours:
         message, code = ours[-1]
         return TwinlogError(f"{job}: {message}", code=code)
-    return TwinlogError(f"{job} failed on Spark: {_reason(text)[:500]}", code="LEASE")
+    return TwinlogError(f"{job} failed on Spark: {reason_of(text)[:500]}", code="LEASE")
 
 
-def _reason(text: str) -> str:
+def reason_of(text: str) -> str:
     """Return the line with the reason, which is neither the first nor the last of a Java trace."""
     if unstarted := _NO_START.search(text):
         python, why = unstarted.groups()
@@ -150,7 +156,7 @@ class SparkLeaseStarter:
         self._address = address
         self._secrets = secrets
 
-    def start(self, lease: int, lanes: int) -> LeaseJob:
+    def start(self, lease: int, lanes: int, description: str = "") -> LeaseJob:
         return LeaseJob(
             self._context,
             entry=self._entry,
@@ -158,4 +164,18 @@ class SparkLeaseStarter:
             secrets=self._secrets,
             lease=lease,
             lanes=lanes,
+            description=description,
         )
+
+
+def await_executor(context: SparkContext) -> None:
+    """Start a job that ends when an executor has run it, in the background. While it waits, Spark
+    logs why it has no executor; with dynamic allocation it requests one.
+    """
+
+    def run() -> None:
+        context.setJobGroup("twinlog-waits", "twinlog waits for an executor")
+        with suppress(Exception):  # the application has ended
+            context.parallelize([""], 1)._jrdd.count()
+
+    threading.Thread(target=run, name="twinlog-waits", daemon=True).start()

@@ -3,32 +3,29 @@
 from __future__ import annotations
 
 import logging
-import os
 import re
 import time
+from collections.abc import Callable, Mapping
 from typing import Any, Final
 
+from py4j.protocol import Py4JError
 from pyspark import SparkContext
 
-from twinlog.errors import EnvironmentMissing
+from twinlog.errors import Disconnected, EnvironmentMissing
+from twinlog.flow_log import NEWS
+from twinlog.quantities import plural
+from twinlog.spark.options import is_local, local_slots
 
 log = logging.getLogger(__name__)
 
 TASK_FAILURES: Final = 1000
 """How often a task may fail. Otherwise one killed worker would fail every lane of its lease."""
 
-REGISTER_WITHIN_S: Final = 60.0
+CORES_MAX: Final = "spark.cores.max"
 SETTLED_S: Final = 3.0
 """Executors register one by one. After this time without a new one, no more are expected."""
 
-_LOCAL = re.compile(r"local(?:\[(\*|\d+)(?:,\s*(\*|\d+))?\])?")
-
 _OTHERS = re.compile(r"yarn|(?:spark|k8s)://.+|local-cluster\[.+\]")
-
-
-def is_local(master: str | None) -> bool:
-    """Return whether lanes run in processes of this machine. `local-cluster[...]` has executors."""
-    return master is None or _LOCAL.fullmatch(master) is not None
 
 
 def require_known(master: str) -> None:
@@ -50,39 +47,49 @@ def local_master(
     """
     if master is None:
         return f"local[{2 * lanes + 2},{failures_allowed}]"
-    found = _LOCAL.fullmatch(master)
-    slots, failures = found.groups() if found else (None, None)
-    slots = cores if slots == "*" else slots or 1
-    return f"local[{slots},{failures or failures_allowed}]"
+    slots, failures = local_slots(master)
+    return f"local[{cores if slots == '*' else slots or 1},{failures or failures_allowed}]"
 
 
-def usable_cores() -> int:
-    return len(os.sched_getaffinity(0))
+def cores_wanted(url: str, lanes: int, given: Mapping[str, str]) -> dict[str, str]:
+    """Return the setting that limits a standalone cluster's application to the cores of these lanes
+    and their successors. It is empty if the user has set a limit, or `lanes` is 0.
+    """
+    if not url.startswith("spark://") or not lanes or CORES_MAX in given:
+        return {}
+    each = int(given.get("spark.executor.cores", 1))
+    cores = 2 * lanes * int(given.get("spark.task.cpus", 1))
+    cores = -(-cores // each) * each  # a smaller rest would start no executor
+    log.info(
+        "%s: %d cores for %s and as many successors; %s sets another number",
+        url,
+        cores,
+        plural(lanes, "lane"),
+        CORES_MAX,
+        extra=NEWS,
+    )
+    return {CORES_MAX: str(cores)}
 
 
-def task_slots(context: SparkContext, wanted: int) -> int:
-    """Return how many tasks can run at the same time, after executors have registered.
+def task_slots(
+    context: SparkContext, wanted: int, keeps_waiting: Callable[[], bool] = lambda: True
+) -> int:
+    """Return how many tasks can run at the same time, after executors have registered, or 0 if
+    `keeps_waiting` has returned False before.
 
     With dynamic allocation executors start when they are needed, so the result is `wanted`.
     """
-    if context.getConf().get("spark.dynamicAllocation.enabled", "false") == "true":
+    if is_dynamic(context):
         return wanted
-    began = time.monotonic()
-    slots, changed = 0, began
-    while slots < wanted:
-        now, found = time.monotonic(), _slots_now(context)
+    slots, changed = 0, time.monotonic()
+    while slots < wanted and keeps_waiting():
+        now, found = time.monotonic(), slots_now(context)
         if found != slots:
             slots, changed = found, now
         if slots and (is_local(context.master) or now - changed > SETTLED_S):
             break
-        if not slots and now - began > REGISTER_WITHIN_S:
-            raise EnvironmentMissing(
-                f"no executor of {context.master} has registered within "
-                f"{REGISTER_WITHIN_S:.0f} s; {wanted} task slots are needed: check the master's "
-                "free cores, and whether executors can reach this machine"
-            )
         time.sleep(0.1)
-    if slots < wanted:
+    if 0 < slots < wanted:
         log.warning(
             "%s offers %d task slots, but lanes and their successors need %d: fewer lanes are "
             "used; add cores, or set tasks.max or --lanes lower",
@@ -93,7 +100,20 @@ def task_slots(context: SparkContext, wanted: int) -> int:
     return slots
 
 
-def _slots_now(context: SparkContext) -> int:
+def is_dynamic(context: SparkContext) -> bool:
+    """Return whether executors start and end as tasks need them."""
+    return context.getConf().get("spark.dynamicAllocation.enabled", "false") == "true"
+
+
+def slots_now(context: SparkContext) -> int:
+    """Return the task slots of all executors. Raises Disconnected if the cluster has ended the
+    application, or the JVM has ended.
+    """
     scala: Any = context._jsc.sc()
-    profile = scala.resourceProfileManager().defaultResourceProfile()
-    return int(scala.maxNumConcurrentTasks(profile))
+    try:
+        if scala.isStopped():
+            raise Disconnected("Spark has ended the application")
+        profile = scala.resourceProfileManager().defaultResourceProfile()
+        return int(scala.maxNumConcurrentTasks(profile))
+    except Py4JError as error:
+        raise Disconnected("Spark's JVM does not respond") from error

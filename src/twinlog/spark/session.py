@@ -7,25 +7,22 @@ import os
 import struct
 import sys
 import threading
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, BinaryIO, Final
 
-from py4j.protocol import INPUT_CONVERTER
+from py4j.protocol import INPUT_CONVERTER, Py4JError
 from pyspark import SparkConf, SparkContext, accumulators
 
-from twinlog.errors import EnvironmentMissing
+from twinlog.errors import Disconnected, EnvironmentMissing
+from twinlog.machine import usable_cores
 from twinlog.spark.authentication import security_settings
-from twinlog.spark.gateway import Gateway, start_jvm, submit_jvm
-from twinlog.spark.masters import (
-    TASK_FAILURES,
-    is_local,
-    local_master,
-    require_known,
-    task_slots,
-    usable_cores,
-)
+from twinlog.spark.gateway import Gateway, SubmittedGateway, start_jvm, submit_jvm
+from twinlog.spark.lease import reason_of
+from twinlog.spark.masters import TASK_FAILURES, cores_wanted, local_master, require_known
+from twinlog.spark.options import NEEDED, SparkOptions, is_local, is_submitted, name_replaced
 from twinlog.spark.pack import ALIAS
 
 log = logging.getLogger(__name__)
@@ -37,18 +34,6 @@ _LENGTH: Final = struct.Struct("!i")
 
 LOG_CONFIG: Final = Path(__file__).with_name("log4j2.properties")
 
-SETTINGS: Final = {
-    # a speculative copy of a slow lane would be a second writer
-    "spark.speculation": "false",
-    "spark.task.cpus": "1",
-    "spark.ui.enabled": "false",
-    "spark.ui.showConsoleProgress": "false",
-    "spark.ui.retainedJobs": "50",
-    "spark.ui.retainedStages": "50",
-    "spark.python.daemon.module": "twinlog.spark.daemon",
-    "spark.python.worker.faulthandler.enabled": "false",
-}
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Engine:
@@ -56,56 +41,111 @@ class Engine:
 
     context: SparkContext
     gateway: Gateway
-    slots: int | None
-    """Task slots of a given master; None for the local one, which has as many as needed."""
 
 
 def start_spark(
-    master: str | None,
+    options: SparkOptions | None,
     lanes: int,
-    archive: Path | None = None,
+    name: str = "twinlog",
     *,
-    may_be_open: bool = False,
     jvm_options: Sequence[str] = (),
     task_failures: int = TASK_FAILURES,
 ) -> Engine:
     """Start Spark here, or connect to a master.
 
-    `lanes` is the total for all flows; 0 lets tasks use the available slots. `archive` is unpacked
-    by executors, which then need a Python but not Twinlog. `may_be_open`: a master without a secret
-    is not rejected. `task_failures`: how often a task may fail.
+    `lanes` is the total for all flows; 0 lets tasks use the available slots. `name` is the
+    application's unless the user has one. `task_failures`: how often a task may fail.
     """
-    if master is not None:
-        require_known(master)
-    hush_libraries()
-    read_past_accumulators()
-    convert_nothing_of_sql()
-    settings = {**SETTINGS, **_archive_settings(archive)}
-    settings["spark.task.maxFailures"] = str(task_failures)
-    options = [f"-Dlog4j2.configurationFile={LOG_CONFIG.as_uri()}", *jvm_options]
-    if is_local(master):
-        # executors of a cluster may have another interpreter
-        os.environ["PYSPARK_PYTHON"] = sys.executable
-        url = local_master(master, lanes, usable_cores(), task_failures)
-        gateway = start_jvm(options)
-    else:
-        os.environ.setdefault("PYSPARK_PYTHON", sys.executable if archive is None else "python3")
-        url = str(master)
-        gateway = submit_jvm(options, {"spark.master": url, **settings})
-    try:
-        # without the JVM, a SparkConf does not read Spark's files
-        SparkContext._ensure_initialized()
-        conf = SparkConf()
-        settings |= security_settings(master, dict(conf.getAll()), may_be_open=may_be_open)
-        conf.setAppName("twinlog").setMaster(url).setAll([*settings.items()])
-        context = SparkContext(conf=conf)
-        gateway.restore_environment()
-        slots = None if master is None or not lanes else task_slots(context, 2 * lanes)
-    except BaseException:
-        forget_gateway()
-        gateway.stop()
-        raise
-    return Engine(context=context, gateway=gateway, slots=slots)
+    jvm = DriverJvm(
+        options or SparkOptions(), name, jvm_options=jvm_options, task_failures=task_failures
+    )
+    with jvm.ended_by_errors():
+        return jvm.begin(lanes)
+
+
+class DriverJvm:
+    """Spark's JVM without an application, so that it has no executor."""
+
+    def __init__(
+        self,
+        options: SparkOptions,
+        name: str,
+        *,
+        jvm_options: Sequence[str] = (),
+        task_failures: int = TASK_FAILURES,
+    ) -> None:
+        self._options = options
+        self._name = options.name or name
+        self._task_failures = task_failures
+        master, given = options.master, options.given
+        if master is not None:
+            require_known(master)
+        hush_libraries()
+        read_past_accumulators()
+        convert_nothing_of_sql()
+        needed = {**NEEDED, "spark.task.maxFailures": str(task_failures)}
+        name_replaced(given, needed)
+        self._settings = {**options.usual, **needed, **_archive_settings(options.archive, given)}
+        flags = [f"-Dlog4j2.configurationFile={LOG_CONFIG.as_uri()}", *jvm_options]
+        archive = options.archive
+        self.gateway: Gateway
+        if is_local(master):
+            self._settings = {"spark.ui.enabled": "false", **given, **self._settings}
+            # executors of a cluster may have another interpreter
+            os.environ["PYSPARK_PYTHON"] = sys.executable
+        else:
+            os.environ.setdefault(
+                "PYSPARK_PYTHON", sys.executable if archive is None else "python3"
+            )
+        if is_submitted():
+            self.gateway = SubmittedGateway()
+        elif is_local(master):
+            self.gateway = start_jvm(options, flags)
+        else:
+            settings = {**self._settings, "spark.master": str(master)}
+            self.gateway = submit_jvm(options, flags, settings, self._name)
+        with self.ended_by_errors():
+            # without the JVM, a SparkConf does not read Spark's files
+            SparkContext._ensure_initialized()
+            self.gateway.restore_environment()
+            self._configured = {**dict(SparkConf().getAll()), **given}
+            security = security_settings(master, self._configured, may_be_open=options.may_be_open)
+            name_replaced(self._configured, security)
+            self._settings |= security
+
+    def begin(self, lanes: int) -> Engine:
+        """Start the application. Raises EnvironmentMissing for a wrong setting, and Disconnected if
+        the cluster cannot be reached, after a minute.
+        """
+        url = str(self._options.master)
+        if is_local(self._options.master):
+            url = local_master(self._options.master, lanes, usable_cores(), self._task_failures)
+        conf = SparkConf().setAppName(self._name).setMaster(url)
+        conf.setAll([*self._settings.items()])
+        conf.setAll([*cores_wanted(url, lanes, self._configured).items()])
+        try:
+            return Engine(context=SparkContext(conf=conf), gateway=self.gateway)
+        except Py4JError as error:
+            said = f"Spark does not start: {reason_of(str(error))}"
+            is_wrong = "IllegalArgumentException" in str(error)
+            raise (EnvironmentMissing if is_wrong else Disconnected)(said) from error
+
+    @contextmanager
+    def ended_by_errors(self) -> Iterator[None]:
+        """End the JVM if an error is raised."""
+        try:
+            yield
+        except BaseException:
+            forget_gateway()
+            self.gateway.stop()
+            raise
+
+
+def submitted_options() -> SparkOptions:
+    """Return the options of the `spark-submit` that has started this process."""
+    SparkContext._ensure_initialized()
+    given = dict(SparkConf().getAll())
+    return SparkOptions(master=given["spark.master"], name=given.get("spark.app.name"), given=given)
 
 
 def hush_libraries() -> None:
@@ -161,15 +201,18 @@ def _is_not_of_py4j(record: logging.LogRecord) -> bool:
     return "py4j" not in Path(record.pathname).parts
 
 
-def _archive_settings(archive: Path | None) -> dict[str, str]:
+def _archive_settings(archive: Path | None, given: Mapping[str, str]) -> dict[str, str]:
     if archive is None:
         return {}
     if not archive.is_file():
         raise EnvironmentMissing(f"{archive}: no such file; create it with `twinlog pack`")
+    ours = f"{archive.resolve().as_uri()}#{ALIAS}"
     return {
-        "spark.archives": f"{archive.resolve().as_uri()}#{ALIAS}",
+        "spark.archives": ",".join(filter(None, (given.get("spark.archives"), ours))),
         # beside an executor's work, where Spark unpacks archives
-        "spark.executorEnv.PYTHONPATH": ALIAS,
+        "spark.executorEnv.PYTHONPATH": ":".join(
+            filter(None, (ALIAS, given.get("spark.executorEnv.PYTHONPATH")))
+        ),
     }
 
 

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -15,19 +14,18 @@ from twinlog.channel.reachable import address_for_executors
 from twinlog.channel.server import ChannelServer
 from twinlog.config.flow.schema import FlowConfig
 from twinlog.control.flow.wiring import lanes_of
-from twinlog.control.process.run import MirrorOptions, _Engine
+from twinlog.control.process import engine as engine_module
+from twinlog.control.process.engine import SparkEngine, lanes_in_memory
+from twinlog.control.process.run import MirrorOptions
 from twinlog.control.process.supervisor import Supervisor
 from twinlog.lane.messages import MESSAGES
+from twinlog.spark.options import SparkOptions
 
 
-@contextmanager
-def an_engine(master: str | None, room: Mapping[str, int]) -> Iterator[_Engine]:
-    supervisor = Supervisor([], once=True, lease_s=1, lane_count=lambda _s, _p: 1)
-    server = ChannelServer(MessageCodec(MESSAGES), supervisor.deliver)
-    try:
-        yield _Engine(supervisor, server, MirrorOptions(master=master), room)
-    finally:
-        server.close()
+def an_engine(
+    flows: Sequence[FlowConfig], *, master: str | None = None, lanes: int | None = None
+) -> SparkEngine:
+    return SparkEngine(MirrorOptions(spark=SparkOptions(master=master), lanes=lanes), flows)
 
 
 @pytest.fixture
@@ -66,23 +64,57 @@ def test_lanes_of_a_flow(
 def test_a_given_master_has_room_for_every_lease_and_its_successor(
     flow: FlowConfig, slots: int, flows: int, lanes: int
 ) -> None:
-    with an_engine("spark://somewhere:7077", {}) as engine:
-        engine._slots = slots
-        assert engine.lanes_for(flow, 8, 100, flows=flows) == lanes
+    engine = an_engine([flow], master="spark://somewhere:7077", lanes=8)
+    engine._slots = slots
+    assert engine.lanes_for(flow, 100, flows=flows) == lanes
+
+
+def test_lanes_follow_the_slots_of_a_cluster(flow: FlowConfig) -> None:
+    engine = an_engine([flow], master="spark://somewhere:7077", lanes=4)
+    found = []
+    for slots in (4, 8, 4, 0):  # 0: its executors are lost, and others will come
+        engine._count(slots)
+        found.append(engine.lanes_for(flow, 100, flows=1))
+    assert found == [2, 4, 2, 2]
 
 
 def test_a_reload_gets_no_more_lanes_than_this_spark_was_made_for(
-    flow: FlowConfig, caplog: pytest.LogCaptureFixture
+    flow: FlowConfig, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    with an_engine(None, {str(flow.flow): 2}) as engine:
-        assert engine.lanes_for(flow, 2, 100, flows=1) == 2
-        assert caplog.messages == []
-        assert engine.lanes_for(flow, 4, 100, flows=1) == 2
-        assert engine.lanes_for(flow, 4, 100, flows=1) == 2
+    monkeypatch.setattr(engine_module, "usable_cores", lambda: 8)
+    two, four = (replace(flow, lanes=replace(flow.lanes, tasks_max=n)) for n in (2, 4))
+    engine = an_engine([two])
+    assert engine.lanes_for(two, 100, flows=1) == 2
+    assert caplog.messages == []
+    assert engine.lanes_for(four, 100, flows=1) == 2
+    assert engine.lanes_for(four, 100, flows=1) == 2
     (said,) = caplog.messages
     assert "gets 2 lanes and not 4 until the mirror is restarted" in said
-    with an_engine(None, {}) as engine:  # a flow that was added
-        assert engine.lanes_for(flow, 4, 100, flows=2) == 1
+    assert an_engine([]).lanes_for(four, 100, flows=2) == 1  # a flow that was added
+
+
+MEBIBYTE = 1 << 20
+
+
+@pytest.mark.parametrize(
+    ("limit", "flows", "lanes"),
+    [(1536, 1, 6), (768, 1, 1), (256, 1, 1), (1536, 2, 3), (8192, 1, 48)],
+)
+def test_a_pod_has_the_memory_of_its_lanes(
+    flow: FlowConfig, limit: int, flows: int, lanes: int
+) -> None:
+    assert flow.lanes.memory_bytes == 64 * MEBIBYTE
+    assert lanes_in_memory([flow] * flows, limit * MEBIBYTE) == lanes
+
+
+def test_without_a_limit_memory_does_not_count(
+    flow: FlowConfig, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(engine_module, "usable_cores", lambda: 8)
+    monkeypatch.setattr(engine_module, "memory_limit", lambda: None)
+    assert an_engine([flow]).lanes_for(flow, 100, flows=1) == 8
+    monkeypatch.setattr(engine_module, "memory_limit", lambda: 1536 * MEBIBYTE)
+    assert an_engine([flow]).lanes_for(flow, 100, flows=1) == 6
 
 
 def test_lanes_of_this_machine_stay_on_loopback(monkeypatch: pytest.MonkeyPatch) -> None:

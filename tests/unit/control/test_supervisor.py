@@ -14,20 +14,21 @@ import pytest
 from tests.support.driver import HandClock, JobStub, plan_of, work_of
 from tests.support.eventually import eventually
 from tests.support.properties import flow_of, loader
-from twinlog.codes import FlowState
+from twinlog.codes import FlowState, PartitionState
 from twinlog.config.flow.schema import FlowConfig
 from twinlog.config.flow.start import Starts
 from twinlog.control.flow import managed_flow
 from twinlog.control.flow.flow_setup import FlowSetup, PreparedFlow
 from twinlog.control.flow.managed_flow import ONCE_GIVES_UP_S, ManagedFlow
 from twinlog.control.flow.phases import Phase
+from twinlog.control.lanes.lanes import JOB_ENDS_WITHIN_S
 from twinlog.control.lanes.partitions import Placement
 from twinlog.control.leading.claims import FlowClaims
 from twinlog.control.leading.lead import APART_S, StandingBy
 from twinlog.control.process.commands import CommandPort, Outcome, Reload, Stop
 from twinlog.control.process.reload import Reloaded, Reloader
 from twinlog.control.process.supervisor import STOP_WITHIN_S, Supervisor
-from twinlog.errors import ConfigError, Disconnected, TwinlogError, Unreachable, UsageError
+from twinlog.errors import ConfigError, Disconnected, Fate, TwinlogError, Unreachable, UsageError
 from twinlog.mirror.state.intents import FlowIntents, Intent, IntentKind, flow_intents
 from twinlog.model import StartKind
 from twinlog.survey.state_reader import StateNews
@@ -160,7 +161,7 @@ class Starter:
     def __init__(self) -> None:
         self.jobs: list[JobStub] = []
 
-    def start(self, lease: int, lanes: int) -> JobStub:
+    def start(self, lease: int, lanes: int, description: str) -> JobStub:
         self.jobs.append(JobStub())
         return self.jobs[-1]
 
@@ -520,6 +521,65 @@ def test_lanes_that_do_not_drain_in_time_are_cancelled(config: FlowConfig) -> No
     process.turn()
     assert process.supervisor.is_over
     assert job.cancelled > 0
+
+
+WAITS = TwinlogError("no executor", code="WAITING_FOR_SPARK", fate=Fate.RETRIABLE)
+
+
+def test_a_flow_without_an_executor_waits_for_spark_and_goes_on(
+    config: FlowConfig, caplog: pytest.LogCaptureFixture
+) -> None:
+    setup = Setup(config)
+    setup.questions.is_back = True
+    process = Process(setup)
+    needed: list[bool] = []
+    process.supervisor._on_led = lambda: needed.append(True)
+    process.supervisor.spark_waits = lambda: WAITS
+    process.supervisor.leases.starter = None
+    process.leads()
+    assert needed, "Spark was not requested"
+    process.turn()
+    shown = process.flow.snapshot()
+    assert (shown.state, shown.code) == (FlowState.WAITING_FOR_SPARK, "WAITING_FOR_SPARK")
+    assert shown.reason == "no executor [WAITING_FOR_SPARK]"
+    assert shown.partitions[0].state is PartitionState.PENDING
+    for _ in range(3):
+        process.turn()
+    assert caplog.messages.count("A->B: no executor [WAITING_FOR_SPARK]") == 1
+    process.supervisor.spark_waits = lambda: None
+    process.supervisor.set_starter(process.starter)
+    process.until(lambda: process.starter.jobs)
+    assert state(process) is FlowState.STARTING
+    process.supervisor.spark_waits = lambda: WAITS
+    process.stop()
+    process.turn()
+    assert state(process) in (FlowState.STOPPING, FlowState.STOPPED)
+
+
+def test_spark_is_not_requested_for_a_flow_that_does_not_run(config: FlowConfig) -> None:
+    process = Process(Setup(config, StandingBy("another process leads it")))
+    needed: list[bool] = []
+    process.supervisor._on_led = lambda: needed.append(True)
+    process.supervisor.spark_waits = lambda: WAITS
+    process.until(lambda: state(process) is FlowState.STANDBY)
+    process.turn()
+    assert (needed, state(process)) == ([], FlowState.STANDBY)
+
+
+def test_a_job_is_not_cancelled_while_it_ends_after_its_lanes(config: FlowConfig) -> None:
+    process = Process(Setup(config))
+    process.leads()
+    process.until(lambda: process.starter.jobs)
+    (lease,) = cast("Any", process.flow.run).leases
+    process.clock.now += 60
+    lease.changed = process.clock.monotonic()  # its last lane has just left
+    process.stop()
+    process.clock.now += JOB_ENDS_WITHIN_S / 2
+    process.turn()
+    assert process.starter.jobs[0].cancelled == 0
+    process.clock.now += JOB_ENDS_WITHIN_S
+    process.turn()
+    assert process.starter.jobs[0].cancelled > 0
 
 
 def test_a_flow_that_never_ran_is_over_at_once_when_the_process_ends(config: FlowConfig) -> None:

@@ -6,7 +6,8 @@ import pytest
 
 from twinlog.errors import EnvironmentMissing
 from twinlog.spark.lease import error_of
-from twinlog.spark.masters import is_local, local_master, require_known
+from twinlog.spark.masters import local_master, require_known
+from twinlog.spark.options import is_local
 
 
 @pytest.mark.parametrize(

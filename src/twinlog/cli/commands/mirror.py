@@ -22,10 +22,10 @@ from twinlog.cli.options.option import F, Section, option
 from twinlog.cli.options.run_options import (
     SPARK_OPTIONS,
     SpreadClusters,
-    check_archive,
     configuration,
     configuration_options,
     override_options,
+    take_spark_options,
 )
 from twinlog.cli.terminal.logs import LogFormat, configure_logs
 from twinlog.cli.terminal.loudness import Loudness, loudness
@@ -46,6 +46,7 @@ if TYPE_CHECKING:
     from twinlog.control.process.run import MirrorResult
     from twinlog.control.watch.snapshot import FlowSnapshot, PartitionSnapshot
     from twinlog.control.web.server import WebServer
+    from twinlog.spark.options import SparkOptions
 
 log = logging.getLogger(__name__)
 
@@ -58,13 +59,11 @@ ENDED: Final = frozenset({PartitionState.DONE, PartitionState.TAKEN_OVER, Partit
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunOptions:
-    """How to run a configuration; the fields are the options of `run_options`."""
+    """How to run a configuration: the options of `run_options`."""
 
     once: bool
     lanes: int | None
-    master: str | None
-    archive: Path | None
-    may_be_open: bool
+    spark: SparkOptions
     listen: str | None
     log_file: Path | None
     log_format: LogFormat
@@ -149,7 +148,9 @@ def mirror(files: tuple[Path, ...], clusters: str | None, **options: Any) -> Ans
     twinlog mirror mm2.properties --once --set 'A->B.topics=orders.*'
     twinlog mirror mm2.properties --clusters B --listen 0.0.0.0:8080 --log-format json
     """
-    return run_configuration(configuration(files, clusters), files[0], RunOptions(**options))
+    spark = take_spark_options(options)
+    read = configuration(files, clusters)
+    return run_configuration(read, files[0], RunOptions(spark=spark, **options))
 
 
 @click.command("mirror-maker", cls=Command, context_settings={"allow_extra_args": True})
@@ -168,7 +169,7 @@ def mirror_maker(**given: Any) -> Answer:
         --whitelist 'orders|pay.*'
     """
     consumer, read = configuration_of_pair(given)
-    return run_configuration(read, consumer, RunOptions(**given))
+    return run_configuration(read, consumer, RunOptions(spark=take_spark_options(given), **given))
 
 
 def run_configuration(read: Callable[[], MirrorConfig], file: Path, options: RunOptions) -> Answer:
@@ -186,7 +187,6 @@ def run_configuration(read: Callable[[], MirrorConfig], file: Path, options: Run
 
     is_quiet, verbose = loudness() is Loudness.QUIET, loudness() is Loudness.VERBOSE
     configure_logs(options.log_file, options.log_format, verbose=verbose)
-    check_archive(options.master, options.archive)
     if options.listen is not None:
         parse_listen(options.listen)  # report wrong usage before reading the files
     config, once, for_programs = read(), options.once, is_for_programs()
@@ -222,9 +222,7 @@ def run_configuration(read: Callable[[], MirrorConfig], file: Path, options: Run
             MirrorOptions(
                 once=once,
                 lanes=options.lanes,
-                master=options.master,
-                archive=options.archive,
-                may_be_open=options.may_be_open,
+                spark=options.spark,
                 adopts=storages(config, adopt_mm2=options.adopt_mm2, connector=options.connector),
                 commands=commands,
                 read_again=None if once else read,

@@ -7,8 +7,9 @@ table, so each new key has a flag.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import click
 
@@ -22,6 +23,7 @@ from twinlog.errors import UsageError
 
 if TYPE_CHECKING:
     from twinlog.config.flow.schema import MirrorConfig
+    from twinlog.spark.options import SparkOptions
 
 _META: Final = "twinlog.overrides"
 _SECRETS: Final = "twinlog.secrets"
@@ -61,23 +63,62 @@ SPARK_OPTIONS: Final = (
         help="Use a --master without spark.authenticate.secret: any client that reaches its ports "
         "can read the credentials of both clusters.",
     ),
+    option(
+        "--conf",
+        multiple=True,
+        section=Section.SPARK,
+        metavar="KEY=VALUE",
+        help="A setting of Spark, as for spark-submit; may be given several times.",
+    ),
+    option(
+        "--properties-file",
+        type=click.Path(path_type=Path, dir_okay=False, exists=True),
+        section=Section.SPARK,
+        help="Spark's settings, instead of those in spark-defaults.conf.",
+    ),
+    option(
+        "--name",
+        section=Section.SPARK,
+        metavar="NAME",
+        help="Name of the Spark application; default: twinlog and the flows.",
+    ),
+    option(
+        "--deploy-mode",
+        section=Section.SPARK,
+        metavar="client",
+        help="Where the driver runs, as for spark-submit: only in this process.",
+    ),
+)
+SPARK_NAMES: Final = (
+    *("master", "archive", "may_be_open", "conf", "properties_file", "name", "deploy_mode"),
 )
 
 
 def spark_options(command: F) -> F:
-    """Add `--master`, `--archive` and `--allow-unauthenticated-spark`."""
+    """Add the options that `take_spark_options` reads."""
     for one in reversed(SPARK_OPTIONS):
         command = one(command)
     return command
 
 
-def check_archive(master: str | None, archive: Path | None) -> None:
-    """Raise UsageError for an archive without a master: no executor would unpack it."""
-    if archive is not None and master is None:
+def take_spark_options(values: dict[str, Any]) -> SparkOptions:
+    """Remove the values of SPARK_OPTIONS and return them, or those of the `spark-submit` that runs
+    this command.
+    """
+    from twinlog.spark.options import is_submitted, spark_options
+
+    given = {name: values.pop(name) for name in SPARK_NAMES}
+    if not is_submitted():
+        return spark_options(**given)
+    from twinlog.spark.session import submitted_options
+
+    archive, may_be_open = given.pop("archive"), given.pop("may_be_open")
+    if any(given.values()):
         raise UsageError(
-            "--archive is for executors of a Spark cluster: give its --master as well, or leave "
-            "--archive out"
+            "--master, --conf, --properties-file, --name and --deploy-mode are options of the "
+            "`spark-submit` that runs this command: write them before its file"
         )
+    return replace(submitted_options(), archive=archive, may_be_open=may_be_open)
 
 
 SHORT: Final = {"--lease-seconds": ("--lease",)}

@@ -110,6 +110,8 @@ def paused(seen: Observation) -> Iterator[Finding]:
 
 def no_lanes(seen: Observation) -> Iterator[Finding]:
     """Report that Spark runs no lane for the flow."""
+    if seen.snapshot.state is FlowState.WAITING_FOR_SPARK:
+        yield _certain("no_lanes", seen.snapshot.reason, advice_of(seen.snapshot.code))
     works = seen.snapshot.state in (FlowState.RUNNING, FlowState.PARTLY_FAILED, FlowState.STARTING)
     if works and not seen.snapshot.lanes and seen.behind:
         yield _certain(

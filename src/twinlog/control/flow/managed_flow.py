@@ -86,6 +86,12 @@ class ManagedFlow:
         return None if self.generation is None else self.generation.run
 
     @property
+    def needs_lanes(self) -> bool:
+        """Return True if the flow is led, and not paused."""
+        run = self.run
+        return run is not None and run.has_work and run.intents.pause is None
+
+    @property
     def log(self) -> FlowLog:
         """The log for lines about this flow."""
         return FlowLog(log, self.setup.name)
@@ -116,7 +122,11 @@ class ManagedFlow:
             self._drained(generation)
             return
         if not run.is_stopping:
-            self.trouble.see(run.lanes(), generation.pulse)
+            waits = self.process.spark_waits() if self.needs_lanes and not run.lanes() else None
+            if waits is None:
+                self.trouble.see(run.lanes(), generation.pulse)
+            else:
+                self.trouble.rests(FlowState.WAITING_FOR_SPARK, waits)
         generation.tend(self.process.background)
         if generation.prepared.lost_lead and not run.is_stopping:
             self.lost()
@@ -454,6 +464,9 @@ class Process(Protocol):
     synced: SyncedOffsets
     events: Callable[[str], PublishedEvents | None]
     """Returns recent events of a flow, for other hosts, or None if they are not kept."""
+
+    spark_waits: Callable[[], TwinlogError | None]
+    """Returns why Spark has no executor, or None."""
 
     @property
     def can_lead(self) -> bool:

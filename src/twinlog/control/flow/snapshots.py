@@ -175,6 +175,8 @@ def flow_snapshot(
     throttle = throttle_of(flow)
     is_held_up = trouble is not None or (bool(reason or risks) and not flow.is_stopping)
     state = _flow_state(flow, parts, is_held_up=is_held_up, throttled=bool(throttle))
+    if trouble is not None and trouble.state is FlowState.WAITING_FOR_SPARK:
+        state = trouble.state
     reason = reason or (throttle if state is FlowState.THROTTLED else "")
     reason = reason or ("" if flow.has_work or parts else NOTHING_SELECTED)
     paused = flow.intents.pause if state is FlowState.PAUSED else None

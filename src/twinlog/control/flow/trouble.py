@@ -31,7 +31,7 @@ class Trouble:
     """The problem that holds up the flow now."""
 
     state: FlowState
-    """DEGRADED; FAILED if waiting does not help; or STANDBY and FENCED, which are no errors."""
+    """DEGRADED; FAILED if waiting does not help; or a state that is no error of the flow."""
     error: TwinlogError
     since_ms: int
     """When its first sign came; wall clock."""
@@ -124,6 +124,8 @@ class FlowTrouble:
                 self.log.info("both clusters can be reached again, after %s", lasted)
             else:
                 self.log.info("%s is over after %s", self._logged[-1], lasted)
+        elif self.now is not None and self.now.state is FlowState.WAITING_FOR_SPARK:
+            self.log.news("an executor of Spark has registered")
         self.forget()
 
     def forget(self) -> None:

@@ -29,6 +29,8 @@ from twinlog.lane.messages import (
 from twinlog.model import TopicPartition
 
 WARM_UP_TIMEOUT_S: Final = 30.0
+JOB_ENDS_WITHIN_S: Final = 1.5
+"""A job whose tasks have ended is not cancelled, or Spark's history shows it as failed."""
 HELLO_WITHIN_S: Final = 300.0
 """A cluster may take minutes to allocate executors. A lane that froze before its hello never comes.
 """
@@ -128,6 +130,8 @@ class Lease:
     state: LeaseState = LeaseState.WARMING
     clock: Clock = CLOCK
     started: float = field(init=False)
+    changed: float = field(init=False)
+    """Monotonic time at which it started, or the last of its lanes left."""
     lanes: dict[int, Lane] = field(default_factory=dict)
     waiting: dict[int, Lane] = field(default_factory=dict)
     fell_silent: bool = False
@@ -136,7 +140,7 @@ class Lease:
     """A lane has sent its hello."""
 
     def __post_init__(self) -> None:
-        self.started = self.clock.monotonic()
+        self.started = self.changed = self.clock.monotonic()
 
     def join(self, lane: Lane) -> bool:
         """Return True if this is its number's lane now; else it waits for the one before it.
@@ -164,6 +168,7 @@ class Lease:
         if self.lanes.get(number) is not lane:
             return None
         del self.lanes[number]
+        self.changed = self.clock.monotonic()
         heir = self.waiting.pop(number, None)
         if heir is not None:
             heir.is_waiting = False
@@ -202,6 +207,11 @@ class Lease:
         """All lanes are ready; or some are, and the others had enough time."""
         ready = len(self.ready_lanes)
         return ready == self.size or (ready > 0 and self.age_s > WARM_UP_TIMEOUT_S)
+
+    @property
+    def is_over(self) -> bool:
+        """It has no lane, and its job should have ended after the last one."""
+        return not self.lanes and self.clock.monotonic() - self.changed > JOB_ENDS_WITHIN_S
 
     @property
     def age_s(self) -> float:

@@ -8,15 +8,13 @@ ready.
 from __future__ import annotations
 
 import logging
-import os
-import subprocess
 import threading
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Final, Self
+from typing import Final, Self
 
 from twinlog.channel.codec import MessageCodec
 from twinlog.channel.reachable import address_for_executors
@@ -28,9 +26,10 @@ from twinlog.cluster.security.security_settings import SecuritySettings
 from twinlog.codes import conditions
 from twinlog.config.flow.offset_storage import OffsetStorage
 from twinlog.config.flow.schema import FlowConfig, MirrorConfig
-from twinlog.control.flow.wiring import admins_of, flow_setup, lanes_of, neighbours_of
+from twinlog.control.flow.wiring import admins_of, flow_setup, neighbours_of
 from twinlog.control.loops.neighbours import Neighbours
 from twinlog.control.process.commands import CommandPort
+from twinlog.control.process.engine import SparkEngine
 from twinlog.control.process.reload import FileWatch, Reloader
 from twinlog.control.process.supervisor import Supervisor
 from twinlog.control.watch.snapshot import FlowSnapshot
@@ -38,19 +37,13 @@ from twinlog.control.watch.status_file import StatusFile
 from twinlog.control.watch.vital import Vital
 from twinlog.errors import TwinlogError
 from twinlog.extras import require_extra
-from twinlog.flow_log import FlowLog
 from twinlog.lane.messages import MESSAGES
 from twinlog.mirror.state.published_events import PublishedEvents
-from twinlog.quantities import plural
-from twinlog.spark.jvm_use import JvmUse, jvm_use
+from twinlog.spark.jvm_use import JvmUse
+from twinlog.spark.options import SparkOptions
 from twinlog.wire.kernels.chosen import CHOSEN, KERNELS_MISSING, Chosen
 
 log = logging.getLogger(__name__)
-
-START_IS_WAITED_FOR_S: Final = 3.0
-JVM_EVERY_S: Final = 10.0
-"""As often as a scraper usually reads it."""
-LANE_ENTRY: Final = "twinlog.spark.lane:run_lane"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -60,13 +53,9 @@ class MirrorOptions:
     once: bool = False
     lanes: int | None = None
     lease_s: float | None = None
-    master: str | None = None
+    spark: SparkOptions = field(default_factory=SparkOptions)
     adopts: Callable[[FlowConfig], OffsetStorage | None] = lambda _: None
     """Returns the positions of the MirrorMaker 2 whose work a flow adopts, or None."""
-    archive: Path | None = None
-    """The archive that is sent to the master's executors, or None if Twinlog is installed there."""
-    may_be_open: bool = False
-    """A Spark master without a secret is accepted."""
     commands: CommandPort = field(default_factory=CommandPort)
     read_again: Callable[[], MirrorConfig] | None = None
     """Reads the configuration, or None if it is read once."""
@@ -91,11 +80,6 @@ class MirrorResult:
     errors: tuple[TwinlogError, ...]
 
 
-def local_cores() -> int:
-    """Cores that this process may use."""
-    return len(os.sched_getaffinity(0))
-
-
 def say_slow_kernels(chosen: Chosen = CHOSEN) -> None:
     """Log one line if this installation lacks the compiled kernels.
 
@@ -115,8 +99,6 @@ def run_mirror(config: MirrorConfig, path: Path, options: MirrorOptions) -> Mirr
     # meantime
     neighbours = neighbours_of(config.flows)
     flows = [flow_setup(flow, options.adopts(flow), neighbours) for flow in config.flows]
-    many = 1 << 30
-    room = {f.name: lanes_of(f.config, local_cores(), options.lanes, many) for f in flows}
     status = StatusFile(path, *map(Path, config.more_files))
 
     def show(snapshots: list[FlowSnapshot]) -> None:
@@ -125,13 +107,16 @@ def run_mirror(config: MirrorConfig, path: Path, options: MirrorOptions) -> Mirr
         options.on_snapshot(snapshots)
 
     reloader = _reloader(config, options, neighbours)
+    engine = SparkEngine(options, config.flows)
     supervisor = Supervisor(
         flows,
         once=options.once,
         lease_s=options.lease_s,
         lane_count=lambda setup, partitions: engine.lanes_for(
-            setup.config, options.lanes, partitions, flows=supervisor.flow_count
+            setup.config, partitions, flows=supervisor.flow_count
         ),
+        on_led=engine.need,
+        spark_waits=engine.waits,
         commands=options.commands,
         reloader=reloader,
         on_snapshot=show,
@@ -140,12 +125,11 @@ def run_mirror(config: MirrorConfig, path: Path, options: MirrorOptions) -> Mirr
     )
     key_files = KeyFileWatch(on_renewed=supervisor.hurry)
     watch = nullcontext() if reloader is None else FileWatch(reloader, options.commands)
-    host = address_for_executors(options.master)
+    host = address_for_executors(options.spark.master)
     server = ChannelServer(MessageCodec(MESSAGES), supervisor.deliver, host=host)
     with options.vital.guarding(supervisor.fail):
         server.start()
-        engine = _Engine(supervisor, server, options, room)
-        engine.start()
+        engine.start(supervisor, server)
         try:
             with status.writing(), key_files, watch:
                 snapshots = supervisor.run()
@@ -173,104 +157,6 @@ def _reloader(
         setup=lambda flow: flow_setup(flow, options.adopts(flow), neighbours),
         adopted=adopted,
     )
-
-
-class _Engine:
-    """Spark, started in its own thread so that nothing waits for it."""
-
-    def __init__(
-        self,
-        supervisor: Supervisor,
-        server: ChannelServer,
-        options: MirrorOptions,
-        room: Mapping[str, int],
-    ) -> None:
-        self._supervisor = supervisor
-        self._server = server
-        self._options = options
-        self._room = room
-        self._warned: set[str] = set()
-        self._thread = threading.Thread(target=self._run, name="twinlog-spark", daemon=True)
-        self._engine: Any = None
-        self._is_stopping = False
-        self._slots: int | None = None
-
-    def start(self) -> None:
-        self._thread.start()
-
-    def _run(self) -> None:
-        try:
-            from twinlog.spark.lease import SparkLeaseStarter
-            from twinlog.spark.session import start_spark
-
-            self._engine = engine = start_spark(
-                self._options.master,
-                sum(self._room.values()),
-                self._options.archive,
-                may_be_open=self._options.may_be_open,
-            )
-            self._slots = engine.slots  # first, because lanes are counted once there is a starter
-            self._supervisor.set_starter(
-                SparkLeaseStarter(
-                    engine.context, LANE_ENTRY, self._server.address, self._server.secrets
-                )
-            )
-            threading.Thread(target=self._watch, name="twinlog-jvm", daemon=True).start()
-        except BaseException as error:  # noqa: BLE001 (raised again in the supervisor's thread)
-            self._supervisor.fail(error)
-
-    def _watch(self) -> None:
-        """Fail if the JVM ends, because no lease can begin without it."""
-        while True:
-            try:
-                self._engine.gateway.process.wait(JVM_EVERY_S)
-                break
-            except subprocess.TimeoutExpired:
-                if self._options.on_jvm is not None:
-                    self._options.on_jvm(jvm_use(self._engine.context))
-        # a signal that stops this process may go to its JVM as well; then the end is expected
-        if not self._is_stopping and not self._options.commands.stopping.is_set():
-            self._supervisor.fail(
-                TwinlogError(
-                    "Spark's JVM ended by itself (out of memory, or killed?): see the lines "
-                    "before this one and the kernel's log; this process ends, and must be started "
-                    "again",
-                    code="SPARK_DIED",
-                )
-            )
-
-    def lanes_for(
-        self, flow: FlowConfig, override: int | None, partitions: int, *, flows: int
-    ) -> int:
-        """Return the flow's number of lanes on this Spark."""
-        if self._slots is None:
-            return self._within_room(flow, lanes_of(flow, local_cores(), override, partitions))
-        lanes = lanes_of(flow, self._slots, override, partitions)
-        # a lease and its successor run side by side
-        return max(1, min(lanes, self._slots // (2 * flows)))
-
-    def _within_room(self, flow: FlowConfig, lanes: int) -> int:
-        """Limit lanes to the slots with which this Spark was started; a reload may want more."""
-        name = str(flow.flow)
-        room = self._room.get(name, 1)
-        if lanes > room and name not in self._warned:
-            self._warned.add(name)
-            FlowLog(log, name).warning(
-                "gets %s and not %d until the mirror is restarted: its Spark was started for "
-                "an earlier configuration",
-                plural(room, "lane"),
-                lanes,
-            )
-        return min(lanes, room)
-
-    def stop(self) -> None:
-        self._is_stopping = True
-        # a Spark that is still starting ends with this process, because its input closes then
-        self._thread.join(START_IS_WAITED_FOR_S)
-        if self._engine is not None:
-            from twinlog.spark.session import stop_spark
-
-            stop_spark(self._engine)
 
 
 # Checks the key files of all flows while they run, and warns of certificates that expire soon. Each

@@ -35,6 +35,7 @@ from twinlog.errors import Disconnected, TwinlogError
 from twinlog.lane.messages import EndLane
 from twinlog.mirror.map.synced_offsets import SyncedOffsets
 from twinlog.mirror.state.published_events import PublishedEvents
+from twinlog.quantities import plural
 from twinlog.threads import THREADS
 
 T = TypeVar("T")
@@ -63,11 +64,14 @@ class Supervisor:
         on_snapshot: Callable[[list[FlowSnapshot]], None] = lambda _: None,
         on_turn: Callable[[], None] = lambda: None,
         events: Callable[[str], PublishedEvents | None] = lambda _: None,
+        on_led: Callable[[], None] = lambda: None,
+        spark_waits: Callable[[], TwinlogError | None] = lambda: None,
         clock: Clock = CLOCK,
     ) -> None:
         """Once a second `on_snapshot` is called, or `on_turn` if no snapshots were taken.
         `reloader`: None if the configuration is read once. `events`: returns recent events of a
-        flow, for other hosts.
+        flow, for other hosts. `on_led` is called in each turn while a flow needs lanes.
+        `spark_waits`: returns why Spark has no executor, or None.
         """
         self.once = once
         self.clock = clock
@@ -86,6 +90,8 @@ class Supervisor:
         self._failed = FailedSetUps()
         self.synced = SyncedOffsets()
         self.events = events
+        self.spark_waits = spark_waits
+        self._on_led = on_led
         self.sharing = Sharing(clock=clock.monotonic)
         self.commands = commands or CommandPort()
         self._reloads = Reloads(reloader=reloader, background=self.background, change=self._change)
@@ -146,6 +152,8 @@ class Supervisor:
         for flow in self.flows:
             flow.tend()
         self.flows = [flow for flow in self.flows if not _is_gone(flow)]
+        if any(flow.needs_lanes for flow in self.flows):
+            self._on_led()
         if not self.once and self._stop_at is None:
             self.sharing.turn(self.flows, can_lead=self.can_lead)
         self._showing.turn()
@@ -248,7 +256,7 @@ def _is_gone(flow: ManagedFlow) -> bool:
 class LeaseStarter(Protocol):
     """Starts the Spark job of a lease."""
 
-    def start(self, lease: int, lanes: int) -> Job: ...
+    def start(self, lease: int, lanes: int, description: str) -> Job: ...
 
 
 class Leases:
@@ -273,7 +281,8 @@ class Leases:
         number = next(self._numbers)
         self._runs = {le.number: one for one in {*self._runs.values()} for le in one.leases}
         self._runs[number] = run
-        return number, self.starter.start(number, lanes)
+        said = f"{run.name}: lease {number} of generation {run.generation}, {plural(lanes, 'lane')}"
+        return number, self.starter.start(number, lanes, said)
 
     def on_event(self, event: ChannelEvent) -> None:
         """Pass a lane's event to the run that it works for."""

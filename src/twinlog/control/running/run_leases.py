@@ -105,11 +105,11 @@ class RunLeases:
                     partition.troubled(error.code, error.message, retriable=False)
 
     def stop(self) -> None:
-        """Stop all lanes; each drains first. Jobs without lanes are cancelled."""
+        """Stop all lanes; each drains first. Jobs that do not end after them are cancelled."""
         for lane in self._run.lanes():
             lane.stop()
         for lease in self._run.leases:
-            if not lease.lanes and lease.age_s > 1.0:
+            if lease.is_over:
                 lease.job.cancel()
 
     def connected(self, peer: Peer) -> Lane | None:

@@ -14,7 +14,6 @@ from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import CancelledError, ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any, Final, Protocol
 
 from twinlog.channel.codec import MessageCodec
@@ -26,6 +25,7 @@ from twinlog.errors import EnvironmentMissing, TwinlogError
 from twinlog.extras import require_extra
 from twinlog.mirror.verify.difference import Compared
 from twinlog.mirror.verify.pairs import Pairs
+from twinlog.spark.options import SparkOptions
 from twinlog.spark.verify import VERIFY_MESSAGES, VerifyDone, VerifyStep, VerifyTaken, VerifyWork
 from twinlog.survey.verify.partition import VerifyTask, verify_partition
 from twinlog.survey.verify.sections import doubtful, joined, narrowed, size, split, together
@@ -160,21 +160,12 @@ class Threads:
                 pool.shutdown(cancel_futures=True)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SparkOptions:
-    """Spark options of the command line."""
-
-    master: str
-    archive: Path | None = None
-    may_be_open: bool = False
-
-
 @contextmanager
-def workers(options: SparkOptions | None) -> Iterator[VerifyWorkers]:
-    """Yield workers; without options they are threads. Raises EnvironmentMissing and ConfigError if
-    Spark does not start.
+def workers(options: SparkOptions) -> Iterator[VerifyWorkers]:
+    """Yield workers; without a master they are threads. Raises EnvironmentMissing and ConfigError
+    if Spark does not start.
     """
-    if options is None:
+    if options.master is None:
         yield Threads()
         return
     require_extra("pyspark", "spark", "twinlog verify --master")
@@ -186,13 +177,7 @@ def workers(options: SparkOptions | None) -> Iterator[VerifyWorkers]:
     server = ChannelServer(MessageCodec(VERIFY_MESSAGES), tasks.deliver, host=host)
     server.start()
     try:
-        engine = start_spark(
-            options.master,
-            0,
-            options.archive,
-            may_be_open=options.may_be_open,
-            task_failures=TASK_FAILURES,
-        )
+        engine = start_spark(options, 0, "twinlog verify", task_failures=TASK_FAILURES)
         try:
             tasks.starter = SparkLeaseStarter(
                 engine.context, TASK_ENTRY, server.address, server.secrets

@@ -60,6 +60,7 @@ _STATES: Final = {
     FlowState.UNKNOWN: ConnectState.UNASSIGNED,
     FlowState.STANDBY: ConnectState.UNASSIGNED,
     FlowState.STOPPED: ConnectState.UNASSIGNED,
+    FlowState.WAITING_FOR_SPARK: ConnectState.UNASSIGNED,
 }
 """All other states are RUNNING."""
 

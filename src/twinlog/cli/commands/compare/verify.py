@@ -13,7 +13,7 @@ from rich.text import Text
 from twinlog.cli.options.command import Command
 from twinlog.cli.options.flow_option import ChosenFlow, on_flow, topics_option
 from twinlog.cli.options.option import option
-from twinlog.cli.options.run_options import check_archive, spark_options
+from twinlog.cli.options.run_options import spark_options, take_spark_options
 from twinlog.cli.terminal.output import Answer, write_line
 from twinlog.cli.terminal.reading import ReadingLine
 from twinlog.cli.terminal.tables import text, write_parts
@@ -81,9 +81,9 @@ def verify(
     from twinlog.control.verify.recording import Asked, Records
     from twinlog.control.verify.result import digest, worst
     from twinlog.control.verify.verification import VerifyScope, verify_flows
-    from twinlog.control.verify.workers import SparkOptions, workers
+    from twinlog.control.verify.workers import workers
 
-    check_archive(others["master"], others["archive"])
+    spark = take_spark_options(others)
     since_ms, until_ms = _times(since, until)
     scope = VerifyScope(
         matches=matching(topics, "--topics"),
@@ -99,7 +99,7 @@ def verify(
     try:
         with (
             ReadingLine("offsets", count) as reading,
-            workers(SparkOptions(**others) if others["master"] else None) as some,
+            workers(spark) as some,
         ):
             for one in verify_flows(config, scope, some, reading.step):
                 reading.clear()

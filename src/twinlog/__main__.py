@@ -1,0 +1,14 @@
+"""`python -m twinlog`, and the file for `spark-submit .../twinlog/__main__.py mirror FILE`."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+# a script's folder is searched for modules, and this one has the package's own
+sys.path[:] = [one for one in sys.path if Path(one).resolve() != Path(__file__).resolve().parent]
+
+from twinlog.cli.main import main  # noqa: E402
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,276 @@
+"""Spark of one process: when it starts, why it has no executor, and how many lanes it runs.
+
+On this machine Spark starts with the process, in parallel with the set-up of flows, so that a
+standby takes over soon. On a cluster only its JVM does. The application, which takes cores from
+others, starts when the process leads its first flow, and runs until the end of the process.
+
+Without an executor the process waits. Flows without lanes then show WAITING_FOR_SPARK. An
+application that the cluster has ended is started again.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any, Final
+
+from twinlog.channel.server import ChannelServer
+from twinlog.config.flow.schema import FlowConfig
+from twinlog.control.flow.wiring import lanes_of
+from twinlog.control.process.supervisor import Supervisor
+from twinlog.errors import Disconnected, Fate, TwinlogError
+from twinlog.flow_log import FlowLog
+from twinlog.machine import memory_limit, usable_cores
+from twinlog.quantities import duration, first_few, plural
+from twinlog.spark.jvm_use import jvm_use
+from twinlog.spark.options import is_local
+
+if TYPE_CHECKING:
+    from twinlog.control.process.run import MirrorOptions
+    from twinlog.spark.session import Engine
+
+log = logging.getLogger(__name__)
+
+START_IS_WAITED_FOR_S: Final = 3.0
+LANE_ENTRY: Final = "twinlog.spark.lane:run_lane"
+WAITING_AFTER_S: Final = 30.0
+"""Executors usually register within a few seconds; on a busy cluster within half a minute."""
+ASKED_AFTER_S: Final = 5.0
+ONCE_GIVES_UP_S: Final = 60.0
+POLL_S: Final = 1.0
+JVM_EVERY_S: Final = 10.0
+"""As often as a scraper usually reads it."""
+MANY: Final = 1 << 30
+RESTART_AFTER_S: Final = 5.0
+
+PROCESS_BYTES: Final = 450 << 20
+"""Driver and JVM, as measured (docs/capacity.md)."""
+LANE_BYTES: Final = 80 << 20
+"""A lane without fetched records, and the idle one of the next lease beside it."""
+BUFFERS: Final = 1.25
+"""Memory for fetched batches and next responses, in twinlog.lane.memory.bytes."""
+
+
+class SparkEngine:
+    """Spark in its own thread, so that nothing waits for it."""
+
+    def __init__(self, options: MirrorOptions, flows: Sequence[FlowConfig]) -> None:
+        self._options = options
+        self._master = options.spark.master
+        self._flows = {str(flow.flow): flow for flow in flows}
+        self._cores = usable_cores()
+        self._needed = threading.Event()
+        if is_local(self._master):
+            self._cores = min(self._cores, lanes_in_memory(flows, memory_limit()))
+            self._needed.set()
+        self._room = {name: self._most(name) for name in self._flows}
+        self._warned: set[str] = set()
+        self._supervisor: Any = None
+        self._server: Any = None
+        self._thread = threading.Thread(target=self._run, name="twinlog-spark", daemon=True)
+        self._jvm: Any = None
+        self._engine: Any = None
+        self._stop = threading.Event()
+        self._slots: int | None = None
+        """Task slots of a given master; None for this machine, which has as many as needed."""
+        self._without_since: float | None = None
+        """Monotonic time since which there is no executor, although there should be."""
+
+    def start(self, supervisor: Supervisor, server: ChannelServer) -> None:
+        """Start Spark for this supervisor; lanes connect to `server`."""
+        self._supervisor, self._server = supervisor, server
+        self._thread.start()
+
+    def need(self) -> None:
+        """Note that this process leads a flow."""
+        self._needed.set()
+
+    # -- the life of Spark
+
+    def _run(self) -> None:
+        try:
+            while not self._stop.is_set():
+                self._serve()
+                self._stop.wait(RESTART_AFTER_S)
+        except BaseException as error:  # noqa: BLE001 (raised again in the supervisor's thread)
+            self._supervisor.fail(error)
+
+    def _serve(self) -> None:
+        """Start Spark, and return if its cluster has ended the application, or not begun it."""
+        from twinlog.spark.session import DriverJvm, forget_gateway
+
+        name = f"twinlog {first_few(sorted(self._flows))}"
+        self._jvm = jvm = DriverJvm(self._options.spark, name)
+        while not self._needed.wait(POLL_S):
+            self._require_jvm()
+        if self._stop.is_set():
+            return
+        self._without_since = self._without_since or time.monotonic()
+        try:
+            self._engine = engine = jvm.begin(self._lanes_wanted())
+            self._lease_from(engine)
+        except Disconnected as error:
+            self._stop.wait(POLL_S)  # the JVM may be ending
+            self._require_jvm()
+            if is_local(self._master):
+                raise
+            log.info("Spark's application ended: %s", error)
+            self._without_since = self._without_since or time.monotonic()
+            self._give_up_if_once()
+            self._engine = None
+            forget_gateway()
+            jvm.gateway.stop()
+
+    def _lease_from(self, engine: Engine) -> None:
+        """Offer leases on an application until this process stops. Raises Disconnected if the
+        cluster has ended it.
+        """
+        from twinlog.spark.lease import SparkLeaseStarter, await_executor
+        from twinlog.spark.masters import is_dynamic, slots_now, task_slots
+
+        has_asked = False
+
+        def keeps_waiting() -> bool:
+            nonlocal has_asked
+            self._require_jvm()
+            self._give_up_if_once()
+            if not has_asked and self._waited_s > ASKED_AFTER_S:
+                has_asked = True
+                await_executor(engine.context)
+            return not self._stop.is_set()
+
+        if self._master is not None:
+            wanted = 2 * self._lanes_wanted()
+            self._slots = task_slots(engine.context, wanted, keeps_waiting)
+        if self._stop.is_set():
+            return
+        self._without_since = None
+        address, secrets = self._server.address, self._server.secrets
+        self._supervisor.set_starter(
+            SparkLeaseStarter(engine.context, LANE_ENTRY, address, secrets)
+        )
+        follows = not is_dynamic(engine.context)
+        reads_at = time.monotonic() + JVM_EVERY_S
+        while not self._stop.wait(POLL_S):
+            self._require_jvm()
+            if not is_local(self._master):
+                self._count(slots_now(engine.context), follows=follows)
+            if self._options.on_jvm is not None and time.monotonic() >= reads_at:
+                reads_at = time.monotonic() + JVM_EVERY_S
+                self._options.on_jvm(jvm_use(engine.context))
+
+    def _count(self, slots: int, *, follows: bool = True) -> None:
+        """Note the slots of the executors that there are now; the next lease follows them, unless
+        executors follow leases.
+        """
+        if slots:
+            self._without_since = None
+            self._slots = slots if follows else self._slots
+        elif self._without_since is None:
+            self._without_since = time.monotonic()
+
+    def _require_jvm(self) -> None:
+        """Raise TwinlogError if the JVM has ended: no lease can begin without it."""
+        if not self._jvm.gateway.has_ended:
+            return
+        # a signal that stops this process may go to its JVM as well; then the end is expected
+        if not self._stop.is_set() and not self._options.commands.stopping.is_set():
+            raise TwinlogError(
+                "Spark's JVM ended by itself (out of memory, or killed?): see the lines "
+                "before this one and the kernel's log; this process ends, and must be started "
+                "again",
+                code="SPARK_DIED",
+            )
+        self._stop.set()
+
+    def stop(self) -> None:
+        self._stop.set()
+        self._needed.set()
+        # a Spark that is still starting ends with this process, because its input closes then
+        self._thread.join(START_IS_WAITED_FOR_S)
+        if self._engine is not None:
+            from twinlog.spark.session import stop_spark
+
+            stop_spark(self._engine)
+        elif self._jvm is not None:
+            self._jvm.gateway.stop()
+
+    # -- waiting
+
+    @property
+    def _waited_s(self) -> float:
+        since = self._without_since
+        return 0.0 if since is None else time.monotonic() - since
+
+    def waits(self) -> TwinlogError | None:
+        """Return why flows without lanes wait, or None if there are executors, or none is late;
+        thread-safe.
+        """
+        if is_local(self._master) or self._waited_s < WAITING_AFTER_S:
+            return None
+        return self._no_executor()
+
+    def _no_executor(self) -> TwinlogError:
+        words = self._jvm.gateway.words
+        said = f"; Spark says: {words}" if words else ""
+        return TwinlogError(
+            f"no executor of {self._master} has registered{said}",
+            code="WAITING_FOR_SPARK",
+            fate=Fate.RETRIABLE,
+        )
+
+    def _give_up_if_once(self) -> None:
+        if self._options.once and self._waited_s > ONCE_GIVES_UP_S:
+            raise self._no_executor().and_also(f"gave up after {duration(self._waited_s)}")
+
+    # -- lanes
+
+    def _most(self, name: str, partitions: int = MANY) -> int:
+        """Return the most lanes that a flow may have, however many cores a cluster has."""
+        flow = self._flows[name]
+        cores = self._cores
+        if not is_local(self._master):
+            cores = flow.lanes.tasks_max or cores
+        return lanes_of(flow, cores, self._options.lanes, partitions)
+
+    def _lanes_wanted(self) -> int:
+        """Return the lanes of all flows, by the partitions of those that are led."""
+        led = {} if is_local(self._master) else self._supervisor.ask(self._partitions)
+        return sum(self._most(name, led.get(name, MANY)) for name in self._flows)
+
+    def _partitions(self) -> dict[str, int]:
+        runs = {flow.setup.name: flow.run for flow in self._supervisor.flows}
+        return {name: len(run.partitions) for name, run in runs.items() if run is not None}
+
+    def lanes_for(self, flow: FlowConfig, partitions: int, *, flows: int) -> int:
+        """Return the flow's number of lanes on this Spark."""
+        override = self._options.lanes
+        if self._slots is None:
+            return self._within_room(flow, lanes_of(flow, self._cores, override, partitions))
+        lanes = lanes_of(flow, self._slots, override, partitions)
+        # a lease and its successor run side by side
+        return max(1, min(lanes, self._slots // (2 * flows)))
+
+    def _within_room(self, flow: FlowConfig, lanes: int) -> int:
+        """Limit lanes to the slots with which this Spark was started; a reload may want more."""
+        name = str(flow.flow)
+        room = self._room.get(name, 1)
+        if lanes > room and name not in self._warned:
+            self._warned.add(name)
+            FlowLog(log, name).warning(
+                "gets %s and not %d until the mirror is restarted: its Spark was started for "
+                "an earlier configuration",
+                plural(room, "lane"),
+                lanes,
+            )
+        return min(lanes, room)
+
+
+def lanes_in_memory(flows: Sequence[FlowConfig], limit: int | None) -> int:
+    """Return how many lanes each flow may have within a cgroup's limit in bytes, at least 1."""
+    if limit is None or not flows:
+        return MANY
+    each = sum(LANE_BYTES + int(BUFFERS * flow.lanes.memory_bytes) for flow in flows)
+    return max(1, (limit - PROCESS_BYTES) // each)

@@ -1,0 +1,45 @@
+"""Cores and memory that this process may use: those of the machine, unless a cgroup allows less.
+
+In a container `/proc/self/cgroup` is `0::/`, and the limits are at the root of the mount. Elsewhere
+the limits of all groups above count too.
+"""
+
+from __future__ import annotations
+
+import math
+import os
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Final
+
+ROOT: Final = Path("/sys/fs/cgroup")
+OWN: Final = Path("/proc/self/cgroup")
+
+
+def usable_cores(root: Path = ROOT, own: Path = OWN) -> int:
+    """Return the number of cores; a part of a core counts as one."""
+    cores = float(len(os.sched_getaffinity(0)))
+    for limit in _limits("cpu.max", root, own):
+        quota, _, period = limit.partition(" ")
+        if quota.isdecimal() and period.isdecimal():
+            cores = min(cores, int(quota) / int(period))
+    return max(1, math.ceil(cores))
+
+
+def memory_limit(root: Path = ROOT, own: Path = OWN) -> int | None:
+    """Return the bytes at which the kernel kills, or None without a cgroup's limit."""
+    limits = [int(one) for one in _limits("memory.max", root, own) if one.isdecimal()]
+    return min(limits, default=None)
+
+
+def _limits(name: str, root: Path, own: Path) -> Iterator[str]:
+    """Yield the limits of this process's group and those above it (version 2 of cgroups)."""
+    try:
+        lines = own.read_text().splitlines()
+    except OSError:
+        return
+    path = next((line[3:] for line in lines if line.startswith("0::")), "/")
+    group = root / path.lstrip("/")
+    for folder in (group, *group.parents):
+        if folder.is_relative_to(root) and (folder / name).is_file():
+            yield (folder / name).read_text().strip()

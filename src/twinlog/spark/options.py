@@ -1,0 +1,175 @@
+"""How Spark is used: the options of `spark-submit`, Spark's own files, and settings of Twinlog.
+
+A setting of the user always counts, unless a lane cannot work with it: then one line names it. The
+order is that of `spark-submit`: `--conf`, then `--properties-file` or else `spark-defaults.conf`.
+For lanes on this machine only the two options are read.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Final
+
+from twinlog.config.files.properties import parse_properties
+from twinlog.errors import EnvironmentMissing, UsageError
+
+log = logging.getLogger(__name__)
+
+DRIVER_MEMORY: Final = "spark.driver.memory"
+DRIVER_OPTIONS: Final = "spark.driver.extraJavaOptions"
+
+USUAL: Final = {
+    "spark.ui.killEnabled": "false",  # who may read the page could end a lease
+    "spark.ui.showConsoleProgress": "false",
+    "spark.ui.retainedJobs": "50",
+    "spark.ui.retainedStages": "50",
+    "spark.python.worker.faulthandler.enabled": "false",
+    DRIVER_MEMORY: "512m",
+}
+"""Settings that a user may change."""
+
+NEEDED: Final = {
+    # a speculative copy of a slow lane would be a second writer
+    "spark.speculation": "false",
+    "spark.python.daemon.module": "twinlog.spark.daemon",
+}
+"""Settings without which lanes do not work."""
+
+CLIENT: Final = "client"
+
+_LOCAL: Final = re.compile(r"local(?:\[(\*|\d+)(?:,\s*(\*|\d+))?\])?")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SparkOptions:
+    """Spark options of the command line."""
+
+    master: str | None = None
+    """None for this machine."""
+    archive: Path | None = None
+    """The archive that is sent to the master's executors, or None if Twinlog is installed there."""
+    may_be_open: bool = False
+    """A Spark master without a secret is accepted."""
+    name: str | None = None
+    """The application's name, or None for one with the flows."""
+    properties_file: Path | None = None
+    conf: Mapping[str, str] = field(default_factory=dict)
+    """The settings of `--conf`."""
+    given: Mapping[str, str] = field(default_factory=dict)
+    """All settings of the user: these, and those of files."""
+
+    @property
+    def usual(self) -> dict[str, str]:
+        """Twinlog's settings that the user has not set."""
+        return {key: value for key, value in USUAL.items() if key not in self.given}
+
+
+def spark_options(
+    *,
+    master: str | None = None,
+    archive: Path | None = None,
+    may_be_open: bool = False,
+    name: str | None = None,
+    properties_file: Path | None = None,
+    conf: Iterable[str] = (),
+    deploy_mode: str | None = None,
+) -> SparkOptions:
+    """Return the options with the settings of Spark's files. Raises UsageError for a wrong option,
+    and EnvironmentMissing for an environment in which no lane can run.
+    """
+    asked = dict(_parted(one) for one in conf)
+    given = asked if properties_file is None else {**_read(properties_file), **asked}
+    master = master or given.get("spark.master")
+    if archive is not None and master is None:
+        raise UsageError(
+            "--archive is for executors of a Spark cluster: give its --master as well, or leave "
+            "--archive out"
+        )
+    for key in NEEDED.keys() & asked.keys():
+        if asked[key] != NEEDED[key]:
+            raise UsageError(f"--conf {key}={asked[key]}: lanes need {key}={NEEDED[key]}")
+    if os.environ.get("SPARK_REMOTE") or "spark.remote" in given:
+        raise EnvironmentMissing(
+            "SPARK_REMOTE or spark.remote is set, but lanes do not run over Spark Connect: unset "
+            "it, and name the cluster's own master with --master"
+        )
+    if properties_file is None and not is_local(master):
+        given = {**_defaults(), **asked}
+    mode = deploy_mode or given.get("spark.submit.deployMode", CLIENT)
+    if mode != CLIENT:
+        raise UsageError(
+            f"the deploy mode {mode} is not one of `twinlog`, which is the driver itself: leave "
+            "--deploy-mode and spark.submit.deployMode out"
+        )
+    return SparkOptions(
+        master=master,
+        archive=archive,
+        may_be_open=may_be_open,
+        name=name or given.get("spark.app.name"),
+        properties_file=properties_file,
+        conf=asked,
+        given=given,
+    )
+
+
+def is_local(master: str | None) -> bool:
+    """Return whether lanes run in processes of this machine. `local-cluster[...]` has executors."""
+    return master is None or _LOCAL.fullmatch(master) is not None
+
+
+def is_submitted() -> bool:
+    """Return True if a JVM of `spark-submit` has started this process, to be its driver. A process
+    that the driver has started only has the same variables.
+    """
+    parent = Path(f"/proc/{os.getppid()}/cmdline")
+    return (
+        "PYSPARK_GATEWAY_PORT" in os.environ and b"org.apache.spark.deploy." in parent.read_bytes()
+    )
+
+
+def local_slots(master: str) -> tuple[str | None, str | None]:
+    """Return the slots of a local master and how often a task may fail, as far as it has them."""
+    found = _LOCAL.fullmatch(master)
+    return (found[1], found[2]) if found else (None, None)
+
+
+def spark_home() -> Path:
+    """Return the folder of the Spark whose scripts and files are used; PySpark is not imported."""
+    home, package = os.environ.get("SPARK_HOME"), find_spec("pyspark")
+    return Path(home) if home else Path((package and package.origin) or "/").parent
+
+
+def name_replaced(given: Mapping[str, str], needed: Mapping[str, str]) -> None:
+    """Log the settings of the user that lanes do not allow, in one line."""
+    other = [key for key, value in needed.items() if given.get(key, value) != value]
+    if other:
+        said = ", ".join(f"{key} {given[key]} (lanes need {needed[key]})" for key in other)
+        log.warning("not used of Spark's configuration: %s", said)
+
+
+def _parted(setting: str) -> tuple[str, str]:
+    key, equals, value = setting.partition("=")
+    if not equals or not key.strip().startswith("spark."):
+        raise UsageError(f"--conf {setting}: write spark.KEY=VALUE")
+    return key.strip(), value.strip()
+
+
+def _defaults() -> dict[str, str]:
+    folder = os.environ.get("SPARK_CONF_DIR") or spark_home() / "conf"
+    file = Path(folder) / "spark-defaults.conf"
+    return _read(file) if file.is_file() else {}
+
+
+def _read(file: Path) -> dict[str, str]:
+    try:
+        text = file.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise UsageError(f"{file} cannot be read: {error}") from error
+    entries = parse_properties(text, file=str(file)).entries
+    return {one.key: one.value.strip() for one in entries if one.key.startswith("spark.")}

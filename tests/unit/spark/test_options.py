@@ -1,0 +1,121 @@
+"""Spark's settings as `spark-submit` reads them, and those that lanes do not allow."""
+
+from __future__ import annotations
+
+import logging
+from pathlib import Path
+
+import pytest
+
+from twinlog.errors import EnvironmentMissing, UsageError
+from twinlog.spark.masters import cores_wanted
+from twinlog.spark.options import NEEDED, USUAL, name_replaced, spark_options
+
+MASTER = "spark://somewhere:7077"
+
+
+@pytest.fixture(autouse=True)
+def defaults(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Spark's own file, as an operator of the cluster writes it."""
+    monkeypatch.delenv("SPARK_REMOTE", raising=False)
+    monkeypatch.setenv("SPARK_CONF_DIR", str(tmp_path))
+    file = tmp_path / "spark-defaults.conf"
+    file.write_text(
+        "# of this cluster\n"
+        "spark.app.name      my-mirror\n"
+        "spark.driver.memory 1500m\n"
+        "spark.ui.killEnabled=true\n"
+    )
+    return file
+
+
+def test_a_setting_of_the_user_counts_on_a_cluster() -> None:
+    options = spark_options(master=MASTER)
+    assert options.name == "my-mirror"
+    assert options.usual.keys() == USUAL.keys() - {"spark.driver.memory", "spark.ui.killEnabled"}
+    asked = spark_options(master=MASTER, name="other", conf=["spark.driver.memory=2g"])
+    assert asked.name == "other"
+    assert asked.given["spark.driver.memory"] == "2g"
+    assert asked.conf == {"spark.driver.memory": "2g"}
+
+
+def test_a_properties_file_replaces_sparks_own(tmp_path: Path) -> None:
+    file = tmp_path / "own.conf"
+    file.write_text("spark.master spark://here:7077\nspark.executor.memory 2g\nother.key 1\n")
+    options = spark_options(properties_file=file, conf=["spark.executor.cores = 2"])
+    assert options.given == {
+        "spark.master": "spark://here:7077",
+        "spark.executor.memory": "2g",
+        "spark.executor.cores": "2",
+    }
+    assert (options.master, options.name) == ("spark://here:7077", None)
+
+
+@pytest.mark.parametrize("master", [None, "local[4]"])
+def test_lanes_of_this_machine_do_not_read_the_clusters_file(master: str | None) -> None:
+    assert spark_options(master=master).given == {}
+
+
+@pytest.mark.parametrize("conf", ["spark.x", "=1", "ui.enabled=true"])
+def test_a_setting_that_spark_would_ignore_is_refused(conf: str) -> None:
+    with pytest.raises(UsageError, match=r"write spark\.KEY=VALUE"):
+        spark_options(conf=[conf])
+
+
+def test_a_setting_that_lanes_do_not_allow_is_refused_or_named(
+    caplog: pytest.LogCaptureFixture, defaults: Path
+) -> None:
+    with pytest.raises(UsageError, match=r"lanes need spark\.speculation=false"):
+        spark_options(master=MASTER, conf=["spark.speculation=true"])
+    defaults.write_text("spark.speculation true\nspark.task.maxFailures 4\nspark.task.cpus 2\n")
+    with caplog.at_level(logging.WARNING):
+        given = spark_options(master=MASTER).given
+        name_replaced(given, {**NEEDED, "spark.task.maxFailures": "1000"})
+    (line,) = caplog.messages
+    assert line == (
+        "not used of Spark's configuration: spark.speculation true (lanes need false), "
+        "spark.task.maxFailures 4 (lanes need 1000)"
+    )
+
+
+@pytest.mark.parametrize("source", ["file", "conf", "option"])
+def test_the_deploy_mode_of_a_cluster_is_one_sentence(source: str, defaults: Path) -> None:
+    key = "spark.submit.deployMode"
+    if source == "file":
+        defaults.write_text(f"{key} cluster\n")
+    with pytest.raises(UsageError, match="which is the driver itself"):
+        spark_options(
+            master=MASTER,
+            conf=[f"{key}=cluster"] if source == "conf" else [],
+            deploy_mode="cluster" if source == "option" else None,
+        )
+    assert spark_options(deploy_mode="client").master is None
+
+
+def test_spark_connect_is_one_sentence(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("SPARK_REMOTE", "sc://somewhere")
+    with pytest.raises(EnvironmentMissing, match="lanes do not run over Spark Connect"):
+        spark_options()
+
+
+def test_an_archive_needs_a_master(tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match="give its --master as well"):
+        spark_options(archive=tmp_path / "executors.zip")
+
+
+@pytest.mark.parametrize(
+    ("given", "cores"),
+    [
+        ({}, "6"),
+        ({"spark.task.cpus": "2"}, "12"),
+        ({"spark.executor.cores": "4"}, "8"),  # of 6 a second executor would get none
+        ({"spark.cores.max": "2"}, None),
+    ],
+)
+def test_an_application_takes_the_cores_of_its_lanes(
+    given: dict[str, str], cores: str | None, caplog: pytest.LogCaptureFixture
+) -> None:
+    with caplog.at_level(logging.INFO):
+        assert cores_wanted(MASTER, 3, given).get("spark.cores.max") == cores
+    assert len(caplog.messages) == (cores is not None)
+    assert cores_wanted("yarn", 3, given) == cores_wanted(MASTER, 0, given) == {}
