@@ -246,8 +246,10 @@ def test_the_service_manager_gets_one_line(monkeypatch: pytest.MonkeyPatch) -> N
 
 def test_what_the_jvm_passes_on_is_harmless() -> None:
     program = (
-        "import io; from twinlog.spark.gateway import _pass_on; "
-        r"_pass_on(io.BytesIO(b'evil\x1b]0;pwned\x07\n\tat java.lang.X\n\xff\r\n'))"
+        "import io; from types import SimpleNamespace; from twinlog.spark.gateway import Gateway; "
+        r"out = io.BytesIO(b'evil\x1b]0;pwned\x07\n\tat java.lang.X\n\xff\r\n'); "
+        "gateway = Gateway.__new__(Gateway); gateway.words = ''; "
+        "gateway.process = SimpleNamespace(stderr=out); gateway._pass_on()"
     )
     done = subprocess.run(
         [sys.executable, "-c", program], capture_output=True, check=True, env=os.environ

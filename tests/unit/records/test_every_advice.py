@@ -122,7 +122,12 @@ CASES: Final[list[tuple[str, str, Given, list[Given]]]] = [
         {"startingOffset": JSON},
         [{"startingOffsets": JSON}],
     ),
-    ("batch", "do not have this key; remove it", {"kafka.zzzzz": "1"}, [{}]),
+    (
+        "stream",
+        "write commitGroup to commit a stream's offsets",
+        {"kafka.consumer.commit.groupid": "g"},
+        [{"commitGroup": "g"}],
+    ),
     (
         "stream",
         "use kafka.request.timeout.ms",
