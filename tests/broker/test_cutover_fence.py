@@ -145,7 +145,7 @@ def test_fences_end_with_the_promotion_that_they_were_for(case: Case) -> None:
         code, _, err = case.commands.do("run", "--yes")
         assert (code, "[GATE_CLOSED]" in err) == (1, True), err
         code, out, err = case.commands.do("abort")
-        assert (code, "taken from 0 topics" in out) == (0, True), (out, err)
+        assert (code, "removed from 0 topics" in out) == (0, True), (out, err)
         assert case.fences() == {case.orders, case.sales}
 
 
@@ -158,5 +158,5 @@ def test_a_fence_that_stands_after_a_demotion_is_still_ours(case: Case) -> None:
     code, _, err = case.commands.do("run", "--yes")
     assert (code, "[GATE_CLOSED]" in err) == (1, True), "the gates of then say nothing now"
     code, out, err = case.commands.do("abort")
-    assert (code, "taken from 2 topics" in out) == (0, True), (out, err)
+    assert (code, "removed from 2 topics" in out) == (0, True), (out, err)
     eventually(lambda: case.fences() == set())
