@@ -342,9 +342,11 @@ def by_branches(key: PartitionKey, maps: Mapping[PartitionKey, PartitionMap]) ->
 def _newest(pair: Pairing, maps: Maps, targets: int | None) -> PartitionKey | None:
     """Return the key of the pair's rows, else of the newest ones of another source topic."""
     keys = maps.keys_to(pair.target_topic_id, pair.source.partition)
+    if len(keys) == 1 and targets in (None, keys[0].branches):
+        return keys[0]  # the usual case; a status calls this for each partition
     if targets is None:
         keys = [key for key in keys if key.branches] or keys
-    elif len(keys) > 1 or any(key.branches != targets for key in keys):
+    else:
         keys = [key for key in keys if key.branches == targets]
     if len(keys) <= 1:
         return keys[0] if keys else None

@@ -56,7 +56,9 @@ class ChosenFlow:
         return str(self.config.flow)
 
     def open(self, make: Callable[..., WorkT], *more: Any) -> AbstractContextManager[WorkT]:
-        """Return what works on both clusters, to be closed at the end of a `with` block."""
+        """Return a context manager with what `make` returns for the flow and both clusters. It is
+        closed at the end of the `with` block.
+        """
         return closing(make(self.config, self.setup.source, self.setup.target, *more))
 
     def all(self) -> MirrorConfig:

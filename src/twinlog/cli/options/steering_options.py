@@ -25,13 +25,13 @@ Ask = Callable[["FlowSteering"], list["Change"]]
 
 
 def steering_options(command: Any) -> Any:
-    """Pass file, flows, reason and dry_run to the command."""
+    """Add FILE, --flow, --dry-run and --reason."""
     reason = option("--reason", default="", metavar="TEXT", help="Shown by `twinlog status`.")
     return chosen_flows(reason(command))
 
 
 def chosen_flows(command: Any) -> Any:
-    """Pass file, flows, and dry_run to the command."""
+    """Add FILE, --flow and --dry-run."""
     for one in (
         option("--dry-run", is_flag=True, help="Show what would change, and write nothing."),
         option(

@@ -112,15 +112,15 @@ class Answer:
     """What a command returns: its result for programs and for people, and its exit code."""
 
     fields: Mapping[str, Any] | Callable[[], Mapping[str, Any]]
-    """Results for programs. They may have iterators and objects with `as_json`."""
+    """The fields of the JSON object. Values may be iterators and objects with `as_json`."""
     text: Iterable[Part] = ()
-    """The same for people."""
+    """The lines and tables that are printed without `--format json` or `yaml`."""
     exit_code: int = 0
     _: KW_ONLY
     problems: Iterable[Part] = ()
-    """The text with -q."""
+    """Printed instead of `text` if -q is given."""
     errors: Iterable[Mapping[str, Any]] = ()
-    """Problems that were found, for programs."""
+    """Entries of the JSON field `errors`: problems that did not end the command."""
     version: int = 1
     """Changes when a field changes its meaning."""
     seal: Callable[[Mapping[str, Any]], str] | None = None

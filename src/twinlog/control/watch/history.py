@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from typing import Final, NamedTuple
 
 from twinlog.codes import FlowState
-from twinlog.control.watch.snapshot import FlowSnapshot
+from twinlog.control.watch.snapshot import FlowSnapshot, known
 
 EVERY_S: Final = 10.0
 KEPT: Final = 360
@@ -31,7 +31,7 @@ class HistoryRow(NamedTuple):
 
 
 class LastHour:
-    """Written by one thread, read by any."""
+    """One thread calls `update`; any thread may read."""
 
     def __init__(self) -> None:
         self._rows: dict[str, deque[HistoryRow]] = {}
@@ -50,7 +50,8 @@ class LastHour:
     def rows(self, flow: str) -> list[HistoryRow]:
         """Return the rows, oldest first."""
         rows = self._rows.get(flow)
-        return [] if rows is None else list(rows.copy())  # one step: the writer may add a row
+        # `copy` is one step, and iterating is not: `update` may add a row in between
+        return [] if rows is None else list(rows.copy())
 
 
 def _row(flow: FlowSnapshot, now_ms: int) -> HistoryRow:
@@ -59,15 +60,11 @@ def _row(flow: FlowSnapshot, now_ms: int) -> HistoryRow:
         at_ms=now_ms,
         state=flow.state,
         generation=flow.generation,
-        lag=_known(flow.lag),
-        loss_records=_known(flow.loss_records),
-        loss_ms=_known(flow.loss_ms),
+        lag=known(flow.lag),
+        loss_records=known(flow.loss_records),
+        loss_ms=known(flow.loss_ms),
         records=flow.records,
         bytes=flow.bytes,
         p50_ms=None if latency is None else latency.p50_ms,
         p99_ms=None if latency is None else latency.p99_ms,
     )
-
-
-def _known(value: int) -> int | None:
-    return value if value >= 0 else None

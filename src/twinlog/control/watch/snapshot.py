@@ -225,6 +225,11 @@ _SHOWN: Final = tuple(
 _shown_of: Final = attrgetter(*_SHOWN)
 
 
+def known(value: int) -> int | None:
+    """Return a value of a snapshot, or None if it is -1, which means unknown."""
+    return value if value >= 0 else None
+
+
 def with_next_try(reason: str, next_try_ms: int, now_ms: int) -> str:
     """Return a flow's reason, with the time until the next attempt if known."""
     if not next_try_ms:

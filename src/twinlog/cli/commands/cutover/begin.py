@@ -113,5 +113,5 @@ class Evidence:
         return Answer({}, exit_code=1)
 
     def answer(self, fields: dict[str, Any], exit_code: int = 0) -> Answer:
-        """Return these fields and the evidence, whose lines have been printed."""
+        """Return an answer with these fields, and with the lines printed so far as `evidence`."""
         return Answer({**fields, "evidence": self.lines}, exit_code=exit_code)

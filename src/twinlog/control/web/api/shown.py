@@ -20,7 +20,7 @@ from twinlog.control.check.last_run import LastRun
 from twinlog.control.check.reported_status import Reported
 from twinlog.control.duties.publication import is_unusual, kept_of
 from twinlog.control.watch.events import NumberedEvent
-from twinlog.control.watch.snapshot import FlowSnapshot, PartitionSnapshot
+from twinlog.control.watch.snapshot import FlowSnapshot, PartitionSnapshot, known
 from twinlog.control.watch.spread import Quantiles
 from twinlog.control.watch.verified import Verified
 from twinlog.control.web.api import answers
@@ -347,7 +347,3 @@ def clusters(config: MirrorConfig) -> answers.Clusters:
             for one in config.clusters
         ]
     )
-
-
-def known(value: int) -> int | None:
-    return value if value >= 0 else None

@@ -13,9 +13,9 @@ from pydantic import Field
 
 from twinlog.codes import PartitionState
 from twinlog.control.duties.publication import is_unusual
-from twinlog.control.watch.snapshot import PartitionSnapshot
+from twinlog.control.watch.snapshot import PartitionSnapshot, known
 from twinlog.control.web.api.answers import MOST_ROWS, Page, Value
-from twinlog.control.web.api.shown import known, most
+from twinlog.control.web.api.shown import most
 
 WORST_FIRST: Final = (
     *(PartitionState.FAILED, PartitionState.TAKEN_OVER, PartitionState.RETRYING),
