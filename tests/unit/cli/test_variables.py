@@ -205,3 +205,56 @@ def test_variables_that_kubernetes_makes_of_a_service_are_nobodys_options(
     assert run(["mirror", file, "--listen", "nowhere"]) == 2
     (line,) = capsys.readouterr().err.splitlines()
     assert line.startswith("twinlog: --listen")
+
+
+@pytest.fixture
+def config(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A file with the flow C->D, which TWINLOG_CONFIG names."""
+    path = tmp_path / "named.properties"
+    path.write_text("\n".join(BASE).replace("A", "C").replace("B", "D"))
+    monkeypatch.setenv("TWINLOG_CONFIG", str(path))
+    return path
+
+
+@pytest.mark.usefixtures("config")
+def test_a_variable_names_the_file_and_the_line_wins(
+    file: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run(["check", "--explain"]) == 0
+    assert capsys.readouterr().out.startswith("C->D: set in FILE")
+    assert run(["check", file, "--explain"]) == 0
+    assert capsys.readouterr().out.startswith("A->B: set in FILE")
+    assert run(["flow", "pause", "--flow", "A->B"]) == 2
+    assert "A->B is not a flow of the file, which has C->D" in capsys.readouterr().err
+
+
+def test_the_variable_names_several_files(
+    file: str, config: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("TWINLOG_CONFIG", f"{file}:{config}")
+    assert run(["check", "--explain"]) == 0
+    out = capsys.readouterr().out
+    assert "A->B: set in FILE" in out
+    assert "C->D: set in FILE" in out
+
+
+@pytest.mark.usefixtures("config")
+def test_files_of_mirror_maker_1_win_over_the_variable(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    consumer, producer = tmp_path / "c.properties", tmp_path / "p.properties"
+    consumer.write_text("bootstrap.servers = e:1\ngroup.id = shop\n")
+    producer.write_text("bootstrap.servers = f:1\n")
+    pair = ["--consumer.config", str(consumer), "--producer.config", str(producer)]
+    assert run(["convert", *pair, "--include", ".*"]) == 0
+    out = capsys.readouterr().out
+    assert "e:1" in out
+    assert "C->D" not in out
+
+
+def test_an_empty_variable_names_no_file(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("TWINLOG_CONFIG", "")
+    assert run(["flow", "pause"]) == 2
+    assert "Missing argument 'FILE'" in capsys.readouterr().err

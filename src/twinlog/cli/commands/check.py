@@ -16,7 +16,7 @@ from rich.text import Text
 from twinlog.cli.options.adoption_options import adoption_options, storages
 from twinlog.cli.options.format_option import format_option
 from twinlog.cli.options.mirror_maker_1_options import files_or_pair, pair_options
-from twinlog.cli.options.option import option
+from twinlog.cli.options.option import file_argument, option
 from twinlog.cli.options.run_options import (
     SpreadClusters,
     configuration_options,
@@ -48,7 +48,7 @@ NAME_WIDTH: Final = 80
 
 
 @click.command("check", cls=SpreadClusters)
-@click.argument("files", metavar="FILE...", nargs=-1, type=click.Path(path_type=Path))
+@file_argument("files", metavar="FILE...", nargs=-1)
 @configuration_options
 @pair_options
 @option(

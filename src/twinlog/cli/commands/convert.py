@@ -10,14 +10,14 @@ import click
 
 from twinlog.cli.options.command import Command
 from twinlog.cli.options.mirror_maker_1_options import no_file, no_pair, pair, pair_options
-from twinlog.cli.options.option import option
+from twinlog.cli.options.option import file_argument, option
 from twinlog.cli.options.run_options import leave_secrets_unread, secrets_folder, secrets_option
 from twinlog.cli.terminal.output import write_line
 from twinlog.private_files import private_opener
 
 
 @click.command("convert", cls=Command)
-@click.argument("files", metavar="FILE...", nargs=-1, type=click.Path(path_type=Path))
+@file_argument("files", metavar="FILE...", nargs=-1)
 @pair_options
 @option(
     "--output",

@@ -18,7 +18,7 @@ from twinlog.cli.options.adoption_options import adoption_options, storages
 from twinlog.cli.options.command import Command
 from twinlog.cli.options.format_option import format_option
 from twinlog.cli.options.mirror_maker_1_options import configuration_of_pair, pair_options
-from twinlog.cli.options.option import F, Section, option
+from twinlog.cli.options.option import F, Section, file_argument, option
 from twinlog.cli.options.run_options import (
     SPARK_OPTIONS,
     SpreadClusters,
@@ -126,9 +126,7 @@ def run_options(command: F) -> F:
 
 
 @click.command("mirror", cls=SpreadClusters)
-@click.argument(
-    "files", metavar="FILE...", nargs=-1, required=True, type=click.Path(path_type=Path)
-)
+@file_argument("files", metavar="FILE...", nargs=-1, required=True)
 @configuration_options
 @adoption_options
 @run_options

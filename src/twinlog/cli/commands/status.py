@@ -22,7 +22,7 @@ from twinlog.cli.options.mirror_maker_1_options import (
     no_pair,
     pair_options,
 )
-from twinlog.cli.options.option import option
+from twinlog.cli.options.option import file_argument, option
 from twinlog.cli.options.run_options import secrets_option, timeout_option
 from twinlog.cli.terminal.output import ANSWER, Answer, Part, error_object, is_for_programs
 from twinlog.cli.terminal.status.rows import rows, totals
@@ -58,7 +58,7 @@ def _pattern(
 
 
 @click.command("status", cls=Command)
-@click.argument("file", type=click.Path(path_type=Path), required=False)
+@file_argument(required=False)
 @option(
     "--topic",
     "topics",

@@ -19,7 +19,7 @@ from twinlog.cli.options.mirror_maker_1_options import (
     no_pair,
     pair_options,
 )
-from twinlog.cli.options.option import option
+from twinlog.cli.options.option import file_argument, option
 from twinlog.cli.options.run_options import secrets_option
 from twinlog.cli.terminal.output import Answer
 from twinlog.errors import TwinlogError
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 
 @click.command("support-bundle", cls=Command)
-@click.argument("files", metavar="FILE...", nargs=-1, type=click.Path(path_type=Path))
+@file_argument("files", metavar="FILE...", nargs=-1)
 @pair_options
 @option(
     "--output",

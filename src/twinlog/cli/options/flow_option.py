@@ -9,11 +9,9 @@ from functools import cached_property, wraps
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
-import click
-
 from twinlog.cli.options.candidates import flows, topics
 from twinlog.cli.options.format_option import format_option
-from twinlog.cli.options.option import option
+from twinlog.cli.options.option import file_argument, option
 from twinlog.cli.options.run_options import secrets_folder, secrets_option
 from twinlog.errors import UsageError
 
@@ -69,8 +67,7 @@ class ChosenFlow:
 
 def on_file(command: Any) -> Any:
     """Add FILE, --secrets and --format."""
-    file = click.argument("file", type=click.Path(path_type=Path))
-    return file(secrets_option(format_option(command)))
+    return file_argument()(secrets_option(format_option(command)))
 
 
 def on_flow(command: Any) -> Any:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import click
 
-from twinlog.cli.options.option import F, Section, option
+from twinlog.cli.options.option import PAIR, F, Section, option
 from twinlog.cli.options.run_options import configuration, overrides
 
 if TYPE_CHECKING:
@@ -22,10 +22,9 @@ _IDLE: Final = {
     "new_consumer": "--new.consumer",
 }
 _NAMES: Final = (
-    *("consumer", "producer", "include", "whitelist", "exclude", "blacklist", "streams"),
-    *("commit_interval_ms", "abort", "handler", "handler_args", "source", *_IDLE),
+    *PAIR,
+    *("streams", "commit_interval_ms", "abort", "handler", "handler_args", "source", *_IDLE),
 )
-_MEANT: Final = ("consumer", "producer", "include", "whitelist", "exclude", "blacklist")
 _FILE: Final = click.Path(path_type=Path)
 _flag: Final = partial(option, section=Section.MIRROR_MAKER_1)
 _PAIR_OPTIONS: Final = (
@@ -158,4 +157,4 @@ def no_file(flags: dict[str, Any]) -> None:
 
 def is_pair(flags: dict[str, Any]) -> bool:
     """Return whether a flag refers to MirrorMaker 1's files."""
-    return any(flags[name] is not None for name in _MEANT)
+    return any(flags[name] is not None for name in PAIR)

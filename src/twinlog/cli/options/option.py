@@ -10,12 +10,16 @@ from __future__ import annotations
 import shlex
 from collections.abc import Callable, Mapping
 from enum import StrEnum
-from typing import Any, TypeVar
+from pathlib import Path
+from typing import Any, Final, TypeVar
 
 import click
 from click.core import ParameterSource
 
 from twinlog.errors import UsageError
+
+PAIR: Final = ("consumer", "producer", "include", "whitelist", "exclude", "blacklist")
+"""Options that refer to MirrorMaker 1's files."""
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -87,6 +91,20 @@ class Option(click.Option):
             if variable is None:
                 raise
             raise UsageError(f"{variable}: {error.message.rstrip('.')}") from None
+
+
+class File(click.Argument):
+    """FILE, which TWINLOG_CONFIG names if neither it nor MirrorMaker 1's files are on the line."""
+
+    def resolve_envvar_value(self, ctx: click.Context) -> str | None:
+        is_pair = any(ctx.params.get(name) is not None for name in PAIR)
+        return None if is_pair else super().resolve_envvar_value(ctx)
+
+
+def file_argument(name: str = "file", **attributes: Any) -> Callable[[F], F]:
+    """Return the argument FILE or FILE..., with TWINLOG_CONFIG as its default."""
+    path = click.Path(path_type=Path)
+    return click.argument(name, cls=File, envvar="TWINLOG_CONFIG", type=path, **attributes)
 
 
 def said(context: click.Context, parameter: click.Parameter) -> str:
