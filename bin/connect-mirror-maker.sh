@@ -20,12 +20,17 @@ mkdir -p "$logs"
 # a session of its own: neither Ctrl-C nor the end of the terminal reaches it
 setsid "$twinlog" "$command" "$@" >"$output" 2>&1 </dev/null &
 pid=$!
-# a wrong file or flag ends it at once, and is not to be found out tomorrow
-for _ in {1..20}; do
+# a wrong file or flag ends it within a second of its first line, and is reported here; a slow machine
+# takes seconds to the first line
+printed=0
+for _ in {1..50}; do
   sleep 0.1
-  kill -0 "$pid" 2>/dev/null && continue
-  wait "$pid" && code=0 || code=$?
-  cat "$output" >&2
-  exit "$code"
+  if ! kill -0 "$pid" 2>/dev/null; then
+    wait "$pid" && code=0 || code=$?
+    cat "$output" >&2
+    exit "$code"
+  fi
+  [ ! -s "$output" ] || printed=$((printed + 1))
+  [ "$printed" -lt 10 ] || break
 done
 echo "process $pid; what it prints goes to $output; end it with: kill $pid"

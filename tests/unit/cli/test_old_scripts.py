@@ -10,6 +10,7 @@ from pathlib import Path
 import psutil
 import pytest
 
+from tests.support.eventually import eventually
 from tests.support.snapshots import flow
 from twinlog.cli.commands.mirror import mirror_maker
 from twinlog.cli.main import run
@@ -72,7 +73,7 @@ def test_daemon_runs_in_a_session_of_its_own(name: str, command: str, tmp_path: 
     assert started, ended.stdout
     process = psutil.Process(int(started[1]))
     try:
-        assert process.cmdline() == ["sleep", "60"]
+        eventually(lambda: process.cmdline() == ["sleep", "60"])
         assert os.getsid(process.pid) == process.pid
     finally:
         process.kill()
