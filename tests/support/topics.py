@@ -66,6 +66,7 @@ _STALLED_S = 60.0
 """Metadata without any broker (the only one was fenced for a moment) may stall a client of
 librdkafka until it is replaced, although the broker responds to other clients.
 """
+_METADATA_S = 20.0
 _CREATED = frozenset({KafkaError.TOPIC_ALREADY_EXISTS})
 _ANSWER_S = 2 * PATIENCE_S
 """Longer than the client itself waits: it then says what it waited for."""
@@ -130,20 +131,20 @@ def create_topic(
                 continue
             if code not in refused:
                 raise
-        _await_leaders(client, topic, partitions)
+        _await_leaders(cluster, topic, partitions)
         return topic
 
 
 def delete_topic(cluster: LocalCluster | str, topic: str) -> None:
     client = admin(cluster)
     _all(client, client.delete_topics([topic]))
-    eventually(lambda: topic not in _metadata(client).topics)
+    eventually(lambda: topic not in _metadata(cluster).topics)
 
 
 def add_partitions(cluster: LocalCluster | str, topic: str, new_total: int) -> None:
     client = admin(cluster)
     _all(client, client.create_partitions([NewPartitions(topic, new_total)]))
-    _await_leaders(client, topic, new_total)
+    _await_leaders(cluster, topic, new_total)
 
 
 def alter_topic_configs(
@@ -193,18 +194,18 @@ def topic_configs(cluster: LocalCluster | str, topic: str) -> dict[str, str]:
 
 def clear_away(cluster: LocalCluster | str, mark: str) -> None:
     """Delete all topics with this in their names; a broker looks after every log that it has."""
-    client = admin(cluster)
-    found = [name for name in _metadata(client).topics if mark in name]
+    found = [name for name in _metadata(cluster).topics if mark in name]
     if found:
+        client = admin(cluster)
         _all(client, client.delete_topics(found))
 
 
 def topic_names(cluster: LocalCluster | str) -> set[str]:
-    return set(_metadata(admin(cluster)).topics)
+    return set(_metadata(cluster).topics)
 
 
 def partition_count(cluster: LocalCluster | str, topic: str) -> int:
-    metadata = _metadata(admin(cluster), topic).topics[topic]
+    metadata = _metadata(cluster, topic).topics[topic]
     if metadata.error is not None:
         raise KafkaException(metadata.error)
     return len(metadata.partitions)
@@ -217,7 +218,7 @@ def leader(cluster: LocalCluster | str, topic: str, partition: int = 0) -> int:
     """
 
     def found() -> list[int]:
-        parts = _metadata(admin(cluster), topic).topics[topic].partitions
+        parts = _metadata(cluster, topic).topics[topic].partitions
         return [int(parts[partition].leader)] if partition in parts else []
 
     return eventually(found, what=f"{topic}-{partition} in the brokers' metadata")[0]
@@ -332,17 +333,17 @@ def forbid(
         eventually(lambda one=one: not client.describe_acls(one).result(PATIENCE_S))  # type: ignore[misc]
 
 
-def _metadata(client: AdminClient, topic: str | None = None) -> ClusterMetadata:
-    """As soon as there is an answer: of a broker that a busy machine has let wait, the client gives
-    up a connection, and the question with it.
-    """
+def _metadata(cluster: LocalCluster | str, topic: str | None = None) -> ClusterMetadata:
+    """Return the metadata. Each attempt has a new client: one that got no answer may stall."""
     end = time.monotonic() + PATIENCE_S
     while True:
+        client = admin(cluster)
         try:
-            return client.list_topics(topic, timeout=PATIENCE_S)
+            return client.list_topics(topic, timeout=_METADATA_S)
         except KafkaException as error:
             if error.args[0].code() not in _NO_ANSWER or time.monotonic() > end:
                 raise
+            _forget(client)
             time.sleep(0.2)
 
 
@@ -352,9 +353,9 @@ def _all(client: AdminClient, answers: Mapping[Any, Future[Any]]) -> list[Any]:
     return [answer.result(_ANSWER_S) for answer in answers.values()]
 
 
-def _await_leaders(client: AdminClient, topic: str, partitions: int) -> None:
+def _await_leaders(cluster: LocalCluster | str, topic: str, partitions: int) -> None:
     def have_leaders() -> bool:
-        found = _metadata(client, topic).topics[topic].partitions
+        found = _metadata(cluster, topic).topics[topic].partitions
         return len(found) == partitions and all(each.leader >= 0 for each in found.values())
 
     eventually(have_leaders, what=f"leaders of {topic}")
