@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import ast
 import subprocess
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from datetime import UTC, datetime
 from functools import cache
 from pathlib import Path
@@ -14,7 +14,7 @@ from typing import Final, NamedTuple
 
 from tests.gate.tiers import ALWAYS
 
-__all__ = ["Witness", "are_in_gate", "between", "table", "witnesses", "write_table", "write_whole"]
+__all__ = ["Witness", "are_in_gate", "between", "differences", "table", "witnesses", "write_whole"]
 
 PAGE: Final = Path("docs") / "tests.md"
 FOLDERS: Final = ("broker", "faults", "spark", "browser")
@@ -53,6 +53,13 @@ def _marks(node: ast.FunctionDef) -> Iterator[str]:
         for call in ast.walk(decorator):
             if isinstance(call, ast.Call) and ast.unparse(call.func) == "pytest.mark.witness":
                 yield ast.literal_eval(call.args[0])
+
+
+def differences(
+    listed: Collection[tuple[str, str]], selected: Collection[tuple[str, str]]
+) -> list[str]:
+    """Return the tests that are witnesses by their text, or by pytest, but not by both."""
+    return [f"{path}::{name}" for path, name in sorted({*listed} ^ {*selected})]
 
 
 def are_in_gate(root: Path, tests: Iterable[tuple[str, str]]) -> bool:

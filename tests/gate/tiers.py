@@ -18,7 +18,7 @@ from typing import Final
 
 import pytest
 
-__all__ = ["ALWAYS", "drop_other_cases", "is_in_gate", "skip_what_runs_alone"]
+__all__ = ["ALWAYS", "TESTS", "drop_other_cases", "is_in_gate", "skip_what_runs_alone"]
 
 TESTS: Final = Path(__file__).resolve().parents[1]
 ALWAYS: Final = ("unit", "contract")

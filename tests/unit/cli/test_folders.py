@@ -13,6 +13,7 @@ import pytest
 from tests.support.command import ENTRY
 from tests.support.eventually import PATIENCE_S
 from tests.support.read_only import WHERE_FILES_ARE_MADE, as_it_is, empty, with_mounts
+from twinlog.cli.main import run
 from twinlog.control.watch.status_file import status_folder
 from twinlog.errors import EnvironmentMissing
 from twinlog.folders import temporary_folder
@@ -47,35 +48,58 @@ CASES = [
 ]
 
 
-def said_by(folder: Path, command: Sequence[str], variable: str, value: Path) -> str:
-    """The one line with which the command ends where this variable names this folder."""
+def surroundings(folder: Path, variable: str, value: Path) -> dict[str, str]:
+    """Return an environment in which this variable names this folder; write the mirror's file."""
     (folder / "mm2.properties").write_text(CONFIG)
     dropped = {"TWINLOG_CACHE", "XDG_CACHE_HOME"}
     environment = {name: text for name, text in os.environ.items() if name not in dropped}
     environment |= {"TWINLOG_SANDBOX": str(folder / "sandbox"), variable: str(value)}
     if variable in {"HOME", "XDG_CACHE_HOME"}:
         del environment["TWINLOG_SANDBOX"]
+    return environment
+
+
+def only_line(error: str) -> str:
+    """Return the one line with which a command ended."""
+    said = [line for line in error.splitlines() if line.startswith("twinlog: ")]
+    assert len(said) == 1, error
+    assert "Traceback" not in error
+    return said[0]
+
+
+def said_by(folder: Path, command: Sequence[str], variable: str, value: Path) -> str:
+    """The one line with which the command ends where this variable names this folder."""
     done = subprocess.run(
         command,
         cwd=folder,
-        env=environment,
+        env=surroundings(folder, variable, value),
         capture_output=True,
         text=True,
         check=False,
         timeout=PATIENCE_S,
     )
-    said = [line for line in done.stderr.splitlines() if line.startswith("twinlog: ")]
     assert done.returncode == 1
-    assert len(said) == 1, done.stderr
-    assert "Traceback" not in done.stderr
-    return said[0]
+    return only_line(done.stderr)
 
 
 @pytest.mark.parametrize(("command", "variable", "todo"), CASES)
 def test_a_folder_that_cannot_be_written_is_one_line(
-    nowhere: Path, command: str, variable: str, todo: str
+    nowhere: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    command: str,
+    variable: str,
+    todo: str,
 ) -> None:
-    said = said_by(nowhere.parents[1], [*ENTRY, *command.split()], variable, nowhere)
+    folder = nowhere.parents[1]
+    monkeypatch.chdir(folder)
+    environment = surroundings(folder, variable, nowhere)
+    for name in {*os.environ} - {*environment}:
+        monkeypatch.delenv(name)
+    for name, text in environment.items():
+        monkeypatch.setenv(name, text)
+    assert run(command.split()) == 1
+    said = only_line(capsys.readouterr().err)
     assert str(nowhere) in said
     assert todo in said
 
