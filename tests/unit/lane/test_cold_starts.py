@@ -17,10 +17,10 @@ from twinlog.errors import PartitionError, TwinlogError
 from twinlog.lane import cold_starts
 from twinlog.lane.cold_starts import SEARCHES_AT_ONCE, ColdStarts
 from twinlog.lane.events import Found
+from twinlog.lane.lane_partition import ColdStart
 from twinlog.lane.messages import TakePartition, Work
 from twinlog.lane.ports import LanePorts
 from twinlog.lane.sides.background import JobKind
-from twinlog.lane.stay import ColdStart
 from twinlog.mirror.map.offset_map import Mark
 from twinlog.mirror.ports import RawRecords
 from twinlog.mirror.start.cold_start import AT_ONCE

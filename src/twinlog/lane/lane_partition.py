@@ -1,6 +1,6 @@
 """The state of one partition in a lane, from its Take to Released or Troubled.
 
-Its state on the two clusters is in separate values: `SourceState` and `TargetState`.
+Its state on the two clusters is in separate classes: `SourceState` and `TargetState`.
 """
 
 from __future__ import annotations
@@ -13,20 +13,20 @@ from twinlog.mirror.copy.fan_out import Copy
 
 
 class StartPhase(Enum):
-    """The phases of a partition on the way to a start point."""
+    """The phases of a partition until its start point is known."""
 
     LEADERLESS = auto()
-    """It has no leader. It is given back at `until`."""
+    """The partition has no leader. It is given back at `until`."""
     WAITING = auto()
-    """It waits for a free search."""
+    """It waits until a search can begin."""
     SEARCHED = auto()
     """A search is running."""
     DELAYED = auto()
-    """It is searched again at `until`: late requests may move the result."""
+    """It is searched again at `until`, because late requests may change the result."""
     FOUND = auto()
-    """Found, or handed over with its start point."""
-    LEFT = auto()
-    """The lane does not have it any more."""
+    """The start point was found, or was handed over."""
+    ABANDONED = auto()
+    """The partition has left the lane."""
 
 
 @dataclass(slots=True)
@@ -38,43 +38,46 @@ class ColdStart:
     until: float = 0.0
     """When the phase ends, for phases with a time limit."""
     late_until: float = 0.0
-    """Until when requests of an earlier holder may arrive."""
+    """Until when requests of the partition's earlier holder may arrive."""
     lane_until: float = 0.0
-    """Until when its lane may send, if it is alive."""
+    """Until when the lane that held the partition may send, if it is still alive."""
     searched_at: float | None = None
-    """When the last search began. It may have missed later writes."""
+    """When the last search began, or None. The search may have missed what was written since."""
     is_long: bool = False
-    """Whether its search turned out to be long."""
+    """Whether the search needs more reads than a search of many partitions may make (`LongSearch`).
+    """
 
     @property
     def may_have_missed(self) -> bool:
-        """Whether late requests may arrive after its search began, or after it was handed over."""
+        """Whether late requests may arrive after the last search began, or after the hand-over."""
         return self.late_until > (self.searched_at or 0.0)
 
     @property
     def has_old_lane(self) -> bool:
-        """Whether an earlier lane, if alive, may have sent something after its search began."""
+        """Whether the earlier lane, if it is alive, may have sent something after the last search
+        began.
+        """
         return self.lane_until > (self.searched_at or 0.0)
 
     @property
     def next_end(self) -> float:
-        """When the first of the two waits that still last ends."""
+        """When the next of the two waits ends: first the lane's, then that of its requests."""
         return self.lane_until or self.late_until
 
 
 @dataclass(slots=True)
-class Stay:
-    """One partition, started or not."""
+class LanePartition:
+    """A partition that is in the lane."""
 
     start: ColdStart
     copy: Copy | None = None
-    """None: its start point is not found yet."""
+    """The running copy, or None until the start point is found."""
     is_done: bool = False
-    """Whether it leaves because it has reached its end."""
+    """Whether the partition leaves because its end (`--once`) is reached."""
     reported: PartitionProgress | None = None
     """The last progress reported to the driver."""
     lost: tuple[tuple[int, int], ...] = ()
-    """Records that the source had lost before the start point, until they are reported."""
+    """Ranges that the source had deleted before the start point, until they are reported."""
 
     @property
     def take(self) -> TakePartition:
