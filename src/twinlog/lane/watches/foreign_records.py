@@ -1,12 +1,12 @@
 """Watches for other writers to a shared target topic, and for new source records after a take-over.
 
 Other Twinlog flows may write to the topic. Their records are normal and need not be read one by
-one. Records of an unknown client end the copy. Batch headers show who wrote, so the watch reads
-what is after this flow's last record (for an idle copy), or immediately what is before a batch of
-this flow that was appended further on than expected (`Company.unknown`).
+one. Records of an unknown client end the copy. Batch headers show the writer, so the watch reads
+headers in two cases: after this flow's last record (for an idle copy), and immediately before a
+batch of this flow that was appended at a higher offset than expected (`OtherWriters.unknown`).
 
 A batch of this flow's own producer ID that repeats records is not foreign: a late request has
-arrived after all, at a target that had forgotten the ID (`EXTRA_RECORDS`).
+arrived at a target that had forgotten the ID (`EXTRA_RECORDS`).
 
 The watch decides nothing else: its finding ends the partition's time in this lane with a retriable
 TAKEN_OVER, and the cold start that follows finds the cause.
@@ -41,13 +41,13 @@ log = logging.getLogger(__name__)
 
 CHECK_EVERY_S: Final = 2.0
 ASK_S: Final = 5.0
-"""Time limit of a query. The next check is due soon."""
+"""Time limit of a query. It may be short, because the next check is due soon."""
 MOST_READS: Final = 4
 """Maximum fetches of about 1 MB per check and partition."""
 
 
 class Writers(NamedTuple):
-    """The writers to a partition between two offsets, as far as it was read."""
+    """The writers to a partition between two offsets, as far as the log was read."""
 
     end: int
     """The log's end at that time, or the high watermark if it is lower, because reads end there."""
@@ -228,8 +228,8 @@ class ForeignRecordWatch:
 
 
 def _is_watched(copy: PartitionCopy) -> bool:
-    """Return whether a copy is watched: if idle, or busy beside another flow, because responses
-    then show only that others write.
+    """Return whether a copy is watched regularly: if it is idle, or copies beside another flow,
+    because then responses show only that another client writes.
     """
     return copy.is_idle or (copy.company.is_ours and copy.state is CopyState.COPYING)
 
