@@ -207,13 +207,13 @@ class Assignments:
     def pump(self, *, hurry: bool) -> None:
         """Send everything that can be sent now."""
         now_ms = self._ports.clock.wall_ms()
-        self._starter.tend()
-        self._tend_late()
+        self._starter.tick()
+        self._note_ended_lanes()
         self.map.pump(now_ms)
         self.target.pump(now_ms)
         self.source.pump(hurry=hurry or self._starter.is_busy)
         if not self._work.is_ours_alone:
-            self._others.tend(c for c in self._copies() if isinstance(c, PartitionCopy))
+            self._others.poll(c for c in self._copies() if isinstance(c, PartitionCopy))
 
     def release(self, partitions: Iterable[TopicPartition]) -> None:
         """Drain these partitions, and release each one as soon as it is drained."""
@@ -367,8 +367,8 @@ class Assignments:
     def answered(self, copy: PartitionCopy) -> None:
         self._unsettled.add(copy.source)
         self.map.note(copy)
-        if copy.company.unknown is not None:
-            self._others.doubt(copy)
+        if copy.others.unknown is not None:
+            self._others.require_recheck(copy)
         whole = self._copy(copy.source)
         if whole is not None:
             self._check_done(whole)
@@ -389,7 +389,7 @@ class Assignments:
         copy.source_trouble = error
         self._unsettled.add(tp)
 
-    def _tend_leaders(self) -> None:
+    def _stop_leaderless(self) -> None:
         """Stop partitions that have had no leader for too long, and drop their batches, which
         occupy the lane's memory.
         """
@@ -403,7 +403,7 @@ class Assignments:
                 error = self._no_leader.of_target(part.target, after_s=NO_LEADER_AFTER_S)
                 part.trouble = part.trouble or error
 
-    def _tend_late(self) -> None:
+    def _note_ended_lanes(self) -> None:
         for tp, is_over in self._starter.earlier_lanes_ended():
             copy = self._copy(tp)
             for part in () if copy is None else copy.parts:
@@ -519,11 +519,11 @@ class Assignments:
 
     def report(self) -> None:
         """Report changes to the driver, and check every partition again. Called once a second."""
-        self._tend_leaders()
+        self._stop_leaderless()
         self._unsettled.update(self._partitions)
-        self._stalls.tend()
-        self._gaps.tend()
-        self._expiry.tend()
+        self._stalls.poll()
+        self._gaps.poll()
+        self._expiry.poll()
         self._report(self._partitions.values(), self._load())
 
     def _report(self, partitions: Iterable[LanePartition], load: LaneLoad | None = None) -> None:

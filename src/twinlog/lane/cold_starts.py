@@ -188,7 +188,7 @@ class ColdStarts:
         begins = not any(point.taken_over for point in points)
         if isinstance(found, FanStart) or not self._work.is_ours_alone:
             now_ms = self._ports.clock.wall_ms()
-            begins &= all(self.copy_rules.keeps(point, now_ms) for point in points)
+            begins &= all(self.copy_rules.is_remembered_at(point, now_ms) for point in points)
         if begins and start.take.stamps_own_time is False:
             return False
         start.until = math.ceil(start.late_until / TOGETHER_S) * TOGETHER_S
@@ -200,10 +200,10 @@ class ColdStarts:
         self._in[start.phase].pop(start.take.source, None)
         start.phase = StartPhase.ABANDONED
 
-    def tend(self) -> None:
+    def tick(self) -> None:
         """Begin the searches that are due. Called on every turn."""
         if self._in[StartPhase.LEADERLESS]:
-            self._tend_leaderless()
+            self._check_leaderless()
         now = self._ports.clock.monotonic()
         due = [start for start in self._in[StartPhase.DELAYED].values() if start.until <= now]
         if due:
@@ -211,7 +211,7 @@ class ColdStarts:
         elif self._in[StartPhase.WAITING]:
             self._begin_searches()
 
-    def _tend_leaderless(self) -> None:
+    def _check_leaderless(self) -> None:
         now = self._ports.clock.monotonic()
         led: list[ColdStart] = []
         for start in list(self._in[StartPhase.LEADERLESS].values()):

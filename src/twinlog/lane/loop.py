@@ -175,7 +175,7 @@ class LaneLoop:
         for side in (self._source_cluster, self._target_cluster):
             for node, error in side.take_broken():
                 self._on_broken(side, node, error)
-            side.tend()
+            side.tick()
         self._assignments.settle()
         self._be_ready()
         if self._channel.wants_write:

@@ -147,7 +147,7 @@ def hand_over(copy: PartitionCopy, map_epoch: int = -1) -> HandOver | None:
     source leader epoch of the offset before it are updated together (`PartitionCopy.acked_epoch`).
     """
     handed = copy.tail.handed(copy.acked_ordinal)
-    if handed is None or copy.late_requests or copy.company.unknown is not None:
+    if handed is None or copy.late_requests or copy.others.unknown is not None:
         return None
     return HandOver(
         start=StartPoint(
@@ -159,7 +159,7 @@ def hand_over(copy: PartitionCopy, map_epoch: int = -1) -> HandOver | None:
             last_timestamp=copy.last_timestamp,
             target_epoch=copy.leader.checked_epoch,
             taken_over=copy.state is CopyState.TAKEN_OVER,
-            has_company=copy.company.is_ours,
+            has_company=copy.others.has_other_flow,
         ),
         chunk=handed.chunk,
         runs=handed.runs,

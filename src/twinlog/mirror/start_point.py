@@ -86,11 +86,11 @@ class CopyRules:
             return None
         return self.producer_expiry_ms - min(EXPIRY_MARGIN_MS, self.producer_expiry_ms // 4)
 
-    def known_behind(self, timestamp: int, now_ms: int) -> bool:
+    def is_remembered_after(self, timestamp: int, now_ms: int) -> bool:
         """Whether the target keeps this producer ID after a record with this timestamp."""
         age = self.safe_age_ms
         return age is not None and timestamp > now_ms - age
 
-    def keeps(self, start: StartPoint, now_ms: int) -> bool:
+    def is_remembered_at(self, start: StartPoint, now_ms: int) -> bool:
         """Whether the target certainly remembers this producer ID at this start point."""
-        return start.is_protected and self.known_behind(start.last_timestamp, now_ms)
+        return start.is_protected and self.is_remembered_after(start.last_timestamp, now_ms)

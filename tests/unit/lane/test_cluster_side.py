@@ -90,7 +90,7 @@ class Rig:
         self.clock.now += after_s
         self.side.need_topics((TP.topic,))
         asked = self.client.asked
-        self.side.tend()
+        self.side.tick()
         assert self.client.asked == asked + 1
         return self.side.leaders.get(TP)
 
@@ -142,7 +142,7 @@ def test_nobody_is_asked_for_ever_and_a_cluster_with_older_epochs_for_good_is_ta
     assert rig.hears(1, 3, after_s=PAUSE_S) == Leader(1, 3)
     asked = rig.client.asked
     rig.clock.now += PAUSE_S
-    rig.side.tend()
+    rig.side.tick()
     assert rig.client.asked == asked
 
 

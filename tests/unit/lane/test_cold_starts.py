@@ -215,7 +215,7 @@ def test_what_waits_for_late_requests_is_looked_at_together() -> None:
     assert not lane.found
     before = lane.questions
     lane.clock.now += 3.0
-    lane.starter.tend()
+    lane.starter.tick()
     assert len(lane.jobs.searches) == 1
     lane.jobs.run()
     assert len(lane.found) == 200
@@ -239,7 +239,7 @@ def test_an_end_that_others_took_over_is_found_behind_late_requests() -> None:
     lane.jobs.run()
     assert not lane.found
     lane.clock.now += 3.0
-    lane.starter.tend()
+    lane.starter.tick()
     lane.jobs.run()
     (found,) = lane.found.values()
     assert isinstance(found, StartPoint)
@@ -256,7 +256,7 @@ def test_what_is_shared_waits_for_late_requests_where_the_target_may_not_know_us
     lane.jobs.run()
     assert bool(lane.found) is is_known
     lane.clock.now += 3.0
-    lane.starter.tend()
+    lane.starter.tick()
     while lane.jobs.searches:
         lane.jobs.run()
     assert lane.found
@@ -364,13 +364,13 @@ def test_one_whose_end_is_searched_keeps_nobody_waiting() -> None:
     (_,) = lane.jobs.searches
     lane.jobs.run()
     assert {*lane.found} == {one.source for one in idle}
-    lane.starter.tend()
+    lane.starter.tick()
     assert len(lane.jobs.searches) == SEARCHES_AT_ONCE
     lane.begin([take(200, mark=Mark(1, 1, is_final=True))])
     assert len(lane.jobs.searches) == SEARCHES_AT_ONCE + 1
     while lane.jobs.searches:
         lane.jobs.run()
-        lane.starter.tend()
+        lane.starter.tick()
     assert len(lane.found) == 201
     assert not [found for found in lane.found.values() if isinstance(found, TwinlogError)]
     assert not lane.starter.is_busy

@@ -37,7 +37,7 @@ def doubting() -> PartitionCopy:
     answer(copy, K)
     sent(copy)
     answer(copy, K + 6)
-    assert copy.company.unknown == Span(K + 1, K + 6)
+    assert copy.others.unknown == Span(K + 1, K + 6)
     return copy
 
 
@@ -46,13 +46,13 @@ def test_what_lies_behind_a_doubted_range_is_still_to_be_looked_at() -> None:
     watch, copy = a_watch(known), doubting()
     watch._learn(watch._asked(copy), Writers(end=K + 40, stranger=None, others=True))
     assert known == [copy]
-    assert copy.company.is_ours
+    assert copy.others.has_other_flow
     assert watch._asked(copy).span.first == copy.acked_downstream == K + 7
 
 
 def test_what_was_read_to_the_end_is_not_read_again() -> None:
     watch, copy = a_watch([]), doubting()
-    copy.company.unknown = None
+    copy.others.unknown = None
     watch._learn(watch._asked(copy), Writers(end=K + 40, stranger=None, others=True))
     assert watch._asked(copy).span.first == K + 40
 
@@ -60,7 +60,7 @@ def test_what_was_read_to_the_end_is_not_read_again() -> None:
 def test_what_nobody_can_read_yet_was_not_looked_at() -> None:
     """A stranger's records above the high watermark are seen once the replicas have them."""
     watch, copy = a_watch([]), doubting()
-    copy.company.unknown = None
+    copy.others.unknown = None
     log = LaggingLog(MemoryLog(), 0)
     log.append(bytes(encode_batch([Record(0, NOW, b"k", b"v")], codec=Codec.NONE)))
     view = cast("Any", MemoryView({copy.target: log}, TopicId("a" * 32)))
@@ -78,7 +78,7 @@ def test_a_doubted_range_that_cannot_be_read_yet_stays_doubted() -> None:
     known: list[PartitionCopy] = []
     watch, copy = a_watch(known), doubting()
     watch._learn(watch._asked(copy), Writers(end=K + 1, stranger=None, others=False))
-    assert copy.company.unknown == Span(K + 1, K + 6)
+    assert copy.others.unknown == Span(K + 1, K + 6)
     assert not known
 
 
@@ -130,7 +130,7 @@ def test_a_repeat_of_ours_between_our_records_is_no_other_flow() -> None:
 
 def test_a_repeat_of_ours_behind_an_idle_copy_is_extra() -> None:
     copy = doubting()
-    copy.company.unknown = None
+    copy.others.unknown = None
     assert copy.is_idle
     writers_in(copy, a_log((OURS, 0, 2), (OTHER_FLOW, 0, 3), (OURS, 0, 1)), Span(2, FOREVER))
     assert copy.trouble is not None
@@ -139,11 +139,11 @@ def test_a_repeat_of_ours_behind_an_idle_copy_is_extra() -> None:
 
 def test_what_we_sent_since_we_asked_is_neither_a_repeat_nor_another_flow() -> None:
     copy = doubting()
-    copy.company.unknown = None
+    copy.others.unknown = None
     found = writers_in(copy, a_log((OURS, 0, 2), (OURS, 2, 3)), Span(2, FOREVER))
     assert (found.repeat, found.others) == (None, False)
     assert copy.trouble is None
-    assert not copy.company.is_ours
+    assert not copy.others.has_other_flow
 
 
 def test_nothing_hides_what_is_in_doubt() -> None:
@@ -153,7 +153,7 @@ def test_nothing_hides_what_is_in_doubt() -> None:
     copy.drain()
     assert copy.mark(at_rest=True) == Mark(1, K + 1)
     assert hand_over(copy) is None
-    copy.company.unknown = None
+    copy.others.unknown = None
     assert copy.mark(at_rest=True) == Mark(2, K + 7, is_final=True)
     assert hand_over(copy) is not None
 
@@ -161,7 +161,7 @@ def test_nothing_hides_what_is_in_doubt() -> None:
 def test_another_log_under_the_same_name_is_looked_at_from_its_beginning() -> None:
     """The topic was made anew while the lane had it: offsets begin again."""
     watch, before = a_watch([]), doubting()
-    before.company.unknown = None
+    before.others.unknown = None
     watch._learn(watch._asked(before), Writers(end=K + 400, stranger=None, others=False))
     assert watch._asked(before).span.first == K + 400
     assert watch._asked(a_copy(alone=False)).span.first == K

@@ -145,7 +145,7 @@ class FlowRun(RunState):
         if self.is_stopping:
             self._leases.stop()
             return
-        self._leases.tend(now)
+        self._leases.tick(now)
         self._giving.assign(now)
         if self.pacer is not None:
             self.pacer.tend(self.lanes(), self.partitions.values())

@@ -84,7 +84,7 @@ class RunLeases:
         """
         self.retry = LeaseRetry(clock=run.clock)
 
-    def tend(self, now: float) -> None:
+    def tick(self, now: float) -> None:
         """Do what is due: start the next lease, make it current, or retire the one before."""
         run = self._run
         warming = next((le for le in run.leases if le.state is LeaseState.WARMING), None)
@@ -172,10 +172,10 @@ class RunLeases:
     def gone(self, lane: Lane) -> None:
         """Handle the end of a lane's connection."""
         for lease in self._run.leases:
-            if (heir := lease.leave(lane)) is not None:
+            if (next_attempt := lease.leave(lane)) is not None:
                 is_retiring = lease.state is LeaseState.RETIRING
                 is_over = self._run.is_stopping or lane.stop_sent or is_retiring
-                (heir.stop if is_over else heir.begin)()
+                (next_attempt.stop if is_over else next_attempt.begin)()
         self._run.lost(lane)
 
     def drop_silent(self) -> None:

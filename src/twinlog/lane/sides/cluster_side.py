@@ -171,7 +171,7 @@ class ClusterSide:
     _answered_topics: set[str] = field(default_factory=set)
     _doubtful: dict[int, float] = field(default_factory=dict)
     """Brokers whose partitions' leaders are queried, and until when."""
-    _next_doubt: float = 0.0
+    _next_doubtful_query: float = 0.0
     _muted: list[float] = field(default_factory=list)
     """Times at which brokers that throttle read from their connections again."""
     _muted_until: float = 0.0
@@ -235,10 +235,10 @@ class ClusterSide:
         self.leaders.pop(tp, None)
         self._wanted_topics.add(tp.topic)
 
-    def tend(self) -> None:
+    def tick(self) -> None:
         """Start a refresh if one is due. Called by the loop on every turn."""
         if self._doubtful:
-            self._tend_doubtful()
+            self._query_doubtful()
         if not self._wanted_topics or self._refreshing:
             return
         waits = self.clock.monotonic() < self._refresh_pause.until
@@ -257,11 +257,11 @@ class ClusterSide:
 
         self.background.submit(JobKind.METADATA, read, self._learned, self._failed)
 
-    def _tend_doubtful(self) -> None:
+    def _query_doubtful(self) -> None:
         now = self.clock.monotonic()
-        if now < self._next_doubt:
+        if now < self._next_doubtful_query:
             return
-        self._next_doubt = now + DOUBT_EVERY_S
+        self._next_doubtful_query = now + DOUBT_EVERY_S
         for node, until in list(self._doubtful.items()):
             if node in self.connections or node not in self._brokers or now > until:
                 del self._doubtful[node]

@@ -38,7 +38,7 @@ class ExpiryWatch:
     _next: float = 0.0
     _is_checking: bool = False
 
-    def tend(self) -> None:
+    def poll(self) -> None:
         """Begin a check if one is due. Called about once a second."""
         now = self.ports.clock.monotonic()
         if self.expiry_ms is None or self._is_checking or now < self._next:

@@ -65,7 +65,7 @@ class GapWatch:
                 next=following,
                 offsets=before.offsets + following - first,
             )
-        self.tend()
+        self.poll()
 
     def holds(self, tp: TopicPartition) -> bool:
         """Return whether the partition must stay in the lane for a moment, until its skipped
@@ -74,7 +74,7 @@ class GapWatch:
         jumped, now = self._jumped.get(tp), self.ports.clock.monotonic()
         return jumped is not None and jumped.is_due(now) and now < jumped.since + HELD_S
 
-    def tend(self) -> None:
+    def poll(self) -> None:
         """Query which topics are compacted if there are skipped offsets to check. Called about once
         a second.
         """

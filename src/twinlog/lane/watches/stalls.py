@@ -98,7 +98,7 @@ class StallWatch:
     _since: dict[TopicPartition, tuple[AskedPartition, float]] = field(default_factory=dict)
     _is_checking: bool = False
 
-    def tend(self) -> None:
+    def poll(self) -> None:
         """Begin a check if one is due. Called about once a second."""
         now = self.ports.clock.monotonic()
         asked = {one.tp: one for one in self.source.asked_in_vain()}

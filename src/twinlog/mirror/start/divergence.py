@@ -58,7 +58,7 @@ class Divergence(NamedTuple):
     """A newer leader epoch of the source begins there: its log was truncated and rewritten."""
 
 
-def find_parting(logs: Logs) -> Divergence:
+def find_divergence(logs: Logs) -> Divergence:
     """Find the first difference by binary search: everything copied before it is equal."""
     low, high = logs.low, logs.high
     if logs.upstream_of(low) < logs.source_start:
@@ -111,7 +111,7 @@ def not_disproved(lost: tuple[int, int], *, source: TopicPartition) -> Partition
 
 
 def diverged(
-    parting: Divergence,
+    divergence: Divergence,
     *,
     source: TopicPartition,
     target: TopicPartition,
@@ -119,16 +119,16 @@ def diverged(
     downstream: int,
 ) -> PartitionError:
     """Return the error. `upstream` and `downstream` are where the copy would have continued."""
-    held = f"target offsets [{parting.downstream}, {downstream})"
-    copied = f"upstream records [{parting.upstream}, {upstream})"
-    if parting.was_rewritten:
+    held = f"target offsets [{divergence.downstream}, {downstream})"
+    copied = f"upstream records [{divergence.upstream}, {upstream})"
+    if divergence.was_rewritten:
         return source_diverged(
-            f"{source}: the source's log was cut at {parting.upstream} and rewritten: "
+            f"{source}: the source's log was cut at {divergence.upstream} and rewritten: "
             f"{copied} were copied, the source has others there now; {target} still holds the "
             f"old ones at {held}",
             target,
-            findings.Span(parting.downstream, downstream),
-            lost=(parting.upstream, upstream),
+            findings.Span(divergence.downstream, downstream),
+            lost=(divergence.upstream, upstream),
         )
     return findings.LogFinding(
         code="DIVERGED",
@@ -137,5 +137,5 @@ def diverged(
             "no other position nearby matches"
         ),
         target=target,
-        span=findings.Span(parting.downstream, downstream),
+        span=findings.Span(divergence.downstream, downstream),
     ).error()

@@ -16,7 +16,7 @@ from twinlog.mirror.start.corrections import (
     runs_of,
     without_newest,
 )
-from twinlog.mirror.start.divergence import Known, Logs, diverged, find_parting, not_disproved
+from twinlog.mirror.start.divergence import Known, Logs, diverged, find_divergence, not_disproved
 from twinlog.mirror.start.tail_check import (
     Comparison,
     TargetTail,
@@ -61,7 +61,7 @@ class TailCheck:
         corrected = self._corrected(upstream, known)
         if corrected is not None:
             return corrected
-        parting = find_parting(
+        divergence = find_divergence(
             Logs(
                 runs=self._runs,
                 k=self._k,
@@ -78,7 +78,7 @@ class TailCheck:
             )
         )
         raise diverged(
-            parting,
+            divergence,
             source=self._request.source,
             target=self._request.target,
             upstream=upstream,
