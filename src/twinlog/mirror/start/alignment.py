@@ -11,8 +11,8 @@ A source position is accepted if all records before it match as well, up to the 
 compared range, or up to a jump back that a restart explains. (In the example, the record before the
 jump, 42, is at or after the one that follows it, 39.)
 
-Where compaction left holes on one side, as many records of the other side may be missing. In a
-topic that is not compacted, holes are transaction markers, and no record is missing.
+If compaction left holes on one side, as many records of the other side may be missing. In a topic
+that is not compacted, holes are transaction markers, and no record is missing.
 
 If several positions match, the lowest is used, so that no record is skipped.
 """
@@ -30,7 +30,7 @@ from twinlog.wire.records import Record
 MOST_SKIPPED: Final = 200
 """Maximum number of records within a hole that are tried."""
 BEHIND_A_JUMP: Final = 200_000
-"""Source records read after a match with a jump, in search of a match without one."""
+"""Number of source records to read after a match with a jump, in search of a match without one."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -44,7 +44,7 @@ class Aligned:
 
 
 def identity(record: Record, *, with_timestamp: bool) -> int:
-    """Return a number that two records share if a consumer sees the same content."""
+    """Return a number that is equal for records with the same content for a consumer."""
     timestamp = record.timestamp if with_timestamp else 0
     return hash((timestamp, record.key, record.value, comparable_headers(record.headers)))
 
@@ -59,7 +59,7 @@ class Alignment:
     target: Sequence[int]
     """Identities of the target's last records."""
     noted: int
-    """An upstream offset that was certainly copied; -1: none."""
+    """An upstream offset that MirrorMaker 2 has certainly copied; -1: none."""
     source_may_lack: bool
     """Whether the source is compacted, so that records may be missing between its offsets.
     Otherwise offsets in between are markers or aborted records.
@@ -68,9 +68,9 @@ class Alignment:
     source_offsets: array[int] = field(default_factory=lambda: array("q"))
     source: array[int] = field(default_factory=lambda: array("q"))
     _suspects: list[tuple[int, int]] = field(default_factory=list)
-    """Positions that match up to a jump that is not explained yet."""
+    """Positions that match up to a jump back that no record explains yet."""
     _jumped: Aligned | None = None
-    """The lowest position with a jump back."""
+    """The lowest position that matches with a jump back."""
     _jumped_at: int = -1
     _searched: int = -1
     """Index of the last source record that was tried."""
@@ -82,7 +82,8 @@ class Alignment:
             self.source.append(number)
 
     def search(self, *, is_end: bool, source_end: int) -> Aligned | None:
-        """Return the lowest position among the added records, or None if there is none yet.
+        """Return the lowest matching position among the added records, or None if there is none
+        yet.
 
         `is_end`: the source has no more records.
         """
@@ -123,7 +124,7 @@ class Alignment:
         return None
 
     def _lowest_jumped(self) -> Aligned | None:
-        # the records that explain them may have been read in the meantime
+        # records that were read since then may explain a jump that was not explained before
         for at, last in self._suspects:
             if self._jumped is not None and at > self._jumped_at:
                 break
@@ -145,8 +146,8 @@ class Alignment:
     def _step_back(self, here: int, there: int) -> tuple[int, int] | None:
         """Step back to the nearest equal pair before this one, over holes of both sides.
 
-        Returns None if there is none. (0, x) ends the comparison: the remaining records may be in a
-        hole.
+        Returns None if there is no such pair. (0, x) ends the comparison, because the remaining
+        records may be in a hole.
         """
         if self.source[here - 1] == self.target[there - 1]:
             return 1, 1

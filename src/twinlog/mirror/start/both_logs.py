@@ -1,4 +1,4 @@
-"""Both logs of a partition, as its start sees them: their ends at one moment and their records
+"""Both logs of a partition, as its start sees them: their ends at one moment, and their records
 now.
 """
 
@@ -29,10 +29,12 @@ from twinlog.wire.record_batch import read_headers
 from twinlog.wire.records import Record
 
 MAX_SEARCH_READS: Final = 20
-"""Maximum fetches of about 1 MB for a search of the neighbourhood, to each side."""
+"""Maximum fetches of about 1 MB from each side for a search of the neighbourhood."""
 
 NEIGHBOURHOOD: Final = 2_000
-"""Upstream offsets on both sides of the expected position in which the tail is searched."""
+"""Number of upstream offsets before and after the expected position in which the tail is
+searched.
+"""
 
 
 def tail_start(there: LogEnds) -> int:
@@ -41,7 +43,7 @@ def tail_start(there: LogEnds) -> int:
 
 
 def tail_source(runs: Sequence[Run], there: LogEnds) -> int | None:
-    """Return the source offset at which the tail check begins to read, if no tail record is
+    """Return the source offset at which the tail check begins to read, if no record of the tail is
     missing.
     """
     if not runs or there.log_end <= there.log_start:
@@ -52,7 +54,7 @@ def tail_source(runs: Sequence[Run], there: LogEnds) -> int | None:
 
 
 class Near(NamedTuple):
-    """Copied source records near an offset. The list is complete from `low` on."""
+    """Copied source records near an offset. All records from `low` on are included."""
 
     records: dict[int, Known]
     low: int
@@ -116,8 +118,8 @@ class BothLogs:
         return next(iter(read_tail(raw, offset, offset + 1).records), None)
 
     def source_record(self, offset: int) -> Known | None:
-        """Return the source's current record at an offset: a truncated log may be refilled at any
-        time.
+        """Return the source's current record at an offset, or None. A truncated log may be refilled
+        at any time.
         """
         if offset < self.here.log_start:
             return None
@@ -131,7 +133,7 @@ class BothLogs:
 
     def are_same(self, upstream: int, downstream: int) -> bool | None:
         """Return whether both offsets hold the same record, or None if one of the logs has no
-        record.
+        record there.
         """
         here, there = self.source_record(upstream), self.target_record(downstream)
         if here is None or there is None:
@@ -140,7 +142,7 @@ class BothLogs:
 
     def epoch_before(self, offset: int) -> int:
         """Return the leader epoch of the source's record before an offset, from its batch, or -1 if
-        no batch covers it.
+        no batch contains it.
 
         With this epoch the first fetch detects a source that is truncated from now on.
         """
@@ -165,7 +167,7 @@ class BothLogs:
         return before[max(before)] if before else None
 
     def sources(self, tail: TargetTail, runs: Sequence[Run], k: int) -> dict[int, Known]:
-        """Return the source records that the tail consists of according to the map."""
+        """Return the source records that the map gives for the tail's records."""
         wanted = [
             offset
             for offset in upstream_offsets(tail, runs, k)
@@ -177,7 +179,7 @@ class BothLogs:
         return out
 
     def around(self, offset: int, begin: int | None = None) -> Near:
-        """Return source records on both sides of an offset, or from `begin` on if that is given."""
+        """Return source records before and after an offset, or from `begin` on if that is given."""
         found, low, answers = self._before(offset, begin)
         found |= self.source_records(offset, offset + NEIGHBOURHOOD, answers)
         committed = self.isolation is Isolation.READ_COMMITTED
@@ -200,7 +202,7 @@ class BothLogs:
         return source_records(raw, upto=upto, skips=self.request.skips)
 
     def _without_skipped(self, found: dict[int, Known]) -> dict[int, Known]:
-        """Return the records without skipped ones, which have no neighbours on the target."""
+        """Return the records without skipped ones, which were not copied."""
         skips = self.request.skips
         return {at: one for at, one in found.items() if skipped(skips, at) is None}
 
@@ -232,25 +234,26 @@ def _read(view: LogView, tp: TopicPartition, offset: int) -> memoryview:
     return answer_of(view.read({tp: offset}), tp, view, missing).records
 
 
-# Reads the end of a log, newest records first, although brokers read forwards only. A Fetch returns
-# about 1 MB of whole batches, and the number of their records is unknown beforehand. So the first
-# read begins at the oldest wanted offset. If it does not reach the end, the next ones begin nearer
-# to it until one does, and then go back. If the bound is reached, the oldest records are left out.
-# Logs have holes: a response that begins after a wanted offset shows that nothing is in between.
+# `newest_first` reads the end of a log, newest records first, although brokers read only forwards.
+# A Fetch returns about 1 MB of whole batches, and the number of their records is unknown
+# beforehand. So the first read begins at the oldest wanted offset. If it does not reach the end,
+# the next reads begin nearer to the end until one reaches it. Then reads continue backwards from
+# there. If the limit is reached, the oldest records are missing. Logs have holes: a response that
+# begins after a wanted offset shows that there is no record in between.
 
 MAX_READS: Final = 20
-"""Only of the newest records: a hundred records of 600 KB would be 60 MB."""
+"""Maximum fetches for the newest records: a hundred records of 600 KB are 60 MB."""
 
 MAX_BYTES: Final = 24 << 20
-"""A single batch may be larger than a response usually is."""
+"""Maximum bytes of these fetches. A single batch may be larger than a response usually is."""
 
 
 class Newest(NamedTuple):
-    """The responses that were read. They overlap and are in no order."""
+    """The responses that were read. They may overlap, and are in no order."""
 
     answers: list[memoryview]
     whole_from: int
-    """All wanted offsets from this one on are included."""
+    """From this offset on, all wanted offsets are included."""
 
 
 def newest_first(

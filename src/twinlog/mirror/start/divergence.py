@@ -1,5 +1,5 @@
-"""Finds where two logs diverge: the first copied record whose source record is now a different
-one.
+"""Finds where two logs diverge: the first copied record whose source record is now a
+different one.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from twinlog.model import TopicPartition
 from twinlog.wire.records import Record
 
 Known = tuple[Record, int]
-"""A source record and its leader epoch."""
+"""A source record and the leader epoch of its batch."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -36,7 +36,9 @@ class Logs:
     source_at: Callable[[int], Known | None]
     """Returns the record at an upstream offset, or None if there is none now."""
     source_before: Callable[[int], Known | None]
-    """Returns the newest remaining record before an offset: compaction may have left a gap."""
+    """Returns the newest remaining record before an offset, because compaction may have
+    left a gap.
+    """
 
     def upstream_of(self, ordinal: int) -> int:
         return (run_at(self.runs, ordinal) or self.runs[0]).upstream_of(ordinal)
@@ -55,7 +57,9 @@ class Divergence(NamedTuple):
     upstream: int
     downstream: int
     was_rewritten: bool
-    """A newer leader epoch of the source begins there: its log was truncated and rewritten."""
+    """Whether a newer leader epoch of the source begins there: its log was truncated and
+    rewritten.
+    """
 
 
 def find_divergence(logs: Logs) -> Divergence:
@@ -91,8 +95,7 @@ def source_diverged(
 
 
 def not_disproved(lost: tuple[int, int], *, source: TopicPartition) -> PartitionError:
-    """Return the error for a source that is known to have lost records, when there is no evidence
-    left.
+    """Return the error for a source that is known to have lost records, if no evidence is left.
 
     A later check may see less, because the replacing records may have been compacted or deleted.
     That the source's log was truncated remains a fact, which only the copied records themselves,

@@ -7,8 +7,8 @@ things differ from the start of a whole partition:
 - Other source partitions write between a branch's batches all the time, which is normal.
 - The map has single positions (the last record of each batch, and how far the source was read), not
   every record in between. A log ends after a whole batch, so its end is such a position, unless
-  another lane wrote a batch that this map does not announce. In that case its last record is
-  searched at the source.
+  another lane wrote a batch that this map does not announce. In that case the batch's last record
+  is searched at the source.
 - A branch without a row has written nothing, and begins where the other branches did.
 """
 
@@ -82,7 +82,7 @@ def find_fan_start(
 
 
 def _beginning_together(requests: Sequence[StartRequest]) -> Sequence[StartRequest]:
-    """Give branches without a row the begin of the others.
+    """Let branches without a row begin where the others did.
 
     The first rows of all branches state how far the source was read. They are written in the order
     of the branches, not in one batch. If the process died between two of them, a branch has no row.
@@ -102,7 +102,7 @@ def _beginning_together(requests: Sequence[StartRequest]) -> Sequence[StartReque
 
 
 class BranchSearch(StartSearch):
-    """The start of one branch, with all answers available."""
+    """The search for the start of one branch."""
 
     branches: int = 0
     """Number of target partitions among which the source partition's records are distributed."""

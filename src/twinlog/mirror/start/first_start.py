@@ -2,13 +2,13 @@
 target hold the copy of an earlier topic?
 
 A source topic that was deleted and created again is a different topic, and its remote topic holds
-the copy of the former one. Records of the new topic are not appended to that copy. All partitions
+the copy of the earlier one. Records of the new topic are not appended to that copy. All partitions
 wait, because one remote topic must not hold copies of both topics. This includes partitions that
-the former topic did not have, and those whose own target partition is empty. They begin when the
-remote topic is a different one, or holds no records of the former topic any more. Each start checks
-all logs to which the former topic was copied, so it does not matter when the topic was created
-again or which process died in between. Until the first row of the new topic exists, each partition
-is judged by the logs alone.
+the earlier topic did not have, and those whose own target partition is empty. They begin when the
+remote topic is a different one, or holds no records of the earlier topic any more. Each start
+checks all logs to which the earlier topic was copied, so it does not matter when the topic was
+created again or which process died in between. Until the first row of the new topic exists, each
+partition is judged by the logs alone.
 """
 
 from __future__ import annotations
@@ -28,10 +28,10 @@ from twinlog.wire.record_batch import read_headers
 def check_is_new(logs: BothLogs, *, is_alone: bool, is_listed: bool) -> None:
     """Raise if the copy had already begun, or if the target holds records of another writer.
 
-    The first row is written before any record. So it was lost if the state topic lists it
-    (`StartRequest.had_row`), or if the broker lists this producer ID (`is_listed`). This holds in
-    every kind of topic. A former topic of this name may explain why the producer ID is listed, but
-    not why a row of this very pair of topics is missing.
+    The first row is written before any record. So the row was lost if the state topic lists it
+    (`StartRequest.had_row`), or if the broker lists this producer ID (`is_listed`). This applies to
+    every kind of topic. An earlier topic of this name may explain why the producer ID is listed,
+    but not why a row of this very pair of topics is missing.
     """
     request, there = logs.request, logs.there
     had_other_life = request.began_at >= 0 or request.is_another
@@ -109,7 +109,7 @@ def _map_missing(logs: BothLogs, *, is_alone: bool) -> PartitionError:
 
 
 def _lacks_its_beginning(logs: BothLogs) -> bool:
-    """Return whether the oldest batch is this flow's, but records before it were never appended
+    """Return whether the oldest batch is this flow's, but the records before it were never appended
     here.
     """
     raw = logs.read_target(logs.there.log_start)
@@ -128,7 +128,7 @@ def _written_by_name(logs: BothLogs) -> PartitionError:
 
     Those records cannot be inserted before it, and the batch must not be appended twice. So nothing
     is written until these records are gone. The copy then begins with the first record. Twinlog
-    does not delete them itself: people must check whether the source still has them.
+    does not delete them itself: an operator must check whether the source still has them.
     """
     target = logs.request.target
     holds = findings.Span(logs.there.log_start, logs.there.log_end)
@@ -147,12 +147,14 @@ def _written_by_name(logs: BothLogs) -> PartitionError:
 
 
 def former_targets(requests: Iterable[StartRequest]) -> set[TopicPartition]:
-    """Return target partitions whose log ends are needed in addition to those of the targets."""
+    """Return target partitions whose log ends are needed in addition to those of the requests'
+    targets.
+    """
     return {tp for one in requests for tp in _former(one)}
 
 
 def check_former(one: StartRequest, ends: Mapping[TopicPartition, LogEnds], view: LogView) -> None:
-    """Raise SOURCE_RECREATED if the remote topic still holds records of the former topic."""
+    """Raise SOURCE_RECREATED if the remote topic still holds records of an earlier source topic."""
     for tp in _former(one):
         missing = (
             "its leader does not report whether it holds records of the former topic "

@@ -1,20 +1,68 @@
 """Determines where one partition resumes, by checking both logs.
 
-Steps, after the topics are known to be the ones in the map (`cold_start`):
+**Problem.** A start must find the first source record that is not on the target. If it resumes too
+low, records are copied twice; if it resumes too high, they are lost. It trusts no memory: neither a
+lane's, nor the driver's, nor a committed offset, because each may be older than the log. And any of
+the logs may be damaged: the target lost its end, the source was truncated or re-created, the offset
+map lost rows or announces records that were never written, other clients wrote to the target, or a
+lane that was thought dead still writes during the check.
+
+    target's log end --(b)--  minus K  --(c)-->  ordinal  --(d) map-->  upstream offset
+                                 |                                          |
+                     producer state, last batch          (e) compare the last 100 records
+                                                                            |
+                                                                            v
+                                                                       StartPoint
+
+**Steps**, after the topics are known to be the ones in the map (`cold_start`):
 
 - (b) Read the target's log end by OffsetForLeaderEpoch. If the high watermark is below it, wait
-  (`TARGET_UNDER_MIN_ISR`).
-- (c) Next ordinal = log end - K. Compare it with the broker's producer state and with the header of
-  the last batch: `GAP_WRITTEN`, `EXTRA_RECORDS`, `POSITION_REGRESSED`.
+  (`TARGET_UNDER_MIN_ISR`), because the records in between may still disappear.
+- (c) Next ordinal = log end - K (`mirror.start_point`). Compare it with the broker's producer state
+  and with the header of the last batch: `GAP_WRITTEN`, `EXTRA_RECORDS`; and with what was
+  acknowledged in this generation: `POSITION_REGRESSED`.
 - (d) Take the upstream offset from the map.
 - (e) Run the tail check. On a mismatch, search the neighbourhood for the matching position, else
-  `DIVERGED`.
+  `DIVERGED`, or `SOURCE_DIVERGED` if the source's log shows the cause.
 - (f) The cut: the caller writes the term's first row before the first batch.
 - (g) The first request goes alone (`mirror.copy.partition`).
+
+In a topic to which other clients write, K moves, so (b) and (c) are a walk over batch headers from
+the map's mark on (`our_end`), and (e) compares one record, because other clients may write in
+between.
+
+**The map is ahead of the log.** That is normal after a crash, because rows are written before their
+data. The ordinal comes from the log, so runs at or above it are ignored, and the cut voids them.
+
+**The map is behind the log**, or wrong about its end. Either its topic lost the newest rows by an
+unclean election, or a lane that was thought dead wrote records with rows that were not read, or are
+void. The ordinal is right even then, but the newest run that is left continues too far, so (d) is
+wrong. The records show it (`resume_point`):
+
+1. The last 100 records of the target are compared with the source records that the map gives for
+   them. If they are equal, the map is right.
+2. Otherwise the newest runs of the map are left out, up to three, if the last record then matches.
+3. Otherwise the last records are searched in the source, within 2,000 offsets of the expected
+   position. They must match one after the other at exactly one position. The copy resumes after it,
+   and `corrections` finds the runs before it that the map lost.
+4. If no position matches, the partition stops (`DIVERGED`). It never continues by a guess.
+
+**If nothing can be compared**, because the source or the target has deleted its records, K, the
+producer state and the map are the only evidence. That is no error: a topic that is idle for longer
+than its retention has no records. The log line of the start says so.
+
+**A start may fail at any step.** It only reads, so nothing remains of it. The first thing that is
+written is the row of the cut, and every batch waits for it. If a batch of another lane is appended
+during the check, the log ends do not match the producer state, and the check is repeated
+(`cold_start.one_moment`). If it is appended after the check, the first request is rejected, or
+answered as a repeat, and the partition is started again.
 
 A partition that has a row never uses the configured start again. So retention, restarts and lost
 producer state cannot send it back to the beginning or, with `latest`, past records that were not
 copied.
+
+**Rejected:** to treat a missing answer as a confirmation. Four real faults came from that, and the
+rules above are their result (ADR 13).
 """
 
 from __future__ import annotations
@@ -61,7 +109,9 @@ from twinlog.wire.records import Record
 
 
 class StartSearch:
-    """The start of one partition, with all answers available."""
+    """The search for the start of one partition, after the first answers of both clusters have
+    arrived.
+    """
 
     def __init__(  # noqa: PLR0913, PLR0917 (all answers of one look)
         self,
@@ -82,11 +132,12 @@ class StartSearch:
         self.rules = rules
         self.logs = BothLogs(request, here, there, source, target, rules.isolation)
         self.lost: tuple[int, int] | None = None
-        """Records that the source deleted before they were copied, if the copy resumes after them.
+        """Records that the source deleted before they were copied, if the copy resumes
+        after them.
         """
 
     def resume(self) -> StartPoint:
-        """Return where the copy resumes, or begins."""
+        """Return where the copy resumes, or begins. Raises the reason why it must not."""
         if self._is_alone:
             self._check_replicated(self.there.log_end)
         if not self.request.runs:
@@ -98,8 +149,8 @@ class StartSearch:
         return self.rules.is_ours_alone and not self.request.is_branch
 
     def _check_replicated(self, end: int) -> None:
-        """Require that this flow's records are on enough replicas. Those of other clients may come
-        and go.
+        """Require that this flow's records are on enough replicas. Records of other clients may
+        come and go.
         """
         if self.there.high_watermark < end:
             raise under_min_isr(self.request.target, end - self.there.high_watermark)
@@ -141,7 +192,7 @@ class StartSearch:
 
     def _behind_accepted(self, stretch: TailStretch) -> StartPoint | None:
         """Return a start point after foreign records that are exactly as they were accepted, or
-        None if the map already covers all of them.
+        None if the map already has all of them.
         """
         runs, end = self.request.runs, self.there.log_end
         low = max(self.there.log_start, stretch.low)
@@ -163,7 +214,7 @@ class StartSearch:
         tail = logs.target_tail()
         resume_point = self._resume_point(logs, tail, view.log_end - ordinal, ordinal)
         if resume_point.corrected:
-            return None  # the map is wrong as well: one correction at a time
+            return None  # the map is wrong as well, and a start makes only one correction
         learnt = _learnt(runs, found, resume_point.upstream)
         return self._point(ordinal, resume_point._replace(corrected=learnt), k, tail)
 
@@ -181,13 +232,13 @@ class StartSearch:
         begin = begin_of(request, self.here.log_end)
         is_group = request.group_at >= 0 > max(request.siblings_at, request.began_at)
         if is_group and begin < upstream:
-            # the group would have skipped it, too: that is reported
+            # the group would have skipped these records, too; that is reported
             self.lost = begin, upstream
         upstream = max(upstream, begin)
         ordinal = 0
         if self.producer is not None:
-            # this producer ID wrote here before: for a former source topic of this name, or by
-            # topic name before this topic was known (`first_start`)
+            # this producer ID wrote here before: for an earlier source topic of this name, or
+            # because a broker identifies topics by name only (`first_start`)
             self._check_replicated(self.there.log_end)
             ordinal = sequence_of(self.producer.last_sequence + 1)
         return StartPoint(
@@ -203,7 +254,7 @@ class StartSearch:
     def _wrong(
         self, what: str, *, code: str, source: TopicPartition | None = None
     ) -> PartitionError:
-        """Return an error about the target's log. `source`: the partition that has missing
+        """Return an error about the target's log. `source`: the partition that has the missing
         records.
         """
         held = findings.sides(self.here, self.there, self.request.runs)
@@ -320,8 +371,8 @@ class StartSearch:
         if last is None and self.request.lost is not None:
             raise not_disproved(self.request.lost, source=self.request.source)
         if ours.foreign is not None:
-            # below it are markers, which are not copied; an open transaction may still bring
-            # records
+            # below the stable end only markers remain, which are not copied; above it an open
+            # transaction may still commit records
             checked = max(checked, stable)
         jumps = with_jumps(runs, ours.jumps, ours.ordinal)
         if last is not None and last.upstream >= checked:
@@ -331,8 +382,8 @@ class StartSearch:
         return ResumePoint(checked, epoch, jumps, 0 if last is None else 1)
 
     def _stable_end(self) -> int:
-        """Return the source offset below which no transaction is open, when copying
-        read_committed.
+        """Return the source offset below which no transaction is open, if only committed records
+        are copied.
         """
         tp = self.request.source
         if self.rules.isolation is Isolation.READ_UNCOMMITTED:
@@ -343,11 +394,11 @@ class StartSearch:
         return answer_of(ends, tp, self.logs.source)
 
     def _check_taken_over(self, upstream: int, foreign: int, end: int) -> None:
-        """Raise TAKEN_OVER if the copy was ended by other writers but the source still has records
-        to copy.
+        """Raise TAKEN_OVER if other writers ended the copy but the source still has records to
+        copy.
 
-        `end`: end of the check. The marker of a decided transaction may be after the end that the
-        source had before.
+        `end`: end of the part of the source to check. The marker of a decided transaction may be
+        after the end that the source had before.
         """
         if holds_records(
             self.logs.read_source,
@@ -392,9 +443,9 @@ class StartSearch:
     def _last_elsewhere(
         self, ours: OurEnd, upstream: int, there: tuple[Record, bool]
     ) -> Equal | None:
-        """Find this flow's last record further on at the source, after a gap that no row announced.
+        """Find this flow's last record at a later source offset, after a gap that no row announced.
 
-        A seemingly dead lane may have written it. A single record is proof only if its own
+        A lane that was thought dead may have written it. A single record is proof only if its own
         timestamp is kept.
         """
         record, has_own_time = there
@@ -411,8 +462,8 @@ class StartSearch:
     # -- both
 
     def _epoch(self, upstream: int, known: int = -1) -> int:
-        """Return the epoch of the record before: an idle copy would learn it only with its next
-        record.
+        """Return the leader epoch of the source record before a position. An idle copy would learn
+        it only with its next record.
         """
         return known if known >= 0 else self.logs.epoch_before(upstream)
 
