@@ -134,35 +134,36 @@ class Alignment:
 
     def _fits(self, at: int, last: int) -> tuple[bool, bool]:
         """Return (whether everything before matches, whether there is an explained jump back)."""
-        here, there = at, last
-        while here > 0 and there > 0:
-            step = self._step_back(here, there)
+        source_at, target_at = at, last
+        while source_at > 0 and target_at > 0:
+            step = self._step_back(source_at, target_at)
             if step is None:
-                explained = self.target[there - 1] in self.source[here:]
+                explained = self.target[target_at - 1] in self.source[source_at:]
                 return explained, explained
-            here, there = here - step[0], there - step[1]
+            source_at, target_at = source_at - step[0], target_at - step[1]
         return True, False
 
-    def _step_back(self, here: int, there: int) -> tuple[int, int] | None:
+    def _step_back(self, source_at: int, target_at: int) -> tuple[int, int] | None:
         """Step back to the nearest equal pair before this one, over holes of both sides.
 
         Returns None if there is no such pair. (0, x) ends the comparison, because the remaining
         records may be in a hole.
         """
-        if self.source[here - 1] == self.target[there - 1]:
+        if self.source[source_at - 1] == self.target[target_at - 1]:
             return 1, 1
-        hole_there = self.target_offsets[there] - self.target_offsets[there - 1] - 1
+        target_hole = self.target_offsets[target_at] - self.target_offsets[target_at - 1] - 1
         if not self.target_may_lack:
-            hole_there = 0
-        for back in range(1, min(hole_there, here - 1, MOST_SKIPPED) + 2):
-            if back > here:
+            target_hole = 0
+        for back in range(1, min(target_hole, source_at - 1, MOST_SKIPPED) + 2):
+            if back > source_at:
                 break
-            hole = self.source_offsets[here] - self.source_offsets[here - back] - back
+            before = self.source_offsets[source_at - back]
+            source_hole = self.source_offsets[source_at] - before - back
             if not self.source_may_lack:
-                hole = 0
-            for skip in range(min(hole, MOST_SKIPPED) + 1):
-                if there - 1 - skip < 0:
-                    return back, there
-                if self.source[here - back] == self.target[there - 1 - skip]:
+                source_hole = 0
+            for skip in range(min(source_hole, MOST_SKIPPED) + 1):
+                if target_at - 1 - skip < 0:
+                    return back, target_at
+                if self.source[source_at - back] == self.target[target_at - 1 - skip]:
                     return back, skip + 1
         return None

@@ -37,18 +37,18 @@ searched.
 """
 
 
-def tail_start(there: LogEnds) -> int:
+def tail_start(target_ends: LogEnds) -> int:
     """Return the target offset at which the tail check begins to read."""
-    return max(there.log_start, there.log_end - TAIL_RECORDS)
+    return max(target_ends.log_start, target_ends.log_end - TAIL_RECORDS)
 
 
-def tail_source(runs: Sequence[Run], there: LogEnds) -> int | None:
+def tail_source(runs: Sequence[Run], target_ends: LogEnds) -> int | None:
     """Return the source offset at which the tail check begins to read, if no record of the tail is
     missing.
     """
-    if not runs or there.log_end <= there.log_start:
+    if not runs or target_ends.log_end <= target_ends.log_start:
         return None
-    ordinal = tail_start(there) - (runs[0].downstream - runs[0].ordinal)
+    ordinal = tail_start(target_ends) - (runs[0].downstream - runs[0].ordinal)
     first = run_at(runs, ordinal) or runs[0]
     return first.upstream_of(max(first.ordinal, ordinal))
 
@@ -66,15 +66,15 @@ class BothLogs:
     def __init__(
         self,
         request: StartRequest,
-        here: LogEnds,
-        there: LogEnds,
+        source_ends: LogEnds,
+        target_ends: LogEnds,
         source: LogView,
         target: LogView,
         isolation: Isolation,
     ) -> None:
         self.request = request
-        self.here = here
-        self.there = there
+        self.source_ends = source_ends
+        self.target_ends = target_ends
         self.source = source
         self.target = target
         self.isolation = isolation
@@ -89,7 +89,7 @@ class BothLogs:
 
     def target_tail(self) -> TargetTail:
         """Return the records of the target's last offsets, as far back as the read limits allow."""
-        low, end = tail_start(self.there), self.there.log_end
+        low, end = tail_start(self.target_ends), self.target_ends.log_end
         answers, whole_from = newest_first(self.read_target, range(low, end))
         if any(
             header.base_offset >= end and header.producer_id in self.request.our_producers
@@ -121,7 +121,7 @@ class BothLogs:
         """Return the source's current record at an offset, or None. A truncated log may be refilled
         at any time.
         """
-        if offset < self.here.log_start:
+        if offset < self.source_ends.log_start:
             return None
         try:
             raw = self.read_source(offset)
@@ -135,10 +135,10 @@ class BothLogs:
         """Return whether both offsets hold the same record, or None if one of the logs has no
         record there.
         """
-        here, there = self.source_record(upstream), self.target_record(downstream)
-        if here is None or there is None:
+        source_record, target_record = self.source_record(upstream), self.target_record(downstream)
+        if source_record is None or target_record is None:
             return None
-        return same_record(here[0], there, compare_timestamp=True)
+        return same_record(source_record[0], target_record, compare_timestamp=True)
 
     def epoch_before(self, offset: int) -> int:
         """Return the leader epoch of the source's record before an offset, from its batch, or -1 if
@@ -146,7 +146,7 @@ class BothLogs:
 
         With this epoch the first fetch detects a source that is truncated from now on.
         """
-        if not self.here.log_start < offset <= self.here.high_watermark:
+        if not self.source_ends.log_start < offset <= self.source_ends.high_watermark:
             return -1
         if (skip := skipped(self.request.skips, offset - 1)) is not None and skip.is_batch:
             return -1  # if the bytes are wrong, the epoch may be wrong, too
@@ -171,7 +171,7 @@ class BothLogs:
         wanted = [
             offset
             for offset in upstream_offsets(tail, runs, k)
-            if self.here.log_start <= offset < self.here.high_watermark
+            if self.source_ends.log_start <= offset < self.source_ends.high_watermark
         ]
         out: dict[int, Known] = {}
         for raw in newest_first(self.read_source, wanted).answers:
@@ -189,8 +189,8 @@ class BothLogs:
     def _before(
         self, offset: int, begin: int | None = None
     ) -> tuple[dict[int, Known], int, list[memoryview]]:
-        low = max(self.here.log_start, offset - NEIGHBOURHOOD if begin is None else begin)
-        wanted = range(low, min(offset, self.here.high_watermark))
+        low = max(self.source_ends.log_start, offset - NEIGHBOURHOOD if begin is None else begin)
+        wanted = range(low, min(offset, self.source_ends.high_watermark))
         answers, whole_from = newest_first(self.read_source, wanted, max_reads=MAX_SEARCH_READS)
         found: dict[int, Known] = {}
         for raw in answers:
@@ -214,9 +214,9 @@ class BothLogs:
         The responses are appended to `read`.
         """
         out: dict[int, Known] = {}
-        offset = max(low, self.here.log_start)
+        offset = max(low, self.source_ends.log_start)
         for _ in range(MAX_SEARCH_READS):
-            if offset >= min(high, self.here.high_watermark):
+            if offset >= min(high, self.source_ends.high_watermark):
                 break
             raw = self.read_source(offset)
             if read is not None:

@@ -129,12 +129,12 @@ def starts_in_groups(
         here_view, there_view = _tails(group, source, target, moment, rules)
         for one in group:
             try:
-                check_former(one, moment.there, target)
+                check_former(one, moment.target_ends, target)
                 producer = moment.producer_of(one.target, target)
                 search = StartSearch(
                     with_begin(one, new, begins, source),
-                    answer_of(moment.here, one.source, source),
-                    answer_of(moment.there, one.target, target),
+                    answer_of(moment.source_ends, one.source, source),
+                    answer_of(moment.target_ends, one.target, target),
                     producer,
                     moment.producers is not None,
                     here_view,
@@ -157,10 +157,10 @@ def _tails(
     """Prefetch what these partitions read first on both sides: the tail, or in a shared topic
     everything from this flow's last record at the mark on.
     """
-    here: dict[TopicPartition, int] = {}
-    there: dict[TopicPartition, int] = {}
+    source_reads: dict[TopicPartition, int] = {}
+    target_reads: dict[TopicPartition, int] = {}
     for one in group:
-        mine, its = moment.here.get(one.source), moment.there.get(one.target)
+        mine, its = moment.source_ends.get(one.source), moment.target_ends.get(one.target)
         if mine is None or its is None:
             continue
         if rules.is_ours_alone:
@@ -170,18 +170,18 @@ def _tails(
         if upstream is None:
             continue
         if its.log_start <= begin < its.high_watermark:
-            there[one.target] = begin
+            target_reads[one.target] = begin
         if max(upstream, mine.log_start) < mine.high_watermark:
-            here[one.source] = max(upstream, mine.log_start)
-    return ReadAhead(source, here), ReadAhead(target, there)
+            source_reads[one.source] = max(upstream, mine.log_start)
+    return ReadAhead(source, source_reads), ReadAhead(target, target_reads)
 
 
 class Moment(NamedTuple):
     """The state of some partitions on both clusters, as of one moment."""
 
-    here: Mapping[TopicPartition, LogEnds]
+    source_ends: Mapping[TopicPartition, LogEnds]
     """Ends of the source partitions."""
-    there: Mapping[TopicPartition, LogEnds]
+    target_ends: Mapping[TopicPartition, LogEnds]
     """Ends of the target partitions, including those to which an earlier topic was copied."""
     producers: Mapping[TopicPartition, ProducerTail] | None
     """The target's state of this producer ID, or None if it may not be queried."""
@@ -219,11 +219,11 @@ def read_both(
     then at the source.
     """
     targets = {one.target for one in requests}
-    there, producers, moving = one_moment(target, targets, producer_id)
-    here = source.ends({one.source for one in requests})
+    target_ends, producers, moving = one_moment(target, targets, producer_id)
+    source_ends = source.ends({one.source for one in requests})
     if former := former_targets(requests) - targets:
-        there = {**there, **target.ends(former)}
-    return Moment(here, there, producers, moving)
+        target_ends = {**target_ends, **target.ends(former)}
+    return Moment(source_ends, target_ends, producers, moving)
 
 
 def one_moment(

@@ -183,7 +183,7 @@ class LostRuns:
         if begin <= self._runs[0].ordinal or self._said(begin) == upstream:
             return Refound(found)
         last = run_at(self._runs, begin - 1) or self._runs[0]
-        low = max(last.ordinal + 1, self._logs.there.log_start - self._k)
+        low = max(last.ordinal + 1, self._logs.target_ends.log_start - self._k)
         if low >= begin:
             return Refound(found)
         behind = self._said(low - 1) + 1
@@ -223,12 +223,14 @@ class LostRuns:
             begin = max(low, ordinal - PORTION)
             lowest = max(behind, upstream - (ordinal - begin) - gaps)
             try:
-                there = self._logs.target_records(self._k + begin, self._k + ordinal)
-                here = self._logs.around(upstream, lowest).records
+                target_records = self._logs.target_records(self._k + begin, self._k + ordinal)
+                source_records = self._logs.around(upstream, lowest).records
             except CorruptData:
                 break
             known = self._k + ordinal, upstream
-            some = paired_back(there, here, known, compare_timestamp=self._own_time)
+            some = paired_back(
+                target_records, source_records, known, compare_timestamp=self._own_time
+            )
             if not some:
                 break
             pairs += [(offset - self._k, at) for offset, at in some]
@@ -248,8 +250,8 @@ class LostRuns:
 
 
 def paired_back(
-    there: Sequence[Record],
-    here: Mapping[int, Known],
+    target_records: Sequence[Record],
+    source_records: Mapping[int, Known],
     known: tuple[int, int],
     *,
     compare_timestamp: bool,
@@ -261,22 +263,26 @@ def paired_back(
     """
     pairs: list[tuple[int, int]] = []
     offset, upstream = known
-    left = len(there)
-    for at in sorted((at for at in here if at < upstream), reverse=True):
-        while left and there[left - 1].offset >= offset:
+    left = len(target_records)
+    for at in sorted((at for at in source_records if at < upstream), reverse=True):
+        while left and target_records[left - 1].offset >= offset:
             left -= 1
         match = next(
             (
                 index
                 for index in range(left - 1, max(-1, left - 1 - (upstream - at)), -1)
-                if offset - there[index].offset <= upstream - at
-                and same_record(here[at][0], there[index], compare_timestamp=compare_timestamp)
+                if offset - target_records[index].offset <= upstream - at
+                and same_record(
+                    source_records[at][0],
+                    target_records[index],
+                    compare_timestamp=compare_timestamp,
+                )
             ),
             None,
         )
         if match is None:
             break
         left = match
-        offset, upstream = there[match].offset, at
+        offset, upstream = target_records[match].offset, at
         pairs.append((offset, upstream))
     return pairs

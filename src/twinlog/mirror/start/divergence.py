@@ -45,10 +45,12 @@ class Logs:
 
     def same(self, ordinal: int) -> bool:
         """Return whether both records are equal. Records missing on one side count as equal."""
-        there, here = self.target_at(self.k + ordinal), self.source_at(self.upstream_of(ordinal))
-        if there is None or here is None:
+        target_record = self.target_at(self.k + ordinal)
+        source_record = self.source_at(self.upstream_of(ordinal))
+        if target_record is None or source_record is None:
             return True
-        return same_record(here[0], there, compare_timestamp=self.compare_timestamp)
+        own_time = self.compare_timestamp
+        return same_record(source_record[0], target_record, compare_timestamp=own_time)
 
 
 class Divergence(NamedTuple):
@@ -77,8 +79,8 @@ def find_divergence(logs: Logs) -> Divergence:
     upstream = logs.upstream_of(low)
     if logs.was_cut:
         return Divergence(upstream, logs.k + low, was_rewritten=True)
-    before, here = logs.source_before(upstream), logs.source_at(upstream)
-    rewritten = before is not None and here is not None and before[1] < here[1]
+    before, now = logs.source_before(upstream), logs.source_at(upstream)
+    rewritten = before is not None and now is not None and before[1] < now[1]
     return Divergence(upstream, logs.k + low, rewritten)
 
 

@@ -58,7 +58,7 @@ def find_fan_start(
     target_ids = target.topic_ids({requests[0].target.topic})
     check_ids(requests[0], source_ids, target_ids)
     moment = read_both(requests, source, target, rules.producer_id)
-    check_former(requests[0], moment.there, target)
+    check_former(requests[0], moment.target_ends, target)
     is_new = all(one.asks_where for one in requests)
     new = {tp: requests[0].start} if is_new else {}
     begins = source.begins(new, isolation=rules.isolation) if new else {}
@@ -68,8 +68,8 @@ def find_fan_start(
         one = with_begin(request, new, begins, source)
         search = BranchSearch(
             one,
-            answer_of(moment.here, tp, source),
-            answer_of(moment.there, one.target, target),
+            answer_of(moment.source_ends, tp, source),
+            answer_of(moment.target_ends, one.target, target),
             producer,
             moment.producers is not None,
             source,
@@ -124,17 +124,17 @@ class BranchSearch(StartSearch):
         """
         before = [run for run in self.request.runs if run.ordinal < ours.ordinal]
         offset = ours.downstream - 1
-        there = None
-        if before and ours.downstream > self.there.log_start:
+        target_record = None
+        if before and ours.downstream > self.target_ends.log_start:
             raw = self.logs.read_target(offset)
-            there = record_before(raw, ours.downstream, self.request.our_producers)
-        if there is not None:
+            target_record = record_before(raw, ours.downstream, self.request.our_producers)
+        if target_record is not None:
             low = before[-1].upstream
             equal = [
                 at
                 for at, (record, _) in self.logs.source_records(low, low + NEIGHBOURHOOD).items()
                 if partition_of(record, self.branches) == self.request.target.partition
-                and same_record(record, there[0], compare_timestamp=there[1])
+                and same_record(record, target_record[0], compare_timestamp=target_record[1])
             ]
             if len(equal) == 1:
                 return equal[0] + 1

@@ -33,17 +33,17 @@ def check_is_new(logs: BothLogs, *, is_alone: bool, is_listed: bool) -> None:
     every kind of topic. An earlier topic of this name may explain why the producer ID is listed,
     but not why a row of this very pair of topics is missing.
     """
-    request, there = logs.request, logs.there
+    request, target_ends = logs.request, logs.target_ends
     had_other_life = request.began_at >= 0 or request.is_another
     wrote = is_listed and not had_other_life
-    if request.had_row and (is_listed or there.log_end > 0):
+    if request.had_row and (is_listed or target_ends.log_end > 0):
         raise _map_missing(logs, is_alone=is_alone)
-    if is_alone and there.log_end > there.log_start:
+    if is_alone and target_ends.log_end > target_ends.log_start:
         if _lacks_its_beginning(logs):
             raise _written_by_name(logs)
-        holds = findings.Span(there.log_start, there.log_end)
+        holds = findings.Span(target_ends.log_start, target_ends.log_end)
         raise findings.foreign_data(request.target, holds).error()
-    if wrote and there.log_end > 0:
+    if wrote and target_ends.log_end > 0:
         raise _map_missing(logs, is_alone=is_alone)
 
 
@@ -80,7 +80,7 @@ def begin_of(request: StartRequest, log_end: int) -> int:
 
 def _map_missing(logs: BothLogs, *, is_alone: bool) -> PartitionError:
     source, target = logs.request.source, logs.request.target
-    holds = findings.Span(logs.there.log_start, logs.there.log_end)
+    holds = findings.Span(logs.target_ends.log_start, logs.target_ends.log_end)
     what = (
         f"{target}: the offset map no longer has a row of this partition: its topic was deleted, "
         "lost its end, or was not compacted for a while"
@@ -112,7 +112,7 @@ def _lacks_its_beginning(logs: BothLogs) -> bool:
     """Return whether the oldest batch is this flow's, but the records before it were never appended
     here.
     """
-    raw = logs.read_target(logs.there.log_start)
+    raw = logs.read_target(logs.target_ends.log_start)
     first = next((header for header, _ in read_headers(raw)), None)
     if first is None or first.producer_id not in logs.request.our_producers:
         return False
@@ -131,10 +131,10 @@ def _written_by_name(logs: BothLogs) -> PartitionError:
     does not delete them itself: an operator must check whether the source still has them.
     """
     target = logs.request.target
-    holds = findings.Span(logs.there.log_start, logs.there.log_end)
+    holds = findings.Span(logs.target_ends.log_start, logs.target_ends.log_end)
     said = "it is unknown whether the source still has them"
     records = logs.target_tail().records
-    for at, (record, _) in logs.around(logs.here.high_watermark).records.items():
+    for at, (record, _) in logs.around(logs.source_ends.high_watermark).records.items():
         if records and same_record(record, records[-1], compare_timestamp=False):
             said = f"the last of them is upstream record {at}, which the source still has"
     what = (

@@ -88,7 +88,7 @@ class OurEnd:
 
 def find_end(
     request: StartRequest,
-    there: LogEnds,
+    target_ends: LogEnds,
     producer: ProducerTail | None,
     target: LogView,
     known_producers: frozenset[int],
@@ -99,7 +99,7 @@ def find_end(
     `known_producers`: the producer IDs of all known flows. `is_copy`: returns whether an upstream
     offset and a target offset hold the same record, or None if one of them holds no record.
     """
-    walk = _Walk(request, there, target, known_producers)
+    walk = _Walk(request, target_ends, target, known_producers)
     remembered = _remembered(walk.mark, producer)
     expected = walk.mark.ordinal if remembered is None and walk.mark.is_final else remembered
     walk.run(expected)
@@ -109,7 +109,7 @@ def find_end(
         return walk.end(walk.ordinal)
     if expected < walk.mark.ordinal:  # and no batch after the mark repeats records
         lost = f"{walk.mark.ordinal - expected} records that were acknowledged"
-        raise truncated(request, lost, there)
+        raise truncated(request, lost, target_ends)
     if expected < walk.ordinal:
         what = f"the broker remembers this flow up to ordinal {expected}, the log holds"
         raise in_target(request.target, f"{what} {walk.ordinal}", code="EXTRA_RECORDS")
@@ -124,19 +124,20 @@ class _Walk:
     """Reads the batch headers from the mark on."""
 
     def __init__(
-        self, request: StartRequest, there: LogEnds, target: LogView, known: frozenset[int]
+        self, request: StartRequest, target_ends: LogEnds, target: LogView, known: frozenset[int]
     ) -> None:
         first = request.runs[0]
-        self.request, self.there, self._target, self._known = request, there, target, known
+        self.request, self.target_ends = request, target_ends
+        self._target, self._known = target, known
         self.first = first.ordinal
         self.mark = request.mark or Mark(first.ordinal, max(0, first.downstream))
         self.last = _offset_of(request, self.mark.ordinal - 1)
         """Target offset of this flow's last record at the mark, or None if unknown."""
         self._check_log_reaches()
         begin = self.mark.downstream
-        if begin > there.log_end and self.last is not None:
+        if begin > target_ends.log_end and self.last is not None:
             begin = self.last + 1  # records of other clients are gone, this flow's are not
-        self.begin = max(begin, there.log_start)
+        self.begin = max(begin, target_ends.log_start)
         self.is_whole = self.begin <= self.mark.downstream and not request.may_lose_batches
         """Whether no batch of this flow after the mark can have been deleted."""
         self.ordinal = self.mark.ordinal
@@ -151,15 +152,15 @@ class _Walk:
         A mark may be further: the offsets in between were written by other clients.
         """
         reached = self.mark.downstream if self.last is None else self.last + 1
-        if reached > self.there.log_end:
-            lost = f"{reached - self.there.log_end} offsets of the copy"
-            raise truncated(self.request, lost, self.there)
+        if reached > self.target_ends.log_end:
+            lost = f"{reached - self.target_ends.log_end} offsets of the copy"
+            raise truncated(self.request, lost, self.target_ends)
 
     def run(self, expected: int | None) -> None:
         """Read on until no record of this flow can follow. `expected`: the next ordinal at which
         that is certain.
         """
-        tp, end, reads = self.request.target, self.there.log_end, -1
+        tp, end, reads = self.request.target, self.target_ends.log_end, -1
         headers = Headers(self._target, tp, self.begin, end, self.request.most_reads)
         for header in headers:
             if self.ordinal == expected:
@@ -261,20 +262,20 @@ def _check_forgotten(walk: _Walk, is_copy: Callable[[int, int], bool | None]) ->
     """Check for lost records if the broker has forgotten the producer ID and no batch of this flow
     was found after the mark.
     """
-    request, mark, there = walk.request, walk.mark, walk.there
+    request, mark, target_ends = walk.request, walk.mark, walk.target_ends
     if walk.ordinal != mark.ordinal:
         return
     if walk.begin > mark.downstream and not mark.is_final and _may_be_further(request, mark):
         what = (
             f"the target deleted what was written after offset {mark.downstream}, and does not "
-            f"remember how much of it was this flow's; it holds [{there.log_start}, "
-            f"{there.log_end})"
+            f"remember how much of it was this flow's; it holds [{target_ends.log_start}, "
+            f"{target_ends.log_end})"
         )
         raise in_target(request.target, what, code="TARGET_TRUNCATED")
     last = walk.last
     if last is None or mark.ordinal <= walk.first:
         return
-    if not there.log_start <= last < there.log_end:
+    if not target_ends.log_start <= last < target_ends.log_end:
         return
     headers = Headers(walk._target, request.target, last, last + 1)
     header = next(iter(headers), None)
@@ -289,7 +290,7 @@ def _check_forgotten(walk: _Walk, is_copy: Callable[[int, int], bool | None]) ->
     found = is_copy(run.upstream_of(mark.ordinal - 1), last)
     if found is False or (found is None and not request.may_lose_batches):
         lost = f"this flow's records up to ordinal {mark.ordinal - 1}, at offset {last},"
-        raise truncated(request, lost, there)
+        raise truncated(request, lost, target_ends)
 
 
 def _may_be_further(request: StartRequest, mark: Mark) -> bool:
@@ -303,11 +304,11 @@ def _may_be_further(request: StartRequest, mark: Mark) -> bool:
     return last.ordinal > mark.ordinal or (last.ordinal == mark.ordinal and is_record(last))
 
 
-def truncated(request: StartRequest, what: str, there: LogEnds) -> PartitionError:
+def truncated(request: StartRequest, what: str, target_ends: LogEnds) -> PartitionError:
     """Return the error for a target that lost the end of the copy, because the mark is further than
     the log.
     """
-    gone = f"{what} are gone from the target's log, which ends at {there.log_end}"
+    gone = f"{what} are gone from the target's log, which ends at {target_ends.log_end}"
     return in_target(request.target, gone, code="TARGET_TRUNCATED")
 
 

@@ -116,8 +116,8 @@ class StartSearch:
     def __init__(  # noqa: PLR0913, PLR0917 (all answers of one look)
         self,
         request: StartRequest,
-        here: LogEnds,
-        there: LogEnds,
+        source_ends: LogEnds,
+        target_ends: LogEnds,
         producer: ProducerTail | None,
         may_ask: bool,
         source: LogView,
@@ -125,12 +125,12 @@ class StartSearch:
         rules: StartRules,
     ) -> None:
         self.request = request
-        self.here = here
-        self.there = there
+        self.source_ends = source_ends
+        self.target_ends = target_ends
         self.producer = producer
         self.may_ask = may_ask
         self.rules = rules
-        self.logs = BothLogs(request, here, there, source, target, rules.isolation)
+        self.logs = BothLogs(request, source_ends, target_ends, source, target, rules.isolation)
         self.lost: tuple[int, int] | None = None
         """Records that the source deleted before they were copied, if the copy resumes
         after them.
@@ -139,7 +139,7 @@ class StartSearch:
     def resume(self) -> StartPoint:
         """Return where the copy resumes, or begins. Raises the reason why it must not."""
         if self._is_alone:
-            self._check_replicated(self.there.log_end)
+            self._check_replicated(self.target_ends.log_end)
         if not self.request.runs:
             return self._first()
         return self._own() if self._is_alone else self._shared()
@@ -152,20 +152,21 @@ class StartSearch:
         """Require that this flow's records are on enough replicas. Records of other clients may
         come and go.
         """
-        if self.there.high_watermark < end:
-            raise under_min_isr(self.request.target, end - self.there.high_watermark)
+        if self.target_ends.high_watermark < end:
+            raise under_min_isr(self.request.target, end - self.target_ends.high_watermark)
 
     # -- a topic to which only this flow writes
 
     def _own(self) -> StartPoint:
-        runs, end = self.request.runs, self.there.log_end
+        runs, end = self.request.runs, self.target_ends.log_end
         stretch = last_stretch(runs, end)
         if (found := self._behind_accepted(stretch)) is not None:
             return found
         k = stretch.k
         if stretch.low:
-            self.there = replace(self.there, log_start=max(self.there.log_start, stretch.low))
-            self.logs = self._logs_to(self.there)
+            low = max(self.target_ends.log_start, stretch.low)
+            self.target_ends = replace(self.target_ends, log_start=low)
+            self.logs = self._logs_to(self.target_ends)
         ordinal = end - k
         if ordinal < 0 or run_at(runs, ordinal) is None:
             raise self._wrong(
@@ -181,7 +182,7 @@ class StartSearch:
 
     def _resume_point(self, logs: BothLogs, tail: TargetTail, k: int, ordinal: int) -> ResumePoint:
         resume_point = ResumePoint(
-            next_upstream(self.request.runs, ordinal, self.here.log_start), -1
+            next_upstream(self.request.runs, ordinal, self.source_ends.log_start), -1
         )
         if tail.records or self.request.lost is not None:
             resume_point = TailCheck(logs, tail, k, ordinal).resume_point()
@@ -194,8 +195,8 @@ class StartSearch:
         """Return a start point after foreign records that are exactly as they were accepted, or
         None if the map already has all of them.
         """
-        runs, end = self.request.runs, self.there.log_end
-        low = max(self.there.log_start, stretch.low)
+        runs, end = self.request.runs, self.target_ends.log_end
+        low = max(self.target_ends.log_start, stretch.low)
         found: ForeignWalk | None = None
         for accepted in pending(self.request.accepted, stretch, end):
             found = None if accepted.first < low else self._walk(accepted.first, stretch)
@@ -209,7 +210,7 @@ class StartSearch:
             return None
         self._check_regress(ordinal)
         self._check_producer(ordinal, k)
-        view = found.stretch_end(self.there, stretch.low)
+        view = found.stretch_end(self.target_ends, stretch.low)
         logs = self._logs_to(view)
         tail = logs.target_tail()
         resume_point = self._resume_point(logs, tail, view.log_end - ordinal, ordinal)
@@ -219,17 +220,19 @@ class StartSearch:
         return self._point(ordinal, resume_point._replace(corrected=learnt), k, tail)
 
     def _walk(self, first: int, stretch: TailStretch) -> ForeignWalk | None:
-        end, producers = self.there.log_end, self.request.our_producers
+        end, producers = self.target_ends.log_end, self.request.our_producers
         return walk(self.logs.read_target, first, end, k=stretch.k, producers=producers)
 
-    def _logs_to(self, there: LogEnds) -> BothLogs:
+    def _logs_to(self, target_ends: LogEnds) -> BothLogs:
         logs = self.logs
-        return BothLogs(self.request, self.here, there, logs.source, logs.target, logs.isolation)
+        return BothLogs(
+            self.request, self.source_ends, target_ends, logs.source, logs.target, logs.isolation
+        )
 
     def _first(self) -> StartPoint:
         check_is_new(self.logs, is_alone=self._is_alone, is_listed=self.producer is not None)
-        upstream, request = self.here.log_start, self.request
-        begin = begin_of(request, self.here.log_end)
+        upstream, request = self.source_ends.log_start, self.request
+        begin = begin_of(request, self.source_ends.log_end)
         is_group = request.group_at >= 0 > max(request.siblings_at, request.began_at)
         if is_group and begin < upstream:
             # the group would have skipped these records, too; that is reported
@@ -239,7 +242,7 @@ class StartSearch:
         if self.producer is not None:
             # this producer ID wrote here before: for an earlier source topic of this name, or
             # because a broker identifies topics by name only (`first_start`)
-            self._check_replicated(self.there.log_end)
+            self._check_replicated(self.target_ends.log_end)
             ordinal = sequence_of(self.producer.last_sequence + 1)
         return StartPoint(
             ordinal=ordinal,
@@ -257,12 +260,12 @@ class StartSearch:
         """Return an error about the target's log. `source`: the partition that has the missing
         records.
         """
-        held = findings.sides(self.here, self.there, self.request.runs)
+        held = findings.sides(self.source_ends, self.target_ends, self.request.runs)
         return findings.in_target(self.request.target, what, code=code, source=source, held=held)
 
     def _check_regress(self, ordinal: int) -> None:
         acked, epoch = self.request.acked_ordinal, self.request.acked_epoch
-        if ordinal < acked and epoch == self.there.leader_epoch:
+        if ordinal < acked and epoch == self.target_ends.leader_epoch:
             gone = upstream_range(self.request.runs, ordinal, acked - ordinal)
             raise self._wrong(
                 f"{acked - ordinal} records that were acknowledged are gone from the end of the "
@@ -296,12 +299,12 @@ class StartSearch:
     def _k_broken(self, ordinal: int, k: int, off: int, witness: str) -> PartitionError:
         at = find_break(
             self.logs.read_target,
-            low=max(self.there.log_start, k),
-            high=self.there.log_end,
+            low=max(self.target_ends.log_start, k),
+            high=self.target_ends.log_end,
             k=k,
             producers=self.request.our_producers,
         )
-        end = self.there.log_end
+        end = self.target_ends.log_end
         said = f"{witness} is at ordinal {ordinal - 1 + off}, the log holds {ordinal}"
         if off > 0:
             where = f"somewhere below offset {end}"
@@ -322,7 +325,7 @@ class StartSearch:
     def _shared(self) -> StartPoint:
         ours = find_end(
             self.request,
-            self.there,
+            self.target_ends,
             self.producer,
             self.logs.target,
             self.rules.known_producers,
@@ -341,7 +344,7 @@ class StartSearch:
             lost=self.lost,
             has_company=ours.has_company,
             compared=resumed.compared,
-            target_epoch=self.there.leader_epoch,
+            target_epoch=self.target_ends.leader_epoch,
             jumps=resumed.corrected,
         )
 
@@ -352,7 +355,7 @@ class StartSearch:
         this flow missing. For a copy that was taken over, K states where it ended: before the first
         foreign record.
         """
-        return (self.there.high_watermark if foreign is None else foreign) - ordinal
+        return (self.target_ends.high_watermark if foreign is None else foreign) - ordinal
 
     def _source_behind(self, ours: OurEnd) -> ResumePoint:
         """Return where the source is read next, after this flow's last record."""
@@ -362,10 +365,11 @@ class StartSearch:
                 f"{self.request.target}: the offset map does not reach ordinal {ours.ordinal}",
                 code="STATE_CORRUPT",
             )
-        upstream = next_upstream(runs, ours.ordinal, self.here.log_start)
+        upstream = next_upstream(runs, ours.ordinal, self.source_ends.log_start)
         if ours.foreign is not None:
             stable = self._stable_end()  # read before the check: everything below it is decided
-            self._check_taken_over(upstream, ours.foreign, max(stable, self.here.high_watermark))
+            end = max(stable, self.source_ends.high_watermark)
+            self._check_taken_over(upstream, ours.foreign, end)
         checked = self._check_source(upstream)
         last = self._check_last(ours)
         if last is None and self.request.lost is not None:
@@ -387,7 +391,7 @@ class StartSearch:
         """
         tp = self.request.source
         if self.rules.isolation is Isolation.READ_UNCOMMITTED:
-            return self.here.high_watermark
+            return self.source_ends.high_watermark
         ends = self.logs.source.begins(
             {tp: StartAt(StartKind.LATEST)}, isolation=Isolation.READ_COMMITTED
         )
@@ -402,7 +406,7 @@ class StartSearch:
         """
         if holds_records(
             self.logs.read_source,
-            low=max(upstream, self.here.log_start),
+            low=max(upstream, self.source_ends.log_start),
             high=end,
             isolation=self.rules.isolation,
             skips=self.request.skips,
@@ -421,18 +425,18 @@ class StartSearch:
         Returns None if there is nothing to compare.
         """
         run = run_at(self.request.runs, ours.ordinal - 1)
-        if run is None or ours.downstream <= self.there.log_start:
+        if run is None or ours.downstream <= self.target_ends.log_start:
             return None
         offset, upstream = ours.downstream - 1, run.upstream_of(ours.ordinal - 1)
         raw = self.logs.read_target(offset)
-        there = record_before(raw, ours.downstream, self.request.our_producers)
-        here = self.logs.source_record(upstream)
-        if there is None:
+        target_record = record_before(raw, ours.downstream, self.request.our_producers)
+        source_record = self.logs.source_record(upstream)
+        if target_record is None:
             return None
-        if here is None:
-            return self._last_elsewhere(ours, upstream, there)
-        if same_record(here[0], there[0], compare_timestamp=there[1]):
-            return Equal(ours.ordinal - 1, upstream, here[1])
+        if source_record is None:
+            return self._last_elsewhere(ours, upstream, target_record)
+        if same_record(source_record[0], target_record[0], compare_timestamp=target_record[1]):
+            return Equal(ours.ordinal - 1, upstream, source_record[1])
         raise self._wrong(
             f"the record at offset {offset}, this flow's last one, is not upstream record "
             f"{upstream} of {self.request.source}, as the offset map requires: the source's log "
@@ -441,14 +445,14 @@ class StartSearch:
         )
 
     def _last_elsewhere(
-        self, ours: OurEnd, upstream: int, there: tuple[Record, bool]
+        self, ours: OurEnd, upstream: int, target_record: tuple[Record, bool]
     ) -> Equal | None:
         """Find this flow's last record at a later source offset, after a gap that no row announced.
 
         A lane that was thought dead may have written it. A single record is proof only if its own
         timestamp is kept.
         """
-        record, has_own_time = there
+        record, has_own_time = target_record
         found = {
             at: epoch
             for at, (known, epoch) in self.logs.around(upstream).records.items()
@@ -468,21 +472,21 @@ class StartSearch:
         return known if known >= 0 else self.logs.epoch_before(upstream)
 
     def _check_source(self, upstream: int) -> int:
-        if upstream > self.here.log_end:
+        if upstream > self.source_ends.log_end:
             raise source_diverged(
-                f"{self.request.source}: the source's log ends at {self.here.log_end}, but "
-                f"records up to {upstream} were copied: the source lost [{self.here.log_end}, "
+                f"{self.request.source}: the source's log ends at {self.source_ends.log_end}, but "
+                f"records up to {upstream} were copied: the source lost [{self.source_ends.log_end}, "
                 f"{upstream}), which the target still has",
                 self.request.target,
-                findings.lost_at(self.request.runs, self.here.log_end, self.there),
-                lost=(self.here.log_end, upstream),
+                findings.lost_at(self.request.runs, self.source_ends.log_end, self.target_ends),
+                lost=(self.source_ends.log_end, upstream),
             )
-        if upstream < self.here.log_start:
-            lost = findings.Span(upstream, self.here.log_start)
+        if upstream < self.source_ends.log_start:
+            lost = findings.Span(upstream, self.source_ends.log_start)
             if not self.request.accept_source_loss:
                 raise findings.source_truncated(self.request.source, lost).error()
             self.lost = lost.first, lost.next
-        return max(upstream, self.here.log_start)
+        return max(upstream, self.source_ends.log_start)
 
     def _point(
         self, ordinal: int, resume_point: ResumePoint, k: int, tail: TargetTail
@@ -499,7 +503,7 @@ class StartSearch:
             last_fetched_epoch=resume_point.leader_epoch,
             compared=resume_point.compared,
             lost=self.lost,
-            target_epoch=self.there.leader_epoch,
+            target_epoch=self.target_ends.leader_epoch,
             is_protected=self.producer is not None,
             last_timestamp=timestamp,
             jumps=resume_point.corrected,

@@ -61,7 +61,7 @@ class TailCheck:
         is not refused merely because records are old.
         """
         logs, lost = self._logs, self._request.lost
-        upstream = next_upstream(self._runs, self._ordinal, logs.here.log_start)
+        upstream = next_upstream(self._runs, self._ordinal, logs.source_ends.log_start)
         known = logs.sources(self._tail, self._runs, self._k)
         found = self._compare(self._runs, known, self._request.fingerprints)
         if found.holds:
@@ -78,12 +78,14 @@ class TailCheck:
                 runs=self._runs,
                 k=self._k,
                 low=max(
-                    self._runs[0].ordinal, self._request.runs_from, logs.there.log_start - self._k
+                    self._runs[0].ordinal,
+                    self._request.runs_from,
+                    logs.target_ends.log_start - self._k,
                 ),
                 high=found.differing[0][0] - self._k,
                 compare_timestamp=not self._tail.is_log_append_time,
-                source_start=logs.here.log_start,
-                was_cut=upstream > logs.here.log_end or lost is not None,
+                source_start=logs.source_ends.log_start,
+                was_cut=upstream > logs.source_ends.log_end or lost is not None,
                 target_at=logs.target_record,
                 source_at=logs.source_record,
                 source_before=logs.source_before,
@@ -185,7 +187,7 @@ class TailCheck:
         from the source's first record on.
         """
         tail, around, own_time = self._tail, near.records, not self._tail.is_log_append_time
-        start, behind = self._logs.here.log_start, list(tail.records)
+        start, behind = self._logs.source_ends.log_start, list(tail.records)
         after = start - 1 if near.low <= start else None
         for at, record in enumerate(tail.records, 1):
             run = run_at(self._runs, record.offset - self._k)
