@@ -10,7 +10,7 @@ from twinlog.mirror.names.naming import DefaultReplicationPolicy, IdentityReplic
 
 
 def policy_from(config: PolicyConfig, source_alias: str | None) -> DefaultReplicationPolicy:
-    """Return the policy. `source_alias` is the assumed origin of topics for a policy that keeps
+    """Return the policy. `source_alias`: the assumed origin of topics for a policy that keeps
     names.
     """
     if config.custom:
