@@ -10,6 +10,7 @@ from twinlog.channel.frames import MAX_FRAME_BYTES, Frame, FrameReader, frame
 from twinlog.errors import CorruptData
 
 READ_BYTES = 256 << 10
+"""Maximum bytes per read from the socket."""
 
 SEND_BYTES = 16 << 10
 """Size of one TLS record. A TLS write that would block must be repeated with at least as many
@@ -23,7 +24,7 @@ _WOULD_BLOCK = (BlockingIOError, ssl.SSLWantReadError, ssl.SSLWantWriteError)
 
 
 class ClosedByPeer(Exception):
-    """The stream ended. `args[0]` has the reason."""
+    """Raised when the stream has ended. `args[0]` has the reason."""
 
 
 class FrameSocket:
@@ -43,7 +44,9 @@ class FrameSocket:
         return bool(self._unsent)
 
     def read(self) -> None:
-        """Read everything that has arrived. A TLS socket may hold bytes that no selector shows."""
+        """Read everything that has arrived. A TLS socket may have bytes that a selector does not
+        show.
+        """
         while True:
             try:
                 data = self.socket.recv(READ_BYTES)
