@@ -21,7 +21,7 @@ from twinlog.control.lanes.lanes import Job, Lane
 from twinlog.control.lanes.pacing import Pacer
 from twinlog.control.lanes.partitions import UNREACHABLE, Partition, Placement
 from twinlog.control.lanes.wanted import continue_from, hold_back, replan
-from twinlog.control.running.giving import Giving
+from twinlog.control.running.giving import Assigner
 from twinlog.control.running.run_leases import RunLeases
 from twinlog.control.running.run_state import RunState
 from twinlog.errors import TwinlogError
@@ -87,7 +87,7 @@ class FlowRun(RunState):
             lease_s=lease_s,
             first_change_s=first_change_s,
         )
-        self._giving = Giving(self, lambda then: host.read_map(self, then))
+        self._assigner = Assigner(self, lambda then: host.read_map(self, then))
         self._reports = LaneReports(self)
         self._found: tuple[PartitionPlan, ...] = ()
         self.set_plans(plans)
@@ -146,7 +146,7 @@ class FlowRun(RunState):
             self._leases.stop()
             return
         self._leases.tick(now)
-        self._giving.assign(now)
+        self._assigner.assign(now)
         if self.pacer is not None:
             self.pacer.tend(self.lanes(), self.partitions.values())
         if self.once and self.is_settled:
@@ -197,7 +197,7 @@ class FlowRun(RunState):
             case Released():
                 for one in message.partitions:
                     self._reports.released(lane, one)
-                self._giving.assign(self.clock.monotonic())
+                self._assigner.assign(self.clock.monotonic())
             case Troubled():
                 self._reports.troubled(lane, message)
             case _:
@@ -209,7 +209,7 @@ class FlowRun(RunState):
 
     def map_failed(self, error: TwinlogError) -> None:
         """Handle a failed read of the map."""
-        self._giving.map_failed(error)
+        self._assigner.map_failed(error)
 
 
 class LaneReports:

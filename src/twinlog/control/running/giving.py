@@ -78,7 +78,7 @@ from twinlog.mirror.map.offset_map import PartitionKey, PartitionMap, Term
 from twinlog.survey.map_reader import Maps
 
 
-class Giving:
+class Assigner:
     """Gives the partitions of one run to its lanes."""
 
     def __init__(self, run: RunState, read_map: Callable[[Callable[[Maps], None]], None]) -> None:
