@@ -166,7 +166,7 @@ log = logging.getLogger(__name__)
 
 @dataclass(slots=True, kw_only=True)
 class MapRetry:
-    """When one flow's map is read again after a failure. Logs the begin and the end of a
+    """Decides when one flow's map is read again after a failure. Logs the begin and the end of a
     failure.
     """
 

@@ -197,8 +197,8 @@ MAX_LEASE_RETRY_S: Final = 30.0
 
 @dataclass(slots=True, kw_only=True)
 class LeaseRetry:
-    """When one flow's next lease starts after a failure: a Spark job without a ready lane is likely
-    to fail again.
+    """Decides when a flow's next lease starts after a failure. A Spark job without a ready lane is
+    likely to fail again.
     """
 
     clock: Clock

@@ -447,8 +447,8 @@ class PartitionCopy:
             self._clean(batch, base_offset, now_ms)
 
     def _send_again(self, now_ms: int) -> None:
-        """When nothing is in flight, split the rejected batches and queue them before all
-        others.
+        """If nothing is in flight, split the rejected batches and queue them before all other
+        batches.
         """
         if self._in_flight or self.state is not CopyState.COPYING:
             return
@@ -494,7 +494,7 @@ class PartitionCopy:
         could be repeated has certainly arrived.
         """
         if log_append_time_ms == -1:
-            self._stamps_own_time = False  # whatever its configs said
+            self._stamps_own_time = False  # the response shows CreateTime, whatever the configs are
             return False
         if self._stamps_own_time is not None:
             return not self._stamps_own_time and batch.sent == 1
