@@ -131,7 +131,7 @@ def _dial(address: ChannelAddress, timeout: float) -> socket.socket:
     try:
         sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         return sock if address.fingerprint is None else _secured(sock, address)
-    except OSError as error:  # ssl.SSLError is one too
+    except OSError as error:  # this includes ssl.SSLError
         sock.close()
         raise _unreachable(address, str(error)) from None
     except TwinlogError:

@@ -49,7 +49,7 @@ class MessageCodec:
     def decode(self, data: bytes | bytearray | memoryview) -> Any:
         try:
             tree = json.loads(bytes(data))
-        except (ValueError, RecursionError):  # also UnicodeDecodeError
+        except (ValueError, RecursionError):  # this includes UnicodeDecodeError
             raise _corrupt(f"a message of {len(data)} bytes is not JSON") from None
         try:
             message = convert(tree, self._any, str_keys=True, dec_hook=_value_of)

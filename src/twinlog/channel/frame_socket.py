@@ -52,7 +52,7 @@ class FrameSocket:
                 data = self.socket.recv(READ_BYTES)
             except _WOULD_BLOCK:
                 return
-            except OSError as error:  # ssl.SSLError is one too
+            except OSError as error:  # this includes ssl.SSLError
                 raise ClosedByPeer(str(error) or type(error).__name__) from None
             if not data:
                 raise ClosedByPeer("the other end closed the connection")

@@ -185,7 +185,7 @@ class ChannelServer:
                         # a selector does not show
                         self._serve(known, selectors.EVENT_READ)
             case Stranger():
-                return  # it was dismissed in this turn
+                return  # it was closed earlier in this turn
             case _ if key.fileobj is self._listener:
                 self._accept()
             case _:
@@ -195,7 +195,7 @@ class ChannelServer:
         try:
             sock, (host, port, *_) = self._listener.accept()
         except (BlockingIOError, InterruptedError, ConnectionError):
-            return  # it has disconnected again
+            return  # the client has already disconnected
         except OSError as error:
             # no descriptor or memory is left, so the listener pauses and the oldest unauthenticated
             # connection is closed

@@ -345,8 +345,8 @@ class SourceSide:
             self.events.jumped(tp, copy.intake.jumps)
             copy.intake.jumps = []
         if self.pace.is_bound:
-            # without the incomplete batch at the end, which is sent again: its size depends on the
-            # topic's share, and would change it
+            # the incomplete batch at the end is not charged: it is sent again, and its size depends
+            # on the topic's share, which it would change
             self.pace.take(tp.topic, _whole_bytes(fetched.records))
         self._ask_for_more(session, state)
         self.events.arrived(copy)

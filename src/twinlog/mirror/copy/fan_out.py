@@ -88,7 +88,7 @@ def next_upstream(runs: Sequence[Run], ordinal: int) -> int | None:
     """
     record_at = {run.ordinal: run.upstream for run in runs if is_record(run)}
     if ordinal in record_at:
-        return record_at[ordinal]  # announced, but not written
+        return record_at[ordinal]  # the record was announced, but is not on the target
     for run in runs:
         if run.ordinal == ordinal:
             return run.upstream

@@ -152,7 +152,7 @@ class MapTail:
         if self.runs and self.runs[0].ordinal < run.ordinal:
             self._moved_in_open_chunk(run, distance)
         else:
-            self._rebuild(run, distance)  # False: the next check of the log finds it
+            self._rebuild(run, distance)  # if this fails, the next start finds it
 
     def insert(self, run: Run) -> bool:
         """Announce a run before runs that were already announced. Returns False if its chunk is no

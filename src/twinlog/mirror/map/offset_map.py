@@ -243,7 +243,7 @@ class StoredRow:
         """Read a row. Raises CorruptData if it is invalid or was written by a newer version."""
         try:
             fields = json.loads(value)
-            version = fields["v"]  # first: a newer release may have other keys, too
+            version = fields["v"]  # first, because newer releases may have other keys
             if version > BRANCH_ROW_VERSION:
                 raise CorruptData(
                     f"an offset map row has version {version}, this release reads up to "

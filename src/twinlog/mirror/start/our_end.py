@@ -107,7 +107,7 @@ def find_end(
         _check_forgotten(walk, is_copy)
     if expected is None:
         return walk.end(walk.ordinal)
-    if expected < walk.mark.ordinal:  # and no batch after the mark repeats records
+    if expected < walk.mark.ordinal:  # a repeat after the mark would have raised
         lost = f"{walk.mark.ordinal - expected} records that were acknowledged"
         raise truncated(request, lost, target_ends)
     if expected < walk.ordinal:
@@ -177,7 +177,7 @@ class _Walk:
                 self._has_company |= not header.is_control
             elif self._foreign is None:
                 self._foreign = max(header.base_offset, self.begin)
-        if self.ordinal != expected:  # else the records of other clients may come and go
+        if self.ordinal != expected:  # otherwise only foreign records are unread
             headers.check_all_read()
 
     def _is_ours(self, header: BatchHeader) -> bool:
@@ -199,7 +199,7 @@ class _Walk:
         if ahead and self.is_whole:
             what = f"{ahead} records of this flow are missing before offset {header.base_offset}"
             raise in_target(request.target, what, code="GAP_WRITTEN", source=request.source)
-        if not self.request.is_branch:  # whose map has single records
+        if not self.request.is_branch:  # the map of a branch has no offsets to compare
             self._jumps += self._jump(ordinal + ahead, header)
         self.ordinal = ordinal + ahead + header.last_offset_delta + 1
         self._downstream, self._foreign = header.next_offset, None

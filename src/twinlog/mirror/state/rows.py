@@ -92,7 +92,7 @@ class StateRows(Iterable[Row]):
     @cached_property
     def copies(self) -> Copies:
         """The newest row of each copy, by flow and topic."""
-        out = copy_rows(self._unreadable.items())  # raises
+        out = copy_rows(self._unreadable.items())  # raises for an unreadable row
         for flow, kinds in self._kept.items():
             bucket = kinds.get(COPY, {})
             before, copies = self._decoded.get(flow, (None, {}))

@@ -75,7 +75,7 @@ def _nearest(ours: Sequence[object], theirs: Sequence[object]) -> tuple[int, int
     return best
 
 
-class Parted(NamedTuple):
+class Classified(NamedTuple):
     """The classified records before the position at which both sides match again."""
 
     same: list[tuple[Seen, Seen]]
@@ -87,7 +87,7 @@ class Parted(NamedTuple):
     extra: list[Seen]
 
 
-def parted(source: Sequence[Seen], target: Sequence[Seen]) -> Parted:
+def classified(source: Sequence[Seen], target: Sequence[Seen]) -> Classified:
     """Classify records that do not match. Each record is in one list."""
     same = list(_at_their_offset(source, target, is_equal=True))
     done_here = {one.offset for one, _ in same}
@@ -101,7 +101,7 @@ def parted(source: Sequence[Seen], target: Sequence[Seen]) -> Parted:
     left_there = [one for one in there if one.offset not in moved[1]]
     different = list(_at_their_offset(left_here, left_there, is_equal=False))
     pairs = {one.offset for one, _ in different}, {one.offset for _, one in different}
-    return Parted(
+    return Classified(
         same=same,
         different=different,
         moved_here=moved_here,

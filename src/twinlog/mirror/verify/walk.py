@@ -28,7 +28,7 @@ from twinlog.mirror.skips import Skip, skipped
 from twinlog.mirror.start.tail_check import same_record
 from twinlog.mirror.verify.difference import Compared, DifferenceKind, GapCause, Range
 from twinlog.mirror.verify.pairs import MappedOffset, Pairs
-from twinlog.mirror.verify.realignment import WINDOWS, Seen, meeting, parted
+from twinlog.mirror.verify.realignment import WINDOWS, Seen, classified, meeting
 from twinlog.mirror.verify.side import Entry, Piece, ReadSide, RecordTable
 from twinlog.mirror.verify.tally import Day, Tally
 from twinlog.wire.compression import decompress
@@ -379,7 +379,7 @@ class LogWalk:
         seen: tuple[Sequence[Seen], Sequence[Seen]],
     ) -> None:
         here, there = ({one.offset: one for one in some} for some in entries)
-        sorts = parted(*seen)
+        sorts = classified(*seen)
         for one, other in sorts.same:
             self._note_same(here[one.offset], other.offset)
         if sorts.moved_here:
@@ -470,7 +470,7 @@ def are_equal(here: Piece, there: Piece, found: Compared, *, is_deep: bool) -> b
     if not _may_be_equal(here.header, there.header):
         return False
     try:
-        verify_crc(there.data, 0, there.header)  # as consumers do
+        verify_crc(there.data, 0, there.header)  # consumers check it, too
         if is_deep:
             return _by_records(here, there, found)
         if here.header.attributes & CODEC_MASK == there.header.attributes & CODEC_MASK:
