@@ -21,8 +21,8 @@ attempts of that lane.
 
 **Invariants**
 
-1. Nothing is sent to a connection, and nothing but a hello of fixed length is read from it, before
-   its proof was checked (`stranger`).
+1. Before its proof was checked, a connection gets no data, and after the TLS handshake nothing but
+   a hello of fixed length is read from it (`stranger`).
 2. A proof works once. The proof of a later attempt cannot be derived from it, because that takes
    the secret.
 3. A secret is worthless after its lease.

@@ -25,9 +25,10 @@ this code, and a frozen lane continues when its partitions already belong to ano
 2. It leaves only when nothing of it is unanswered: no batch, and no row of the map (`settle`,
    `_is_waiting`). If answers were lost with a connection, Troubled states how long those requests
    may still arrive (`wait_ms`).
-3. It leaves with a position (`handed`) only if the lane knows that position: every request was
-   answered, no request of an earlier lane can arrive any more, and the map has no run for records
-   that were not written (`reporting.hand_over`). Otherwise the next lane searches both logs.
+3. It leaves with a position (`handed`) only if that position is certain: every request was
+   answered, no request of an earlier lane can arrive any more, and the writer of every record
+   between the flow's own is known (`reporting.hand_over`). Otherwise the next lane searches both
+   logs.
 4. Nothing is repaired in a lane. After an error the partition sends nothing more, drains, and goes
    back to the driver. The next start checks both logs, whatever the error was.
 5. If the source fails, records that were read before the failure are still sent and acknowledged
@@ -49,9 +50,10 @@ this code, and a frozen lane continues when its partitions already belong to ano
   a lost lane, so the next start searches.
 - *After Released has arrived*: the next lane resumes at the position in the message.
 
-A Release first drains the partition. Then the first row of a term must be durable, because it fixes
-where the copy began, and a shared topic needs a final mark (`_finish_release`). A search that is
-still running is abandoned, because it only reads.
+A Release first drains the partition. Then some rows must become durable before Released is sent
+(`_finish_release`): the position after the last record, the very first row of a copy, which fixes
+where it began, and in a shared topic a final mark. A search that is still running is abandoned,
+because it only reads.
 
 **Rejected:** to retry a failed batch in the lane. Each such path would have to be as careful as a
 start, and would need what only the driver has: the newest map, and whether another lane wrote. It

@@ -24,15 +24,15 @@ they get a partition, so the copy pauses only for a message in each direction.
   attempt joins as the same lane.
 - *The new attempt connects while the old one is still connected*: it waits and gets nothing,
   because its hello may come from a client that has read the lane's secret (`channel.lane_secrets`).
-- *A lane is silent for 10 s*: it is given up; the lease is not used for new attempts of it, because
-  its process may still run.
-- *All lanes are silent, or none says hello within 300 s*: the lease is deserted: the next one
-  starts immediately.
+- *A lane is silent for 10 s*: it is given up. Spark does not start its task again, because the
+  process may still run, so the lease continues with one lane less.
+- *All lanes were given up, or none says hello within 300 s*: the lease is deserted, and the next
+  one starts immediately.
 - *Some lanes of a new lease do not become ready within 30 s*: the lease becomes current without
   them.
 - *The flow is paused*: all leases retire.
 
-With `--once` there is one lease, and after three failed attempts the partitions fail.
+With `--once` a lease is not renewed, and after three failed leases the pending partitions fail.
 
 **Rejected:** structured streaming. A micro-batch costs some hundred milliseconds and keeps a
 checkpoint, while a running lane needs neither. Also rejected: DataFrame jobs, because Spark's SQL
