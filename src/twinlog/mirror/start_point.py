@@ -28,9 +28,9 @@ client wrote.
 | shared with other clients | grows with each foreign record | a walk (`mirror.start.our_end`) |
 | keyed (`mirror.copy.fan_out`) | grows with each response | the same walk |
 
-In the last two, a `StartPoint` has an estimate of K from below. The first response corrects it, and
-shows no gap. So records must not be lost unnoticed there: while such a partition is unprotected, it
-has one request in flight.
+In the last two, a `StartPoint` has an estimate of K from below. The first response corrects it, so
+a response does not reveal a gap there. Gaps are prevented instead: while such a partition is
+unprotected, it has one request in flight.
 
 `CopyRules` is what a flow decides for all its copies.
 """
