@@ -18,7 +18,9 @@ bytes. With a fixed size per attempt, a buffer that only grows at its end satisf
 """
 
 MAX_UNSENT_BYTES = 2 * MAX_FRAME_BYTES
-"""A peer that lets this much accumulate is not reading any more."""
+"""Maximum bytes that may wait for a peer. A peer with more has stopped reading, and is
+disconnected.
+"""
 
 _WOULD_BLOCK = (BlockingIOError, ssl.SSLWantReadError, ssl.SSLWantWriteError)
 

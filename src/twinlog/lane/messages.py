@@ -114,7 +114,9 @@ class TakePartition(Pairing):
     open_from: int
     """First ordinal of the map's newest chunk, which a new term repeats; -1: none."""
     mark: Mark | None
+    """The map's mark: a point that the copy has certainly reached."""
     fingerprints: dict[int, int]
+    """Fingerprints of announced records, by ordinal."""
     our_producers: tuple[int, ...]
     """Producer IDs under which earlier generations of this flow wrote to this partition."""
     acked_ordinal: int
@@ -283,6 +285,7 @@ class PartitionProgress(Struct, frozen=True, kw_only=True):
     """
     log_start: int
     records: int
+    """Number of records acknowledged since the Take."""
     bytes: int
     last_timestamp: int
     is_protected: bool
@@ -350,7 +353,7 @@ class LaneLoad(Struct, frozen=True, kw_only=True):
     """The records in a lane's memory, and its traffic since the last report."""
 
     waiting_records: int = 0
-    """Records that were read and are not acknowledged."""
+    """Number of records that were read and are not acknowledged."""
     free_bytes: int = 0
     """Memory for records that is not in use."""
     received_bytes: int = 0

@@ -111,13 +111,18 @@ class CopyRules:
     isolation: Isolation
     is_ours_alone: bool
     producer_expiry_ms: int | None
-    """None: unknown, so every partition is unprotected."""
+    """The brokers' producer.id.expiration.ms, or None if it is unknown. Then every partition is
+    unprotected.
+    """
     recompression: Recompression | None = None
     join_bytes: int = 0
     """Small batches are joined up to this size; 0 disables joining."""
 
     @property
     def safe_age_ms(self) -> int | None:
+        """Age of a record up to which the target certainly remembers the producer ID, or None if
+        unknown.
+        """
         if self.producer_expiry_ms is None:
             return None
         return self.producer_expiry_ms - min(EXPIRY_MARGIN_MS, self.producer_expiry_ms // 4)

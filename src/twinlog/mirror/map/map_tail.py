@@ -23,7 +23,7 @@ from twinlog.mirror.map.offset_map import ChunkRow, Mark, PartitionKey, Term
 from twinlog.mirror.map.runs import Run, run_at
 
 RUNS_PER_CHUNK: Final = 400
-"""About 4 KB of JSON, which are rewritten for each additional gap."""
+"""Runs in a full chunk: about 4 KB of JSON, which are rewritten with each additional run."""
 
 MOVED_TOGETHER: Final = 64
 """Number of moved runs that make a row due. A row is also due every few seconds, for the mark."""

@@ -41,7 +41,9 @@ class CopyRow(StateRow, frozen=True, kw_only=True):
     topic: str
     """Name on the target, or empty if only its ID is known."""
     topic_id: TopicId
-    """The zero ID if it is not created yet, or if the brokers have no IDs."""
+    """ID on the target. The zero ID if the topic is not created yet, or if the brokers have
+    no IDs.
+    """
     target_cluster_id: str
     source_cluster_id: str
     source_topic: str
@@ -53,6 +55,7 @@ class CopyRow(StateRow, frozen=True, kw_only=True):
     withdrawn.
     """
     ended: bool
+    """Whether the flow has stopped writing to it, which voids the row."""
     source_alias: str = ""
     """The source's alias in names of remote topics; empty and not written if it is the source's
     name in the flow's name.

@@ -135,7 +135,7 @@ class PublishedStatus(StateRow, frozen=True, kw_only=True):
     lag_unknown: Bounded = -1
     """Number of partitions whose lag is unknown."""
     rpo_ms: Bounded = -1
-    """twinlog.rpo.seconds; -1: not set."""
+    """The configured twinlog.rpo.seconds in ms; -1: not set."""
     rpo_excess: str = ""
     """Why the RPO is exceeded."""
     proof: Proof | None = None
@@ -146,7 +146,9 @@ class PublishedStatus(StateRow, frozen=True, kw_only=True):
     code: str = ""
     """Code of the problem because of which the flow does not work."""
     kept: Kept | None = None
-    """None: its leader is of an earlier release."""
+    """How soon the source deletes waiting records, or None if the leader is of an earlier
+    release.
+    """
 
     @property
     def where(self) -> str:

@@ -84,9 +84,9 @@ class Compared:
     unkept: int = 0
     """Number of differences after the first MOST_KEPT."""
     equal: int = 0
-    """Records that are equal and at the offsets in the map."""
+    """Number of records that are equal and at the offsets in the map."""
     by_bytes: int = 0
-    """Compared records whose batches are byte-equal, so that nothing was decoded."""
+    """Number of compared records whose batches are byte-equal, so that nothing was decoded."""
     bytes: int = 0
     """Bytes of the target's batches that were read."""
     gaps: Counter[GapCause] = field(default_factory=Counter)
