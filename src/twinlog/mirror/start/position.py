@@ -42,9 +42,10 @@ wrong. The records show it (`resume_point`):
 1. The last 100 records of the target are compared with the source records that the map gives for
    them. If they are equal, the map is right.
 2. Otherwise the newest runs of the map are left out, up to three, if the last record then matches.
-3. Otherwise the last records are searched in the source, within 2,000 offsets of the expected
-   position. They must match one after the other at exactly one position. The copy resumes after it,
-   and `corrections` finds the runs before it that the map lost.
+3. If that does not explain the records, or the source has no record where the map has the last one,
+   the last records are searched in the source, within 2,000 offsets of the expected position. They
+   must match one after the other at exactly one position. The copy resumes after it, and
+   `corrections` finds the runs before it that the map lost.
 4. If no position matches, the partition stops (`DIVERGED`). It never continues by a guess.
 
 **If nothing can be compared**, because the source or the target has deleted its records, K, the
