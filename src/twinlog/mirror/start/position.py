@@ -473,14 +473,15 @@ class StartSearch:
         return known if known >= 0 else self.logs.epoch_before(upstream)
 
     def _check_source(self, upstream: int) -> int:
-        if upstream > self.source_ends.log_end:
+        end = self.source_ends.log_end
+        if upstream > end:
             raise source_diverged(
-                f"{self.request.source}: the source's log ends at {self.source_ends.log_end}, but "
-                f"records up to {upstream} were copied: the source lost [{self.source_ends.log_end}, "
+                f"{self.request.source}: the source's log ends at {end}, but "
+                f"records up to {upstream} were copied: the source lost [{end}, "
                 f"{upstream}), which the target still has",
                 self.request.target,
-                findings.lost_at(self.request.runs, self.source_ends.log_end, self.target_ends),
-                lost=(self.source_ends.log_end, upstream),
+                findings.lost_at(self.request.runs, end, self.target_ends),
+                lost=(end, upstream),
             )
         if upstream < self.source_ends.log_start:
             lost = findings.Span(upstream, self.source_ends.log_start)
