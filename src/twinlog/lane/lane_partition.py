@@ -44,7 +44,8 @@ class ColdStart:
     searched_at: float | None = None
     """When the last search began, or None. The search may have missed what was written since."""
     is_long: bool = False
-    """Whether the search needs more reads than a search of many partitions may make (`LongSearch`).
+    """Whether the search needs more reads than a search of many partitions may make
+    (`LongSearch`).
     """
 
     @property

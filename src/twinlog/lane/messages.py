@@ -281,7 +281,8 @@ class PartitionProgress(Struct, frozen=True, kw_only=True):
     downstream: int
     """Target offset after the last record that is on the target."""
     source_end: int
-    """End of the source's log: the high watermark, or the last stable offset under read_committed.
+    """End of the source's log: the high watermark, or the last stable offset under
+    read_committed.
     """
     log_start: int
     records: int
@@ -308,7 +309,8 @@ class PartitionProgress(Struct, frozen=True, kw_only=True):
     has_row: bool = False
     """Whether the first row of the copy is in the offset map."""
     map_epoch: int = -1
-    """Leader epoch of the map's partition under which the copy's rows certainly exist; -1: unknown.
+    """Leader epoch of the map's partition under which the copy's rows certainly exist; -1:
+    unknown.
     """
     lost: tuple[tuple[int, int], ...] = ()
     """[first, next) of upstream offsets that the source deleted before they were copied, since the

@@ -77,7 +77,8 @@ class FlowRun(RunState):
             once=once, clean=clean, pacer=pacer, clock=clock,
         )  # fmt: skip
         self.lost_topics_at: float | None = None
-        """When discovery last missed a topic, because it was deleted or a permission was removed.
+        """When discovery last missed a topic, because it was deleted or a permission was
+        removed.
         """
         self.finished_at: float | None = None
         self._leases = RunLeases(
