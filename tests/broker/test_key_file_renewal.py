@@ -153,7 +153,7 @@ def test_driver_and_lanes_enter_with_renewed_files_once_the_old_ones_are_refused
         cluster.restart(1)
         assert is_refused(cluster, before)
         if is_late:
-            eventually(lambda: ") does not vouch" in mirror.snapshots[0].reason)
+            eventually(lambda: ") lacks the issuer" in mirror.snapshots[0].reason)
             assert "ssl.truststore.* (" in mirror.snapshots[0].reason
             files.write(security.issuer)
         produce(cluster, fresh_topic, values(100, 100))

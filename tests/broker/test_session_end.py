@@ -1,4 +1,4 @@
-"""Brokers that end SASL sessions (KIP-368): connections are replaced before that, unhurt."""
+"""Brokers that end SASL sessions (KIP-368): connections are replaced before, without errors."""
 
 from __future__ import annotations
 
