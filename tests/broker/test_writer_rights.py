@@ -31,7 +31,7 @@ def cluster() -> Iterator[LocalCluster]:
         ("", "", ""),
         ("WRITE topic", "TOPIC_UNAUTHORIZED", "grant WRITE on topic "),
         ("READ topic", "TOPIC_UNAUTHORIZED", "grant READ on topic "),
-        ("WRITE id", "TRANSACTIONAL_ID_UNAUTHORIZED", "grant WRITE on transactional id "),
+        ("WRITE id", "TRANSACTIONAL_ID_UNAUTHORIZED", "grant WRITE on transactional ID "),
         ("READ group", "GROUP_UNAUTHORIZED", "grant READ on group __"),
     ],
     ids=["all", *RIGHTS],
