@@ -14,7 +14,7 @@ OWN_TREE: Final = ("docs/recipes/README", "docs/adr/README")
 """Pages whose folder is shown below them."""
 
 _SECTION: Final = re.compile(r"^## (.+)$", re.MULTILINE)
-_ROW: Final = re.compile(r"^\| \[[^]]+\]\(([^)]+)\.md\)", re.MULTILINE)
+_ROW: Final = re.compile(r"^\| \[([^]]+)\]\(([^)]+)\.md\)", re.MULTILINE)
 
 
 def toctrees(name: str, source: Path) -> str:
@@ -29,9 +29,10 @@ def _sections(source: Path) -> Iterator[tuple[str, list[str]]]:
     shown = {"README"}
     _, *parts = _SECTION.split((source / "docs" / "README.md").read_text())
     for title, text in zip(parts[::2], parts[1::2], strict=True):
-        pages = _ROW.findall(text)
-        shown.update(pages)
-        yield title, [f"docs/{page}" for page in pages] + [*REFERENCE] * (title == "Reference")
+        rows = _ROW.findall(text)
+        shown.update(page for _, page in rows)
+        more = REFERENCE if title == "Reference" else ()
+        yield title, [*(f"{name} <docs/{page}>" for name, page in rows), *more]
     others = sorted({page.stem for page in (source / "docs").glob("*.md")} - shown)
     yield "About", [*ABOUT, *(f"docs/{page}" for page in others)]
 
