@@ -77,6 +77,9 @@ def test_says_what_would_be_created_and_creates_nothing(
     assert (topic.topic, topic.partitions, topic.plan) == (fresh_topic, 3, Plan.CREATE)
     assert topic.remote_topic == f"{checked.source}.{fresh_topic}"
     assert topic.configs["retention.ms"] == "77000"
+    assert flow.memory is not None
+    assert 1 <= flow.memory.lanes <= 3
+    assert flow.memory.lane_bytes == 160 << 20
     assert [name for name in topic_names(target_cluster) if checked.source in name] == []
 
 

@@ -22,6 +22,9 @@ TASK_FAILURES: Final = 1000
 """How often a task may fail. Otherwise one killed worker would fail every lane of its lease."""
 
 CORES_MAX: Final = "spark.cores.max"
+OVERHEAD: Final = "spark.executor.minMemoryOverhead"
+HEAP_OVERHEAD_MIB: Final = 384
+"""Spark's own default, for the JVM alone."""
 SETTLED_S: Final = 3.0
 """Executors register one by one. After this time without a new one, no more are expected."""
 
@@ -69,6 +72,18 @@ def cores_wanted(url: str, lanes: int, given: Mapping[str, str]) -> dict[str, st
         extra=NEWS,
     )
     return {CORES_MAX: str(cores)}
+
+
+def memory_wanted(url: str, lane_bytes: int, given: Mapping[str, str]) -> dict[str, str]:
+    """Return the setting for the memory of lanes beside the heap of an executor, in the containers
+    of YARN and Kubernetes. It is empty if the user has set it. `spark.executor.memoryOverhead`
+    overrides it.
+    """
+    if not lane_bytes or not (url == "yarn" or url.startswith("k8s://")) or OVERHEAD in given:
+        return {}
+    slots = int(given.get("spark.executor.cores", 1)) // int(given.get("spark.task.cpus", 1))
+    lanes = -(-slots // 2)  # the other slots have their successors
+    return {OVERHEAD: f"{HEAP_OVERHEAD_MIB + -(-lanes * lane_bytes >> 20)}m"}
 
 
 def task_slots(

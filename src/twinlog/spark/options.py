@@ -31,8 +31,17 @@ USUAL: Final = {
     "spark.ui.retainedStages": "50",
     "spark.python.worker.faulthandler.enabled": "false",
     DRIVER_MEMORY: "512m",
+    # otherwise YARN and Kubernetes end an application after a few lost executors, even in a year
+    "spark.executor.maxNumFailures": "1000",
+    "spark.executor.failuresValidityInterval": "1h",
 }
 """Settings that a user may change."""
+
+_FORMER: Final = {
+    "spark.executor.maxNumFailures": "spark.yarn.max.executor.failures",
+    "spark.executor.failuresValidityInterval": "spark.yarn.executor.failuresValidityInterval",
+}
+"""Older names of settings that Spark still reads."""
 
 NEEDED: Final = {
     # a speculative copy of a slow lane would be a second writer
@@ -67,7 +76,8 @@ class SparkOptions:
     @property
     def usual(self) -> dict[str, str]:
         """Twinlog's settings that the user has not set."""
-        return {key: value for key, value in USUAL.items() if key not in self.given}
+        given = self.given
+        return {k: v for k, v in USUAL.items() if k not in given and _FORMER.get(k) not in given}
 
 
 def spark_options(

@@ -21,7 +21,13 @@ from twinlog.machine import usable_cores
 from twinlog.spark.authentication import security_settings
 from twinlog.spark.gateway import Gateway, SubmittedGateway, start_jvm, submit_jvm
 from twinlog.spark.lease import reason_of
-from twinlog.spark.masters import TASK_FAILURES, cores_wanted, local_master, require_known
+from twinlog.spark.masters import (
+    TASK_FAILURES,
+    cores_wanted,
+    local_master,
+    memory_wanted,
+    require_known,
+)
 from twinlog.spark.options import NEEDED, SparkOptions, is_local, is_submitted, name_replaced
 from twinlog.spark.pack import ALIAS
 
@@ -113,9 +119,10 @@ class DriverJvm:
             name_replaced(self._configured, security)
             self._settings |= security
 
-    def begin(self, lanes: int) -> Engine:
-        """Start the application. Raises EnvironmentMissing for a wrong setting, and Disconnected if
-        the cluster cannot be reached, after a minute.
+    def begin(self, lanes: int, lane_bytes: int = 0) -> Engine:
+        """Start the application. `lane_bytes`: memory of a lane, or 0 if unknown. Raises
+        EnvironmentMissing for a wrong setting, and Disconnected if the cluster cannot be reached,
+        after a minute.
         """
         url = str(self._options.master)
         if is_local(self._options.master):
@@ -123,6 +130,7 @@ class DriverJvm:
         conf = SparkConf().setAppName(self._name).setMaster(url)
         conf.setAll([*self._settings.items()])
         conf.setAll([*cores_wanted(url, lanes, self._configured).items()])
+        conf.setAll([*memory_wanted(url, lane_bytes, self._configured).items()])
         try:
             return Engine(context=SparkContext(conf=conf), gateway=self.gateway)
         except Py4JError as error:

@@ -45,6 +45,7 @@ from twinlog.control.check.report import (
     CheckReport,
     ClusterReport,
     FlowReport,
+    LaneMemory,
     Plan,
     Problem,
     TopicReport,
@@ -470,6 +471,12 @@ def report(*, is_ready: bool) -> dict[str, Any]:
         changes=["orders: retention.ms 1 -> 2"],
         guarantee="exactly once",
         missing_capabilities=() if is_ready else ("transactions",),
+        memory=LaneMemory(
+            lanes=2,
+            lane_bytes=160 << 20,
+            process_bytes=450 << 20,
+            limit_bytes=None if is_ready else 1 << 30,
+        ),
     )
     found = CheckReport(
         file=FILE,

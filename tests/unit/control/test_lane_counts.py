@@ -13,9 +13,9 @@ from twinlog.channel.codec import MessageCodec
 from twinlog.channel.reachable import address_for_executors
 from twinlog.channel.server import ChannelServer
 from twinlog.config.flow.schema import FlowConfig
-from twinlog.control.flow.wiring import lanes_of
+from twinlog.control.flow.wiring import lanes_in_memory, lanes_of
 from twinlog.control.process import engine as engine_module
-from twinlog.control.process.engine import SparkEngine, lanes_in_memory
+from twinlog.control.process.engine import SparkEngine
 from twinlog.control.process.run import MirrorOptions
 from twinlog.control.process.supervisor import Supervisor
 from twinlog.lane.messages import MESSAGES

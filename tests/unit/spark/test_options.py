@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from twinlog.errors import EnvironmentMissing, UsageError
-from twinlog.spark.masters import cores_wanted
+from twinlog.spark.masters import cores_wanted, memory_wanted
 from twinlog.spark.options import NEEDED, USUAL, name_replaced, spark_options
 
 MASTER = "spark://somewhere:7077"
@@ -119,3 +119,38 @@ def test_an_application_takes_the_cores_of_its_lanes(
         assert cores_wanted(MASTER, 3, given).get("spark.cores.max") == cores
     assert len(caplog.messages) == (cores is not None)
     assert cores_wanted("yarn", 3, given) == cores_wanted(MASTER, 0, given) == {}
+
+
+@pytest.mark.parametrize(
+    ("given", "overhead"),
+    [
+        ({}, "544m"),  # one slot: a lane, or its successor
+        ({"spark.executor.cores": "8"}, "1024m"),
+        ({"spark.executor.cores": "8", "spark.task.cpus": "2"}, "704m"),
+        ({"spark.executor.minMemoryOverhead": "1g"}, None),
+    ],
+)
+def test_a_container_has_the_memory_of_its_lanes(
+    given: dict[str, str], overhead: str | None
+) -> None:
+    key, lane_bytes = "spark.executor.minMemoryOverhead", 160 << 20
+    for master in ("yarn", "k8s://https://somewhere:443"):
+        assert memory_wanted(master, lane_bytes, given).get(key) == overhead
+        assert memory_wanted(master, 0, given) == {}
+    assert memory_wanted(MASTER, lane_bytes, given) == {}, "workers limit no memory"
+
+
+@pytest.mark.parametrize(
+    ("line", "kept"),
+    [
+        ("spark.yarn.max.executor.failures 3", "spark.executor.failuresValidityInterval"),
+        ("spark.executor.failuresValidityInterval 1d", "spark.executor.maxNumFailures"),
+    ],
+)
+def test_lost_executors_of_a_year_do_not_end_an_application(
+    defaults: Path, line: str, kept: str
+) -> None:
+    both = {"spark.executor.maxNumFailures", "spark.executor.failuresValidityInterval"}
+    assert both <= spark_options(master="yarn").usual.keys()
+    defaults.write_text(line)
+    assert both & spark_options(master="yarn").usual.keys() == {kept}

@@ -27,11 +27,11 @@ from twinlog.cli.terminal.output import Answer, error_object, is_for_programs, w
 from twinlog.cli.terminal.status.topic_table import Cell, Column, fitted_table
 from twinlog.cli.terminal.tables import shown_width, text
 from twinlog.errors import ConfigError
-from twinlog.quantities import plural
+from twinlog.quantities import plural, size
 
 if TYPE_CHECKING:
     from twinlog.config.flow.schema import MirrorConfig
-    from twinlog.control.check.report import CheckReport, FlowReport, TopicReport
+    from twinlog.control.check.report import CheckReport, FlowReport, LaneMemory, TopicReport
 
 TOPICS_SHOWN: Final = 50
 SAME_CODE_SHOWN: Final = 10
@@ -178,12 +178,24 @@ def _flow_parts(flow: FlowReport, *, was_asked: bool) -> Iterator[RenderableType
     if flow.guarantee is not None:
         missing = ", ".join(flow.missing_capabilities)
         yield text(f"  guarantee: {flow.guarantee}" + (f" (missing: {missing})" if missing else ""))
+    if flow.memory is not None:
+        yield text(f"  memory: {_memory(flow.memory)}")
     for change in flow.changes:
         yield text("  ", ("would change: ", "cyan"), change)
     for note in flow.notes:
         yield text("  ", ("note: ", "cyan"), note)
     for line in _problem_lines(flow):
         yield _problem("  problem", line)
+
+
+def _memory(need: LaneMemory) -> str:
+    here = size(need.process_bytes + need.lanes * need.lane_bytes)
+    limit = "" if need.limit_bytes is None else f" of {size(need.limit_bytes)} allowed"
+    return (
+        f"{here}{limit} for {plural(need.lanes, 'lane')} on this machine, {size(need.lane_bytes)} "
+        f"each and {size(need.process_bytes)} for driver and JVM; on a Spark master "
+        f"{size(need.lane_bytes)} for each lane, beside the heap of its executor"
+    )
 
 
 def _table(topics: Iterable[TopicReport]) -> Table:

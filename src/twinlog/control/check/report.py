@@ -66,6 +66,20 @@ class TopicReport:
     """The same as upstream offsets by partition, without partitions that resume."""
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LaneMemory:
+    """The memory that a flow's lanes need; all sizes are bytes."""
+
+    lanes: int
+    """Lanes on this machine."""
+    lane_bytes: int
+    """One lane and its successor. On a Spark cluster they need it beside an executor's heap."""
+    process_bytes: int
+    """Driver and JVM."""
+    limit_bytes: int | None = None
+    """The limit of this process's cgroup for all flows, or None."""
+
+
 @dataclass(slots=True, kw_only=True)
 class FlowReport:
     """The results for one flow; filled during the check."""
@@ -80,6 +94,8 @@ class FlowReport:
     guarantee: str | None = None
     """None without a probe."""
     missing_capabilities: tuple[str, ...] = ()
+    memory: LaneMemory | None = None
+    """None if the topics are unknown."""
 
     @property
     def partitions(self) -> int:

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from twinlog.channel.server import ChannelServer
 from twinlog.config.flow.schema import FlowConfig
-from twinlog.control.flow.wiring import lanes_of
+from twinlog.control.flow.wiring import MANY, lane_bytes, lanes_in_memory, lanes_of
 from twinlog.control.process.supervisor import Supervisor
 from twinlog.errors import Disconnected, Fate, TwinlogError
 from twinlog.flow_log import FlowLog
@@ -42,15 +42,7 @@ ONCE_GIVES_UP_S: Final = 60.0
 POLL_S: Final = 1.0
 JVM_EVERY_S: Final = 10.0
 """As often as a scraper usually reads it."""
-MANY: Final = 1 << 30
 RESTART_AFTER_S: Final = 5.0
-
-PROCESS_BYTES: Final = 450 << 20
-"""Driver and JVM, as measured (docs/capacity.md)."""
-LANE_BYTES: Final = 80 << 20
-"""A lane without fetched records, and the idle one of the next lease beside it."""
-BUFFERS: Final = 1.25
-"""Memory for fetched batches and next responses, in twinlog.lane.memory.bytes."""
 
 
 class SparkEngine:
@@ -109,7 +101,8 @@ class SparkEngine:
             return
         self._without_since = self._without_since or time.monotonic()
         try:
-            self._engine = engine = jvm.begin(self._lanes_wanted())
+            most = max(map(lane_bytes, self._flows.values()), default=0)
+            self._engine = engine = jvm.begin(self._lanes_wanted(), most)
             self._lease_from(engine)
         except Disconnected as error:
             self._stop.wait(POLL_S)  # the JVM may be ending
@@ -266,11 +259,3 @@ class SparkEngine:
                 lanes,
             )
         return min(lanes, room)
-
-
-def lanes_in_memory(flows: Sequence[FlowConfig], limit: int | None) -> int:
-    """Return how many lanes each flow may have within a cgroup's limit in bytes, at least 1."""
-    if limit is None or not flows:
-        return MANY
-    each = sum(LANE_BYTES + int(BUFFERS * flow.lanes.memory_bytes) for flow in flows)
-    return max(1, (limit - PROCESS_BYTES) // each)
