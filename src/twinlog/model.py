@@ -17,6 +17,19 @@ class TopicPartition(NamedTuple):
         return f"{self.topic}-{self.partition}"
 
 
+class Copied(NamedTuple):
+    """The records of one partition that the lanes of one lease have copied."""
+
+    topic: str
+    partition: int
+    first: int
+    """The source offset at which the lease began, or -1 if unknown."""
+    next: int
+    """The source offset that follows them."""
+    records: int
+    bytes: int
+
+
 @dataclass(frozen=True, slots=True, order=True)
 class Flow:
     """One directed replication between two clusters, by their names in the configuration file.

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -182,8 +183,9 @@ def lanes_of_last_lease(mirror: Command) -> int:
 
 
 def leases(what: str, port: int = 4040) -> list[Any]:
-    """The jobs or stages of leases; one that waits for an executor may have run before."""
-    return [one for one in of_the_page(what, port) if "lease" in one.get("description", "")]
+    """The jobs or stages of lanes; one that waits for an executor may have run before."""
+    found = [one for one in of_the_page(what, port) if "lease" in one.get("description", "")]
+    return [one for one in found if " copied " not in one["description"]]
 
 
 def of_the_page(what: str, port: int = 4040) -> Any:
@@ -191,6 +193,44 @@ def of_the_page(what: str, port: int = 4040) -> Any:
     at = f"http://127.0.0.1:{port}/api/v1/applications"
     (application,) = answer_of(at)
     return answer_of(f"{at}/{application['id']}/{what}")
+
+
+def test_sparks_page_shows_what_each_lease_has_copied(
+    source_cluster: LocalCluster,
+    target_cluster: LocalCluster,
+    fresh_topic: str,
+    tmp_path: Path,
+    cluster: Cluster,
+    file: Path,
+) -> None:
+    listen = f"127.0.0.1:{free_port()}"
+    cluster.start_master()
+    cluster.add_worker()
+    words = ("mirror", str(file), "--master", cluster.url, "--lanes", "1", "--listen", listen)
+
+    def copied() -> list[Any]:
+        found = of_the_page("stages")
+        return [one for one in found if " copied " in one["name"] and one["status"] == "COMPLETE"]
+
+    with Command(tmp_path / "run", *words, "--lease", "10") as mirror:
+        eventually(lambda: arrived(target_cluster, fresh_topic) == 3000)
+        eventually(copied, what="the rows of a lease that has ended")
+        produce(source_cluster, fresh_topic, orders(200, begin=3000))
+        eventually(lambda: arrived(target_cluster, fresh_topic) == 3200)
+        eventually(lambda: len(copied()) == 2, what="the rows of a lease with new records")
+        flow, found = state_of(listen), copied()
+        mirror.terminate()
+        assert mirror.wait() == 0, mirror.stderr
+    second, first = found
+    said = r"A->\w+: lease 1 of generation 0 copied 3,000 records, .* [KM]B"
+    assert re.fullmatch(said, first["name"])
+    assert " copied 200 records, " in second["name"]
+    rows = [row.split("\t") for one in found for row in one["details"].splitlines()[1:]]
+    assert {(topic, int(partition)) for topic, partition, *_ in rows} == {
+        (fresh_topic, partition) for partition in range(PARTITIONS)
+    }
+    assert sum(int(row[4]) for row in rows) == flow["records"] == 3200
+    assert sum(int(row[5]) for row in rows) == flow["bytes"]
 
 
 def test_sparks_configuration_counts_and_its_history_has_a_clean_end(
@@ -239,6 +279,9 @@ def test_sparks_configuration_counts_and_its_history_has_a_clean_end(
     ends = [one["Job Result"]["Result"] for one in lines if one["Event"].endswith("JobEnd")]
     assert set(ends) == {"JobSucceeded"}
     assert any(one["Event"].endswith("ApplicationEnd") for one in lines)
+    began = [one["Properties"] for one in lines if one["Event"].endswith("JobStart")]
+    (copied,) = [one for one in began if "twinlog.records" in one]
+    assert (copied["twinlog.lease"], copied["twinlog.records"]) == ("1", "3000")
 
 
 @pytest.mark.parametrize("master", ["cluster", "local[4]"])

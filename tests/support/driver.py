@@ -5,7 +5,7 @@ lanes that are a list of what they were told.
 from __future__ import annotations
 
 import secrets
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from hashlib import sha256
 from typing import Any, TypeVar, cast
@@ -37,7 +37,7 @@ from twinlog.lane.messages import (
 from twinlog.mirror.map.offset_map import ChunkRow, Run, Term
 from twinlog.mirror.plan import PartitionPlan
 from twinlog.mirror.start_point import StartPoint
-from twinlog.model import Isolation, StartKind, TopicId, TopicPartition
+from twinlog.model import Copied, Isolation, StartKind, TopicId, TopicPartition
 from twinlog.survey.map_reader import Maps
 
 __all__ = ["Driver", "HandClock", "LaneStub", "plan_of", "work_of"]
@@ -73,9 +73,13 @@ class JobStub:
     is_done: bool = False
     error: TwinlogError | None = None
     cancelled: int = 0
+    copied: Sequence[Copied] = ()
 
     def cancel(self) -> None:
         self.cancelled += 1
+
+    def note(self, copied: Sequence[Copied]) -> None:
+        self.copied = copied
 
 
 def plan_of(number: int, topic: str = "orders", **more: Any) -> PartitionPlan:

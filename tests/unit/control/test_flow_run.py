@@ -24,7 +24,7 @@ from twinlog.lane.late_requests import SILENCE_MS, wait_s
 from twinlog.lane.messages import LaneLoad, Progress, Take
 from twinlog.lane.reporting import given_back
 from twinlog.mirror.findings import LogFinding
-from twinlog.model import TopicPartition
+from twinlog.model import Copied, TopicPartition
 
 SILENCE_S = SILENCE_MS / 1000
 LATE_S = wait_s()
@@ -119,6 +119,46 @@ def test_partition_keeps_its_count_over_a_hand_over(running: tuple[Driver, list[
     before = driver.run.partitions[tp].total_records
     lane.gives_back(tp)
     assert driver.run.partitions[tp].total_records == before == 60
+
+
+def test_lease_notes_what_its_lanes_have_copied(running: tuple[Driver, list[LaneStub]]) -> None:
+    driver, old = running
+    for lane in old:
+        lane.progress(*lane.taken, ordinal=5)
+    driver.pass_time(301)
+    new = driver.lanes_of(2)
+    for lane in old:
+        lane.gives_back(*lane.taken)
+    for lane in new:
+        lane.progress(*lane.taken, ordinal=12)
+    driver.run.stop()
+    for lane in (*old, *new):
+        lane.goes()
+    for job in driver.jobs:
+        job.is_done = True
+    driver.run.tick()
+    first, second = driver.jobs
+    assert first.copied == [Copied("orders", n, -1, 5, 5, 500) for n in range(4)]
+    assert second.copied == [Copied("orders", n, 5, 12, 12, 1200) for n in range(4)]
+
+
+def test_rows_of_a_lease_add_up_over_lanes_that_are_lost(
+    running: tuple[Driver, list[LaneStub]],
+) -> None:
+    driver, (first, second) = running
+    driver.has_begun(*FOUR)
+    first.progress(*first.taken, ordinal=0)
+    first.progress(*first.taken, ordinal=5)
+    lost = first.taken
+    first.goes()
+    driver.pass_time(1)
+    assert set(lost) < set(second.taken)
+    second.progress(*lost, ordinal=3)
+    driver.run.stop()
+    second.goes()
+    driver.jobs[0].is_done = True
+    driver.run.tick()
+    assert driver.jobs[0].copied == [Copied(*tp, 0, 3, 8, 800) for tp in lost]
 
 
 def test_lease_that_fails_is_tried_again_with_pauses_that_grow(driver: Driver) -> None:

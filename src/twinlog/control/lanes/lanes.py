@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from typing import Final, Protocol
@@ -26,7 +26,7 @@ from twinlog.lane.messages import (
     Throttle,
     Work,
 )
-from twinlog.model import TopicPartition
+from twinlog.model import Copied, TopicPartition
 
 WARM_UP_TIMEOUT_S: Final = 30.0
 JOB_ENDS_WITHIN_S: Final = 1.5
@@ -44,6 +44,8 @@ class Job(Protocol):
     @property
     def error(self) -> TwinlogError | None: ...
     def cancel(self) -> None: ...
+    def note(self, copied: Sequence[Copied]) -> None:
+        """Show in Spark what its lanes have copied."""
 
 
 class LeaseState(StrEnum):

@@ -31,7 +31,7 @@ from twinlog.mirror.skips import Poison, Skip
 from twinlog.mirror.state.acceptance import WantedAcceptance
 from twinlog.mirror.state.intents import FlowIntents
 from twinlog.mirror.state.skipping import WantedSkip
-from twinlog.model import TopicId
+from twinlog.model import Copied, TopicId
 
 # The recovery point: the time up to which the target has all records of the source.
 
@@ -233,6 +233,10 @@ class Partition:
     records: int = 0
     """Records copied before the current Take."""
     bytes: int = 0
+    copied: dict[int, Copied] = field(default_factory=dict)
+    """What each lease has copied of it until its lanes returned it."""
+    _took_at: int = -1
+    """The source offset at which the current lane began, or -1 if unknown."""
     wait_until: float = 0.0
     """Monotonic time until which requests of a dead lane may arrive."""
     retry_at: float = 0.0
@@ -322,6 +326,9 @@ class Partition:
         if moved or (at_end and not progress.waits_for_map):
             self._pause.reset()
             self.failure = None
+        if self.progress is None:
+            before = self.recovery.upstream
+            self._took_at = progress.upstream if before < 0 and not progress.records else before
         self.progress = progress
         self.reported_ms = self.clock.wall_ms()
         if not self.is_replaced:  # else it is a late report of the copy before
@@ -455,11 +462,24 @@ class Partition:
         if self.placement is Placement.ASSIGNED and self.progress is not None:
             self.records += self.progress.records
             self.bytes += self.progress.bytes
+            self._count(self.progress)
         if self.placement is not placement:
             self.left_at = self.clock.monotonic()
         self.placement = placement
         self.is_seen = self.is_seen and placement is Placement.DONE
         self.lane = None
+
+    def _count(self, last: PartitionProgress) -> None:
+        if self.lane is None or not last.records:
+            return
+        before = self.copied.get(self.lane.lease)
+        self.copied[self.lane.lease] = Copied(
+            *self.plan.source,
+            first=self._took_at if before is None else before.first,
+            next=last.upstream,
+            records=last.records + (0 if before is None else before.records),
+            bytes=last.bytes + (0 if before is None else before.bytes),
+        )
 
     def lost_lane(self) -> None:
         """Its lane is lost: it starts cold in another lane, if it is wanted."""

@@ -64,6 +64,7 @@ class SparkEngine:
         self._thread = threading.Thread(target=self._run, name="twinlog-spark", daemon=True)
         self._jvm: Any = None
         self._engine: Any = None
+        self._starter: Any = None
         self._stop = threading.Event()
         self._slots: int | None = None
         """Task slots of a given master; None for this machine, which has as many as needed."""
@@ -141,9 +142,8 @@ class SparkEngine:
             return
         self._without_since = None
         address, secrets = self._server.address, self._server.secrets
-        self._supervisor.set_starter(
-            SparkLeaseStarter(engine.context, LANE_ENTRY, address, secrets)
-        )
+        self._starter = SparkLeaseStarter(engine.context, LANE_ENTRY, address, secrets)
+        self._supervisor.set_starter(self._starter)
         follows = not is_dynamic(engine.context)
         reads_at = time.monotonic() + JVM_EVERY_S
         while not self._stop.wait(POLL_S):
@@ -186,6 +186,8 @@ class SparkEngine:
         if self._engine is not None:
             from twinlog.spark.session import stop_spark
 
+            if self._starter is not None:
+                self._starter.finish()
             stop_spark(self._engine)
         elif self._jvm is not None:
             self._jvm.gateway.stop()

@@ -90,6 +90,8 @@ class RunLeases:
             run.leases.remove(lease)
             for lane in (*lease.lanes.values(), *lease.waiting.values()):
                 run.lost(lane)
+            copied = (one.copied.pop(lease.number, None) for one in run.partitions.values())
+            lease.job.note([one for one in copied if one is not None])
             if lease.job.error is not None and not run.is_stopping:
                 self._failed(lease.job.error)
 
