@@ -7,6 +7,33 @@ text safe to print), `quantities` (numbers for people), `addresses`, `clock`, `j
 `private_files`.
 """
 
+from __future__ import annotations
+
+import importlib
+from pathlib import Path
+from typing import Any
+
 __version__ = "0.1.0"
 
-__all__ = ["__version__"]
+__all__ = ["__version__", "run"]
+
+
+def run(
+    spark: Any,
+    *files: str | Path,
+    once: bool = False,
+    lanes: int | None = None,
+    allow_unauthenticated_spark: bool = False,
+) -> Any:
+    """Mirror the flows of `files` in an existing Spark session, as `twinlog mirror` does in its own
+    (docs/spark.md). The session is not stopped. Returns the last snapshots of the flows.
+    """
+    # lanes load this module, and must not load the driver
+    process = importlib.import_module("twinlog.control.process.in_session")
+    return process.run_in_session(
+        spark,
+        [Path(one) for one in files],
+        once=once,
+        lanes=lanes,
+        may_be_open=allow_unauthenticated_spark,
+    )

@@ -124,10 +124,11 @@ def slots_now(context: SparkContext) -> int:
     """Return the task slots of all executors. Raises Disconnected if the cluster has ended the
     application, or the JVM has ended.
     """
-    scala: Any = context._jsc.sc()
+    java: Any = context._jsc
     try:
-        if scala.isStopped():
+        if java is None or java.sc().isStopped():
             raise Disconnected("Spark has ended the application")
+        scala = java.sc()
         profile = scala.resourceProfileManager().defaultResourceProfile()
         return int(scala.maxNumConcurrentTasks(profile))
     except Py4JError as error:

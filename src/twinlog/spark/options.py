@@ -14,7 +14,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 from twinlog.config.files.properties import parse_properties
 from twinlog.errors import EnvironmentMissing, UsageError
@@ -72,6 +72,8 @@ class SparkOptions:
     """The settings of `--conf`."""
     given: Mapping[str, str] = field(default_factory=dict)
     """All settings of the user: these, and those of files."""
+    context: Any = None
+    """The SparkContext of the caller's session, or None: Twinlog starts its own."""
 
     @property
     def usual(self) -> dict[str, str]:
@@ -115,7 +117,8 @@ def spark_options(
     if mode != CLIENT:
         raise UsageError(
             f"the deploy mode {mode} is not one of `twinlog`, which is the driver itself: leave "
-            "--deploy-mode and spark.submit.deployMode out"
+            "--deploy-mode and spark.submit.deployMode out, or start twinlog/__main__.py by "
+            "`spark-submit --deploy-mode cluster`"
         )
     return SparkOptions(
         master=master,

@@ -47,6 +47,8 @@ class Engine:
 
     context: SparkContext
     gateway: Gateway
+    is_ours: bool = True
+    """False for a caller's session, which is not stopped."""
 
 
 def start_spark(
@@ -225,7 +227,9 @@ def _archive_settings(archive: Path | None, given: Mapping[str, str]) -> dict[st
 
 
 def stop_spark(engine: Engine) -> None:
-    """End Spark and its JVM, whatever their state."""
+    """End Spark and its JVM, whatever their state, unless they are a caller's."""
+    if not engine.is_ours:
+        return
     stopping = threading.Thread(target=_stop, args=(engine.context,), daemon=True)
     stopping.start()
     stopping.join(STOP_WITHIN_S)

@@ -51,6 +51,7 @@ class SparkEngine:
     def __init__(self, options: MirrorOptions, flows: Sequence[FlowConfig]) -> None:
         self._options = options
         self._master = options.spark.master
+        self._is_attached = options.spark.context is not None
         self._flows = {str(flow.flow): flow for flow in flows}
         self._cores = usable_cores()
         self._needed = threading.Event()
@@ -92,10 +93,11 @@ class SparkEngine:
 
     def _serve(self) -> None:
         """Start Spark, and return if its cluster has ended the application, or not begun it."""
+        from twinlog.spark.attached import AttachedJvm
         from twinlog.spark.session import DriverJvm, forget_gateway
 
-        name = f"twinlog {first_few(sorted(self._flows))}"
-        self._jvm = jvm = DriverJvm(self._options.spark, name)
+        name, spark = f"twinlog {first_few(sorted(self._flows))}", self._options.spark
+        self._jvm = jvm = AttachedJvm(spark) if self._is_attached else DriverJvm(spark, name)
         while not self._needed.wait(POLL_S):
             self._require_jvm()
         if self._stop.is_set():
@@ -108,7 +110,7 @@ class SparkEngine:
         except Disconnected as error:
             self._stop.wait(POLL_S)  # the JVM may be ending
             self._require_jvm()
-            if is_local(self._master):
+            if is_local(self._master) or self._is_attached:
                 raise
             log.info("Spark's application ended: %s", error)
             self._without_since = self._without_since or time.monotonic()
@@ -148,7 +150,7 @@ class SparkEngine:
         reads_at = time.monotonic() + JVM_EVERY_S
         while not self._stop.wait(POLL_S):
             self._require_jvm()
-            if not is_local(self._master):
+            if self._is_attached or not is_local(self._master):
                 self._count(slots_now(engine.context), follows=follows)
             if self._options.on_jvm is not None and time.monotonic() >= reads_at:
                 reads_at = time.monotonic() + JVM_EVERY_S
