@@ -109,6 +109,34 @@ def test_a_standby_takes_no_core_and_takes_over_where_verify_found_room(
     assert assert_identical(source_cluster, target_cluster, fresh_topic) == 3200
 
 
+def test_a_warm_standby_holds_one_executor_and_takes_over_with_it(
+    source_cluster: LocalCluster,
+    target_cluster: LocalCluster,
+    fresh_topic: str,
+    tmp_path: Path,
+    cluster: Cluster,
+    file: Path,
+) -> None:
+    cluster.start_master()
+    for _ in range(2):
+        cluster.add_worker()
+    words = ("mirror", str(file), "--master", cluster.url, "--lanes", "1", "--listen", "off")
+    more = ("--spark-standby", "warm", "--conf", "spark.executor.cores=1")
+    with Command(tmp_path / "leads", *words, *more, "--name", "leads") as leader:
+        eventually(lambda: arrived(target_cluster, fresh_topic) == 3000)
+        assert cluster.applications() == {"leads": 1}, "executors come as tasks need them"
+        with Command(tmp_path / "waits", *words, *more, "--name", "waits") as standby:
+            eventually(lambda: cluster.applications() == {"leads": 1, "waits": 1})
+            eventually(lambda: "ready to take over" in standby.stderr)
+            leader.process.kill()
+            produce(source_cluster, fresh_topic, orders(200, begin=3000))
+            eventually(lambda: arrived(target_cluster, fresh_topic) == 3200)
+            assert cluster.applications() == {"waits": 1}
+            standby.terminate()
+            assert standby.wait() == 0, standby.stderr
+    assert assert_identical(source_cluster, target_cluster, fresh_topic) == 3200
+
+
 def test_a_flow_without_executors_waits_for_spark_as_long_as_it_takes(
     source_cluster: LocalCluster,
     target_cluster: LocalCluster,

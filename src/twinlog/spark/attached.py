@@ -63,7 +63,7 @@ class AttachedJvm:
         self._context = options.context
         self.gateway = SessionGateway()
 
-    def begin(self, _lanes: int, _lane_bytes: int = 0) -> Engine:
+    def begin(self, _lanes: int, _lane_bytes: int = 0, *, is_warm: bool = False) -> Engine:
         """Return the session's application, which runs already."""
         return Engine(context=self._context, gateway=self.gateway, is_ours=False)
 

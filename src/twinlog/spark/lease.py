@@ -16,7 +16,7 @@ import re
 import threading
 import time
 from collections import deque
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from typing import Any, Final
@@ -231,14 +231,20 @@ class SparkLeaseStarter:
             job.await_note(max(0.0, until - time.monotonic()))
 
 
-def await_executor(context: SparkContext) -> None:
+def await_executor(context: SparkContext, *, has_python: bool = False) -> None:
     """Start a job that ends when an executor has run it, in the background. While it waits, Spark
-    logs why it has no executor; with dynamic allocation it requests one.
+    logs why it has no executor; with dynamic allocation it requests one. `has_python`: it also
+    starts the daemon from which lanes are forked.
     """
 
     def run() -> None:
         context.setJobGroup("twinlog-waits", "twinlog waits for an executor")
         with suppress(Exception):  # the application has ended
-            context.parallelize([""], 1)._jrdd.count()
+            one: RDD[str] = context.parallelize([""], 1)
+            (one.mapPartitions(_nothing) if has_python else one)._jrdd.count()
 
     threading.Thread(target=run, name="twinlog-waits", daemon=True).start()
+
+
+def _nothing(own: Iterable[str]) -> Iterable[str]:
+    return own

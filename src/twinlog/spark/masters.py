@@ -74,6 +74,15 @@ def cores_wanted(url: str, lanes: int, given: Mapping[str, str]) -> dict[str, st
     return {CORES_MAX: str(cores)}
 
 
+def held_by_standby(given: Mapping[str, str]) -> dict[str, str]:
+    """Return the settings, without those of the user, with which an idle application holds one
+    executor, and requests others for its leases.
+    """
+    held = {"enabled": "true", "shuffleTracking.enabled": "true", "minExecutors": "1"}
+    usual = {f"spark.dynamicAllocation.{key}": value for key, value in held.items()}
+    return {key: value for key, value in usual.items() if key not in given}
+
+
 def memory_wanted(url: str, lane_bytes: int, given: Mapping[str, str]) -> dict[str, str]:
     """Return the setting for the memory of lanes beside the heap of an executor, in the containers
     of YARN and Kubernetes. It is empty if the user has set it. `spark.executor.memoryOverhead`

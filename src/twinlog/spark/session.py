@@ -24,6 +24,7 @@ from twinlog.spark.lease import reason_of
 from twinlog.spark.masters import (
     TASK_FAILURES,
     cores_wanted,
+    held_by_standby,
     local_master,
     memory_wanted,
     require_known,
@@ -121,10 +122,10 @@ class DriverJvm:
             name_replaced(self._configured, security)
             self._settings |= security
 
-    def begin(self, lanes: int, lane_bytes: int = 0) -> Engine:
-        """Start the application. `lane_bytes`: memory of a lane, or 0 if unknown. Raises
-        EnvironmentMissing for a wrong setting, and Disconnected if the cluster cannot be reached,
-        after a minute.
+    def begin(self, lanes: int, lane_bytes: int = 0, *, is_warm: bool = False) -> Engine:
+        """Start the application. `lane_bytes`: memory of a lane, or 0 if unknown. `is_warm`: it
+        holds one executor while it is idle. Raises EnvironmentMissing for a wrong setting, and
+        Disconnected if the cluster cannot be reached, after a minute.
         """
         url = str(self._options.master)
         if is_local(self._options.master):
@@ -133,6 +134,7 @@ class DriverJvm:
         conf.setAll([*self._settings.items()])
         conf.setAll([*cores_wanted(url, lanes, self._configured).items()])
         conf.setAll([*memory_wanted(url, lane_bytes, self._configured).items()])
+        conf.setAll([*held_by_standby(self._configured).items()] if is_warm else [])
         try:
             return Engine(context=SparkContext(conf=conf), gateway=self.gateway)
         except Py4JError as error:

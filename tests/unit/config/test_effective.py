@@ -76,6 +76,7 @@ ANOTHER = {
     },
     "accept_source_loss": {"twinlog.source.loss": "accept"},
     "lanes.lease_seconds": {"twinlog.lease.seconds": "77"},
+    "lanes.has_warm_standby": {"twinlog.spark.standby": "warm"},
     "status_interval_seconds": {"twinlog.status.interval.seconds": "7"},
     "verify": {"twinlog.verify": "full"},
     "metric_names": {"A->B.metric.names.formats": "legacy, new"},

@@ -117,6 +117,24 @@ def test_without_a_limit_memory_does_not_count(
     assert an_engine([flow]).lanes_for(flow, 100, flows=1) == 6
 
 
+@pytest.mark.parametrize(
+    ("master", "is_warm", "starts"),
+    [
+        ("spark://somewhere:7077", False, False),
+        ("spark://somewhere:7077", True, True),
+        ("yarn", True, True),
+        (None, True, True),  # Spark of this machine always starts with the process
+    ],
+)
+def test_a_warm_standby_starts_spark_with_the_process(
+    flow: FlowConfig, master: str | None, is_warm: bool, starts: bool
+) -> None:
+    warm = replace(flow, lanes=replace(flow.lanes, has_warm_standby=is_warm))
+    engine = an_engine([flow, warm], master=master)
+    assert engine._needed.is_set() is starts
+    assert engine._is_warm is (is_warm and master is not None)
+
+
 def test_lanes_of_this_machine_stay_on_loopback(monkeypatch: pytest.MonkeyPatch) -> None:
     """Elsewhere the channel is TLS: the server decides by the address that it is given."""
     monkeypatch.delenv("SPARK_LOCAL_IP", raising=False)

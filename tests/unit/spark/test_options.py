@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from twinlog.errors import EnvironmentMissing, UsageError
-from twinlog.spark.masters import cores_wanted, memory_wanted
+from twinlog.spark.masters import cores_wanted, held_by_standby, memory_wanted
 from twinlog.spark.options import NEEDED, USUAL, name_replaced, spark_options
 
 MASTER = "spark://somewhere:7077"
@@ -154,3 +154,11 @@ def test_lost_executors_of_a_year_do_not_end_an_application(
     assert both <= spark_options(master="yarn").usual.keys()
     defaults.write_text(line)
     assert both & spark_options(master="yarn").usual.keys() == {kept}
+
+
+def test_a_warm_standby_holds_what_the_user_allows() -> None:
+    prefix = "spark.dynamicAllocation"
+    assert held_by_standby({f"{prefix}.minExecutors": "2", f"{prefix}.enabled": "false"}) == {
+        f"{prefix}.shuffleTracking.enabled": "true"
+    }
+    assert held_by_standby({})[f"{prefix}.minExecutors"] == "1"

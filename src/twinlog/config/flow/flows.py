@@ -107,6 +107,7 @@ def read_flow(raw: Settings, flow: Flow) -> FlowConfig:
         lanes=LanesConfig(
             tasks_max=values.number_or_none("tasks.max"),
             lease_seconds=values.number("twinlog.lease.seconds"),
+            has_warm_standby=values.choice_or("twinlog.spark.standby", "cold") == "warm",
             memory_bytes=lane_memory(
                 settings.get("twinlog.lane.memory.bytes"),
                 producer,

@@ -163,6 +163,8 @@ class LanesConfig:
 
     tasks_max: int | None
     lease_seconds: int
+    has_warm_standby: bool
+    """twinlog.spark.standby"""
     memory_bytes: int
     max_bytes_per_second: int | None
     """twinlog.max.bytes.per.second of all lanes together; None: no limit."""

@@ -47,6 +47,9 @@ OWN_KEYS: Final = (
          choices=("stop", "accept")),
     _key("twinlog.lease.seconds", _INT, "300", _ACTS,
          "how long a Spark job holds its partitions", low=1),
+    _key("twinlog.spark.standby", _CHOICE, "cold", _ACTS,
+         "whether a standby on a Spark cluster holds executors: `cold` none, so that Spark starts "
+         "when it takes over; `warm` one, by dynamic allocation", choices=("cold", "warm")),
     _key("twinlog.config.reload.interval.seconds", _INT, "0", _ACTS,
          "how often a running mirror checks this file for changes; 0: only on SIGHUP", low=0),
     _key("twinlog.lane.memory.bytes", _LONG, str(64 * _MEBIBYTE), _ACTS,

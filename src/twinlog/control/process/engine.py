@@ -2,7 +2,8 @@
 
 On this machine Spark starts with the process, in parallel with the set-up of flows, so that a
 standby takes over soon. On a cluster only its JVM does. The application, which takes cores from
-others, starts when the process leads its first flow, and runs until the end of the process.
+others, starts when the process leads its first flow, and runs until the end of the process. With
+twinlog.spark.standby=warm it starts with the process too, and holds one executor while it is idle.
 
 Without an executor the process waits. Flows without lanes then show WAITING_FOR_SPARK. An
 application that the cluster has ended is started again.
@@ -58,6 +59,10 @@ class SparkEngine:
         if is_local(self._master):
             self._cores = min(self._cores, lanes_in_memory(flows, memory_limit()))
             self._needed.set()
+        is_cluster = not is_local(self._master) and not self._is_attached
+        self._is_warm = is_cluster and any(flow.lanes.has_warm_standby for flow in flows)
+        if self._is_warm:
+            self._needed.set()
         self._room = {name: self._most(name) for name in self._flows}
         self._warned: set[str] = set()
         self._supervisor: Any = None
@@ -105,7 +110,7 @@ class SparkEngine:
         self._without_since = self._without_since or time.monotonic()
         try:
             most = max(map(lane_bytes, self._flows.values()), default=0)
-            self._engine = engine = jvm.begin(self._lanes_wanted(), most)
+            self._engine = engine = jvm.begin(self._lanes_wanted(), most, is_warm=self._is_warm)
             self._lease_from(engine)
         except Disconnected as error:
             self._stop.wait(POLL_S)  # the JVM may be ending
@@ -142,6 +147,8 @@ class SparkEngine:
             self._slots = task_slots(engine.context, wanted, keeps_waiting)
         if self._stop.is_set():
             return
+        if self._is_warm:
+            await_executor(engine.context, has_python=True)
         self._without_since = None
         address, secrets = self._server.address, self._server.secrets
         self._starter = SparkLeaseStarter(engine.context, LANE_ENTRY, address, secrets)
