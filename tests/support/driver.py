@@ -267,6 +267,7 @@ class Driver:
         clean: bool = True,
     ) -> None:
         self.clock = HandClock()
+        self.most_lanes = lanes
         self.jobs: list[JobStub] = []
         self._stubs: list[LaneStub] = []
         self.map_readings: list[Callable[[Maps], None]] = []
@@ -278,7 +279,7 @@ class Driver:
             work=work_of(),
             generation=3,
             plans=plans,
-            lane_count=lambda partitions: min(lanes, partitions),
+            lane_count=lambda partitions: min(self.most_lanes, partitions),
             lease_s=lease_s,
             first_change_s=lease_s,
             start=Starts.everywhere(StartKind.EARLIEST),

@@ -6,7 +6,7 @@ is only checked.
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Final
 
 from pyspark import SparkContext
 
@@ -16,7 +16,7 @@ from twinlog.spark.gateway import SubmittedGateway
 from twinlog.spark.options import SparkOptions
 from twinlog.spark.session import Engine
 
-SPECULATION = "spark.speculation"
+SPECULATION: Final = "spark.speculation"
 
 
 def session_options(spark: Any, *, may_be_open: bool) -> SparkOptions:
@@ -63,7 +63,7 @@ class AttachedJvm:
         self._context = options.context
         self.gateway = SessionGateway()
 
-    def begin(self, _lanes: int, _lane_bytes: int = 0, *, is_warm: bool = False) -> Engine:
+    def begin(self, _lanes: int, **_: object) -> Engine:
         """Return the session's application, which runs already."""
         return Engine(context=self._context, gateway=self.gateway, is_ours=False)
 

@@ -54,20 +54,28 @@ def local_master(
     return f"local[{cores if slots == '*' else slots or 1},{failures or failures_allowed}]"
 
 
-def cores_wanted(url: str, lanes: int, given: Mapping[str, str]) -> dict[str, str]:
-    """Return the setting that limits a standalone cluster's application to the cores of these lanes
-    and their successors. It is empty if the user has set a limit, or `lanes` is 0.
+def slots_for(lanes: int, flows: int) -> int:
+    """Return the task slots for the lanes of all flows. The next lease of each flow replaces lane
+    by lane, and starts with one more.
     """
-    if not url.startswith("spark://") or not lanes or CORES_MAX in given:
+    return lanes + flows
+
+
+def cores_wanted(url: str, slots: int, given: Mapping[str, str]) -> dict[str, str]:
+    """Return the setting that limits a standalone cluster's application to the cores of these task
+    slots. It is empty if the user has set a limit, or `slots` is 0.
+    """
+    if not url.startswith("spark://") or not slots or CORES_MAX in given:
         return {}
     each = int(given.get("spark.executor.cores", 1))
-    cores = 2 * lanes * int(given.get("spark.task.cpus", 1))
+    cores = slots * int(given.get("spark.task.cpus", 1))
     cores = -(-cores // each) * each  # a smaller rest would start no executor
     log.info(
-        "%s: %d cores for %s and as many successors; %s sets another number",
+        "%s: %d cores for %s, of which each flow has one for its next lease; %s sets another "
+        "number",
         url,
         cores,
-        plural(lanes, "lane"),
+        plural(slots, "task slot"),
         CORES_MAX,
         extra=NEWS,
     )
@@ -90,8 +98,7 @@ def memory_wanted(url: str, lane_bytes: int, given: Mapping[str, str]) -> dict[s
     """
     if not lane_bytes or not (url == "yarn" or url.startswith("k8s://")) or OVERHEAD in given:
         return {}
-    slots = int(given.get("spark.executor.cores", 1)) // int(given.get("spark.task.cpus", 1))
-    lanes = -(-slots // 2)  # the other slots have their successors
+    lanes = int(given.get("spark.executor.cores", 1)) // int(given.get("spark.task.cpus", 1))
     return {OVERHEAD: f"{HEAP_OVERHEAD_MIB + -(-lanes * lane_bytes >> 20)}m"}
 
 
@@ -115,8 +122,8 @@ def task_slots(
         time.sleep(0.1)
     if 0 < slots < wanted:
         log.warning(
-            "%s offers %d task slots, but lanes and their successors need %d: fewer lanes are "
-            "used; add cores, or set tasks.max or --lanes lower",
+            "%s offers %d task slots, but lanes and the next lease need %d: fewer lanes are used; "
+            "add cores, or set tasks.max or --lanes lower",
             context.master,
             slots,
             wanted,

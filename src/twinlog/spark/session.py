@@ -122,8 +122,11 @@ class DriverJvm:
             name_replaced(self._configured, security)
             self._settings |= security
 
-    def begin(self, lanes: int, lane_bytes: int = 0, *, is_warm: bool = False) -> Engine:
-        """Start the application. `lane_bytes`: memory of a lane, or 0 if unknown. `is_warm`: it
+    def begin(
+        self, lanes: int, *, slots: int = 0, lane_bytes: int = 0, is_warm: bool = False
+    ) -> Engine:
+        """Start the application. `slots`: task slots that it takes of a standalone cluster, or 0
+        for all. `lane_bytes`: memory of a lane, or 0 if unknown. `is_warm`: it
         holds one executor while it is idle. Raises EnvironmentMissing for a wrong setting, and
         Disconnected if the cluster cannot be reached, after a minute.
         """
@@ -132,7 +135,7 @@ class DriverJvm:
             url = local_master(self._options.master, lanes, usable_cores(), self._task_failures)
         conf = SparkConf().setAppName(self._name).setMaster(url)
         conf.setAll([*self._settings.items()])
-        conf.setAll([*cores_wanted(url, lanes, self._configured).items()])
+        conf.setAll([*cores_wanted(url, slots, self._configured).items()])
         conf.setAll([*memory_wanted(url, lane_bytes, self._configured).items()])
         conf.setAll([*held_by_standby(self._configured).items()] if is_warm else [])
         try:

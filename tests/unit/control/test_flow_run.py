@@ -10,7 +10,12 @@ import pytest
 from msgspec import structs
 
 from tests.support.driver import Driver, LaneStub, plan_of
-from twinlog.control.lanes.lanes import HELLO_WITHIN_S, WARM_UP_TIMEOUT_S, LeaseState
+from twinlog.control.lanes.lanes import (
+    HELLO_WITHIN_S,
+    STEP_AFTER_S,
+    WARM_UP_TIMEOUT_S,
+    LeaseState,
+)
 from twinlog.control.lanes.partitions import (
     LEFT_OUT_S,
     RELEASED_SHOWN_S,
@@ -104,6 +109,68 @@ def test_next_lease_takes_over_by_message(running: tuple[Driver, list[LaneStub]]
     assert all(lane.is_stopped for lane in old)
     assert not any(lane.is_stopped for lane in new)
     assert driver.jobs[0].cancelled == 0, "it ends by itself"
+
+
+def test_next_lease_takes_over_lane_by_lane_without_slots_for_all(
+    running: tuple[Driver, list[LaneStub]],
+) -> None:
+    driver, old = running
+    for lane in old:
+        lane.progress(*lane.taken, ordinal=5)
+    driver.pass_time(301)
+    first = driver.connect(2, 0).ready()
+    driver.pass_time(STEP_AFTER_S)
+    assert not any(lane.asked_back for lane in old), "its neighbour may still come"
+    driver.pass_time(1)
+    assert sorted(old[0].asked_back) == old[0].taken
+    assert old[1].asked_back == []
+    old[0].gives_back(*old[0].taken)
+    assert first.taken == old[0].taken
+    driver.run.tick()
+    assert (old[0].is_stopped, old[1].is_stopped) == (True, False)
+    old[0].goes()
+    driver.pass_time(WARM_UP_TIMEOUT_S / 2)
+    second = driver.connect(2, 1).ready()
+    driver.run.tick()
+    assert driver.run.current is driver.run.leases[1]
+    old[1].gives_back(*old[1].taken)
+    assert second.taken == old[1].taken
+    driver.run.tick()
+    assert old[1].is_stopped
+    assert all_taken(first, second) == [here(n) for n in range(4)]
+    assert driver.jobs[0].cancelled == 0
+
+
+def test_partitions_of_a_lost_lane_go_to_lanes_that_stay(
+    running: tuple[Driver, list[LaneStub]],
+) -> None:
+    driver, old = running
+    driver.has_begun(*FOUR)
+    for lane in old:
+        lane.progress(*lane.taken, ordinal=5)
+    driver.pass_time(301)
+    first = driver.connect(2, 0).ready()
+    driver.pass_time(STEP_AFTER_S + 1)
+    lost = old[1].taken
+    old[1].goes()
+    driver.pass_time(1)
+    assert set(lost) <= set(first.taken), "the other old lane is being replaced"
+
+
+def test_a_lane_ends_for_a_lease_that_finds_no_slot(running: tuple[Driver, list[LaneStub]]) -> None:
+    driver, old = running
+    driver.most_lanes = 1  # the cluster has lost a worker
+    driver.pass_time(301)
+    assert [lease.size for lease in driver.run.leases] == [2, 1]
+    driver.pass_time(WARM_UP_TIMEOUT_S - 5)
+    assert not any(lane.is_stopped for lane in old)
+    driver.pass_time(6)
+    assert [lane.is_stopped for lane in old] == [False, True]
+    old[1].gives_back(*old[1].taken)
+    old[1].goes()
+    assert sorted(old[0].taken) == [here(n) for n in range(4)]
+    driver.pass_time(WARM_UP_TIMEOUT_S + 5)
+    assert not old[0].is_stopped, "the last one stays until the next lease has one"
 
 
 def test_partition_keeps_its_count_over_a_hand_over(running: tuple[Driver, list[LaneStub]]) -> None:

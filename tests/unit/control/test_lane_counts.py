@@ -59,9 +59,9 @@ def test_lanes_of_a_flow(
 
 
 @pytest.mark.parametrize(
-    ("slots", "flows", "lanes"), [(16, 1, 8), (8, 1, 4), (3, 1, 1), (1, 1, 1), (16, 2, 4)]
+    ("slots", "flows", "lanes"), [(16, 1, 8), (8, 1, 7), (3, 1, 2), (1, 1, 1), (16, 2, 7)]
 )
-def test_a_given_master_has_room_for_every_lease_and_its_successor(
+def test_a_given_master_has_room_for_every_lease_and_a_lane_of_the_next(
     flow: FlowConfig, slots: int, flows: int, lanes: int
 ) -> None:
     engine = an_engine([flow], master="spark://somewhere:7077", lanes=8)
@@ -75,7 +75,7 @@ def test_lanes_follow_the_slots_of_a_cluster(flow: FlowConfig) -> None:
     for slots in (4, 8, 4, 0):  # 0: its executors are lost, and others will come
         engine._count(slots)
         found.append(engine.lanes_for(flow, 100, flows=1))
-    assert found == [2, 4, 2, 2]
+    assert found == [3, 4, 3, 3]
 
 
 def test_a_reload_gets_no_more_lanes_than_this_spark_was_made_for(

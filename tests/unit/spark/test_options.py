@@ -106,9 +106,9 @@ def test_an_archive_needs_a_master(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("given", "cores"),
     [
-        ({}, "6"),
-        ({"spark.task.cpus": "2"}, "12"),
-        ({"spark.executor.cores": "4"}, "8"),  # of 6 a second executor would get none
+        ({}, "5"),
+        ({"spark.task.cpus": "2"}, "10"),
+        ({"spark.executor.cores": "4"}, "8"),  # of 5 a second executor would get none
         ({"spark.cores.max": "2"}, None),
     ],
 )
@@ -116,17 +116,17 @@ def test_an_application_takes_the_cores_of_its_lanes(
     given: dict[str, str], cores: str | None, caplog: pytest.LogCaptureFixture
 ) -> None:
     with caplog.at_level(logging.INFO):
-        assert cores_wanted(MASTER, 3, given).get("spark.cores.max") == cores
+        assert cores_wanted(MASTER, 5, given).get("spark.cores.max") == cores
     assert len(caplog.messages) == (cores is not None)
-    assert cores_wanted("yarn", 3, given) == cores_wanted(MASTER, 0, given) == {}
+    assert cores_wanted("yarn", 5, given) == cores_wanted(MASTER, 0, given) == {}
 
 
 @pytest.mark.parametrize(
     ("given", "overhead"),
     [
-        ({}, "544m"),  # one slot: a lane, or its successor
-        ({"spark.executor.cores": "8"}, "1024m"),
-        ({"spark.executor.cores": "8", "spark.task.cpus": "2"}, "704m"),
+        ({}, "544m"),
+        ({"spark.executor.cores": "8"}, "1664m"),
+        ({"spark.executor.cores": "8", "spark.task.cpus": "2"}, "1024m"),
         ({"spark.executor.minMemoryOverhead": "1g"}, None),
     ],
 )

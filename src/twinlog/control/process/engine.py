@@ -99,9 +99,11 @@ class SparkEngine:
     def _serve(self) -> None:
         """Start Spark, and return if its cluster has ended the application, or not begun it."""
         from twinlog.spark.attached import AttachedJvm
+        from twinlog.spark.masters import slots_for
         from twinlog.spark.session import DriverJvm, forget_gateway
 
         name, spark = f"twinlog {first_few(sorted(self._flows))}", self._options.spark
+        jvm: AttachedJvm | DriverJvm
         self._jvm = jvm = AttachedJvm(spark) if self._is_attached else DriverJvm(spark, name)
         while not self._needed.wait(POLL_S):
             self._require_jvm()
@@ -109,8 +111,13 @@ class SparkEngine:
             return
         self._without_since = self._without_since or time.monotonic()
         try:
-            most = max(map(lane_bytes, self._flows.values()), default=0)
-            self._engine = engine = jvm.begin(self._lanes_wanted(), most, is_warm=self._is_warm)
+            lanes = self._lanes_wanted()
+            self._engine = engine = jvm.begin(
+                lanes,
+                slots=slots_for(lanes, len(self._flows)),
+                lane_bytes=max(map(lane_bytes, self._flows.values()), default=0),
+                is_warm=self._is_warm,
+            )
             self._lease_from(engine)
         except Disconnected as error:
             self._stop.wait(POLL_S)  # the JVM may be ending
@@ -129,7 +136,7 @@ class SparkEngine:
         cluster has ended it.
         """
         from twinlog.spark.lease import SparkLeaseStarter, await_executor
-        from twinlog.spark.masters import is_dynamic, slots_now, task_slots
+        from twinlog.spark.masters import is_dynamic, slots_for, slots_now, task_slots
 
         has_asked = False
 
@@ -143,7 +150,7 @@ class SparkEngine:
             return not self._stop.is_set()
 
         if self._master is not None:
-            wanted = 2 * self._lanes_wanted()
+            wanted = slots_for(self._lanes_wanted(), len(self._flows))
             self._slots = task_slots(engine.context, wanted, keeps_waiting)
         if self._stop.is_set():
             return
@@ -254,8 +261,8 @@ class SparkEngine:
         if self._slots is None:
             return self._within_room(flow, lanes_of(flow, self._cores, override, partitions))
         lanes = lanes_of(flow, self._slots, override, partitions)
-        # a lease and its successor run side by side
-        return max(1, min(lanes, self._slots // (2 * flows)))
+        # the next lease replaces lane by lane, and starts with one more
+        return max(1, min(lanes, self._slots // flows - 1))
 
     def _within_room(self, flow: FlowConfig, lanes: int) -> int:
         """Limit lanes to the slots with which this Spark was started; a reload may want more."""

@@ -18,7 +18,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
 from twinlog.clock import CLOCK, Clock, GrowingPause
-from twinlog.control.lanes.lanes import Lease, spread
+from twinlog.control.lanes.lanes import spread
 from twinlog.control.lanes.partitions import RETRY_FAILED_S, Partition, Placement
 from twinlog.control.lanes.takes import in_messages, may_begin, put_off, runs_for_each, take_of
 from twinlog.control.running.run_state import RunState
@@ -40,10 +40,9 @@ class Giving:
 
     def assign(self, now: float) -> None:
         """Give due partitions to ready lanes."""
-        current = self._run.current
-        if current is None or not current.ready_lanes:
+        if not self._run.takers:
             return
-        self._give([p for p in self._due(now) if p.handed is not None], current, {})
+        self._give([p for p in self._due(now) if p.handed is not None], {})
         if self._map.is_due and self._cold():
             self._map.begin()
             self._read_map(self._on_map)
@@ -69,8 +68,8 @@ class Giving:
 
     def _on_map(self, maps: Maps) -> None:
         self._map.works()
-        run, current = self._run, self._run.current
-        if run.is_stopping or current is None or not current.ready_lanes:
+        run = self._run
+        if run.is_stopping or not run.takers:
             return
         cold = []
         for partition in self._cold():
@@ -81,20 +80,16 @@ class Giving:
                 unmapped(partition, error)
             elif not put_off(partition, maps):
                 cold.append(partition)
-        self._give(may_begin(cold, maps, run.name), current, maps)
+        self._give(may_begin(cold, maps, run.name), maps)
         run.wants_discovery |= any(p.plan.may_pass and p.failure is not None for p in cold)
 
-    def _give(
-        self,
-        partitions: list[Partition],
-        lease: Lease,
-        maps: Mapping[PartitionKey, PartitionMap],
-    ) -> None:
+    def _give(self, partitions: list[Partition], maps: Mapping[PartitionKey, PartitionMap]) -> None:
         if not partitions:
             return
         run, most_runs = self._run, runs_for_each(len(partitions))
-        for number, part in spread(partitions, lease.ready_lanes).items():
-            lane = lease.lanes[number]
+        lanes = {lane.key: lane for lane in run.takers}
+        for key, part in spread(partitions, lanes.values()).items():
+            lane = lanes[key]
             takes = []
             for partition in part:
                 if partition.handed is None:

@@ -10,7 +10,7 @@ from typing import Final
 
 from twinlog.channel.peer import Peer
 from twinlog.clock import Clock, GrowingPause
-from twinlog.control.lanes.lanes import Job, Lane, Lease, LeaseState
+from twinlog.control.lanes.lanes import WARM_UP_TIMEOUT_S, Job, Lane, Lease, LeaseState
 from twinlog.control.lanes.partitions import LaneKey, Placement
 from twinlog.control.running.run_state import RunState
 from twinlog.errors import TwinlogError
@@ -55,6 +55,8 @@ class RunLeases:
             self._begin(now)
         elif warming.is_warm:
             self._promote(warming)
+        elif run.current is not None:
+            self._step(warming, run.current)
         for lease in run.leases:
             lease.tend()
 
@@ -80,6 +82,23 @@ class RunLeases:
             before.state = LeaseState.RETIRING
             for lane in before.lanes.values():
                 run.release(lane.partitions.values())
+
+    def _step(self, warm: Lease, before: Lease) -> None:
+        """Replace lanes by those with the same number, so that their slots are free for others.
+
+        If the cluster has become smaller than the lease before, no lane comes until one ends.
+        """
+        for lane in warm.ready_lanes if warm.is_partly_warm else ():
+            old = before.lanes.get(lane.key.lane)
+            if old is not None and old.partitions:
+                self._run.release(old.partitions.values())
+            elif old is not None:
+                old.stop()
+        waits_since = max(warm.started, before.changed)
+        is_late = self._run.clock.monotonic() - waits_since > WARM_UP_TIMEOUT_S
+        if is_late and not warm.lanes and len(before.ready_lanes) > warm.size:
+            max(before.ready_lanes, key=lambda lane: lane.key).stop()
+            before.changed = self._run.clock.monotonic()
 
     def reap(self) -> None:
         """Drop leases whose jobs have ended."""

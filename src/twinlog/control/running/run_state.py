@@ -70,6 +70,19 @@ class RunState:
         """The lease whose lanes get partitions."""
         return next((le for le in self.leases if le.state is LeaseState.CURRENT), None)
 
+    @property
+    def takers(self) -> list[Lane]:
+        """The ready lanes that get partitions: those of the current lease, but not those which
+        lanes of the next one already replace.
+        """
+        current = self.current
+        if current is None:
+            return []
+        steps = [lane for le in self.leases if le.is_partly_warm for lane in le.ready_lanes]
+        replaced = {lane.key.lane for lane in steps}
+        rest = [lane for lane in current.ready_lanes if lane.key.lane not in replaced]
+        return [*rest, *steps]
+
     def lanes(self) -> list[Lane]:
         """All lanes of all leases."""
         return [lane for lease in self.leases for lane in lease.lanes.values()]
