@@ -17,7 +17,7 @@ class TopicPartition(NamedTuple):
         return f"{self.topic}-{self.partition}"
 
 
-class Copied(NamedTuple):
+class LeaseCopied(NamedTuple):
     """The records of one partition that the lanes of one lease have copied."""
 
     topic: str

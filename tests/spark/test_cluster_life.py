@@ -121,7 +121,7 @@ def test_a_warm_standby_holds_one_executor_and_takes_over_with_it(
     for _ in range(2):
         cluster.add_worker()
     words = ("mirror", str(file), "--master", cluster.url, "--lanes", "1", "--listen", "off")
-    more = ("--spark-standby", "warm", "--conf", "spark.executor.cores=1")
+    more = ("--set", "twinlog.spark.standby=warm", "--conf", "spark.executor.cores=1")
     with Command(tmp_path / "leads", *words, *more, "--name", "leads") as leader:
         eventually(lambda: arrived(target_cluster, fresh_topic) == 3000)
         with Command(tmp_path / "waits", *words, *more, "--name", "waits") as standby:

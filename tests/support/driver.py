@@ -37,7 +37,7 @@ from twinlog.lane.messages import (
 from twinlog.mirror.map.offset_map import ChunkRow, Run, Term
 from twinlog.mirror.plan import PartitionPlan
 from twinlog.mirror.start_point import StartPoint
-from twinlog.model import Copied, Isolation, StartKind, TopicId, TopicPartition
+from twinlog.model import Isolation, LeaseCopied, StartKind, TopicId, TopicPartition
 from twinlog.survey.map_reader import Maps
 
 __all__ = ["Driver", "HandClock", "LaneStub", "plan_of", "work_of"]
@@ -73,12 +73,12 @@ class JobStub:
     is_done: bool = False
     error: TwinlogError | None = None
     cancelled: int = 0
-    copied: Sequence[Copied] = ()
+    copied: Sequence[LeaseCopied] = ()
 
     def cancel(self) -> None:
         self.cancelled += 1
 
-    def note(self, copied: Sequence[Copied]) -> None:
+    def note(self, copied: Sequence[LeaseCopied]) -> None:
         self.copied = copied
 
 

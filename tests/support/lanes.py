@@ -25,7 +25,7 @@ from tests.support.eventually import PATIENCE_S
 from twinlog.channel.frames import ChannelAddress
 from twinlog.channel.lane_secrets import LaneSecrets
 from twinlog.errors import TwinlogError
-from twinlog.model import Copied
+from twinlog.model import LeaseCopied
 
 MAX_ATTEMPTS = 20
 ROOT: Final = Path(__file__).parents[2]
@@ -119,7 +119,7 @@ class ProcessJob:
     processes: dict[int, subprocess.Popen[bytes] | ForkedLane] = field(default_factory=dict)
     attempts: dict[int, int] = field(default_factory=dict)
     cancelled: bool = False
-    copied: Sequence[Copied] = ()
+    copied: Sequence[LeaseCopied] = ()
     error: TwinlogError | None = None
     _watcher: threading.Thread | None = None
     _done: threading.Event = field(default_factory=threading.Event)
@@ -169,7 +169,7 @@ class ProcessJob:
     def pids(self) -> list[int]:
         return [process.pid for process in self.processes.values() if process.poll() is None]
 
-    def note(self, copied: Sequence[Copied]) -> None:
+    def note(self, copied: Sequence[LeaseCopied]) -> None:
         self.copied = copied
 
     def cancel(self) -> None:

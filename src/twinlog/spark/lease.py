@@ -26,7 +26,7 @@ from pyspark import RDD, SparkContext, TaskContext
 from twinlog.channel.frames import ChannelAddress
 from twinlog.channel.lane_secrets import LaneSecrets
 from twinlog.errors import TwinlogError
-from twinlog.model import Copied
+from twinlog.model import LeaseCopied
 from twinlog.quantities import plural, size
 
 log = logging.getLogger(__name__)
@@ -109,7 +109,7 @@ class LeaseJob:
             self._secrets.close(self._lease)
             self.done.set()
 
-    def note(self, copied: Sequence[Copied]) -> None:
+    def note(self, copied: Sequence[LeaseCopied]) -> None:
         """Show what the lanes have copied, if anybody can see it, as a job of one small task.
 
         Its description has the sum, the details of its stage a row for each partition. The metrics
@@ -119,11 +119,11 @@ class LeaseJob:
             self._noting = threading.Thread(target=self._note, args=[copied], daemon=True)
             self._noting.start()
 
-    def _note(self, copied: Sequence[Copied]) -> None:
+    def _note(self, copied: Sequence[LeaseCopied]) -> None:
         records, total = sum(one.records for one in copied), sum(one.bytes for one in copied)
         lease = self._description.rpartition(", ")[0] or self._group
         said = f"{lease} copied {plural(records, 'record')}, {size(total)}"
-        shown = ["\t".join(Copied._fields)]
+        shown = ["\t".join(LeaseCopied._fields)]
         shown += ["\t".join("?" if at == -1 else str(at) for at in one) for one in copied[:SHOWN]]
         if len(copied) > SHOWN:
             shown.append(f"and {plural(len(copied) - SHOWN, 'more partition')}")

@@ -29,7 +29,7 @@ from twinlog.lane.late_requests import SILENCE_MS, wait_s
 from twinlog.lane.messages import LaneLoad, Progress, Take
 from twinlog.lane.reporting import given_back
 from twinlog.mirror.findings import LogFinding
-from twinlog.model import Copied, TopicPartition
+from twinlog.model import LeaseCopied, TopicPartition
 
 SILENCE_S = SILENCE_MS / 1000
 LATE_S = wait_s()
@@ -205,8 +205,8 @@ def test_lease_notes_what_its_lanes_have_copied(running: tuple[Driver, list[Lane
         job.is_done = True
     driver.run.tick()
     first, second = driver.jobs
-    assert first.copied == [Copied("orders", n, -1, 5, 5, 500) for n in range(4)]
-    assert second.copied == [Copied("orders", n, 5, 12, 12, 1200) for n in range(4)]
+    assert first.copied == [LeaseCopied("orders", n, -1, 5, 5, 500) for n in range(4)]
+    assert second.copied == [LeaseCopied("orders", n, 5, 12, 12, 1200) for n in range(4)]
 
 
 def test_rows_of_a_lease_add_up_over_lanes_that_are_lost(
@@ -225,7 +225,7 @@ def test_rows_of_a_lease_add_up_over_lanes_that_are_lost(
     second.goes()
     driver.jobs[0].is_done = True
     driver.run.tick()
-    assert driver.jobs[0].copied == [Copied(*tp, 0, 3, 8, 800) for tp in lost]
+    assert driver.jobs[0].copied == [LeaseCopied(*tp, 0, 3, 8, 800) for tp in lost]
 
 
 def test_lease_that_fails_is_tried_again_with_pauses_that_grow(driver: Driver) -> None:

@@ -26,7 +26,7 @@ from twinlog.lane.messages import (
     Throttle,
     Work,
 )
-from twinlog.model import Copied, TopicPartition
+from twinlog.model import LeaseCopied, TopicPartition
 
 WARM_UP_TIMEOUT_S: Final = 30.0
 STEP_AFTER_S: Final = 5.0
@@ -46,7 +46,7 @@ class Job(Protocol):
     @property
     def error(self) -> TwinlogError | None: ...
     def cancel(self) -> None: ...
-    def note(self, copied: Sequence[Copied]) -> None:
+    def note(self, copied: Sequence[LeaseCopied]) -> None:
         """Show in Spark what its lanes have copied."""
 
 

@@ -31,7 +31,7 @@ from twinlog.mirror.skips import Poison, Skip
 from twinlog.mirror.state.acceptance import WantedAcceptance
 from twinlog.mirror.state.intents import FlowIntents
 from twinlog.mirror.state.skipping import WantedSkip
-from twinlog.model import Copied, TopicId
+from twinlog.model import LeaseCopied, TopicId
 
 # The recovery point: the time up to which the target has all records of the source.
 
@@ -233,7 +233,7 @@ class Partition:
     records: int = 0
     """Records copied before the current Take."""
     bytes: int = 0
-    copied: dict[int, Copied] = field(default_factory=dict)
+    copied: dict[int, LeaseCopied] = field(default_factory=dict)
     """What each lease has copied of it until its lanes returned it."""
     _took_at: int = -1
     """The source offset at which the current lane began, or -1 if unknown."""
@@ -473,7 +473,7 @@ class Partition:
         if self.lane is None or not last.records:
             return
         before = self.copied.get(self.lane.lease)
-        self.copied[self.lane.lease] = Copied(
+        self.copied[self.lane.lease] = LeaseCopied(
             *self.plan.source,
             first=self._took_at if before is None else before.first,
             next=last.upstream,
