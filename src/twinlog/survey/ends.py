@@ -5,7 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import replace
 from enum import Flag, auto
-from typing import Final, NamedTuple
+from typing import Final
+
+from msgspec import Struct
 
 from twinlog.cluster.client import ClusterClient
 from twinlog.cluster.logs.offsets import EARLIEST, LATEST, MAX_TIMESTAMP, list_offsets
@@ -15,7 +17,7 @@ from twinlog.mirror.plan import PartitionPlan
 from twinlog.model import Isolation, TopicPartition
 
 
-class LogState(NamedTuple):
+class LogState(Struct, frozen=True):
     """One partition's log as its leader reported it; None if not asked for, or not answered."""
 
     start: int | None = None

@@ -167,5 +167,5 @@ class ExactMap:
             return lambda _: True
         claims = winning_claims(rows.of_kinds(*CLAIMS))
         names = [name for name in claims if Flow.of(name).source == self._flow.source]
-        intents = [rows.intents(name) for name in names]
-        return lambda topic: any(one.has_new_owners(topic) for one in intents)
+        owners = [rows.intents(name).new_owners for name in names]
+        return lambda topic: any(has_new_owners(topic) for has_new_owners in owners)

@@ -9,7 +9,7 @@ from __future__ import annotations
 import logging
 import threading
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from functools import cached_property
 from types import MappingProxyType
 from typing import Final
@@ -45,7 +45,7 @@ LEADER_WAIT_S: Final = 5.0
 """How long to wait for a leader of the topic. A partition that was away is queried only once."""
 
 
-class Maps(Mapping[PartitionKey, PartitionMap]):
+class Maps(dict[PartitionKey, PartitionMap]):
     """The maps of all partitions at one moment. Later readings do not change it."""
 
     def __init__(
@@ -56,7 +56,8 @@ class Maps(Mapping[PartitionKey, PartitionMap]):
         epochs: Mapping[int, int] = NO_EPOCHS,
     ) -> None:
         """`epochs`: the leader epoch under which each partition of the map topic was read."""
-        self._maps, self._unread, self._epochs = maps, unread, epochs
+        super().__init__(maps)
+        self._unread, self._epochs = unread, epochs
         self.partitions = partitions
         """Partition count of the map topic."""
 
@@ -89,7 +90,7 @@ class Maps(Mapping[PartitionKey, PartitionMap]):
     @cached_property
     def _by_target(self) -> Mapping[tuple[TopicId, int], Sequence[PartitionKey]]:
         out = defaultdict[tuple[TopicId, int], list[PartitionKey]](list)
-        for key in self._maps:
+        for key in self:
             out[key.target_topic_id, key.partition].append(key)
         return out
 
@@ -102,16 +103,7 @@ class Maps(Mapping[PartitionKey, PartitionMap]):
         """Return the newest generation, as far as the map was read; -1 for a flow that never
         copied.
         """
-        return max((known.term.generation for known in self._maps.values()), default=-1)
-
-    def __getitem__(self, key: PartitionKey) -> PartitionMap:
-        return self._maps[key]
-
-    def __iter__(self) -> Iterator[PartitionKey]:
-        return iter(self._maps)
-
-    def __len__(self) -> int:
-        return len(self._maps)
+        return max((known.term.generation for known in self.values()), default=-1)
 
 
 def read_maps(
@@ -185,7 +177,7 @@ class MapReader:
             if len(self._unread) == self.partitions:
                 raise next(iter(self._unread.values()))
             unread, epochs = dict(self._unread), dict(self._epochs)
-            return Maps(dict(self._maps), unread, self.partitions, epochs)
+            return Maps(self._maps, unread, self.partitions, epochs)
 
     def _check_topic(self) -> None:
         """Check the topic's ID, because rows of an earlier topic do not apply to a

@@ -51,6 +51,9 @@ from collections.abc import Callable, Mapping
 from enum import StrEnum
 from typing import Final, NamedTuple
 
+from msgspec import Struct
+from msgspec.structs import replace
+
 from twinlog.cluster.logs.producers import Producers
 from twinlog.errors import PartitionError, TwinlogError
 from twinlog.mirror.copy.fan_out import next_upstream
@@ -94,7 +97,7 @@ class Witness(StrEnum):
     """The newest mark of the offset map."""
 
 
-class Copied(NamedTuple):
+class Copied(Struct, frozen=True):
     """How far a partition is copied. Offsets are None if unknown, or if nothing is copied."""
 
     certainty: Certainty
@@ -131,7 +134,7 @@ TARGET_TRUNCATED: Final = (
 )
 
 
-class Replica(NamedTuple):
+class Replica(Struct, frozen=True):
     """The state of one partition's copy. Only `replica` and `by_headers` make one."""
 
     pair: Pairing
@@ -157,7 +160,7 @@ class Replica(NamedTuple):
         if known is not None and (known.downstream, known.upstream) >= (downstream, upstream):
             return self
         lane = Copied(Certainty.EXACT, Witness.LANE, None, upstream, downstream)
-        return self._replace(copied=lane)
+        return replace(self, copied=lane)
 
     def to_target(self, upstream: int) -> Translation | None:
         """Translate a source offset, or return None if no target offset corresponds."""
@@ -203,8 +206,8 @@ def replica(
     copied, key, known = UNKNOWN, None, None
     problem = target.problem or later.problem or maps.problem(pair.source)
     if problem is None and target.end is not None:
-        key = _newest(pair, maps, targets)
-        known = None if key is None else maps[key]
+        known = _newest(pair, maps, targets)
+        key = None if known is None else known.key
         if key is None or known is None or not known.runs:
             copied, key, known = UNKNOWN if target.end else NOTHING, None, None
         elif not _is_same(key.source_topic_id, pair.source_topic_id):
@@ -261,7 +264,7 @@ def by_headers(found: Replica, batch_from: Callable[[int, int], BatchHeader | No
         raise BorderUnknown("accepted records of other clients are in between")
     end = found.target.end or 0
     border = copy_border(found.map, (found.target.start or 0, end), batch_from)
-    return found._replace(copied=up_to(found.map, border, Witness.HEADERS, end - border))
+    return replace(found, copied=up_to(found.map, border, Witness.HEADERS, end - border))
 
 
 def up_to(known: PartitionMap, end: int, witness: Witness, foreign: int = 0) -> Copied:
@@ -271,7 +274,8 @@ def up_to(known: PartitionMap, end: int, witness: Witness, foreign: int = 0) -> 
     run = runs[max(0, at - 1)]
     ordinal = end - (run.downstream - run.ordinal)
     if at < len(runs) or ordinal <= run.ordinal:
-        return _copied_to(known, Certainty.EXACT, witness, ordinal, end)._replace(foreign=foreign)
+        copied = _copied_to(known, Certainty.EXACT, witness, ordinal, end)
+        return replace(copied, foreign=foreign)
     upstream = run.upstream_of(ordinal)  # nothing else is announced: the usual case
     return Copied(Certainty.EXACT, witness, ordinal, upstream, end, upstream, foreign)
 
@@ -318,7 +322,7 @@ def _copied(pair: Pairing, known: PartitionMap, ownership: Ownership, end: int) 
     if not ownership.has_new_owners(pair.source.topic):
         return up_to(known, end, Witness.LOG_END)
     found = by_mark(known)
-    return found._replace(foreign=max(0, end - (found.downstream or 0)))
+    return replace(found, foreign=max(0, end - (found.downstream or 0)))
 
 
 def by_branches(key: PartitionKey, maps: Mapping[PartitionKey, PartitionMap]) -> Copied:
@@ -339,19 +343,20 @@ def by_branches(key: PartitionKey, maps: Mapping[PartitionKey, PartitionMap]) ->
     return Copied(Certainty.AT_LEAST, Witness.MARK, records, first, resumes_at=first)
 
 
-def _newest(pair: Pairing, maps: Maps, targets: int | None) -> PartitionKey | None:
-    """Return the key of the pair's rows, else of the newest ones of another source topic."""
+def _newest(pair: Pairing, maps: Maps, targets: int | None) -> PartitionMap | None:
+    """Return the pair's map, else the newest one of another source topic."""
+    if targets == 0 and (known := maps.get(pair.map_key)) is not None:
+        return known  # the usual case; a status calls this for each partition
     keys = maps.keys_to(pair.target_topic_id, pair.source.partition)
-    if len(keys) == 1 and targets in (None, keys[0].branches):
-        return keys[0]  # the usual case; a status calls this for each partition
     if targets is None:
         keys = [key for key in keys if key.branches] or keys
     else:
         keys = [key for key in keys if key.branches == targets]
-    if len(keys) <= 1:
-        return keys[0] if keys else None
     now = pair.source_topic_id
-    return max(keys, key=lambda key: (_is_same(key.source_topic_id, now), maps[key].term))
+    found = [maps[key] for key in keys]
+    return max(
+        found, key=lambda one: (_is_same(one.key.source_topic_id, now), one.term), default=None
+    )
 
 
 def _is_same(copied: TopicId, now: TopicId) -> bool:

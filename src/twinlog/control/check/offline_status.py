@@ -159,22 +159,21 @@ class _OfflineFlow:
         found = discover(self._flow, self.setup.policy, self._source, self._target, create=False)
         new = self._new(set(found.missing))
         sources = [*(plan.source for plan in found.plans), *new]
-        begins = begins_now(self._flow, self._source, sources)
         picture = read_flow(
             self._target,
             [plan.target for plan in found.plans],
             Want.TIMES,
             after=read_ends(self._source, sources, isolation=self._flow.isolation_level),
             is_shared=self.setup.is_identity,
-            new_owners=lambda: self._state()[1].has_new_owners,
+            new_owners=lambda: self._state()[1].new_owners,
             maps=self._flow.flow,
             seen=self._there,
         )
         now_ms = int(time.time() * 1000)
-        parts = [
-            self._partition(picture.replica(plan, plan.targets), begins[plan.source], now_ms)
-            for plan in found.plans
-        ]
+        replicas = [picture.replica(plan, plan.targets) for plan in found.plans]
+        never = [one.pair.source for one in replicas if one.copied.ordinal is None]
+        begins = begins_now(self._flow, self._source, [*never, *new])
+        parts = [self._partition(one, begins.get(one.pair.source), now_ms) for one in replicas]
         parts += [
             _never_copied(tp, name, begins[tp], picture.source[tp]) for tp, name in new.items()
         ]
@@ -254,7 +253,7 @@ class _OfflineFlow:
         counts = {name: len(one.partitions) for name, one in there.items() if one is not None}
         return promoted_snapshots(self._intents, (), counts, remote)
 
-    def _partition(self, found: Replica, begin: Begin, now_ms: int) -> PartitionSnapshot:
+    def _partition(self, found: Replica, begin: Begin | None, now_ms: int) -> PartitionSnapshot:
         source, remote, end = found.pair.source, found.pair.target.topic, found.source.end
         problem = found.source.problem or (found.problem if found.key is None else None)
         if problem is not None:
@@ -342,10 +341,10 @@ def _not_set_up(seen: FlowSnapshot, status: PublishedStatus) -> FlowSnapshot:
 
 
 def _never_copied(
-    tp: TopicPartition, remote: str, begin: Begin, log: LogState
+    tp: TopicPartition, remote: str, begin: Begin | None, log: LogState
 ) -> PartitionSnapshot:
     """Return a partition whose lag is the log from the configured start on."""
-    if isinstance(begin, TwinlogError) or log.end is None:
+    if not isinstance(begin, int) or log.end is None:
         return _part(tp, remote, PartitionState.NEW)
     return _part(tp, remote, PartitionState.NEW, lag=max(0, log.end - begin))
 

@@ -157,7 +157,7 @@ def copies(scope: CutoverScope, covers: Callable[[str], bool] | None = None) -> 
         want | Want.PRODUCERS,
         after=ends,
         is_shared=scope.setup.is_identity,
-        new_owners=lambda: scope.intents().has_new_owners,
+        new_owners=lambda: scope.intents().new_owners,
         maps=scope.config.flow,
         seen=there,
     )

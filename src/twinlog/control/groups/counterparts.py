@@ -172,7 +172,7 @@ class TargetOffsets:
             Want.STARTS,
             after=NO_ENDS,
             is_shared=self._is_shared,
-            new_owners=lambda: self._flow.intents().has_new_owners,
+            new_owners=lambda: self._flow.intents().new_owners,
             maps=self._flow.read_map,
         )
         for tp, view in views.items():

@@ -181,7 +181,7 @@ class _Flow:
             Want.STARTS,
             after=self._source_ends([plan.source for plan in plans]),
             is_shared=self._setup.is_identity,
-            new_owners=lambda: self._intents.has_new_owners,
+            new_owners=lambda: self._intents.new_owners,
             maps=self._setup.config.flow,
         )
         self._read_state()  # again: a skip before these ends is no missing record

@@ -105,6 +105,8 @@ class PackedChunk:
 
     def unpacked(self) -> list[Run]:
         """Return all runs."""
+        if self.count == 1:
+            return [self.first]  # a topic without gaps has a single run
         return runs_of(json.loads(self._packed))
 
     def below(self, ordinal: int) -> PackedChunk:

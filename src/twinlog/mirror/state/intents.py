@@ -15,7 +15,7 @@ outlives every process, and writing one twice has no effect:
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from typing import Annotated, Any, Final
@@ -132,9 +132,12 @@ class FlowIntents:
         kinds = (IntentKind.RELEASE, IntentKind.PROMOTE)
         return frozenset(topic for kind in kinds for topic in self.topics(kind))
 
-    def has_new_owners(self, topic: str) -> bool:
-        """Return True if other clients may write to the copy of this source topic."""
-        return self.promotion is not None or topic in self.released
+    @property
+    def new_owners(self) -> Callable[[str], bool]:
+        """A function that returns True if other clients may write to the copy of a source topic. A
+        status calls it for each partition.
+        """
+        return self.released.__contains__ if self.promotion is None else lambda _: True
 
     def topics(self, kind: IntentKind) -> list[str]:
         """Return the topics for which an intent of this kind is set, apart from the flow's own."""
