@@ -38,7 +38,7 @@ from twinlog.mirror.map.offset_map import ChunkRow, Run, Term
 from twinlog.mirror.plan import PartitionPlan
 from twinlog.mirror.start_point import StartPoint
 from twinlog.model import Isolation, StartKind, TopicId, TopicPartition
-from twinlog.survey.map_reader import Maps
+from twinlog.survey.replica import Maps
 
 __all__ = ["Driver", "HandClock", "LaneStub", "plan_of", "work_of"]
 

@@ -22,8 +22,8 @@ from twinlog.mirror.names.naming import (
 from twinlog.mirror.state.generations import CLAIMS, winning_claims
 from twinlog.model import NO_TOPIC_ID, Flow, TopicId, TopicPartition
 from twinlog.survey.ends import NO_ENDS, Want
-from twinlog.survey.map_reader import MapReader, why_no_rows
-from twinlog.survey.picture import read_flow
+from twinlog.survey.map_reader import MapReader
+from twinlog.survey.picture import read_flow, why_no_rows
 from twinlog.survey.replica import Certainty, Replica, by_headers, pair_into
 from twinlog.survey.state_reader import state_rows_if_any
 

@@ -47,8 +47,11 @@ Nothing is locked while both clusters are read. Each answer is right all the sam
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections import defaultdict
+from collections.abc import Callable, Mapping, Sequence
 from enum import StrEnum
+from functools import cached_property
+from types import MappingProxyType
 from typing import Final, NamedTuple
 
 from msgspec import Struct
@@ -58,7 +61,13 @@ from twinlog.cluster.logs.producers import Producers
 from twinlog.errors import PartitionError, TwinlogError
 from twinlog.mirror.copy.fan_out import next_upstream
 from twinlog.mirror.map.copy_border import BorderUnknown, copy_border
-from twinlog.mirror.map.offset_map import Mark, PartitionKey, PartitionMap
+from twinlog.mirror.map.offset_map import (
+    Mark,
+    PartitionKey,
+    PartitionMap,
+    map_home,
+    map_homes,
+)
 from twinlog.mirror.map.runs import DOWNSTREAM, following, k_at, run_at
 from twinlog.mirror.map.translation import (
     Reach,
@@ -70,7 +79,6 @@ from twinlog.mirror.map.translation import (
 from twinlog.mirror.plan import Pairing
 from twinlog.model import NO_TOPIC_ID, SEQUENCE_MODULUS, TopicId, TopicPartition, sequence_of
 from twinlog.survey.ends import LogState
-from twinlog.survey.map_reader import Maps
 from twinlog.wire.record_batch import BatchHeader
 
 
@@ -95,6 +103,70 @@ class Witness(StrEnum):
     """Producer IDs in batch headers."""
     MARK = "mark"
     """The newest mark of the offset map."""
+
+
+NO_EPOCHS: Final[Mapping[int, int]] = MappingProxyType({})
+
+
+class Maps(dict[PartitionKey, PartitionMap]):
+    """The maps of all partitions at one moment. Later readings do not change it."""
+
+    def __init__(
+        self,
+        maps: Mapping[PartitionKey, PartitionMap],
+        unread: Mapping[int, TwinlogError],
+        partitions: int,
+        epochs: Mapping[int, int] = NO_EPOCHS,
+    ) -> None:
+        """`epochs`: the leader epoch under which each partition of the map topic was read."""
+        super().__init__(maps)
+        self._unread, self._epochs = unread, epochs
+        self.partitions = partitions
+        """Partition count of the map topic."""
+
+    def has_rows_of(self, source: TopicPartition, epoch: int | None) -> bool:
+        """Return whether all acknowledged rows of a partition are included.
+
+        A new leader may lack the newest rows until the lane that wrote them writes them again.
+        `epoch` is the leader epoch under which the lane reports that they exist; None: no lane has
+        the partition.
+        """
+        read = self._epochs.get(map_home(source, self.partitions), -1)
+        return epoch is None or read <= epoch
+
+    def problem(self, source: TopicPartition) -> PartitionError | None:
+        """Return why the map of a source partition is unknown now, or None if it is known."""
+        for home in map_homes(source, self.partitions) if self._unread else ():
+            error = self._unread.get(home)
+            if error is not None:
+                return PartitionError(
+                    f"{source}: its offset map cannot be read: {error.message}",
+                    code="MAP_MISSING" if error.code == "MAP_MISSING" else "MAP_UNREADABLE",
+                    fate=error.fate,
+                )
+        return None
+
+    def keys_to(self, topic_id: TopicId, partition: int) -> Sequence[PartitionKey]:
+        """Return the keys of all maps into one partition of the target."""
+        return self._by_target.get((topic_id, partition), ())
+
+    @cached_property
+    def _by_target(self) -> Mapping[tuple[TopicId, int], Sequence[PartitionKey]]:
+        out = defaultdict[tuple[TopicId, int], list[PartitionKey]](list)
+        for key in self:
+            out[key.target_topic_id, key.partition].append(key)
+        return out
+
+    def require_all(self) -> None:
+        """Raise the reason if a partition of the map topic could not be read."""
+        for error in self._unread.values():
+            raise error
+
+    def newest_generation(self) -> int:
+        """Return the newest generation, as far as the map was read; -1 for a flow that never
+        copied.
+        """
+        return max((known.term.generation for known in self.values()), default=-1)
 
 
 class Copied(Struct, frozen=True):

@@ -41,9 +41,8 @@ from twinlog.mirror.state.skipping import WantedSkip
 from twinlog.model import Flow, TopicId, TopicPartition
 from twinlog.private_files import FolderNotPrivate
 from twinlog.survey.ends import NO_ENDS, LogState
-from twinlog.survey.map_reader import Maps
 from twinlog.survey.picture import Picture
-from twinlog.survey.replica import Ownership, replica
+from twinlog.survey.replica import Maps, Ownership, replica
 from twinlog.wire.encoding import encode_batch
 from twinlog.wire.record_batch import BatchHeader, Codec
 from twinlog.wire.records import Record

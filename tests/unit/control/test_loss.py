@@ -30,9 +30,8 @@ from twinlog.mirror.plan import PartitionPlan, Refusal
 from twinlog.mirror.state.intents import Intent, IntentKind, flow_intents
 from twinlog.model import EARLIEST, StartAt, StartKind, TopicId, TopicPartition
 from twinlog.survey.ends import LogState
-from twinlog.survey.map_reader import Maps
 from twinlog.survey.open_transactions import OpenTransaction
-from twinlog.survey.replica import Ownership, replica
+from twinlog.survey.replica import Maps, Ownership, replica
 from twinlog.survey.topic_configs import NO_LIMIT
 
 FIRST, SECOND = (TopicPartition("orders", number) for number in range(2))

@@ -26,7 +26,7 @@ from twinlog.errors import TwinlogError, Unauthorized
 from twinlog.mirror.map.offset_map import ChunkRow, Mark, PartitionMap, Run, Term
 from twinlog.mirror.names.naming import STATE_TOPIC
 from twinlog.model import TopicId, TopicPartition
-from twinlog.survey.map_reader import Maps
+from twinlog.survey.replica import Maps
 from twinlog.wire.error_codes import UNKNOWN_TOPIC_OR_PARTITION
 from twinlog.wire.record_batch import Codec
 from twinlog.wire.records import Record, encode_batch

@@ -125,7 +125,7 @@ def test_a_topic_whose_new_name_is_refused_is_not_left_out(monkeypatch: pytest.M
     )
     source = SimpleNamespace(metadata=lambda _: None)
     flow = verification._Flow(
-        *cast("Any", (None, setup, source, None, VerifyScope(), None, lambda *_: None))
+        *cast("Any", (setup, source, None, VerifyScope(), None, lambda *_: None))
     )
     problem = SimpleNamespace(topic="orders", first=0, error="RENAME_CLASH")
     found = Discovery(problems=[cast("Any", problem)])

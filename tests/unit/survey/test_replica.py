@@ -15,12 +15,12 @@ from twinlog.mirror.map.offset_map import ChunkRow, Mark, PartitionKey, Partitio
 from twinlog.mirror.plan import Pairing
 from twinlog.model import NO_TOPIC_ID, SEQUENCE_MODULUS, TopicId, TopicPartition
 from twinlog.survey.ends import LogState
-from twinlog.survey.map_reader import Maps
 from twinlog.survey.replica import (
     NOTHING,
     UNKNOWN,
     Certainty,
     Copied,
+    Maps,
     Ownership,
     Replica,
     Witness,

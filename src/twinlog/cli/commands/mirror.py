@@ -256,12 +256,15 @@ def _people(is_quiet: bool, for_programs: bool) -> TextIO:
 
 
 def _say_who_holds_back(flows: Iterable[FlowConfig], people: TextIO) -> None:
-    from twinlog.control.check.open_transactions import held_back
+    from twinlog.cluster.client import ClusterClient
+    from twinlog.control.flow.wiring import flow_setup
+    from twinlog.survey.open_transactions import held_back
 
     for flow in flows:
         try:
-            for one in held_back(flow):
-                write_line(f"{flow.flow}: {one}", people)
+            with ClusterClient(flow_setup(flow).source, api_timeout_s=10.0) as source:
+                for one in held_back(flow, source):
+                    write_line(f"{flow.flow}: {one}", people)
         except TwinlogError as error:
             # only the hint is missing: the copy itself has ended
             write_line(f"{flow.flow}: could not check for open transactions: {error}", people)

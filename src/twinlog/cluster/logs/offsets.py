@@ -117,21 +117,6 @@ def offset_at(
     return or_raise(list_offsets(client, [tp], at, isolation=isolation)[tp]).offset
 
 
-def empty_logs(client: ClusterClient, tps: Sequence[TopicPartition]) -> set[TopicPartition]:
-    """Return partitions that certainly have no record. One whose leader does not respond may have
-    some.
-    """
-    starts, ends = (list_offsets(client, tps, at) if tps else {} for at in (EARLIEST, LATEST))
-    known = {tp: (starts[tp], ends[tp]) for tp in tps}
-    return {
-        tp
-        for tp, (start, end) in known.items()
-        if isinstance(start, OffsetResult)
-        and isinstance(end, OffsetResult)
-        and start.offset == end.offset
-    }
-
-
 def log_ends(
     client: ClusterClient, tps: Iterable[TopicPartition], *, timeout_s: float | None = None
 ) -> dict[TopicPartition, EpochEnd | TwinlogError]:

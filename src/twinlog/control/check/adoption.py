@@ -19,7 +19,8 @@ from twinlog.mirror.plan import PartitionPlan
 from twinlog.model import TopicPartition
 from twinlog.quantities import first_few
 from twinlog.survey.ends import NO_ENDS
-from twinlog.survey.map_reader import Maps, read_maps
+from twinlog.survey.picture import read_maps
+from twinlog.survey.replica import Maps
 
 
 def check_adoption(

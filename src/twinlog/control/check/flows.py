@@ -16,7 +16,6 @@ from twinlog.cluster.groups.group_rights import (
     may_describe_groups,
     unreadable_groups,
 )
-from twinlog.cluster.logs.offsets import EARLIEST, list_offsets, log_ends
 from twinlog.cluster.net.metadata import Operation, TopicMetadata
 from twinlog.cluster.topics.acls import SECURITY_DISABLED
 from twinlog.cluster.topics.cluster_info import describe_cluster
@@ -34,7 +33,7 @@ from twinlog.control.duties.acl_sync import OFF_KEY, find_acl_changes
 from twinlog.control.duties.config_sync import closed_configs, find_drift, lowered
 from twinlog.control.flow.flow_setup import FlowSetup
 from twinlog.control.groups.group_rights import group_notes
-from twinlog.errors import BrokerRefused, TwinlogError, Unauthorized, Unsupported, or_raise
+from twinlog.errors import BrokerRefused, TwinlogError, Unauthorized, Unsupported
 from twinlog.mirror.findings import Span, foreign_data
 from twinlog.mirror.map.offset_map import PartitionKey
 from twinlog.mirror.names.filters import offset_syncs_topic, policy_of
@@ -66,8 +65,8 @@ from twinlog.survey.discovery import (
     partitions_differ,
     replication_refused,
 )
-from twinlog.survey.ends import NO_ENDS
-from twinlog.survey.map_reader import read_maps
+from twinlog.survey.ends import NO_ENDS, Want, read_ends
+from twinlog.survey.picture import read_maps
 from twinlog.survey.rights import denied, may, seen_by, unseen_configs
 from twinlog.survey.state_reader import state_rows
 from twinlog.survey.topic_configs import new_topic_configs
@@ -327,16 +326,13 @@ class _FlowCheck:
         }
         known = self._mapped if there else ()
         unknown = {tp: remote for tp, remote in there.items() if self._key(tp, remote) not in known}
-        starts = list_offsets(self._clients.target, unknown.values(), EARLIEST)
-        ends = log_ends(self._clients.target, unknown.values())
+        logs = read_ends(self._clients.target, unknown.values(), Want.STARTS)
         for tp, remote in unknown.items():
-            try:
-                log = Span(or_raise(starts[remote]).offset, or_raise(ends[remote]).end_offset)
-            except TwinlogError as error:
-                self._problem(error, tp.topic)
-                continue
-            if log.next > log.first:
-                found = foreign_data(remote, log)
+            start, end, problem = logs[remote].start, logs[remote].end, logs[remote].problem
+            if problem is not None:
+                self._problem(problem, tp.topic)
+            elif start is not None and end is not None and start < end:
+                found = foreign_data(remote, Span(start, end))
                 self._problem(found.in_flow(str(self._flow.flow)), tp.topic)
 
     def _key(self, tp: TopicPartition, remote: TopicPartition) -> PartitionKey:

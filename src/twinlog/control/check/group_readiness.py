@@ -19,7 +19,7 @@ from twinlog.cluster.groups.group_offsets import GroupOffsets
 from twinlog.cluster.groups.group_sides import GroupSide, group_sides
 from twinlog.cluster.groups.share_groups import offsets_of
 from twinlog.config.flow.schema import MirrorConfig
-from twinlog.control.check.resting_flow import resting_flow
+from twinlog.control.check.offline_status import resting_flow
 from twinlog.control.duties.rounds import LedFlow, PartitionView
 from twinlog.control.flow.flow_setup import FlowSetup
 from twinlog.control.flow.wiring import flow_setup
@@ -141,13 +141,13 @@ def ready_groups(config: MirrorConfig, wanted: Iterable[str] = ()) -> Iterator[F
     """
     names = frozenset(wanted)
     for flow in config.flows:
-        yield _of_flow(config, flow_setup(flow), names)
+        yield _of_flow(flow_setup(flow), names)
 
 
-def _of_flow(config: MirrorConfig, setup: FlowSetup, names: frozenset[str]) -> FlowGroups:
+def _of_flow(setup: FlowSetup, names: frozenset[str]) -> FlowGroups:
     out = FlowGroups(flow=setup.name)
     with prompt_client(setup.source) as source, prompt_client(setup.target) as target:
-        led = resting_flow(config, setup, source, target, out.note)
+        led = resting_flow(setup, source, target, out.note)
         here = Coordinators(source)
         survey = survey_groups(led, here, Coordinators(target), names)
         if not survey.selected and not sees_groups(source):

@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import ExitStack, suppress
 from dataclasses import replace
 from functools import partial
@@ -16,12 +16,13 @@ from msgspec import structs
 from twinlog.cluster.client import ClusterClient
 from twinlog.cluster.logs.raw_log import fetch_records
 from twinlog.cluster.logs.start_offsets import Begin
-from twinlog.codes import FlowState, PartitionState
+from twinlog.codes import FlowState, PartitionState, Trait, has
 from twinlog.config.flow.schema import MirrorConfig
 from twinlog.control.check.asked_clusters import AskedClusters
 from twinlog.control.check.last_run import LastRun, last_run
 from twinlog.control.check.reported_status import of_now, set_up_of_now, status_rows
 from twinlog.control.check.starts import begins_now
+from twinlog.control.duties.rounds import LedFlow, PartitionView
 from twinlog.control.flow.flow_setup import FlowSetup
 from twinlog.control.flow.snapshots import promoted_snapshots
 from twinlog.control.flow.wiring import flow_setup
@@ -31,16 +32,17 @@ from twinlog.control.watch.snapshot import FlowSnapshot, PartitionSnapshot
 from twinlog.control.watch.verified import Verified
 from twinlog.errors import CorruptData, TwinlogError
 from twinlog.mirror.names.naming import STATE_TOPIC
+from twinlog.mirror.plan import PartitionPlan
 from twinlog.mirror.state.generations import FlowHistory
 from twinlog.mirror.state.intents import FlowIntents, Intent, IntentKind, promoted
 from twinlog.mirror.state.published import PublishedStatus, failed_set_up, published_status
 from twinlog.model import TopicPartition
 from twinlog.quantities import plural
 from twinlog.survey.discovery import discover, mirrored_topics
-from twinlog.survey.ends import LogState, Want, read_ends
+from twinlog.survey.ends import Ends, LogState, Want, read_ends
 from twinlog.survey.flow_clusters import source_changed
-from twinlog.survey.picture import Picture, read_flow
-from twinlog.survey.replica import Replica, pair_into
+from twinlog.survey.picture import Picture, read_flow, read_maps
+from twinlog.survey.replica import Certainty, Replica, pair_into
 from twinlog.survey.state_reader import state_rows_if_any
 from twinlog.wire.record_batch import read_headers
 
@@ -70,6 +72,20 @@ def offline_status(
             else one
             for one in opened
         ]
+
+
+def resting_flow(
+    setup: FlowSetup,
+    source: ClusterClient,
+    target: ClusterClient,
+    log_once: Callable[[str], None],
+) -> LedFlow:
+    """Return a flow as its duties see it, read from the two clusters only, for commands that report
+    what duties would do. It has no leader, and nothing is written through it. A mirror may run.
+
+    Raises TwinlogError if a cluster cannot be queried.
+    """
+    return _OfflineFlow(setup, source, target).led(log_once)
 
 
 def _open(setup: FlowSetup, clusters: AskedClusters) -> _OfflineFlow | FlowSnapshot:
@@ -156,6 +172,29 @@ class _OfflineFlow:
         source_id = self._source.metadata([]).cluster_id or ""
         if changed := source_changed(self._flow, last, source_id):
             return replace(_unknown(self.setup, changed), state=FlowState.FAILED)
+        return self._run(self._read()[0])
+
+    def led(self, log_once: Callable[[str], None]) -> LedFlow:
+        """Return the flow as its duties see it (`resting_flow`)."""
+        parts, replicas, ends = self._read()
+        snapshot = self._run(parts)
+        by_source = {TopicPartition(one.topic, one.partition): one for one in snapshot.partitions}
+        views = tuple(_view(one, by_source.get(one.pair.source)) for one in replicas)
+        return LedFlow(
+            config=self._flow,
+            policy=self.setup.policy,
+            generation=snapshot.generation,
+            source=self.setup.source,
+            target=self.setup.target,
+            partitions=lambda: views,
+            read_map=lambda: read_maps(self._target, self._flow.flow, after=ends),
+            snapshot=lambda: snapshot,
+            intents=lambda: self._intents,
+            log_once=log_once,
+        )
+
+    def _read(self) -> tuple[list[PartitionSnapshot], list[Replica], Ends]:
+        """Return all partitions, the copies of those with a remote topic, and the target's ends."""
         found = discover(self._flow, self.setup.policy, self._source, self._target, create=False)
         new = self._new(set(found.missing))
         sources = [*(plan.source for plan in found.plans), *new]
@@ -179,7 +218,8 @@ class _OfflineFlow:
         ]
         parts += self._kept(picture)
         parts += self._promoted()
-        return self._run(sorted(parts, key=lambda part: (part.topic, part.partition)))
+        parts.sort(key=lambda part: (part.topic, part.partition))
+        return parts, replicas, picture.target
 
     def _run(self, parts: Iterable[PartitionSnapshot]) -> FlowSnapshot:
         """Add which process runs or last ran the flow, from the target."""
@@ -285,6 +325,29 @@ class _OfflineFlow:
         batches = [header for header, _ in read_headers(answer.records)]
         left = [header for header in batches if header.last_offset >= upstream]
         return bool(left) and all(b.is_control for b in left) and left[-1].last_offset >= end - 1
+
+
+def _view(found: Replica, part: PartitionSnapshot | None) -> PartitionView:
+    """Return a partition as duties see it.
+
+    If it has no lag, everything below the source's end is copied, including transaction markers
+    after its last record, which are not in the map.
+    """
+    pair, end, downstream = found.pair, found.source.end, found.copied.downstream
+    is_whole = part is not None and part.lag == 0 and part.records > 0
+    if end is None or downstream is None or found.copied.certainty is not Certainty.EXACT:
+        is_whole = False
+    return PartitionView(
+        source=pair.source,
+        target=pair.target,
+        source_topic_id=pair.source_topic_id,
+        target_topic_id=pair.target_topic_id,
+        next_upstream=-1 if end is None or not is_whole else end,
+        next_downstream=-1 if downstream is None or not is_whole else downstream,
+        source_end=-1 if end is None else end,
+        is_broken=part is not None and has(part.code, Trait.NO_OFFSETS),
+        is_keyed=isinstance(pair, PartitionPlan) and bool(pair.targets),
+    )
 
 
 def _overlaid(seen: FlowSnapshot, status: PublishedStatus) -> FlowSnapshot:

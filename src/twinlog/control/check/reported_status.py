@@ -11,14 +11,12 @@ from dataclasses import dataclass
 from typing import Final
 
 from twinlog.cluster.client import ClusterClient
-from twinlog.cluster.logs.offsets import list_offsets
 from twinlog.cluster.net.metadata import ClusterMetadata, Operation
 from twinlog.cluster.net.settings import ClusterSettings
-from twinlog.cluster.topics.internal_log import read_to_end
 from twinlog.codes import FlowState
 from twinlog.control.check.last_run import LastRun, last_run, lives_here
 from twinlog.control.watch.events import ran_here
-from twinlog.errors import CorruptData, TwinlogError
+from twinlog.errors import CorruptData
 from twinlog.mirror.names.naming import STATE_TOPIC, STATUS_TOPIC
 from twinlog.mirror.state.generations import CLAIMS, FlowHistory, winning_claims
 from twinlog.mirror.state.intents import INTENT, FlowIntents, flow_intents, is_intent_row
@@ -27,7 +25,7 @@ from twinlog.mirror.state.published_events import PublishedEvents, published_eve
 from twinlog.mirror.state.rows import NO_ROWS, StateRows
 from twinlog.mirror.state.state_row import row_key
 from twinlog.mirror.state.verified import VERIFIED, VerifyRun, verify_runs
-from twinlog.model import TopicPartition
+from twinlog.survey.leader_status import rows_since
 from twinlog.survey.rights import may
 from twinlog.survey.state_reader import Rows, state_rows
 from twinlog.wire.error_codes import TOPIC_AUTHORIZATION_FAILED, UNKNOWN_TOPIC_OR_PARTITION
@@ -167,13 +165,7 @@ def status_rows(target: ClusterClient, there: ClusterMetadata, now_ms: int) -> R
     """Return the last minutes of the status topic, or None if it is missing or unreadable."""
     if not may(there, STATUS_TOPIC, Operation.READ):
         return None
-    home = TopicPartition(STATUS_TOPIC, 0)
-    begin = list_offsets(target, [home], now_ms - WRITTEN_WITHIN_MS)[home]
-    if isinstance(begin, TwinlogError):
-        return None
-    if begin.offset < 0:
-        return []
-    return [(row.key, row.value) for row in read_to_end(target, STATUS_TOPIC, 0, begin.offset)]
+    return rows_since(target, now_ms - WRITTEN_WITHIN_MS)
 
 
 def of_now(

@@ -13,7 +13,7 @@ from twinlog.cluster.client import ClusterClient, prompt_client
 from twinlog.cluster.groups.coordinators import Coordinators
 from twinlog.cluster.net.metadata import ClusterMetadata, TopicMetadata
 from twinlog.config.flow.schema import FlowConfig, MirrorConfig, PolicyKind
-from twinlog.control.check.resting_flow import intents_of, resting_flow
+from twinlog.control.check.offline_status import resting_flow
 from twinlog.control.compare.deviation import Aspect, Deviation, FlowComparison
 from twinlog.control.compare.groups import compare_groups
 from twinlog.control.compare.settings import compare_acls, compare_configs, compare_quotas
@@ -25,6 +25,7 @@ from twinlog.mirror.names.naming import is_own_topic
 from twinlog.mirror.names.renaming import refused_names
 from twinlog.quantities import plural
 from twinlog.survey.discovery import mirrored_topics, selected_topics
+from twinlog.survey.state_reader import state_rows_if_any
 
 MANY: Final = 1_000
 """Number of topics from which on a comparison shows its steps, because it takes long."""
@@ -54,7 +55,7 @@ def compare_flows(
     for flow in config.flows:
         setup = flow_setup(flow)
         with prompt_client(setup.source) as source, prompt_client(setup.target) as target:
-            comparer = _Comparer(config, setup, source, target, with_left_alone, say)
+            comparer = _Comparer(setup, source, target, with_left_alone, say)
             yield comparer.compared(matches)
 
 
@@ -67,7 +68,8 @@ def compare_topic_configs(
     """Compare only the topic configs of one flow."""
     out = FlowComparison(flow=setup.name)
     here, there = source.metadata(None), target.metadata(None)
-    flow = replace(setup.config, released=intents_of(setup.name, target).released)
+    released = state_rows_if_any(target).intents(setup.name).released
+    flow = replace(setup.config, released=released)
     mirrored = {n: t for n, t in mirrored_topics(flow, here).items() if matches(n)}
     remote = remote_names(flow, mirrored)
     present = {name: its for name, its in remote.items() if its in there.topics}
@@ -89,14 +91,12 @@ class _Comparer:
 
     def __init__(
         self,
-        config: MirrorConfig,
         setup: FlowSetup,
         source: ClusterClient,
         target: ClusterClient,
         with_left_alone: bool,
         say: Callable[[str], None],
     ) -> None:
-        self._config = config
         self._setup = setup
         self._source = source
         self._target = target
@@ -106,8 +106,8 @@ class _Comparer:
     def compared(self, matches: Callable[[str], bool]) -> FlowComparison:
         out = FlowComparison(flow=self._setup.name)
         here, there = self._source.metadata(None), self._target.metadata(None)
-        intents = intents_of(self._setup.name, self._target)
-        flow = replace(self._setup.config, released=intents.released)
+        released = state_rows_if_any(self._target).intents(self._setup.name).released
+        flow = replace(self._setup.config, released=released)
         mirrored = {n: t for n, t in mirrored_topics(flow, here).items() if matches(n)}
         remote = remote_names(flow, mirrored)
         present = {name: its for name, its in remote.items() if its in there.topics}
@@ -138,7 +138,7 @@ class _Comparer:
         return out
 
     def _groups(self, out: FlowComparison, matches: Callable[[str], bool]) -> None:
-        led = resting_flow(self._config, self._setup, self._source, self._target, out.notes.append)
+        led = resting_flow(self._setup, self._source, self._target, out.notes.append)
         views = tuple(view for view in led.partitions() if matches(view.source.topic))
         compare_groups(
             replace(led, partitions=lambda: views),

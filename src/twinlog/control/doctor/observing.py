@@ -15,12 +15,10 @@ from pathlib import Path
 from typing import Any, Final
 
 from twinlog.cluster.client import REFUSED_FOR_S, ClusterClient
-from twinlog.cluster.logs.offsets import list_offsets
 from twinlog.cluster.net.metadata import ClusterMetadata
 from twinlog.cluster.net.settings import ClusterSettings
 from twinlog.cluster.round_trips import round_trips_ms
 from twinlog.cluster.topics.configs import describe_topic_configs
-from twinlog.cluster.topics.internal_log import read_to_end
 from twinlog.cluster.topics.quotas import CONSUMER, PRODUCER, REQUESTS, Quota, client_quotas
 from twinlog.codes import FlowState, PartitionState
 from twinlog.config.flow.schema import FlowConfig, MirrorConfig
@@ -31,10 +29,10 @@ from twinlog.control.flow.wiring import flow_setup
 from twinlog.control.watch.snapshot import FlowSnapshot, PartitionSnapshot
 from twinlog.control.watch.status_file import RunningMirror, running_mirrors
 from twinlog.errors import TwinlogError, Unauthorized, Unsupported
-from twinlog.mirror.names.naming import STATUS_TOPIC
 from twinlog.mirror.state.intents import FlowIntents, Intent, IntentKind
 from twinlog.mirror.state.published import published_status
 from twinlog.model import TopicPartition
+from twinlog.survey.leader_status import rows_since
 from twinlog.survey.state_reader import state_rows_if_any
 
 GIVES_UP_S: Final = 20.0
@@ -107,15 +105,10 @@ class _Observer:
 
     def _reported_rate(self) -> float | None:
         """Return the rate from one leader's first and last row of the last minute."""
-        home = TopicPartition(STATUS_TOPIC, 0)
         try:
             with _asked(self._setup.target) as client:
-                since_ms = int(time.time() * 1000) - REPORTED_FOR_MS
-                begin = list_offsets(client, [home], since_ms)[home]
-                if isinstance(begin, TwinlogError) or begin.offset < 0:
-                    return None
-                rows = read_to_end(client, STATUS_TOPIC, 0, begin.offset)
-            return reported_rate(self._setup.name, [(row.key, row.value) for row in rows])
+                rows = rows_since(client, int(time.time() * 1000) - REPORTED_FOR_MS)
+            return reported_rate(self._setup.name, rows or [])
         except TwinlogError as error:
             self._notes.append(f"the copy rate is unknown: {error}")
             return None

@@ -20,9 +20,9 @@ from typing import Final
 
 from twinlog.clock import GrowingPause
 from twinlog.cluster.client import ClusterClient
-from twinlog.cluster.logs.offsets import empty_logs
 from twinlog.control.duties.rounds import LedFlow, NotNow, PartitionView
 from twinlog.survey.copied_topics import CopiedTopic, still_there
+from twinlog.survey.ends import empty_logs
 
 FIRST_PAUSE_S: Final = 1.0
 MAX_PAUSE_S: Final = 30.0

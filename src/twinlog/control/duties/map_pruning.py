@@ -18,14 +18,14 @@ from dataclasses import dataclass
 from typing import Final
 
 from twinlog.cluster.client import ClusterClient
-from twinlog.cluster.logs.offsets import EARLIEST, list_offsets
 from twinlog.cluster.topics.internal_log import append
 from twinlog.control.duties.rounds import REFUSED_PAUSE_S, LedFlow, PartitionView
-from twinlog.errors import TwinlogError, Unauthorized
+from twinlog.errors import Unauthorized
 from twinlog.mirror.map.offset_map import PartitionMap, map_homes, tombstone_key
 from twinlog.mirror.map.runs import DOWNSTREAM, UPSTREAM, following
 from twinlog.mirror.names.naming import map_topic_of
 from twinlog.model import TopicPartition
+from twinlog.survey.ends import known_starts
 from twinlog.wire.records import Record
 
 PRUNED_EVERY_S: float = 600.0
@@ -85,15 +85,10 @@ class MapPruning:
 
     def _starts(self, views: Sequence[PartitionView]) -> dict[TopicPartition, tuple[int, int]]:
         """Return the log starts of both sides by source partition."""
-        sources, targets = {v.source for v in views}, {v.target for v in views}
-        here = list_offsets(self._source, sources, EARLIEST, timeout_s=OFFSETS_TIMEOUT_S)
-        there = list_offsets(self._target, targets, EARLIEST, timeout_s=OFFSETS_TIMEOUT_S)
-        out = {}
-        for view in views:
-            source, target = here[view.source], there[view.target]
-            if not isinstance(source, TwinlogError) and not isinstance(target, TwinlogError):
-                out[view.source] = (source.offset, target.offset)
-        return out
+        here = known_starts(self._source, {v.source for v in views}, OFFSETS_TIMEOUT_S)
+        there = known_starts(self._target, {v.target for v in views}, OFFSETS_TIMEOUT_S)
+        known = [view for view in views if view.source in here and view.target in there]
+        return {view.source: (here[view.source], there[view.target]) for view in known}
 
     def _remove(self, gone: Sequence[_Gone]) -> None:
         now_ms = int(time.time() * 1000)

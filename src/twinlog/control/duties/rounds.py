@@ -31,7 +31,7 @@ from twinlog.mirror.plan import Pairing
 from twinlog.mirror.state.generations import Claim
 from twinlog.mirror.state.intents import FlowIntents
 from twinlog.mirror.state.published_events import PublishedEvents
-from twinlog.survey.map_reader import Maps
+from twinlog.survey.replica import Maps
 from twinlog.threads import THREADS, Alarm
 
 log = logging.getLogger(__name__)

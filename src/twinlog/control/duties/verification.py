@@ -45,7 +45,7 @@ from twinlog.mirror.state.intents import FlowIntents
 from twinlog.mirror.verify.difference import Compared, Difference
 from twinlog.mirror.verify.walk import Rules
 from twinlog.model import TopicId, TopicPartition
-from twinlog.survey.map_reader import Maps
+from twinlog.survey.replica import Maps
 from twinlog.survey.state_reader import state_rows_if_any
 from twinlog.survey.verify.partition import (
     MappedCopy,

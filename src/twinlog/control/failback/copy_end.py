@@ -39,9 +39,8 @@ from twinlog.mirror.state.intents import IntentKind
 from twinlog.mirror.state.mapped import mapped_copies
 from twinlog.model import NO_TOPIC_ID, TopicId, TopicPartition, sequence_of, sequences_ahead
 from twinlog.survey.ends import NO_ENDS, Want
-from twinlog.survey.map_reader import Maps
 from twinlog.survey.picture import Picture, read_flow
-from twinlog.survey.replica import Ownership, Replica, Witness, by_headers
+from twinlog.survey.replica import Maps, Ownership, Replica, Witness, by_headers
 from twinlog.wire.record_batch import BatchHeader
 
 

@@ -46,8 +46,9 @@ from twinlog.mirror.state.mapped import MappedCopies
 from twinlog.survey.capabilities import Capabilities
 from twinlog.survey.discovery import Discovery, TopicProblem, discover
 from twinlog.survey.ends import with_ends
-from twinlog.survey.map_reader import MapReader, Maps, is_lost, require_nothing_copied
+from twinlog.survey.map_reader import MapReader, is_lost, require_nothing_copied
 from twinlog.survey.newcomers import Newcomers
+from twinlog.survey.replica import Maps
 from twinlog.survey.state_reader import StateNews, StateReader, has_state, state_rows, with_rows
 
 log = logging.getLogger(__name__)

@@ -39,7 +39,7 @@ from twinlog.mirror.map.synced_offsets import SyncedOffsets
 from twinlog.mirror.state.intents import FlowIntents
 from twinlog.mirror.state.published_events import PublishedEvents
 from twinlog.quantities import duration
-from twinlog.survey.map_reader import Maps
+from twinlog.survey.replica import Maps
 
 log = logging.getLogger(__name__)
 

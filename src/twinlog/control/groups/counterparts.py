@@ -26,9 +26,9 @@ from twinlog.mirror.plan import Pairing
 from twinlog.model import NO_TOPIC_ID, TopicId, TopicPartition
 from twinlog.survey.cluster_state import source_aliases
 from twinlog.survey.ends import NO_ENDS, LogState, Want, read_ends
-from twinlog.survey.map_reader import MapReader, Maps
+from twinlog.survey.map_reader import MapReader
 from twinlog.survey.picture import read_flow
-from twinlog.survey.replica import Replica
+from twinlog.survey.replica import Maps, Replica
 from twinlog.wire.error_codes import TOPIC_AUTHORIZATION_FAILED
 
 Views: TypeAlias = Mapping[TopicPartition, PartitionView]

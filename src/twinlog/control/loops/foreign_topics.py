@@ -23,7 +23,7 @@ from twinlog.mirror.state.generations import OF_PRODUCERS, producers_of
 from twinlog.model import TopicId, TopicPartition
 from twinlog.survey.copied_topics import CopiedTopic
 from twinlog.survey.ends import NO_ENDS
-from twinlog.survey.map_reader import read_maps
+from twinlog.survey.picture import read_maps
 from twinlog.survey.state_reader import state_rows
 from twinlog.wire.record_batch import read_headers
 

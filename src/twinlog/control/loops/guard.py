@@ -27,7 +27,6 @@ from dataclasses import dataclass
 from msgspec import structs
 
 from twinlog.cluster.client import ClusterClient
-from twinlog.cluster.logs.offsets import empty_logs
 from twinlog.cluster.net.metadata import ClusterMetadata, TopicMetadata
 from twinlog.config.flow.schema import FlowConfig, PolicyKind
 from twinlog.control.duties.handed_topics import HandedTopics
@@ -44,6 +43,7 @@ from twinlog.model import NO_TOPIC_ID, TopicId
 from twinlog.survey.cluster_state import ClusterState, cluster_state, with_maps, write_copies
 from twinlog.survey.copied_topics import CopiedTopic
 from twinlog.survey.discovery import TopicVerdicts, mirrored_topics, selected_topics
+from twinlog.survey.ends import empty_logs
 from twinlog.survey.flow_clusters import source_changed
 
 Topics = Mapping[str, TopicMetadata]

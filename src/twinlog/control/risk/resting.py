@@ -26,9 +26,8 @@ from twinlog.errors import TwinlogError
 from twinlog.mirror.plan import PartitionPlan
 from twinlog.model import StartKind, TopicPartition
 from twinlog.survey.ends import NO_ENDS
-from twinlog.survey.map_reader import Maps
 from twinlog.survey.picture import read_flow
-from twinlog.survey.replica import Replica
+from twinlog.survey.replica import Maps, Replica
 
 FIRST_S: float = 20.0
 """Until then most partitions have been assigned to a lane."""

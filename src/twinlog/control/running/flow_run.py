@@ -35,7 +35,7 @@ from twinlog.lane.messages import (
 )
 from twinlog.mirror.plan import PartitionPlan
 from twinlog.mirror.state.intents import FlowIntents
-from twinlog.survey.map_reader import Maps
+from twinlog.survey.replica import Maps
 
 ONCE_GIVES_UP_S: Final = 60.0
 

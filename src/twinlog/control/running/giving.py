@@ -25,7 +25,7 @@ from twinlog.control.running.run_state import RunState
 from twinlog.errors import Fate, TwinlogError
 from twinlog.flow_log import FlowLog
 from twinlog.mirror.map.offset_map import PartitionKey, PartitionMap, Term
-from twinlog.survey.map_reader import Maps
+from twinlog.survey.replica import Maps
 
 
 class Giving:

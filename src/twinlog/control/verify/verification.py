@@ -26,7 +26,7 @@ from twinlog.cluster.client import ClusterClient, prompt_client
 from twinlog.cluster.groups.coordinators import Coordinators
 from twinlog.cluster.groups.group_list import list_groups
 from twinlog.config.flow.schema import MirrorConfig
-from twinlog.control.check.resting_flow import resting_flow
+from twinlog.control.check.offline_status import resting_flow
 from twinlog.control.compare.comparison import compare_topic_configs
 from twinlog.control.duties.rounds import LedFlow
 from twinlog.control.flow.flow_setup import FlowSetup
@@ -83,13 +83,12 @@ def verify_flows(
     for flow in config.flows:
         setup = flow_setup(flow)
         with prompt_client(setup.source) as source, prompt_client(setup.target) as target:
-            yield _Flow(config, setup, source, target, scope, workers, on_step).verified()
+            yield _Flow(setup, source, target, scope, workers, on_step).verified()
 
 
 class _Flow:
     def __init__(
         self,
-        config: MirrorConfig,
         setup: FlowSetup,
         source: ClusterClient,
         target: ClusterClient,
@@ -97,7 +96,7 @@ class _Flow:
         workers: VerifyWorkers,
         on_step: OnStep,
     ) -> None:
-        self._config, self._setup = config, setup
+        self._setup = setup
         self._source, self._target = source, target
         self._scope = scope
         self._workers = workers
@@ -117,7 +116,7 @@ class _Flow:
         out.partitions += self._never_made(found, out)
         out.partitions += self._compared(found, out)
         out.partitions.sort(key=lambda one: one.source)
-        led = resting_flow(self._config, self._setup, self._source, self._target, out.note)
+        led = resting_flow(self._setup, self._source, self._target, out.note)
         verify_groups(self._chosen(led), Coordinators(self._source), there, before, out)
         configs = compare_topic_configs(
             self._setup, self._source, self._target, self._scope.matches
