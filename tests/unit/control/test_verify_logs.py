@@ -23,10 +23,10 @@ from twinlog.survey.replica import Witness, up_to
 from twinlog.survey.verify.partition import (
     MappedCopy,
     PartitionBounds,
+    VerifiedLog,
     VerifyTask,
     verify_partition,
 )
-from twinlog.survey.verify.pieces import VerifiedLog
 from twinlog.wire.record_batch import Codec
 from twinlog.wire.records import Record, encode_batch
 

@@ -8,7 +8,7 @@ import pytest
 
 from tests.support.properties import loader
 from twinlog.config.flow.schema import FlowConfig
-from twinlog.control.cutover.upstreams import FlowUpstreams
+from twinlog.control.cutover.copies import FlowUpstreams
 from twinlog.mirror.names.acl_rules import AclRules
 from twinlog.mirror.names.filters import policy_of
 from twinlog.mirror.names.renaming import is_renamed, plain_upstream, refused_names, unkept_names

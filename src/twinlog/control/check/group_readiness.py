@@ -23,9 +23,13 @@ from twinlog.control.check.offline_status import resting_flow
 from twinlog.control.duties.rounds import LedFlow, PartitionView
 from twinlog.control.flow.flow_setup import FlowSetup
 from twinlog.control.flow.wiring import flow_setup
-from twinlog.control.groups.counterparts import Counterpart, TargetOffsets
+from twinlog.control.groups.counterparts import (
+    NOTHING_COMMITTED,
+    Counterpart,
+    TargetOffsets,
+    why_no_counterpart,
+)
 from twinlog.control.groups.group_rights import sees_groups, unseen_line
-from twinlog.control.groups.no_counterpart import NOTHING_COMMITTED, why_no_counterpart
 from twinlog.control.groups.shared_topics import other_flows, skipping_groups
 from twinlog.errors import TwinlogError
 from twinlog.mirror.state.intents import FlowIntents

@@ -19,8 +19,13 @@ from twinlog.cluster.logs.start_offsets import Begin
 from twinlog.codes import FlowState, PartitionState, Trait, has
 from twinlog.config.flow.schema import MirrorConfig
 from twinlog.control.check.asked_clusters import AskedClusters
-from twinlog.control.check.last_run import LastRun, last_run
-from twinlog.control.check.reported_status import of_now, set_up_of_now, status_rows
+from twinlog.control.check.reported_status import (
+    LastRun,
+    last_run,
+    of_now,
+    set_up_of_now,
+    status_rows,
+)
 from twinlog.control.check.starts import begins_now
 from twinlog.control.duties.rounds import LedFlow, PartitionView
 from twinlog.control.flow.flow_setup import FlowSetup

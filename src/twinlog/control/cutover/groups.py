@@ -29,9 +29,8 @@ from twinlog.cluster.groups.group_offsets import (
 )
 from twinlog.cluster.net.metadata import Operation
 from twinlog.cluster.topics.internal_log import read_to_end
-from twinlog.control.cutover.copies import Copy, records_in
+from twinlog.control.cutover.copies import Copy, FlowUpstreams, records_in
 from twinlog.control.cutover.scope import CutoverScope, Say
-from twinlog.control.cutover.upstreams import FlowUpstreams
 from twinlog.control.groups.checkpoint_rows import CheckpointRow
 from twinlog.errors import TwinlogError, Unauthorized, or_raise
 from twinlog.mirror.findings import Span

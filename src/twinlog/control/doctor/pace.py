@@ -9,8 +9,14 @@ from typing import Final
 
 from twinlog.cluster.topics.quotas import CONSUMER, PRODUCER, REQUESTS, Quota
 from twinlog.codes import FlowState
-from twinlog.control.doctor.finding import Finding, Likelihood
-from twinlog.control.doctor.observation import SLOW_MS, ClusterView, Limit, Observation
+from twinlog.control.doctor.observation import (
+    SLOW_MS,
+    ClusterView,
+    Finding,
+    Likelihood,
+    Limit,
+    Observation,
+)
 from twinlog.quantities import count, duration, first_few, plural, size
 
 MOST_OF_IT: Final = 0.8

@@ -9,9 +9,8 @@ from twinlog.control.duties.rounds import Duties, LedFlow, PartitionView
 from twinlog.control.flow.flow_setup import FlowSetup, PreparedFlow
 from twinlog.control.flow.steering import Steering
 from twinlog.control.flow.topic_refresh import TopicRefresh
-from twinlog.control.lanes.views import view_of
-from twinlog.control.risk.background import InBackground
-from twinlog.control.risk.limits import NO_LIMITS, RiskLimits
+from twinlog.control.lanes.partitions import view_of
+from twinlog.control.risk.running_flow import NO_LIMITS, InBackground, RiskLimits
 from twinlog.control.risk.pulse import Pulse
 from twinlog.control.risk.resting import RestingWatch
 from twinlog.control.risk.source_watch import SourceWatch

@@ -9,10 +9,9 @@ from typing import Final
 
 from twinlog.control.duties.rounds import NotNow
 from twinlog.control.flow.flow_setup import PreparedFlow
-from twinlog.control.lanes.partitions import RETRY_FAILED_S
-from twinlog.control.lanes.views import handed
+from twinlog.control.lanes.partitions import RETRY_FAILED_S, handed
 from twinlog.control.lanes.wanted import see_source
-from twinlog.control.risk.background import InBackground
+from twinlog.control.risk.running_flow import InBackground
 from twinlog.control.running.flow_run import FlowRun
 from twinlog.errors import TwinlogError
 from twinlog.flow_log import FlowLog

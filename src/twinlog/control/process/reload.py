@@ -19,7 +19,7 @@ from twinlog.config.effective import changes_between
 from twinlog.config.flow.schema import FlowConfig, MirrorConfig
 from twinlog.control.flow.flow_setup import FlowSetup
 from twinlog.control.process.commands import CommandPort, QueuedCommand, Reload, ending
-from twinlog.control.risk.background import InBackground
+from twinlog.control.risk.running_flow import InBackground
 from twinlog.control.watch.service import reloading
 from twinlog.errors import TwinlogError, UsageError
 from twinlog.flow_log import NEWS

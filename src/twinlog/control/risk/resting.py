@@ -19,8 +19,7 @@ from twinlog.cluster.client import ClusterClient
 from twinlog.cluster.net.settings import ClusterSettings
 from twinlog.config.flow.start import Starts
 from twinlog.control.lanes.partitions import Partition
-from twinlog.control.risk.background import InBackground
-from twinlog.control.risk.running_flow import RunningFlow
+from twinlog.control.risk.running_flow import InBackground, RunningFlow
 from twinlog.control.risk.source_watch import is_followed
 from twinlog.errors import TwinlogError
 from twinlog.mirror.plan import PartitionPlan

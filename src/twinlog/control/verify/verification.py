@@ -18,22 +18,26 @@ nothing.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
 from twinlog.cluster.client import ClusterClient, prompt_client
 from twinlog.cluster.groups.coordinators import Coordinators
-from twinlog.cluster.groups.group_list import list_groups
+from twinlog.cluster.groups.group_list import Group, list_groups
+from twinlog.cluster.groups.group_offsets import GroupOffsets
+from twinlog.cluster.groups.share_groups import offsets_of
 from twinlog.config.flow.schema import MirrorConfig
+from twinlog.control.check.group_readiness import GroupSurvey, Offsets, survey_groups
 from twinlog.control.check.offline_status import resting_flow
 from twinlog.control.compare.comparison import compare_topic_configs
+from twinlog.control.compare.groups import why_left_alone
 from twinlog.control.duties.rounds import LedFlow
 from twinlog.control.flow.flow_setup import FlowSetup
 from twinlog.control.flow.wiring import flow_setup
-from twinlog.control.verify.groups import offsets_there, verify_groups
-from twinlog.control.verify.result import VerifiedFlow, VerifiedPartition
+from twinlog.control.verify.result import VerifiedFlow, VerifiedGroup, VerifiedPartition
 from twinlog.control.verify.workers import ClusterPair, Found, VerifyWorkers, WalkProgress
+from twinlog.errors import TwinlogError
 from twinlog.lane.watches.compaction import may_lack_offsets
 from twinlog.mirror.map.offset_map import PartitionMap
 from twinlog.mirror.map.runs import digest_of
@@ -57,7 +61,6 @@ BY_KEY: Final = (
 NO_BOUNDS: Final = "the bounds of its logs are unknown"
 NO_SUCH_PARTITION: Final = "not compared: it is not empty, and the source has no such partition"
 AGAIN: Final = "rechecking the differences"
-Offsets = Mapping[TopicPartition, int]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -255,7 +258,7 @@ class _Flow:
         isolation = self._setup.config.isolation_level
         return read_ends(self._source, tps, Want.STARTS, isolation=isolation)
 
-    def _scoped(self, tps: Sequence[TopicPartition]) -> tuple[Offsets, Offsets]:
+    def _scoped(self, tps: Sequence[TopicPartition]) -> tuple[dict[TopicPartition, int], dict[TopicPartition, int]]:
         """Return the first offsets at or after `since` and `until`; -1 if there is none."""
         isolation = self._setup.config.isolation_level
         since, until = (
@@ -330,3 +333,61 @@ def _unknown(plan: PartitionPlan, why: str) -> VerifiedPartition:
     return VerifiedPartition(
         source=plan.source, target=plan.target, compared=Compared(), why_not=why
     )
+
+
+# Checks whether a group that moved to the target now would skip records.
+#
+# Offsets on the target are queried before those on the source. A sync that sets an offset in
+# between can therefore not make the target look ahead, because commits only move forward.
+
+
+def offsets_there(there: Coordinators, selects: Callable[[str], bool]) -> Offsets:
+    """Return the offsets of the target's groups that a flow would set."""
+    found = [one for one in list_groups(there).values() if selects(one.name)]
+    return offsets_of(
+        there,
+        [one.name for one in found if one.has_offsets and not one.is_share],
+        [one.name for one in found if one.is_share],
+        furthest=True,
+    )
+
+
+def verify_groups(
+    led: LedFlow,
+    here: Coordinators,
+    there: Coordinators,
+    before: Offsets,
+    out: VerifiedFlow,
+) -> None:
+    """Verify every offset of a selected group that has a counterpart on the target. `before` is the
+    result of `offsets_there`, queried earlier.
+    """
+    survey = survey_groups(led, here, there)
+    for group in survey.selected:
+        theirs = before.get(group.name, {})
+        ours = survey.offsets[group.name]
+        for problem in (theirs, ours):
+            if isinstance(problem, TwinlogError):
+                out.leave_out(f"group {group.name} is not compared: {problem}")
+        if not isinstance(theirs, TwinlogError) and not isinstance(ours, TwinlogError):
+            out.groups += _of_group(group, survey, ours, theirs)
+
+
+def _of_group(
+    group: Group, survey: GroupSurvey, ours: GroupOffsets, theirs: GroupOffsets
+) -> Iterator[VerifiedGroup]:
+    why = why_left_alone(group, survey.there.get(group.name))
+    for tp, committed in sorted(ours.items()):
+        if tp in survey.without_counterpart or tp not in survey.counterparts:
+            continue
+        counterpart = survey.counterparts[tp]
+        stands = theirs.get(counterpart.target)
+        yield VerifiedGroup(
+            group=group.name,
+            source=tp,
+            target=TopicPartition(*counterpart.target),
+            committed=committed.offset,
+            wanted=counterpart.translate(committed.offset).offset,
+            stands=None if stands is None else stands.offset,
+            left_alone=why,
+        )

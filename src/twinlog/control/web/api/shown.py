@@ -16,8 +16,7 @@ from twinlog.codes import FlowState, PartitionState, conditions
 from twinlog.codes.states import FLOW_STATES, PARTITION_STATES, severity_of
 from twinlog.config.flow.schema import FlowConfig, MirrorConfig
 from twinlog.control.check.both_logs import LogFacts
-from twinlog.control.check.last_run import LastRun
-from twinlog.control.check.reported_status import Reported
+from twinlog.control.check.reported_status import LastRun, Reported
 from twinlog.control.duties.publication import is_unusual, kept_of
 from twinlog.control.watch.events import NumberedEvent
 from twinlog.control.watch.snapshot import FlowSnapshot, PartitionSnapshot, known
