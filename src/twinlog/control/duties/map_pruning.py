@@ -19,7 +19,7 @@ from typing import Final
 
 from twinlog.cluster.client import ClusterClient
 from twinlog.cluster.topics.internal_log import append
-from twinlog.control.duties.rounds import REFUSED_PAUSE_S, LedFlow, PartitionView
+from twinlog.control.duties.rounds import LedFlow, NotPermitted, PartitionView
 from twinlog.errors import Unauthorized
 from twinlog.mirror.map.offset_map import PartitionMap, map_homes, tombstone_key
 from twinlog.mirror.map.runs import DOWNSTREAM, UPSTREAM, following
@@ -54,15 +54,12 @@ class MapPruning:
         self._flow = flow
         self._source, self._target = ClusterClient(flow.source), ClusterClient(flow.target)
         self._topic = map_topic_of(flow.config.flow)
-        self._refused_until = 0.0
 
     @property
     def interval_s(self) -> float:
         return PRUNED_EVERY_S
 
     def round(self) -> None:
-        if time.monotonic() < self._refused_until:
-            return
         maps = self._flow.read_map()
         views = {view.source: view for view in self._flow.partitions()}
         large = [known for known in maps.values() if len(known.runs) >= FEWEST_RUNS]
@@ -78,10 +75,8 @@ class MapPruning:
         try:
             self._remove(gone)
         except Unauthorized as error:
-            self._refused_until = time.monotonic() + REFUSED_PAUSE_S
-            self._flow.log_once(
-                f"{self._flow.name}: unneeded rows of the offset map cannot be removed: {error}"
-            )
+            line = f"unneeded rows of the offset map cannot be removed: {error}"
+            raise NotPermitted(line, flow=self._flow.name) from error
 
     def _starts(self, views: Sequence[PartitionView]) -> dict[TopicPartition, tuple[int, int]]:
         """Return the log starts of both sides by source partition."""

@@ -34,7 +34,7 @@ from twinlog.cluster.client import ClusterClient
 from twinlog.cluster.logs.offsets import EARLIEST, offset_at
 from twinlog.codes import FlowState
 from twinlog.config.flow.schema import PolicyKind, VerifyMode
-from twinlog.control.duties.rounds import REFUSED_PAUSE_S, Duty, LedFlow, PartitionView
+from twinlog.control.duties.rounds import Duty, LedFlow, NotPermitted, PartitionView
 from twinlog.control.watch.thread_priority import give_way
 from twinlog.control.watch.verified import CODE, Verified
 from twinlog.errors import PartitionError, Unauthorized
@@ -111,7 +111,6 @@ class Verification:
         self._last: TopicPartition | None = None
         """The partition of the previous section."""
         self._lacking: dict[tuple[str, str], tuple[float, bool]] = {}
-        self._refused_until = 0.0
         self._held_until = 0.0
         """Monotonic time until which the brokers' quotas are left to the copy."""
         flow.verified.last = Verified(mode=flow.config.verify.value)
@@ -122,17 +121,12 @@ class Verification:
         return ROUND_S
 
     def round(self) -> None:
-        if time.monotonic() < self._refused_until:
-            return
         give_way(NICE)
         try:
             self._verify()
         except Unauthorized as error:
-            self._refused_until = time.monotonic() + REFUSED_PAUSE_S
-            self._flow.log_once(
-                f"{self._flow.name}: the copy is not verified while it runs: {error}; "
-                "or set twinlog.verify=off"
-            )
+            line = f"the copy is not verified while it runs: {error}; or set twinlog.verify=off"
+            raise NotPermitted(line, flow=self._flow.name) from error
 
     def _verify(self) -> None:
         """Compare as many sections as the budget allows; partitions are queried once a round.

@@ -203,7 +203,7 @@ class ManagedFlow:
         def count(error: TwinlogError) -> None:
             process.call(lambda: self.shown.errors.update([error.code]))
 
-        duties = Duties(led.name, duties_of(led), on_error=count)
+        duties = Duties(led.name, duties_of(led), on_error=count, log_once=led.log_once)
         steering = Steering(
             config=setup.config,
             run=run,
