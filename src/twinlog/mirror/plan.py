@@ -21,7 +21,7 @@ class Refusal:
     """Whether the cause may pass: topics are discovered periodically."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True)
 class Pairing:
     """A source partition and the target partition to which it is copied, identified by topic
     IDs.

@@ -315,12 +315,8 @@ def pair_into(
     if not pairs:
         return None
     *_, topic = max(pairs)
-    return Pairing(
-        source=TopicPartition(topic, target.partition),
-        target=target,
-        source_topic_id=source_ids.get(topic, NO_TOPIC_ID),
-        target_topic_id=topic_id,
-    )
+    source = TopicPartition(topic, target.partition)
+    return Pairing(source, target, source_ids.get(topic, NO_TOPIC_ID), topic_id)
 
 
 def by_headers(found: Replica, batch_from: Callable[[int, int], BatchHeader | None]) -> Replica:

@@ -229,8 +229,7 @@ class _OfflineFlow:
     def _run(self, parts: Iterable[PartitionSnapshot]) -> FlowSnapshot:
         """Add which process runs or last ran the flow, from the target."""
         run, status, problem = self._last_run()
-        paused = "" if self._intents.pause is None else f"paused {self._intents.pause}"
-        reason = "; ".join(filter(None, (paused, run.text, problem)))
+        reason = "; ".join(filter(None, (self._intents.paused(), run.text, problem)))
         seen = _snapshot(self.setup.name, run.state, reason, self._history, tuple(parts))
         seen = replace(seen, code=run.code)
         if status is None:
@@ -440,7 +439,6 @@ def _part(  # noqa: PLR0913 (fields of a partition)
         records=records,
         copied=records,
         upstream=upstream,
-        bytes=0,
         is_left_known=lag == 0,  # only the leader measures when the source deletes
         code="" if error is None else error.code,
         message="" if error is None else error.message,

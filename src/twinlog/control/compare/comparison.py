@@ -173,14 +173,15 @@ def compare_topics(
     """Yield topics that exist on one side only; `remote` has the remote names of mirrored ones."""
     for name, wanted in remote.items():
         if wanted not in there.topics:
-            yield _topic(name, _size(here.topics[name]), MISSING)
+            yield Deviation(Aspect.TOPIC, name, "", _size(here.topics[name]), MISSING)
     for name, error in refused_names(flow, selected_topics(flow, here)).items():
-        yield _topic(name, _size(here.topics[name]), f"not copied [{error.code}]")
+        target = f"not copied [{error.code}]"
+        yield Deviation(Aspect.TOPIC, name, "", _size(here.topics[name]), target)
     selector = TopicSelector.of(flow)
     for name, topic in here.topics.items():
         verdict = Verdict.INTERNAL if topic.is_internal else selector.verdict(name)
         if verdict in SHOWN_VERDICTS:
-            yield _topic(name, _size(topic), "", left_alone=verdict.value)
+            yield Deviation(Aspect.TOPIC, name, "", _size(topic), "", verdict.value)
     if flow.policy.kind is PolicyKind.IDENTITY:
         return  # names do not show which topics of the target are copies
     policy = policy_of(flow)
@@ -191,13 +192,8 @@ def compare_topics(
         if is_remote_topic_of(policy, flow.source_alias, name) and name not in copied:
             # with rename rules the remote name does not contain the source's
             upstream = None if flow.policy.renames else policy.upstream_topic(name)
-            yield _topic(upstream or name, MISSING, _size(topic), left_alone=NO_SOURCE)
-
-
-def _topic(name: str, source: str, target: str, *, left_alone: str = "") -> Deviation:
-    return Deviation(
-        aspect=Aspect.TOPIC, name=name, source=source, target=target, left_alone=left_alone
-    )
+            found = _size(topic)
+            yield Deviation(Aspect.TOPIC, upstream or name, "", MISSING, found, NO_SOURCE)
 
 
 def _size(topic: TopicMetadata) -> str:
@@ -217,13 +213,8 @@ def compare_partitions(
             continue
         wanted, count = len(here[name].partitions), len(found.partitions)
         if count != wanted:
-            yield Deviation(
-                aspect=Aspect.PARTITIONS,
-                name=name,
-                source=str(wanted),
-                target=str(count),
-                left_alone=_why_other_count(flow, more=count > wanted),
-            )
+            why = _why_other_count(flow, more=count > wanted)
+            yield Deviation(Aspect.PARTITIONS, name, "", str(wanted), str(count), why)
 
 
 def _why_other_count(flow: FlowConfig, *, more: bool) -> str:
@@ -251,18 +242,10 @@ def compare_replication(
         counts = sorted({len(one.replicas) for one in found.partitions})
         said = ", ".join(map(str, counts))
         if wanted > 0 and counts != [wanted]:
-            yield _factor(name, f"replication.factor = {wanted}", said, "")
+            ours = f"replication.factor = {wanted}"
+            yield Deviation(Aspect.REPLICATION_FACTOR, name, "", ours, said)
         theirs = sorted({len(one.replicas) for one in here[name].partitions})
         if theirs != counts and (wanted <= 0 or counts == [wanted]):
             why = "replication.factor sets that of remote topics"
-            yield _factor(name, ", ".join(map(str, theirs)), said, why)
-
-
-def _factor(name: str, source: str, target: str, left_alone: str) -> Deviation:
-    return Deviation(
-        aspect=Aspect.REPLICATION_FACTOR,
-        name=name,
-        source=source,
-        target=target,
-        left_alone=left_alone,
-    )
+            ours = ", ".join(map(str, theirs))
+            yield Deviation(Aspect.REPLICATION_FACTOR, name, "", ours, said, why)

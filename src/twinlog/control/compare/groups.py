@@ -13,7 +13,6 @@ from twinlog.control.check.group_readiness import GroupSurvey, survey_groups
 from twinlog.control.compare.deviation import Aspect, Deviation, FlowComparison
 from twinlog.control.duties.rounds import LedFlow
 from twinlog.errors import TwinlogError
-from twinlog.model import TopicPartition
 
 SYNC_OFF: Final = "sync.group.offsets.enabled = false"
 ACTIVE_THERE: Final = "it is active on the target, so its own commits count"
@@ -79,11 +78,8 @@ def _of_group(
         if stands == wanted:
             continue
         is_ahead = stands is not None and stands > wanted
-        yield Deviation(
-            aspect=Aspect.GROUP,
-            name=group.name,
-            detail=str(TopicPartition(*counterpart.target)),
-            source=f"{committed.offset}, which corresponds to {wanted}",
-            target="none" if stands is None else str(stands),
-            left_alone=why or (AHEAD if is_ahead else ""),
-        )
+        source = f"{committed.offset}, which corresponds to {wanted}"
+        target = "none" if stands is None else str(stands)
+        left_alone = why or (AHEAD if is_ahead else "")
+        partition = str(counterpart.target)
+        yield Deviation(Aspect.GROUP, group.name, partition, source, target, left_alone)

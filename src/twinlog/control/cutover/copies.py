@@ -226,7 +226,7 @@ def copies(scope: CutoverScope, covers: Callable[[str], bool] | None = None) -> 
         replicas |= {tp: picture.replica(one.pair) for tp, one in cut.items()}
     for tp in listed.keys() - replicas:
         remote = TopicPartition(scope.remote(tp.topic), tp.partition)
-        replicas[tp] = picture.replica(_pair(tp, remote, listed[tp], NO_TOPIC_ID))
+        replicas[tp] = picture.replica(Pairing(tp, remote, listed[tp], NO_TOPIC_ID))
     found = {tp: _copy(one, is_shared=scope.setup.is_identity) for tp, one in replicas.items()}
     for row in _hidden_on_target(scope, there, begun):
         tp, target = TopicPartition(row.source_topic, 0), TopicPartition(row.topic, 0)
@@ -319,15 +319,8 @@ def _pairs(
         if not topic.is_internal and covers(upstream):
             for target in topic.tps:
                 tp = TopicPartition(upstream, target.partition)
-                yield tp, _pair(tp, target, listed.get(tp, NO_TOPIC_ID), topic.topic_id)
-
-
-def _pair(
-    source: TopicPartition, target: TopicPartition, source_id: TopicId, target_id: TopicId
-) -> Pairing:
-    return Pairing(
-        source=source, target=target, source_topic_id=source_id, target_topic_id=target_id
-    )
+                source_id = listed.get(tp, NO_TOPIC_ID)
+                yield tp, Pairing(tp, target, source_id, topic.topic_id)
 
 
 def _hidden_on_target(

@@ -86,7 +86,7 @@ class _Observer:
             file=str(self._file),
             source=source,
             target=target,
-            pause="" if intents.pause is None else f"paused {intents.pause}",
+            pause=intents.paused(),
             limit=self._limit(intents.get(IntentKind.LIMIT)),
             tuning=self._flow.tuning,
             tasks_max=self._flow.lanes.tasks_max,
@@ -246,10 +246,7 @@ def snapshot_of(value: Mapping[str, Any]) -> FlowSnapshot:
 
 def _known(kind: type[Any], value: Mapping[str, Any]) -> dict[str, Any]:
     names = {one.name for one in fields(kind)} - {"state", "partitions"}
-    found = {name: one for name, one in value.items() if name in names}
-    if kind is PartitionSnapshot:
-        found.setdefault("bytes", 0)
-    return found
+    return {name: one for name, one in value.items() if name in names}
 
 
 def leaderless(seen: ClusterMetadata, tps: Iterable[TopicPartition]) -> Iterator[TopicPartition]:

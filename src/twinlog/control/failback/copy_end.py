@@ -142,12 +142,7 @@ class CopyEnds:
         topic_id = self.topic_id(target)
         if topic_id is None:
             return None
-        pair = Pairing(
-            source=source,
-            target=target,
-            source_topic_id=NO_TOPIC_ID,  # the source may be lost
-            target_topic_id=topic_id,
-        )
+        pair = Pairing(source, target, NO_TOPIC_ID, topic_id)  # the source may be lost
         found = self._picture.replica(pair)
         if found.problem is not None and found.problem.code == "MAP_MISSING":
             raise self._unknown(target, found.problem.message)

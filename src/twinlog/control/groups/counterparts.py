@@ -225,13 +225,7 @@ class TargetOffsets:
             copy, first = copies.get(tp.topic), there.get(original.topic)
             if copy is None or first is None or ends[original].problem is not None:
                 continue
-            pair = Pairing(
-                source=original,
-                target=tp,
-                source_topic_id=first.topic_id,
-                target_topic_id=copy.topic_id,
-            )
-            replica = picture.replica(pair, 0)
+            replica = picture.replica(Pairing(original, tp, first.topic_id, copy.topic_id), 0)
             if replica.copied.reach is not None:
                 yield tp, Counterpart(replica=replica, original=ends[original])
 

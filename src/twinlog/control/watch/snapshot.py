@@ -30,15 +30,15 @@ class PartitionSnapshot:
 
     topic: str
     partition: int
-    target_topic: str
+    target_topic: str = ""
     state: PartitionState
-    lag: int
-    lag_ms: int
+    lag: int = -1
+    lag_ms: int = -1
     """While records wait: the age of the last copied one, or the time since none waited, whichever
     is less; 0 without lag.
     """
-    records: int
-    bytes: int
+    records: int = 0
+    bytes: int = 0
     code: str = ""
     message: str = ""
     since_ms: int = 0

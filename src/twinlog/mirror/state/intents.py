@@ -117,6 +117,11 @@ class FlowIntents:
         """Return why the topic is not copied: its own pause, or that of the flow."""
         return self.get(IntentKind.PAUSE, topic) or self.pause
 
+    def paused(self, topic: str = "") -> str:
+        """Return by whom and why the flow, or the topic by name, is paused; empty if it is not."""
+        pause = self.get(IntentKind.PAUSE, topic)
+        return "" if pause is None else f"paused {pause}"
+
     def keys(self) -> Iterable[tuple[IntentKind, str]]:
         """Return kind and topic of all intents that are set."""
         return self._set.keys()
