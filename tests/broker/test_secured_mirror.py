@@ -234,7 +234,7 @@ def test_rights_that_are_taken_and_given_back_stop_one_topic_for_so_long(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr("twinlog.control.lanes.partitions.RETRY_FAILED_S", 1.0)
-    monkeypatch.setattr("twinlog.control.flow.topic_refresh.RETRY_FAILED_S", 1.0)
+    monkeypatch.setattr("twinlog.control.flow.generation.RETRY_FAILED_S", 1.0)
     bad = f"{fresh_topic}-bad"
     for topic in (fresh_topic, bad):
         create_topic(source, topic)

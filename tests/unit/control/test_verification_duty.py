@@ -20,7 +20,7 @@ from twinlog.config.load import load
 from twinlog.control.duties import verification
 from twinlog.control.duties.rounds import LedFlow, NotPermitted, PartitionView
 from twinlog.control.duties.verification import Verification
-from twinlog.control.flow.duty_catalogue import duties_of
+from twinlog.control.flow.managed_flow import duties_of
 from twinlog.control.flow.wiring import flow_setup
 from twinlog.errors import TwinlogError, Unauthorized
 from twinlog.mirror.map.offset_map import ChunkRow, Mark, PartitionMap, Run, Term

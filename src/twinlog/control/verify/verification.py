@@ -30,8 +30,7 @@ from twinlog.cluster.groups.share_groups import offsets_of
 from twinlog.config.flow.schema import MirrorConfig
 from twinlog.control.check.group_readiness import GroupSurvey, Offsets, survey_groups
 from twinlog.control.check.offline_status import resting_flow
-from twinlog.control.compare.comparison import compare_topic_configs
-from twinlog.control.compare.groups import why_left_alone
+from twinlog.control.compare.comparison import compare_topic_configs, why_left_alone
 from twinlog.control.duties.rounds import LedFlow
 from twinlog.control.flow.flow_setup import FlowSetup
 from twinlog.control.flow.wiring import flow_setup
