@@ -10,7 +10,7 @@ whatever is missing on the target is a problem until another client creates it.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Final, Protocol
 
@@ -94,6 +94,19 @@ class Discovery:
         """Partition counts of all topics that the source lists."""
         return {name: len(topic.partitions) for name, topic in self.source_topics.items()}
 
+    def fail(self, topic: TopicMetadata, error: TwinlogError, first: int = 0) -> None:
+        """Note why a topic, or its partitions from `first` on, cannot be mirrored now."""
+        count = len(topic.partitions)
+        problem = TopicProblem(topic=topic.name, partitions=count, error=error, first=first)
+        self.problems.append(problem)
+
+    def fail_each(
+        self, topics: Mapping[str, TopicMetadata], errors: Mapping[str, TwinlogError]
+    ) -> None:
+        """Note why each of these topics cannot be mirrored."""
+        for name, error in errors.items():
+            self.fail(topics[name], error)
+
     def fail_absent(self, flow: FlowConfig) -> None:
         """Make each absent topic a problem, because `--once` does not wait for them."""
         for name in self.absent:
@@ -143,14 +156,6 @@ class TopicVerdicts:
             self.errors.setdefault(name, error)
 
 
-def refused_topics(
-    topics: Mapping[str, TopicMetadata], errors: Mapping[str, TwinlogError]
-) -> Iterator[TopicProblem]:
-    """Yield a problem for each topic that is not copied."""
-    for name, error in errors.items():
-        yield TopicProblem(topic=name, partitions=len(topics[name].partitions), error=error)
-
-
 def mirrored_topics(flow: FlowConfig, found: ClusterMetadata) -> dict[str, TopicMetadata]:
     """Return the source topics, by name, that pass the filters and can have their new names."""
     topics = selected_topics(flow, found)
@@ -188,13 +193,13 @@ def discover(
     topics = selected_topics(flow, all_topics)
     out = Discovery(source_topics=all_topics.topics, absent=absent(flow, all_topics))
     refusals = refused_names(flow, topics)
-    out.problems += refused_topics(topics, refusals)
+    out.fail_each(topics, refusals)
     topics = {name: topic for name, topic in topics.items() if name not in refusals}
     there = target.metadata(None)
     verdict = None
     if guard is not None:
         verdict = guard.admit(source, target, topics, all_topics, there)
-        out.problems += refused_topics(topics, verdict.errors)
+        out.fail_each(topics, verdict.errors)
         out.notes += verdict.notes
         selector = TopicSelector.of(flow)
         begun = {name for name in verdict.copied if selector.selects(name)}
@@ -225,10 +230,7 @@ def discover(
             # existing partitions continue if others cannot be added
             known = there.topics.get(remote[name])
             unusable = known is None or known.error or flow.same_partitions
-            first = 0 if unusable or known is None else len(known.partitions)
-            out.problems.append(
-                TopicProblem(topic=name, partitions=len(topic.partitions), error=error, first=first)
-            )
+            out.fail(topic, error, 0 if unusable or known is None else len(known.partitions))
     judged = {} if guard is None else there.topics
     _plan(flow, topics, remote, target, out, lanes_are_us, judged)
     if guard is not None and verdict is not None:
@@ -378,18 +380,14 @@ def _plan(
         if found is None or found.error:
             code = UNKNOWN_TOPIC_OR_PARTITION if found is None else found.error
             error = error_for(code, cluster=flow.flow.target, doing=f"asking for {remote[name]}")
-            count = len(topics[name].partitions)
-            out.problems.append(TopicProblem(topic=name, partitions=count, error=error))
+            out.fail(topics[name], error)
             continue
         if not _is_judged(found, judged):
-            count, other = len(topics[name].partitions), made_meanwhile(flow, remote[name])
-            out.problems.append(TopicProblem(topic=name, partitions=count, error=other))
+            out.fail(topics[name], made_meanwhile(flow, remote[name]))
             continue
         lacks = [right for right in NEEDED if not may(seen, remote[name], right)]
         if lanes_are_us and lacks:
-            error = denied(flow.flow.target, lacks[0].name, remote[name])
-            count = len(topics[name].partitions)
-            out.problems.append(TopicProblem(topic=name, partitions=count, error=error))
+            out.fail(topics[name], denied(flow.flow.target, lacks[0].name, remote[name]))
             continue
         differs = len(found.partitions) != len(topics[name].partitions)
         targets = len(found.partitions) if flow.keyed_partitions and differs else 0

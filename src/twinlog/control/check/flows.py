@@ -316,12 +316,12 @@ class _FlowCheck:
             return
         keyed = self._flow.keyed_partitions
         there = {
-            tp: TopicPartition(self._remote[tp.topic], tp.partition)
-            for topic in self._report.topics
-            if topic.plan not in (Plan.CREATE, Plan.MISSING)
-            if not keyed or topic.partitions == topic.remote_partitions  # others count as shared
-            for tp in _partitions(topic)
-            if may(self._there, topic.remote_topic, Operation.READ)
+            TopicPartition(one.topic, number): TopicPartition(one.remote_topic, number)
+            for one in self._report.topics
+            if one.plan not in (Plan.CREATE, Plan.MISSING)
+            if not keyed or one.partitions == one.remote_partitions  # others count as shared
+            if may(self._there, one.remote_topic, Operation.READ)
+            for number in range(min(one.partitions, one.remote_partitions))
         }
         known = self._mapped if there else ()
         unknown = {tp: remote for tp, remote in there.items() if self._key(tp, remote) not in known}
@@ -381,11 +381,6 @@ def _where(last: Claim) -> str:
         else "of this host has ended; its lanes may still send for a while"
     )
     return f"process {last.pid} {what}"
-
-
-def _partitions(topic: TopicReport) -> list[TopicPartition]:
-    count = min(topic.partitions, topic.remote_partitions)
-    return [TopicPartition(topic.topic, number) for number in range(count)]
 
 
 SHOWN: Final = 20

@@ -20,7 +20,7 @@ from twinlog.cluster.groups.group_sides import GroupSide, group_sides
 from twinlog.cluster.groups.share_groups import offsets_of
 from twinlog.config.flow.schema import MirrorConfig
 from twinlog.control.check.offline_status import resting_flow
-from twinlog.control.duties.rounds import LedFlow, PartitionView
+from twinlog.control.duties.rounds import LedFlow
 from twinlog.control.flow.flow_setup import FlowSetup
 from twinlog.control.flow.wiring import flow_setup
 from twinlog.control.groups.counterparts import (
@@ -32,7 +32,6 @@ from twinlog.control.groups.counterparts import (
 from twinlog.control.groups.group_rights import sees_groups, unseen_line
 from twinlog.control.groups.shared_topics import other_flows, skipping_groups
 from twinlog.errors import TwinlogError
-from twinlog.mirror.state.intents import FlowIntents
 from twinlog.model import TopicPartition
 from twinlog.quantities import first_few, plural
 from twinlog.survey.ends import known_ends
@@ -243,13 +242,12 @@ def _without_counterpart(
     led: LedFlow,
 ) -> dict[TopicPartition, str]:
     mirrored, intents = {view.source: view for view in led.partitions()}, led.intents()
+    keyed = {view.source for view in mirrored.values() if view.is_keyed}
     missing = (tp for tp in tps if tp not in counterparts or not counterparts[tp].runs)
-    return {tp: _why(tp, mirrored.get(tp), intents) for tp in missing}
-
-
-def _why(tp: TopicPartition, view: PartitionView | None, intents: FlowIntents) -> str:
-    is_keyed = view is not None and view.is_keyed
-    return BY_KEY if is_keyed else why_no_counterpart(tp, view, intents)
+    return {
+        tp: BY_KEY if tp in keyed else why_no_counterpart(tp, mirrored.get(tp), intents)
+        for tp in missing
+    }
 
 
 def _committed_offsets(

@@ -156,7 +156,9 @@ def _flow(
         else:
             suggest_adoption(setup, storage, asked[:2], report)
         if with_probe:
-            _probe(setup, asked.target, report)
+            ensure_probe_topic(asked.target, setup.config.state_topic_replication_factor)
+            found = probe(asked.target)
+            report.guarantee, report.missing_capabilities = found.guarantee, found.missing
     except TwinlogError as error:
         report.problems.append(Problem.of(error))
     return report
@@ -191,10 +193,3 @@ def _shared_topics(
             continue
         offsets = {g: one for g, one in (found or {}).items() if not isinstance(one, TwinlogError)}
         report.notes += skipping_groups(setup.config, remotes, others, offsets)
-
-
-def _probe(setup: FlowSetup, target: ClusterClient, report: FlowReport) -> None:
-    ensure_probe_topic(target, setup.config.state_topic_replication_factor)
-    found = probe(target)
-    report.guarantee = found.guarantee
-    report.missing_capabilities = found.missing

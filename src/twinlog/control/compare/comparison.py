@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Final
 
 from twinlog.cluster.client import ClusterClient, prompt_client
@@ -90,22 +90,15 @@ def _narrowed(
     return replace(flow, released=flow.released | unseen)
 
 
+@dataclass(slots=True)
 class _Comparer:
     """Compares the two clusters of one flow."""
 
-    def __init__(
-        self,
-        setup: FlowSetup,
-        source: ClusterClient,
-        target: ClusterClient,
-        with_left_alone: bool,
-        say: Callable[[str], None],
-    ) -> None:
-        self._setup = setup
-        self._source = source
-        self._target = target
-        self._with_left_alone = with_left_alone
-        self._say = say
+    _setup: FlowSetup
+    _source: ClusterClient
+    _target: ClusterClient
+    _with_left_alone: bool
+    _say: Callable[[str], None]
 
     def compared(self, matches: Callable[[str], bool]) -> FlowComparison:
         out = FlowComparison(flow=self._setup.name)

@@ -232,7 +232,9 @@ def copies(scope: CutoverScope, covers: Callable[[str], bool] | None = None) -> 
         tp, target = TopicPartition(row.source_topic, 0), TopicPartition(row.topic, 0)
         if tp not in pairs:
             blank = found.get(tp, Copy(source=tp, target=target))
-            found[tp] = replace(blank, target=target, problem=_invisible(scope.target, row))
+            right = f"grant DESCRIBE on topic {row.topic}"
+            problem = f"this user may not see {row.topic} on {scope.target.alias}: {right}"
+            found[tp] = replace(blank, target=target, problem=problem)
     if here is None:
         return [found[tp] for tp in sorted(found) if found[tp].is_copied or found[tp].problem]
     # the copy has advanced since the ends were read, or the source lost the end of its log
@@ -335,11 +337,6 @@ def _hidden_on_target(
     return [
         lacking[name] for name, topic in found.items() if topic.error == TOPIC_AUTHORIZATION_FAILED
     ]
-
-
-def _invisible(target: ClusterClient, row: CopyRow) -> str:
-    right = f"grant DESCRIBE on topic {row.topic}"
-    return f"this user may not see {row.topic} on {target.alias}: {right}"
 
 
 def _id(found: ClusterMetadata, topic: str) -> TopicId:

@@ -244,7 +244,7 @@ class CutoverGroups:
                 from_checkpoints=any(one.is_checkpoint for one in some),
                 in_use_there=group in there and there[group].is_active,
                 in_use_here=group in listed and listed[group].is_active,
-                problem=_problem(now[group]),
+                problem=str(answer) if isinstance(answer := now[group], TwinlogError) else "",
             )
             for group, some in wanted.items()
             if some
@@ -384,10 +384,6 @@ class _SourceOffset(NamedTuple):
     is_checkpoint: bool = False
     is_hidden: bool = False
     """The source responds, but hides the group from this user."""
-
-
-def _problem(found: object) -> str:
-    return str(found) if isinstance(found, TwinlogError) else ""
 
 
 def _position(

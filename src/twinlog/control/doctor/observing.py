@@ -74,7 +74,10 @@ class _Observer:
 
     def observation(self) -> Observation:
         first = heard(running_mirrors(self._file), self._setup.name)
-        snapshot = first.snapshot if first is not None else self._unheard()
+        if first is not None:
+            snapshot = first.snapshot
+        else:  # by its row on the target, or by the clusters only
+            (snapshot,) = offline_status(replace(self._config, flows=(self._flow,)), GIVES_UP_S)
         parts = snapshot.partitions
         own = [TopicPartition(one.topic, one.partition) for one in parts]
         theirs = [TopicPartition(p.target_topic, p.partition) for p in parts if p.target_topic]
@@ -97,11 +100,6 @@ class _Observer:
             return self._heard_again(seen, first)
         rate = self._reported_rate() if snapshot.where else None
         return replace(seen, reported_rate=rate)
-
-    def _unheard(self) -> FlowSnapshot:
-        """Return the flow from its row on the target, or from the clusters only."""
-        (found,) = offline_status(replace(self._config, flows=(self._flow,)), GIVES_UP_S)
-        return found
 
     def _reported_rate(self) -> float | None:
         """Return the rate from one leader's first and last row of the last minute."""

@@ -13,7 +13,7 @@ log starts and marks never decrease.
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -89,18 +89,14 @@ class MapPruning:
         now_ms = int(time.time() * 1000)
         for home in sorted({home for one in gone for home in one.homes}):
             keys = [one.key for one in gone if home in one.homes]
-            for some in _portions(keys):
+            for first in range(0, len(keys), RECORDS_PER_BATCH):
+                some = keys[first : first + RECORDS_PER_BATCH]
                 records = [Record(at, now_ms, key, None) for at, key in enumerate(some)]
                 append(self._target, TopicPartition(self._topic, home), records)
 
     def close(self) -> None:
         self._source.close()
         self._target.close()
-
-
-def _portions(keys: Sequence[bytes]) -> Iterator[Sequence[bytes]]:
-    for at in range(0, len(keys), RECORDS_PER_BATCH):
-        yield keys[at : at + RECORDS_PER_BATCH]
 
 
 def _behind(

@@ -41,7 +41,6 @@ from twinlog.errors import PartitionError, Unauthorized
 from twinlog.flow_log import FlowLog
 from twinlog.lane.watches.compaction import may_lack_offsets
 from twinlog.mirror.map.translation import Reach, reach_at
-from twinlog.mirror.state.intents import FlowIntents
 from twinlog.mirror.verify.difference import Compared, Difference
 from twinlog.mirror.verify.walk import Rules
 from twinlog.model import TopicId, TopicPartition
@@ -229,7 +228,7 @@ class Verification:
             return None
         self._lacking.clear()
         rules = rules_of(
-            self._intents(),
+            state_rows_if_any(self._target).intents(self._flow.name),
             (view.source, view.source_topic_id),
             (view.target, view.target_topic_id),
             is_shared=self._is_shared,
@@ -279,9 +278,6 @@ class Verification:
             answer = topic in may_lack_offsets(client, {topic})
             self._lacking[key] = now, answer
         return answer
-
-    def _intents(self) -> FlowIntents:
-        return state_rows_if_any(self._target).intents(self._flow.name)
 
     def close(self) -> None:
         self._of_process.discard(self)

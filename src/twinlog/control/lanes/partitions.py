@@ -40,6 +40,7 @@ from twinlog.model import TopicId
 MOST_OBSERVATIONS: Final = 64
 
 
+@dataclass(slots=True)
 class RecoveryPoint:
     """The recovery point of one partition, from observed log ends and reached offsets. Times are
     seconds of a monotonic clock.
@@ -48,35 +49,23 @@ class RecoveryPoint:
     nothing is assumed.
     """
 
-    __slots__ = (
-        "_pending",
-        "_seen_at",
-        "at",
-        "doubtful_since",
-        "end",
-        "upstream",
-        "waits_since",
-        "was_known",
-    )
-
-    def __init__(self) -> None:
-        self.end = -1
-        """The end of the source's log when it was last read, or -1 for never."""
-        self.upstream = -1
-        """All records below this offset are on the target, or -1 if unknown."""
-        self.at: float | None = None
-        """The recovery point, or None if unknown."""
-        self.was_known = False
-        """There was a recovery point before."""
-        self.doubtful_since: float | None = None
-        """Since when the source ends before the end of the copy: it lost records, or is another
-        topic. Until a lane has checked this, the possible loss is unknown.
-        """
-        self.waits_since: float | None = None
-        """Since when at least one record is known to wait, or None."""
-        self._seen_at = 0.0
-        self._pending: deque[tuple[int, float]] = deque()
-        """(end, time of the observation) of records still to be copied; both increase."""
+    end: int = -1
+    """The end of the source's log when it was last read, or -1 for never."""
+    upstream: int = -1
+    """All records below this offset are on the target, or -1 if unknown."""
+    at: float | None = None
+    """The recovery point, or None if unknown."""
+    was_known: bool = False
+    """There was a recovery point before."""
+    doubtful_since: float | None = None
+    """Since when the source ends before the end of the copy: it lost records, or is another topic.
+    Until a lane has checked this, the possible loss is unknown.
+    """
+    waits_since: float | None = None
+    """Since when at least one record is known to wait, or None."""
+    _seen_at: float = 0.0
+    _pending: deque[tuple[int, float]] = field(default_factory=deque)
+    """(end, time of the observation) of records still to be copied; both increase."""
 
     @property
     def records(self) -> int:

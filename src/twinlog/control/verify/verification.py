@@ -19,7 +19,7 @@ nothing.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Final
 
 from twinlog.cluster.client import ClusterClient, prompt_client
@@ -88,23 +88,18 @@ def verify_flows(
             yield _Flow(setup, source, target, scope, workers, on_step).verified()
 
 
+@dataclass(slots=True)
 class _Flow:
-    def __init__(
-        self,
-        setup: FlowSetup,
-        source: ClusterClient,
-        target: ClusterClient,
-        scope: VerifyScope,
-        workers: VerifyWorkers,
-        on_step: OnStep,
-    ) -> None:
-        self._setup = setup
-        self._source, self._target = source, target
-        self._scope = scope
-        self._workers = workers
-        self._on_step = on_step
-        self._intents = FlowIntents()
-        self._producers: frozenset[int] = frozenset()
+    """Verifies one flow."""
+
+    _setup: FlowSetup
+    _source: ClusterClient
+    _target: ClusterClient
+    _scope: VerifyScope
+    _workers: VerifyWorkers
+    _on_step: OnStep
+    _intents: FlowIntents = field(default_factory=FlowIntents)
+    _producers: frozenset[int] = frozenset()
 
     def verified(self) -> VerifiedFlow:
         there = Coordinators(self._target)
@@ -119,17 +114,15 @@ class _Flow:
         out.partitions += self._compared(found, out)
         out.partitions.sort(key=lambda one: one.source)
         led = resting_flow(self._setup, self._source, self._target, out.note)
-        verify_groups(self._chosen(led), Coordinators(self._source), there, before, out)
+        views = tuple(one for one in led.partitions() if self._scope.matches(one.source.topic))
+        led = replace(led, partitions=lambda: views)
+        verify_groups(led, Coordinators(self._source), there, before, out)
         configs = compare_topic_configs(
             self._setup, self._source, self._target, self._scope.matches
         )
         out.configs += configs.differences
         out.notes += (line for line in configs.notes if line not in out.notes)
         return out
-
-    def _chosen(self, led: LedFlow) -> LedFlow:
-        views = tuple(one for one in led.partitions() if self._scope.matches(one.source.topic))
-        return replace(led, partitions=lambda: views)
 
     def _read_state(self) -> None:
         rows = state_rows_if_any(self._target)

@@ -220,20 +220,16 @@ def verify_partition(
         found.bytes = there.bytes
 
 
+@dataclass(slots=True)
 class _Partition:
-    def __init__(
-        self,
-        wanted: VerifyTask,
-        here: VerifiedLog,
-        there: VerifiedLog,
-        on_step: OnStep,
-        found: Compared,
-    ) -> None:
-        self._wanted = wanted
-        self._here, self._there = here, there
-        self._on_step = on_step
-        self._found = found
-        self._reported = 0
+    """Compares both logs of one partition."""
+
+    _wanted: VerifyTask
+    _here: VerifiedLog
+    _there: VerifiedLog
+    _on_step: OnStep
+    _found: Compared
+    _reported: int = 0
 
     def compare(self) -> None:
         there = self._there
