@@ -35,19 +35,15 @@ from twinlog.mirror.plan import PartitionPlan
 from twinlog.mirror.state.copies import CopyRow
 from twinlog.model import TopicPartition
 from twinlog.quantities import first_few, plural
-from twinlog.survey.absent_topics import (
-    absence,
-    absent,
-    made_meanwhile,
-    not_copied,
-    nothing_matches,
-    target_topic_missing,
-    target_topic_too_small,
-)
 from twinlog.survey.rights import denied, may
 from twinlog.survey.stale_metadata import require_gone
 from twinlog.survey.topic_configs import UNKNOWN_RULES, new_topic_configs, target_rules
-from twinlog.wire.error_codes import NONE, UNKNOWN_TOPIC_OR_PARTITION, error_for
+from twinlog.wire.error_codes import (
+    NONE,
+    TOPIC_ALREADY_EXISTS,
+    UNKNOWN_TOPIC_OR_PARTITION,
+    error_for,
+)
 
 NEEDED: Final = (Operation.WRITE, Operation.READ)
 """Required on remote topics: to copy, and to see how far the copy is."""
@@ -438,3 +434,84 @@ def with_group_starts(
         replace(plan, begin_at=offsets[plan.source].offset) if plan.source in offsets else plan
         for plan in known
     ]
+
+
+# Messages about topics that are missing or that appeared unexpectedly.
+
+PLAIN_NAME: Final = frozenset("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-_")
+
+
+def absent(flow: FlowConfig, found: ClusterMetadata) -> list[str]:
+    """Return topics that the configuration names without a pattern and that the source does not
+    show.
+    """
+    selector = TopicSelector.of(flow)
+    plain = (e for e in flow.topics.entries if set(e) <= PLAIN_NAME and selector.selects(e))
+    return [name for name in plain if name not in found.topics]
+
+
+def absence(flow: FlowConfig, name: str) -> str:
+    """Return the message for such a topic."""
+    return (
+        f"topic {name} does not exist on {flow.flow.source}, or Twinlog's user may not DESCRIBE it "
+        "(READ is enough); it is mirrored as soon as it is visible"
+    )
+
+
+def not_copied(flow: FlowConfig, name: str) -> PartitionError:
+    """Return the error of `--once`, which does not wait for topics."""
+    return PartitionError(
+        f"topic {name} does not exist on {flow.flow.source}, or Twinlog's user may not "
+        "DESCRIBE it: it is not copied; create it, grant READ on it, or remove it from `topics`",
+        flow=flow.flow,
+        code="TOPIC_MISSING",
+        fate=Fate.RETRIABLE,
+    )
+
+
+def nothing_matches(flow: FlowConfig, found: ClusterMetadata) -> str:
+    """Return the message if no topic is mirrored."""
+    many = plural(sum(not topic.is_internal for topic in found.topics.values()), "topic")
+    return (
+        f"{flow.flow}: nothing is copied: {flow.flow.source} shows {many} to Twinlog's user, and "
+        "`topics` matches none; correct the pattern, or grant READ on the intended topics "
+        "[MATCHES_NOTHING]"
+    )
+
+
+def target_topic_missing(flow: FlowConfig, remote: str) -> PartitionError:
+    """Return the error for a missing topic that the configuration forbids to create."""
+    return PartitionError(
+        f"topic {remote} does not exist on {flow.flow.target}, and "
+        "topic.creation.enable=false: create it; its copy begins as soon as it exists",
+        flow=flow.flow,
+        code="TARGET_TOPIC_MISSING",
+        fate=Fate.RETRIABLE,
+    )
+
+
+def target_topic_too_small(
+    flow: FlowConfig, remote: str, count: int, wanted: int
+) -> PartitionError:
+    """Return the error if the source has more partitions and the configuration forbids to
+    add any.
+    """
+    return PartitionError(
+        f"topic {remote} has {plural(count, 'partition')} on {flow.flow.target}, its "
+        f"source {wanted}, and topic.creation.enable=false: add partitions; the others are copied",
+        flow=flow.flow,
+        code="TARGET_TOPIC_TOO_SMALL",
+        fate=Fate.RETRIABLE,
+    )
+
+
+def made_meanwhile(flow: FlowConfig, remote: str) -> TwinlogError:
+    """Return the error if another client created the topic, or Twinlog did and the response was
+    lost. The next discovery checks it.
+    """
+    return error_for(
+        TOPIC_ALREADY_EXISTS,
+        cluster=flow.flow.target,
+        doing=f"creating topic {remote}",
+        advice="it was created a moment ago; its records are checked before it is written to",
+    )

@@ -169,7 +169,7 @@ class Maps(dict[PartitionKey, PartitionMap]):
         return max((known.term.generation for known in self.values()), default=-1)
 
 
-class Copied(Struct, frozen=True):
+class Copied(Struct, frozen=True, gc=False):
     """How far a partition is copied. Offsets are None if unknown, or if nothing is copied."""
 
     certainty: Certainty

@@ -16,8 +16,8 @@ from twinlog.config.flow.start import Starts, TopicStart
 from twinlog.control.flow.snapshots import flow_snapshot
 from twinlog.control.lanes.pacing import Pacer
 from twinlog.control.risk.held_back import OpenOnes
-from twinlog.control.risk.running_flow import RiskLimits
 from twinlog.control.risk.resting import Rest, RestingWatch, RestQuestions
+from twinlog.control.risk.running_flow import RiskLimits
 from twinlog.control.risk.source_watch import SHARE_OF_TIME, Offsets, SourceWatch
 from twinlog.control.watch.snapshot import FlowSnapshot
 from twinlog.control.watch.state_since import FlowSince

@@ -48,21 +48,19 @@ from twinlog.mirror.state.generations import Claim
 from twinlog.mirror.state.published import published_status
 from twinlog.model import TopicPartition
 from twinlog.quantities import first_few, plural
-from twinlog.survey.absent_topics import (
-    absence,
-    absent,
-    target_topic_missing,
-    target_topic_too_small,
-)
 from twinlog.survey.capabilities import UNTRIED
 from twinlog.survey.copied_topics import copies_by_name
 from twinlog.survey.discovery import (
+    absence,
+    absent,
     mirrored_topics,
     name_too_long,
     new_counts_note,
     new_partitions,
     partitions_differ,
     replication_refused,
+    target_topic_missing,
+    target_topic_too_small,
 )
 from twinlog.survey.ends import NO_ENDS, Want, read_ends
 from twinlog.survey.picture import read_maps

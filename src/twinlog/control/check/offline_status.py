@@ -160,9 +160,7 @@ def _snapshot(
         flow=name,
         state=state,
         reason=reason,
-        guarantee="",
         generation=-1 if latest is None else latest.generation,
-        lanes=0,
         since_ms=0 if latest is None else latest.started_ms,
         partitions=partitions,
         loss_records=loss.records,
@@ -298,13 +296,13 @@ class _OfflineFlow:
 
     def _new(self, missing: set[str]) -> dict[TopicPartition, str]:
         """Return partitions of topics without a remote topic, and the name that it will have."""
+        if not missing:
+            return {}
         policy, alias = self.setup.policy, self._flow.source_alias
-        remote = {
-            tp: policy.format_remote_topic(alias, name)
-            for name, topic in mirrored_topics(self._flow, self._source.metadata(None)).items()
-            for tp in topic.tps
-        }
-        return {tp: name for tp, name in remote.items() if name in missing}
+        topics = mirrored_topics(self._flow, self._source.metadata(None))
+        remote = {name: policy.format_remote_topic(alias, name) for name in topics}
+        new = [topic for name, topic in topics.items() if remote[name] in missing]
+        return {tp: remote[topic.name] for topic in new for tp in topic.tps}
 
     def _kept(self, picture: Picture) -> Iterator[PartitionSnapshot]:
         """Yield copies of topics that the source no longer shows."""
@@ -375,17 +373,19 @@ def _view(found: Replica, part: PartitionSnapshot | None) -> PartitionView:
     If it has no lag, everything below the source's end is copied, including transaction markers
     after its last record, which are not in the map.
     """
-    pair, end, downstream = found.pair, found.source.end, found.copied.downstream
-    is_whole = part is not None and part.lag == 0 and part.records > 0
-    if end is None or downstream is None or found.copied.certainty is not Certainty.EXACT:
-        is_whole = False
+    pair, end, copied = found.pair, found.source.end, found.copied
+    reached = -1, -1
+    is_whole = part is not None and part.lag == 0 < part.records
+    is_exact = copied.certainty is Certainty.EXACT
+    if is_whole and is_exact and end is not None and copied.downstream is not None:
+        reached = end, copied.downstream
     return PartitionView(
         source=pair.source,
         target=pair.target,
         source_topic_id=pair.source_topic_id,
         target_topic_id=pair.target_topic_id,
-        next_upstream=-1 if end is None or not is_whole else end,
-        next_downstream=-1 if downstream is None or not is_whole else downstream,
+        next_upstream=reached[0],
+        next_downstream=reached[1],
         source_end=-1 if end is None else end,
         is_broken=part is not None and has(part.code, Trait.NO_OFFSETS),
         is_keyed=isinstance(pair, PartitionPlan) and bool(pair.targets),
@@ -395,15 +395,14 @@ def _view(found: Replica, part: PartitionSnapshot | None) -> PartitionView:
 def _overlaid(seen: FlowSnapshot, status: PublishedStatus) -> FlowSnapshot:
     """Add to a snapshot what only the leader knows: states, problems, and the possible loss."""
     unusual = {TopicPartition(one.topic, one.partition): one for one in status.unusual}
-    parts = []
-    for each in seen.partitions:
-        # per partition only the leader knows the loss time, and it does not write it
-        part = replace(each, loss_ms=-1) if each.lag > 0 or status.unusual_partitions else each
+    parts = list(seen.partitions)
+    for part in parts:  # made by this command and not shared yet, so they may be changed
+        if part.lag > 0 or status.unusual_partitions:
+            part.loss_ms = -1  # only the leader knows the time, and it does not write it
         one = unusual.pop(TopicPartition(part.topic, part.partition), None)
         if one is not None:
-            state = PartitionState(one.state)
-            part = replace(part, state=state, code=one.code, message=one.message)
-        parts.append(part)
+            part.state, part.code = PartitionState(one.state), one.code
+            part.message = one.message
     for tp, one in unusual.items():
         part = _part(tp, "", PartitionState(one.state))
         parts.append(replace(part, code=one.code, message=one.message))

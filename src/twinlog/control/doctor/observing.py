@@ -238,7 +238,6 @@ def snapshot_of(value: Mapping[str, Any]) -> FlowSnapshot:
         for one in value["partitions"]
     )
     known = _known(FlowSnapshot, value)
-    known.setdefault("generation", -1)
     return FlowSnapshot(**known, state=FlowState(value["state"]), partitions=parts)
 
 

@@ -50,9 +50,9 @@ from twinlog.survey.verify.partition import (
     MappedCopy,
     PartitionBounds,
     VerifyTask,
+    rules_of,
     verify_partition,
 )
-from twinlog.survey.verify.rules import rules_of
 from twinlog.survey.verify.sections import narrowed
 
 log = logging.getLogger(__name__)
@@ -227,12 +227,8 @@ class Verification:
         if written.reach is None or written.reach.upstream < section.end:
             return None
         self._lacking.clear()
-        rules = rules_of(
-            state_rows_if_any(self._target).intents(self._flow.name),
-            (view.source, view.source_topic_id),
-            (view.target, view.target_topic_id),
-            is_shared=self._is_shared,
-        )
+        intents = state_rows_if_any(self._target).intents(self._flow.name)
+        rules = rules_of(intents, view, is_shared=self._is_shared)
         return self._compared(replace(section, view=view, written=written), rules)
 
     def _compared(self, section: _Section, rules: Rules) -> Compared:

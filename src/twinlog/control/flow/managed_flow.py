@@ -40,7 +40,7 @@ from twinlog.control.lanes.lanes import Job
 from twinlog.control.lanes.pacing import pacer_of
 from twinlog.control.leading.lead import APART_S, SetupWaiting, StandingBy
 from twinlog.control.risk.pulse import Pulse
-from twinlog.control.risk.resting import RestQuestions, RestingWatch
+from twinlog.control.risk.resting import RestingWatch, RestQuestions
 from twinlog.control.risk.running_flow import InBackground
 from twinlog.control.risk.source_watch import SourceWatch
 from twinlog.control.running.flow_run import FlowRun

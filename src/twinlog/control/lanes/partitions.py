@@ -391,55 +391,47 @@ class Partition:
         self.plan = replace(self.plan, end=progress.source_end)
         return True
 
-    def _log_gap(self, gap: Gap) -> str:
-        code = "SOURCE_GAP"
-        log.warning(
-            "%s: upstream offsets [%d, %d): %d of them are missing at the source, though the topic "
-            "is not compacted: lost there, or compacted before; the copy continues [%s]",
-            self.plan.source,
-            gap.first,
-            gap.next,
-            gap.offsets,
-            code,
-            extra={"flow": self.flow, **self.plan.source._asdict(), "code": code},
-        )
+    def _warn(self, text: str, *about: object, code: str) -> str:
+        """Log a warning about this partition. Return its code."""
+        tp, line = self.plan.source, f"%s: {text} [%s]"
+        log.warning(line, tp, *about, code, extra={"flow": self.flow, **tp._asdict(), "code": code})
         return code
+
+    def _log_gap(self, gap: Gap) -> str:
+        return self._warn(
+            "upstream offsets [%d, %d): %d of them are missing at the source, though the topic is "
+            "not compacted: lost there, or compacted before; the copy continues",
+            *(gap.first, gap.next, gap.offsets),
+            code="SOURCE_GAP",
+        )
 
     def _log_lost(self, ranges: Iterable[tuple[int, int]]) -> Iterator[str]:
         """Log each range once; a start that dies before its first record finds it again."""
-        code = "SOURCE_TRUNCATED"
         for one in ranges:
             if one not in self._logged_lost:
                 self._logged_lost.add(one)
-                log.warning(
-                    "%s: the source deleted upstream offsets [%d, %d) before they were copied: "
-                    "neither side has them; the copy resumes after them [%s]",
-                    self.plan.source,
+                yield self._warn(
+                    "the source deleted upstream offsets [%d, %d) before they were copied: "
+                    "neither side has them; the copy resumes after them",
                     *one,
-                    code,
-                    extra={"flow": self.flow, **self.plan.source._asdict(), "code": code},
+                    code="SOURCE_TRUNCATED",
                 )
-                yield code
 
     def _log_left_out(self, ranges: Iterable[tuple[int, int]]) -> Iterator[str]:
-        code = "RECORD_SKIPPED"
         for one in ranges:
             wanted = next((w for w in self.skips if (w.skip.first, w.skip.next) == one), None)
             if wanted is None or one in self._logged_skips:
                 continue
             self._logged_skips.add(one)
-            log.warning(
-                "%s: upstream %s left out, as requested since %s by %s (%s)%s [%s]",
-                self.plan.source,
+            yield self._warn(
+                "upstream %s left out, as requested since %s by %s (%s)%s",
                 f"{'batch' if wanted.skip.is_batch else 'record'} {wanted.skip}",
                 in_iso(wanted.at_ms),
                 wanted.who,
                 wanted.code,
                 f": {wanted.reason}" if wanted.reason else "",
-                code,
-                extra={"flow": self.flow, **self.plan.source._asdict(), "code": code},
+                code="RECORD_SKIPPED",
             )
-            yield code
 
     def leave(self, placement: Placement) -> None:
         """The lane no longer has it: add up its counts."""

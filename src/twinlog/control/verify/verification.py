@@ -44,15 +44,19 @@ from twinlog.mirror.plan import FOREVER, PartitionPlan
 from twinlog.mirror.state.generations import producers_of
 from twinlog.mirror.state.intents import FlowIntents
 from twinlog.mirror.verify.difference import Compared, Range
-from twinlog.mirror.verify.walk import Rules
 from twinlog.model import TopicPartition
 from twinlog.survey.discovery import Discovery, discover, selected_topics
 from twinlog.survey.ends import Ends, LogState, Want, known_offsets, read_ends
 from twinlog.survey.picture import read_flow
 from twinlog.survey.replica import Replica
 from twinlog.survey.state_reader import state_rows_if_any
-from twinlog.survey.verify.partition import MappedCopy, PartitionBounds, VerifyTask, never_made
-from twinlog.survey.verify.rules import rules_of
+from twinlog.survey.verify.partition import (
+    MappedCopy,
+    PartitionBounds,
+    VerifyTask,
+    never_made,
+    rules_of,
+)
 
 BY_KEY: Final = (
     "its records are placed by key in several partitions: order and offsets do not correspond"
@@ -207,7 +211,12 @@ class _Flow:
                     here_later=FOREVER if later_end is None else later_end,
                     written=self._written(replica, there_later[plan.target]),
                     producers=self._producers | _producers(replica.map),
-                    rules=self._rules(plan),
+                    rules=rules_of(
+                        self._intents,
+                        plan,
+                        is_shared=self._setup.is_identity,
+                        is_deep=self._scope.is_deep,
+                    ),
                     isolation=self._setup.config.isolation_level,
                     is_led=out.is_led,
                     source_may_lack=plan.source.topic in lacking_here,
@@ -250,7 +259,9 @@ class _Flow:
         isolation = self._setup.config.isolation_level
         return read_ends(self._source, tps, Want.STARTS, isolation=isolation)
 
-    def _scoped(self, tps: Sequence[TopicPartition]) -> tuple[dict[TopicPartition, int], dict[TopicPartition, int]]:
+    def _scoped(
+        self, tps: Sequence[TopicPartition]
+    ) -> tuple[dict[TopicPartition, int], dict[TopicPartition, int]]:
         """Return the first offsets at or after `since` and `until`; -1 if there is none."""
         isolation = self._setup.config.isolation_level
         since, until = (
@@ -258,15 +269,6 @@ class _Flow:
             for at_ms in (self._scope.since_ms, self._scope.until_ms)
         )
         return since, until
-
-    def _rules(self, plan: PartitionPlan) -> Rules:
-        return rules_of(
-            self._intents,
-            (plan.source, plan.source_topic_id),
-            (plan.target, plan.target_topic_id),
-            is_shared=self._setup.is_identity,
-            is_deep=self._scope.is_deep,
-        )
 
     # -- several at a time
 

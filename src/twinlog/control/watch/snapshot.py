@@ -108,12 +108,12 @@ class FlowSnapshot:
     flow: str
     state: FlowState
     reason: str
-    guarantee: str
-    generation: int
-    lanes: int
-    since_ms: int
+    guarantee: str = ""
+    generation: int = -1
+    lanes: int = 0
+    since_ms: int = 0
     """Begin of its state; for a flow that does not run, when it last began, or 0."""
-    partitions: tuple[PartitionSnapshot, ...]
+    partitions: tuple[PartitionSnapshot, ...] = ()
     code: str = ""
     """Code of the error that ended the flow, or keeps it from starting."""
     next_try_ms: int = 0

@@ -161,6 +161,8 @@ class PackedRuns(Sequence[Run]):
         return runs
 
     def __len__(self) -> int:
+        if len(self._chunks) == 1:
+            return self._chunks[0].count
         return self._known_ends()[-1] if self._chunks else 0
 
     @overload

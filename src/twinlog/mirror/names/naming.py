@@ -50,7 +50,7 @@ class ReplicationPolicy(Protocol):
 
     Only `format_remote_topic` applies `twinlog.rename`. A renamed topic cannot be mapped back by
     its name: under `(.*)-v[12]:$1` it could have several origins. The source's name of a remote
-    topic is found from what was copied (`control.cutover.upstreams`, `survey.exact_map`).
+    topic is found from what was copied (`control.cutover.copies`, `survey.exact_map`).
     """
 
     def format_remote_topic(self, source_alias: str, topic: str) -> str:

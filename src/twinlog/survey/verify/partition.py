@@ -20,6 +20,8 @@ from twinlog.mirror.copy.intake import RolledBack
 from twinlog.mirror.map.offset_map import Mark, PartitionMap
 from twinlog.mirror.map.runs import Run
 from twinlog.mirror.map.translation import Reach, reach_at
+from twinlog.mirror.plan import Pairing
+from twinlog.mirror.state.intents import FlowIntents
 from twinlog.mirror.verify.difference import Compared, DifferenceKind, GapCause, Range
 from twinlog.mirror.verify.pairs import Pairs, with_own_batches
 from twinlog.mirror.verify.side import Piece, ReadSide
@@ -368,3 +370,19 @@ def never_made(here: Range) -> Compared:
     found = Compared()
     found.differs(DifferenceKind.MISSING, here, None, here.next - here.first, NO_TOPIC)
     return found
+
+
+def rules_of(
+    intents: FlowIntents, pair: Pairing, *, is_shared: bool, is_deep: bool = False
+) -> Rules:
+    """Return the rules by the current intents: the operator's decisions about records of a
+    partition, which are no differences for a verification.
+    """
+    skips = (one for one in intents.skips if one.is_of(pair.source, pair.source_topic_id))
+    accepted = (one for one in intents.accepted if one.is_of(pair.target, pair.target_topic_id))
+    return Rules(
+        skips=tuple(one.skip for one in skips),
+        accepted=tuple(span for one in accepted for span in one.accepted.ranges),
+        is_shared=is_shared,
+        is_deep=is_deep,
+    )
