@@ -26,16 +26,18 @@ from twinlog.sandbox import kafka_jars
 from twinlog.sandbox.layout import (
     CONTROLLER,
     HOST,
+    STATE_FILE,
     Listeners,
+    SandboxState,
     hold_ports,
     new_id,
+    read_state,
     server_properties,
+    write_state,
 )
-from twinlog.sandbox.nodes import KafkaNode, format_storage
-from twinlog.sandbox.probe import known_brokers, listens
+from twinlog.sandbox.nodes import KafkaNode, format_storage, known_brokers, listens
 from twinlog.sandbox.processes import MarkedProcess, spawn, wait_until
 from twinlog.sandbox.security import SandboxSecurity, Stores
-from twinlog.sandbox.state import STATE_FILE, SandboxState, read_state, write_state
 
 QUICK_JVM = ("-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC", "-Xshare:auto")
 """JVM flags that halve a broker's start-up time; for tests, not for measurements."""

@@ -1,13 +1,15 @@
-"""Settings of a local cluster's broker: listeners, server.properties, logging."""
+"""Settings of a local cluster's brokers, and its state for other processes in `cluster.json`."""
 
 from __future__ import annotations
 
 import base64
+import json
 import secrets
 import socket
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
+from typing import Any
 
 HOST = "127.0.0.1"
 CONTROLLER = "CONTROLLER"
@@ -157,3 +159,43 @@ def log_settings() -> str:
             "rootLogger.appenderRef.out.ref": "out",
         }
     )
+
+
+STATE_FILE = "cluster.json"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SandboxState:
+    """The settings a cluster was started with; process IDs are in the nodes' folders."""
+
+    name: str
+    brokers: int
+    config: Mapping[str, str]
+    node_config: Mapping[int, Mapping[str, str]]
+    heap_mb: int | None
+    jvm_flags: tuple[str, ...]
+    version: str
+    listeners: Listeners
+    ports: dict[int, dict[str, int]]
+    cluster_id: str
+    temporary: bool
+
+
+def write_state(folder: Path, state: SandboxState) -> None:
+    file = folder / STATE_FILE
+    scratch = file.with_suffix(".new")
+    scratch.write_text(json.dumps(asdict(state), indent=1), encoding="utf-8")
+    scratch.chmod(0o600)
+    scratch.replace(file)  # readers see the old state or the new one
+
+
+def read_state(folder: Path) -> SandboxState:
+    state: dict[str, Any] = json.loads((folder / STATE_FILE).read_text(encoding="utf-8"))
+    for key in ("node_config", "ports"):  # JSON keys are always strings
+        state[key] = {int(node): value for node, value in state[key].items()}
+    state["jvm_flags"] = tuple(state["jvm_flags"])
+    listeners = state["listeners"]
+    listeners["names"] = tuple(listeners["names"])
+    listeners["credentials"] = tuple(listeners["credentials"] or ()) or None
+    state["listeners"] = Listeners(**listeners)
+    return SandboxState(**state)
