@@ -10,8 +10,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any, Final
 
-from twinlog.demo.client import Message, confluent, log_reader, partition_counts
-from twinlog.demo.worker import DemoWorker
+from twinlog.demo.client import DemoWorker, Message, confluent, log_reader, partition_counts
 from twinlog.errors import ClusterError
 
 BATCH: Final = 500
