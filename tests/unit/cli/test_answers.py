@@ -430,7 +430,7 @@ def verified(*, is_equal: bool, flows: int = 1) -> dict[str, Any]:
     ]
     return {
         "twinlog.control.verify.verification.verify_flows": returns(found),
-        "twinlog.cli.commands.compare.verify.time.time": returns(7.0),
+        "twinlog.cli.commands.verify.time.time": returns(7.0),
     }
 
 

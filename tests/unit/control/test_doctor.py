@@ -11,7 +11,7 @@ import pytest
 from msgspec import structs
 
 from tests.support import snapshots
-from twinlog.cli.commands.compare.doctor import parts
+from twinlog.cli.commands.doctor import parts
 from twinlog.cli.terminal.tables import write_all
 from twinlog.cluster.topics.quotas import Quota
 from twinlog.codes import FlowState

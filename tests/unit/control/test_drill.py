@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from tests.support.settings import settings_for
-from twinlog.cli.commands.cutover.drill import interrupting
+from twinlog.cli.commands.drill import interrupting
 from twinlog.cluster.client import ClusterClient
 from twinlog.config.config_file import read_raw
 from twinlog.config.load import load

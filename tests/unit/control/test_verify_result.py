@@ -11,7 +11,7 @@ from typing import Any, cast
 
 import pytest
 
-from twinlog.cli.commands.compare.verify import explained, problems
+from twinlog.cli.commands.verify import explained, problems
 from twinlog.control.verify import groups, recording
 from twinlog.control.verify.recording import Asked, Records, run_of
 from twinlog.control.verify.result import (

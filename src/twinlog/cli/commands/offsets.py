@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Final
 import click
 from rich.console import RenderableType
 
-from twinlog.cli.commands.groups.reset import reset
+from twinlog.cli.commands.reset import reset
 from twinlog.cli.options.candidates import names_of_topics
 from twinlog.cli.options.command import CommandGroup
 from twinlog.cli.options.flow_option import ChosenFlow, on_flow, topics_option

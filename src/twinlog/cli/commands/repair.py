@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from twinlog.cli.commands.cutover.begin import is_confirmed, require_an_answer
+from twinlog.cli.commands.cutover import is_confirmed, require_an_answer
 from twinlog.cli.options.command import CommandGroup
 from twinlog.cli.options.flow_option import ChosenFlow, on_flow
 from twinlog.cli.options.option import option

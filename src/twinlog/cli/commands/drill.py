@@ -9,7 +9,7 @@ from pathlib import Path
 
 import click
 
-from twinlog.cli.commands.cutover.begin import (
+from twinlog.cli.commands.cutover import (
     Evidence,
     cutover_options,
     is_confirmed,

@@ -1,10 +1,17 @@
-"""`twinlog topic`: pause, resume, release and promote topics of flows, and skip records."""
+"""`twinlog flow` and `twinlog topic`: control running flows and topics on any host.
+
+A new intent needs a kind in `mirror.state.intents` (with a value: `client.steering` too), a command
+here, a row of `control.web.api.endpoints` (then docs/rest.md), and its effect: during a run in
+`control.flow.steering`, before a run in `control.flow.flow_setup`. Kafka Connect's paths write
+intents, too (`control.web.connect`). Intents are shown by `control.flow.snapshots`,
+`control.check.offline_status`, `control.doctor.observing` and the page.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 import click
 
@@ -12,18 +19,137 @@ from twinlog.cli.options.command import CommandGroup
 from twinlog.cli.options.flow_option import ChosenFlow, flow_option, on_file
 from twinlog.cli.options.option import option
 from twinlog.cli.options.steering_options import (
+    chosen_flows,
     in_force,
+    let_go,
     names_of,
     steer,
     steering_options,
     topics_option,
 )
 from twinlog.cli.terminal.output import Answer
+from twinlog.config.keys.key_table import DEFINITIONS
 from twinlog.config.values.times import in_iso
+from twinlog.errors import UsageError
 from twinlog.mirror.state.intents import RESUMED, IntentKind
 
 if TYPE_CHECKING:
     from twinlog.client.skipping import SkipChange
+
+KEY: Final = "twinlog.max.bytes.per.second"
+"""The key that a limit overrides, with the same bounds."""
+
+
+@click.group("flow", cls=CommandGroup)
+def flow() -> None:
+    """Pause, resume, limit or promote flows, on whatever host they run.
+
+    Commands are stored on the flow's target. They outlive every process, and a flow that starts
+    later applies them when it starts.
+
+    \b
+    twinlog flow pause mm2.properties --reason 'brokers are upgraded'
+    twinlog flow resume mm2.properties
+    twinlog flow limit mm2.properties --bytes-per-second 50000000
+    """
+
+
+@flow.command("pause")
+@steering_options
+def pause_flows(file: Path, **given: Any) -> Answer:
+    """Stop the copy of flows until `flow resume`: all of FILE, or those of --flow.
+
+    Records in flight are copied first. A paused flow writes nothing to its clusters: no records,
+    configs, ACLs, groups or heartbeats. Nothing is lost as long as the source retains its records.
+    `status` shows who paused the flow and why.
+
+    \b
+    twinlog flow pause mm2.properties --reason 'brokers are upgraded'
+    twinlog flow pause mm2.properties --flow 'A->B' --dry-run
+    """
+    return steer(file, lambda one: one.want(IntentKind.PAUSE), **given)
+
+
+@flow.command("resume")
+@steering_options
+def resume_flows(file: Path, **given: Any) -> Answer:
+    """Resume flows that are paused; each resumes at exactly the next record.
+
+    Topics that were paused by name stay paused until `twinlog topic resume`.
+
+    \b
+    twinlog flow resume mm2.properties
+    twinlog flow resume mm2.properties --flow 'A->B'
+    """
+    return steer(file, lambda one: one.take_back(IntentKind.PAUSE), **given)
+
+
+@flow.command("unthrottle")
+@chosen_flows
+def unthrottle_flows(file: Path, **given: Any) -> Answer:
+    """Remove the producer quotas that `twinlog.rpo.enforce=quota` set on the source.
+
+    A mirror removes them itself. This command is for a mirror that was killed and will not be
+    started again; a running mirror that still needs the quotas sets them again.
+
+    \b
+    twinlog flow unthrottle mm2.properties --dry-run
+    twinlog flow unthrottle mm2.properties --flow 'A->B'
+    """
+    return let_go(file, **given)
+
+
+@flow.command("limit")
+@option(
+    "--bytes-per-second",
+    type=click.IntRange(min=DEFINITIONS[KEY].low),
+    metavar="NUMBER",
+    help="Maximum bytes per second of each flow, as batches are on the wire.",
+)
+@option("--none", "is_none", is_flag=True, help="Use the limit of the configuration.")
+@steering_options
+def limit_flows(file: Path, bytes_per_second: int | None, is_none: bool, **given: Any) -> Answer:
+    """Limit the bytes per second that flows copy, instead of the limit in FILE.
+
+    \b
+    twinlog flow limit mm2.properties --bytes-per-second 50000000
+    twinlog flow limit mm2.properties --flow 'A->B' --none
+    """
+    if (bytes_per_second is None) != is_none:
+        raise UsageError("give either --bytes-per-second NUMBER or --none")
+    return steer(file, lambda one: one.limit(bytes_per_second), **given)
+
+
+@flow.command("promote")
+@steering_options
+def promote_flows(file: Path, **given: Any) -> Answer:
+    """Make the remote topics of flows the originals: the flows stop copying permanently.
+
+    This also holds after restarts and for topics that are created later. The flows stop syncing
+    configs, ACLs and groups too, and producers may write to the remote topics. `twinlog switchover`
+    and `failover` include this step, after those that should precede it.
+
+    \b
+    twinlog flow promote mm2.properties --flow 'A->B' --reason 'A is lost'
+    twinlog flow promote mm2.properties --dry-run
+    """
+    return steer(file, lambda one: one.want(IntentKind.PROMOTE), **given)
+
+
+@flow.command("demote")
+@steering_options
+def demote_flows(file: Path, **given: Any) -> Answer:
+    """Take a promotion of flows back; each resumes copying at exactly the next record.
+
+    If other clients have written to a remote topic since, its partitions stop with a code. Topics
+    that were promoted by name stay promoted until `twinlog topic demote`. Refused if a failback has
+    begun to replay the tail of a topic (REPLAYED): promote that topic by name first.
+
+    \b
+    twinlog flow demote mm2.properties --flow 'A->B'
+    twinlog flow demote mm2.properties --flow 'A->B' --dry-run
+    """
+    return steer(file, lambda one: one.take_back(IntentKind.PROMOTE), **given)
 
 
 @click.group("topic", cls=CommandGroup)
@@ -63,7 +189,7 @@ def topic() -> None:
 @option("--reason", default="", metavar="TEXT", help="Written to the log and the quarantine topic.")
 @option("--dry-run", is_flag=True, help="Print what would change, and write nothing.")
 @flow_option
-def skip(  # noqa: PLR0913 (what the command was given)
+def skip_record(  # noqa: PLR0913 (what the command was given)
     file: Path,
     topic: str,
     partition: int,
@@ -112,7 +238,7 @@ def skip(  # noqa: PLR0913 (what the command was given)
 @topic.command("pause")
 @topics_option
 @steering_options
-def pause(file: Path, topics: str, **given: Any) -> Answer:
+def pause_topics(file: Path, topics: str, **given: Any) -> Answer:
     """Stop the copy of topics until `topic resume`; other topics continue.
 
     --topics matches topics that exist on the source now: a topic that is created later is not
@@ -128,7 +254,7 @@ def pause(file: Path, topics: str, **given: Any) -> Answer:
 @topic.command("resume")
 @topics_option
 @steering_options
-def resume(file: Path, topics: str, **given: Any) -> Answer:
+def resume_topics(file: Path, topics: str, **given: Any) -> Answer:
     """Take the pause or release of topics back; each resumes at exactly the next record.
 
     If other clients have written to a released topic since, its partitions stop with a code.
@@ -143,7 +269,7 @@ def resume(file: Path, topics: str, **given: Any) -> Answer:
 @topic.command("release")
 @topics_option
 @steering_options
-def release(file: Path, topics: str, **given: Any) -> Answer:
+def release_topics(file: Path, topics: str, **given: Any) -> Answer:
     """Stop mirroring these topics. Other clients may then write to the remote topics.
 
     Remote topics stay as they are. The release overrides FILE and holds after restarts. Their
@@ -159,7 +285,7 @@ def release(file: Path, topics: str, **given: Any) -> Answer:
 @topic.command("promote")
 @topics_option
 @steering_options
-def promote(file: Path, topics: str, **given: Any) -> Answer:
+def promote_topics(file: Path, topics: str, **given: Any) -> Answer:
     """Make remote topics the originals: copying ends, and other clients may write to them.
 
     Like `topic release`, except that it is undone by `topic demote`, not by `topic resume`.
@@ -174,7 +300,7 @@ def promote(file: Path, topics: str, **given: Any) -> Answer:
 @topic.command("demote")
 @topics_option
 @steering_options
-def demote(file: Path, topics: str, **given: Any) -> Answer:
+def demote_topics(file: Path, topics: str, **given: Any) -> Answer:
     """Take the promotion of topics back; each resumes copying at exactly the next record.
 
     If other clients have written to a remote topic since, its partitions stop with a code. Refused
