@@ -159,7 +159,7 @@ def _run(arguments: Sequence[str], answer: Envelope) -> int:
     try:
         question = os.environ.get(ASKED_BY_SHELLS)
         if question:
-            from twinlog.cli.options.shells import answer as answer_shell
+            from twinlog.cli.commands.completion import answer_shell
 
             return answer_shell(twinlog, question)
         words = words_of(twinlog, arguments)

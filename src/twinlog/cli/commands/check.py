@@ -13,14 +13,15 @@ from rich.console import RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from twinlog.cli.options.adoption_options import adoption_options, storages
 from twinlog.cli.options.format_option import format_option
 from twinlog.cli.options.mirror_maker_1_options import files_or_pair, pair_options
 from twinlog.cli.options.option import file_argument, option
 from twinlog.cli.options.run_options import (
     SpreadClusters,
+    adoption_options,
     configuration_options,
     leave_secrets_unread,
+    storages,
     timeout_option,
 )
 from twinlog.cli.terminal.output import Answer, error_object, is_for_programs, write_step

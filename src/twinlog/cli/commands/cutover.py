@@ -17,9 +17,8 @@ import click
 
 from twinlog.cli.options import candidates
 from twinlog.cli.options.command import CommandGroup
-from twinlog.cli.options.flow_option import ChosenFlow, on_flow
-from twinlog.cli.options.option import option
-from twinlog.cli.options.steering_options import topic_pattern
+from twinlog.cli.options.flow_option import ChosenFlow, on_flow, topic_pattern
+from twinlog.cli.options.option import option, options, reason_option, yes_option
 from twinlog.cli.terminal.output import Answer, is_for_programs, write_line
 from twinlog.errors import UsageError
 
@@ -44,26 +43,23 @@ class ShownPlan(Protocol):
     def lines(self) -> Iterator[str]: ...
 
 
-def cutover_options(command: Any) -> Any:
-    """Pass chosen and topics to the command."""
-    topics = option(
+cutover_options = options(
+    on_flow,
+    option(
         "--topics",
         metavar="REGEX,...",
         shell_complete=candidates.topics,
         help="Only these source topics; default: the whole flow.",
-    )
-    return on_flow(topics(command))
+    ),
+)
+"""Pass chosen and topics to the command."""
 
-
-def run_options(command: Any) -> Any:
-    """Pass dry_run, yes and reason to the command."""
-    for one in (
-        option("--reason", default="", metavar="TEXT", help="Shown by `twinlog status`."),
-        option("--yes", is_flag=True, help="Do not ask for confirmation."),
-        option("--dry-run", is_flag=True, help="Print the plan, and change nothing."),
-    ):
-        command = one(command)
-    return command
+run_options = options(
+    option("--dry-run", is_flag=True, help="Print the plan, and change nothing."),
+    yes_option,
+    reason_option,
+)
+"""Pass dry_run, yes and reason to the command."""
 
 
 def require_an_answer(*, yes: bool, dry_run: bool) -> None:
@@ -132,39 +128,31 @@ class Evidence:
         return Answer({**fields, "evidence": self.lines}, exit_code=exit_code)
 
 
-def gate_options(command: Any) -> Any:
-    """Pass most_lag to the command."""
-    return option(
-        "--max-lag",
-        "most_lag",
-        type=click.IntRange(min=0),
-        default=1000,
+gate_options = option(
+    "--max-lag",
+    "most_lag",
+    type=click.IntRange(min=0),
+    default=1000,
+    show_default=True,
+    metavar="RECORDS",
+    help="The gate `lag` is open up to this lag.",
+)
+fence_options = options(
+    option(
+        "--fence",
+        type=click.Choice(["acl", "hook", "none"]),
+        default="acl",
         show_default=True,
-        metavar="RECORDS",
-        help="The gate `lag` is open up to this lag.",
-    )(command)
-
-
-def fence_options(command: Any) -> Any:
-    """Pass fence and fence_hook to the command."""
-    for one in (
-        option(
-            "--fence-hook",
-            default="",
-            metavar="CMD",
-            help="With --fence hook: shell command, run with TWINLOG_STEP=fence, and with "
-            "TWINLOG_STEP=unfence by `abort`.",
-        ),
-        option(
-            "--fence",
-            type=click.Choice(["acl", "hook", "none"]),
-            default="acl",
-            show_default=True,
-            help="How to fence producers from the source; none: you have stopped them.",
-        ),
-    ):
-        command = one(command)
-    return command
+        help="How to fence producers from the source; none: you have stopped them.",
+    ),
+    option(
+        "--fence-hook",
+        default="",
+        metavar="CMD",
+        help="With --fence hook: shell command, run with TWINLOG_STEP=fence, and with "
+        "TWINLOG_STEP=unfence by `abort`.",
+    ),
+)
 
 
 @click.group("switchover", cls=CommandGroup)

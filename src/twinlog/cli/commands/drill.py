@@ -16,10 +16,9 @@ from twinlog.cli.commands.cutover import (
     require_an_answer,
 )
 from twinlog.cli.options.command import CommandGroup
-from twinlog.cli.options.flow_option import ChosenFlow, on_flow
-from twinlog.cli.options.option import option
+from twinlog.cli.options.flow_option import ChosenFlow, on_flow, topic_pattern
+from twinlog.cli.options.option import option, yes_option
 from twinlog.cli.options.run_options import secrets_folder
-from twinlog.cli.options.steering_options import topic_pattern
 from twinlog.cli.terminal.output import Answer
 from twinlog.errors import UsageError
 
@@ -106,7 +105,7 @@ def drill() -> None:
     metavar="KEY",
     help="With --report: sign the checksums with this Ed25519 key (PEM).",
 )
-@option("--yes", is_flag=True, help="Do not ask for confirmation.")
+@yes_option
 @option("--dry-run", is_flag=True, help="Print what would be rehearsed, and change nothing.")
 def run(  # noqa: PLR0913, PLR0917 (the options)
     chosen: ChosenFlow,
@@ -167,7 +166,7 @@ def run(  # noqa: PLR0913, PLR0917 (the options)
 
 @drill.command("clean")
 @on_flow
-@option("--yes", is_flag=True, help="Do not ask for confirmation.")
+@yes_option
 @option("--dry-run", is_flag=True, help="Print what drills have left, and change nothing.")
 def clean(chosen: ChosenFlow, yes: bool, dry_run: bool) -> Answer:
     """Remove what killed drills have left on both clusters.

@@ -14,17 +14,18 @@ from typing import TYPE_CHECKING, Any, Final, TextIO
 
 import click
 
-from twinlog.cli.options.adoption_options import adoption_options, storages
 from twinlog.cli.options.command import Command
 from twinlog.cli.options.format_option import format_option
 from twinlog.cli.options.mirror_maker_1_options import configuration_of_pair, pair_options
-from twinlog.cli.options.option import F, Section, file_argument, option
+from twinlog.cli.options.option import Section, file_argument, option, options
 from twinlog.cli.options.run_options import (
-    SPARK_OPTIONS,
     SpreadClusters,
+    adoption_options,
     configuration,
     configuration_options,
     override_options,
+    spark_options,
+    storages,
     take_spark_options,
 )
 from twinlog.cli.terminal.logs import LogFormat, configure_logs
@@ -71,7 +72,7 @@ class RunOptions:
     connector: str | None = None
 
 
-_RUN_OPTIONS: Final = (
+run_options = options(
     option(
         "--once",
         section=Section.RUN,
@@ -84,7 +85,7 @@ _RUN_OPTIONS: Final = (
         type=click.IntRange(min=1),
         help="Lanes per flow, instead of tasks.max.",
     ),
-    *SPARK_OPTIONS,
+    spark_options,
     option(
         "--listen",
         section=Section.OUTPUT,
@@ -109,6 +110,7 @@ _RUN_OPTIONS: Final = (
     ),
     format_option,
 )
+"""Add the options of RunOptions."""
 
 
 COLLECTED_AFTER: Final = (50_000, 20, 20)
@@ -116,13 +118,6 @@ COLLECTED_AFTER: Final = (50_000, 20, 20)
 With Python's default threshold (700 objects), scanning them took a quarter of the CPU of a round in
 which 100,000 offsets had changed.
 """
-
-
-def run_options(command: F) -> F:
-    """Add the options of RunOptions."""
-    for one in reversed(_RUN_OPTIONS):
-        command = one(command)
-    return command
 
 
 @click.command("mirror", cls=SpreadClusters)

@@ -4,15 +4,14 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterable
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import click
 
 from twinlog.cli.commands.cutover import is_confirmed, require_an_answer
 from twinlog.cli.options.command import CommandGroup
-from twinlog.cli.options.flow_option import ChosenFlow, on_flow
-from twinlog.cli.options.option import option
-from twinlog.cli.options.steering_options import topic_pattern
+from twinlog.cli.options.flow_option import ChosenFlow, on_flow, topic_pattern
+from twinlog.cli.options.option import option, options, yes_option
 from twinlog.cli.terminal.output import Answer, is_for_programs, write_line
 from twinlog.quantities import plural
 
@@ -30,14 +29,14 @@ def repair() -> None:
     """
 
 
-def _options(command: Any) -> Any:
-    topics = option(
+_options = options(
+    on_flow,
+    option(
         "--topics",
-        default=None,
         metavar="REGEX,...",
         help="Source topics, in the syntax of the key `topics`; default: all.",
-    )
-    return on_flow(topics(command))
+    ),
+)
 
 
 @repair.command("plan")
@@ -62,7 +61,7 @@ def plan(chosen: ChosenFlow, *, topics: str | None) -> Answer:
 
 
 @repair.command("run")
-@option("--yes", is_flag=True, help="Do not ask for confirmation.")
+@yes_option
 @option("--dry-run", is_flag=True, help="Print the plan, and change nothing.")
 @option("--reason", default="", metavar="TEXT", help="Written to the log.")
 @_options

@@ -9,32 +9,134 @@ intents, too (`control.web.connect`). Intents are shown by `control.flow.snapsho
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import shlex
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 import click
 
+from twinlog.cli.options import candidates
 from twinlog.cli.options.command import CommandGroup
-from twinlog.cli.options.flow_option import ChosenFlow, flow_option, on_file
-from twinlog.cli.options.option import option
-from twinlog.cli.options.steering_options import (
-    chosen_flows,
-    in_force,
-    let_go,
+from twinlog.cli.options.flow_option import (
+    ChosenFlow,
+    flow_option,
+    load_file,
     names_of,
-    steer,
-    steering_options,
-    topics_option,
+    on_file,
+    one_flow,
 )
+from twinlog.cli.options.option import option, options, reason_option
 from twinlog.cli.terminal.output import Answer
 from twinlog.config.keys.key_table import DEFINITIONS
 from twinlog.config.values.times import in_iso
 from twinlog.errors import UsageError
 from twinlog.mirror.state.intents import RESUMED, IntentKind
+from twinlog.quantities import size
 
 if TYPE_CHECKING:
     from twinlog.client.skipping import SkipChange
+    from twinlog.client.steering import Change, FlowSteering
+    from twinlog.config.flow.schema import FlowConfig
+
+Ask = Callable[["FlowSteering"], list["Change"]]
+
+
+chosen_flows = options(
+    on_file,
+    option(
+        "--flow",
+        "flows",
+        multiple=True,
+        metavar="'A->B'",
+        shell_complete=candidates.flows,
+        help="Only this flow of FILE, or the flows that match this regular expression; may be "
+        "given several times.",
+    ),
+    option("--dry-run", is_flag=True, help="Show what would change, and write nothing."),
+)
+steering_options = options(chosen_flows, reason_option)
+steered_topics = option(
+    "--topics",
+    required=True,
+    metavar="REGEX,...",
+    shell_complete=candidates.topics,
+    help="Source topics, in the syntax of the key `topics`.",
+)
+
+
+def steer(
+    file: Path,
+    ask: Ask,
+    *,
+    flows: Sequence[str],
+    reason: str,
+    dry_run: bool,
+    nothing: str = "",
+) -> Answer:
+    """Query every flow before writing anything: a flow that cannot be queried stops the command.
+
+    `nothing`: the error if no flow has anything to change (exit code 2).
+    """
+    from twinlog.control.flow.wishes import wish
+
+    chosen = _chosen(load_file(file).flows, flows)
+    changes = wish(chosen, ask, reason=reason, dry_run=dry_run, nothing=nothing)
+    said = [_said_change(change, dry_run=dry_run) for change in changes]
+    if not dry_run and any(change.is_needed for change in changes):
+        said.append(in_force(file))
+    return Answer({"dry_run": dry_run, "changes": changes}, said)
+
+
+def in_force(file: Path) -> str:
+    """Return a line that says when the change is applied, and which command shows it."""
+    status = shlex.join(["twinlog", "status", str(file)])
+    return f"a running mirror applies it within 2 s, others when they start; see `{status}`"
+
+
+def _chosen(flows: Sequence[FlowConfig], names: Sequence[str]) -> list[FlowConfig]:
+    if not names:
+        return [*flows]
+    found = {str(one.flow): one for name in names for one in _matching(flows, name)}
+    return [*found.values()]
+
+
+def _matching(flows: Sequence[FlowConfig], name: str) -> list[FlowConfig]:
+    """Return the flow of that name, else the flows whose whole names match."""
+    from twinlog.config.regex.linear import linear_matcher
+    from twinlog.config.regex.reader import RegexProblem
+
+    wanted = name.replace(" ", "")
+    if wanted in [str(one.flow) for one in flows]:
+        return [one_flow(flows, name)]
+    try:
+        matches = linear_matcher(wanted)
+    except RegexProblem as problem:
+        raise UsageError(f"--flow: {wanted} is no regular expression: {problem}") from problem
+    return [one for one in flows if matches(str(one.flow))] or [one_flow(flows, name)]
+
+
+def _said_change(change: Change, *, dry_run: bool) -> str:
+    intent, before = change.intent, change.before
+    what = f"{intent.flow}: {intent.topic}" if intent.topic else intent.flow
+    word = _word(change)
+    if change.is_needed:
+        return f"{what}: {'would be ' if dry_run else ''}{word}"
+    if before is None:
+        return f"{what}: is not {intent.kind.participle}"
+    return f"{what}: {word} already, {before}, {in_iso(before.at_ms)}"
+
+
+def _word(change: Change) -> str:
+    intent = change.intent
+    if not intent.is_set and intent.kind == "promote":
+        return "demoted"
+    if not intent.is_set:
+        return "resumed" if intent.kind != "limit" else "limited only by its configuration"
+    if intent.bytes_per_second is not None:
+        return f"limited to {size(intent.bytes_per_second)}/s"
+    return intent.kind.participle
+
 
 KEY: Final = "twinlog.max.bytes.per.second"
 """The key that a limit overrides, with the same bounds."""
@@ -86,7 +188,7 @@ def resume_flows(file: Path, **given: Any) -> Answer:
 
 @flow.command("unthrottle")
 @chosen_flows
-def unthrottle_flows(file: Path, **given: Any) -> Answer:
+def unthrottle_flows(file: Path, *, flows: Sequence[str], dry_run: bool) -> Answer:
     """Remove the producer quotas that `twinlog.rpo.enforce=quota` set on the source.
 
     A mirror removes them itself. This command is for a mirror that was killed and will not be
@@ -96,7 +198,31 @@ def unthrottle_flows(file: Path, **given: Any) -> Answer:
     twinlog flow unthrottle mm2.properties --dry-run
     twinlog flow unthrottle mm2.properties --flow 'A->B'
     """
-    return let_go(file, **given)
+    from twinlog.client.producer_hold import Freed, ProducerHold
+    from twinlog.cluster.client import prompt_client
+    from twinlog.control.flow.wiring import flow_setup
+
+    found: list[dict[str, Any]] = []
+    said: list[str] = []
+    for config in _chosen(load_file(file).flows, flows):
+        setup = flow_setup(config)
+        with prompt_client(setup.source) as source, prompt_client(setup.target) as target:
+            hold = ProducerHold(str(config.flow), source, target)
+            held = hold.read()
+            done = Freed.NOTHING if dry_run or held is None else hold.free()
+        rate = None if held is None else held.rates[-1]
+        found.append(
+            {
+                "flow": str(config.flow),
+                "bytes_per_second": rate,
+                "is_removed": done is Freed.REMOVED,
+            }
+        )
+        would = "no producer quota is set" if rate is None else done.value
+        if rate is not None and dry_run:
+            would = f"the quota of {size(rate)}/s for each user and broker would be removed"
+        said.append(f"{config.flow}: {would}")
+    return Answer({"dry_run": dry_run, "flows": found}, said)
 
 
 @flow.command("limit")
@@ -236,7 +362,7 @@ def skip_record(  # noqa: PLR0913 (what the command was given)
 
 
 @topic.command("pause")
-@topics_option
+@steered_topics
 @steering_options
 def pause_topics(file: Path, topics: str, **given: Any) -> Answer:
     """Stop the copy of topics until `topic resume`; other topics continue.
@@ -252,7 +378,7 @@ def pause_topics(file: Path, topics: str, **given: Any) -> Answer:
 
 
 @topic.command("resume")
-@topics_option
+@steered_topics
 @steering_options
 def resume_topics(file: Path, topics: str, **given: Any) -> Answer:
     """Take the pause or release of topics back; each resumes at exactly the next record.
@@ -267,7 +393,7 @@ def resume_topics(file: Path, topics: str, **given: Any) -> Answer:
 
 
 @topic.command("release")
-@topics_option
+@steered_topics
 @steering_options
 def release_topics(file: Path, topics: str, **given: Any) -> Answer:
     """Stop mirroring these topics. Other clients may then write to the remote topics.
@@ -283,7 +409,7 @@ def release_topics(file: Path, topics: str, **given: Any) -> Answer:
 
 
 @topic.command("promote")
-@topics_option
+@steered_topics
 @steering_options
 def promote_topics(file: Path, topics: str, **given: Any) -> Answer:
     """Make remote topics the originals: copying ends, and other clients may write to them.
@@ -298,7 +424,7 @@ def promote_topics(file: Path, topics: str, **given: Any) -> Answer:
 
 
 @topic.command("demote")
-@topics_option
+@steered_topics
 @steering_options
 def demote_topics(file: Path, topics: str, **given: Any) -> Answer:
     """Take the promotion of topics back; each resumes copying at exactly the next record.
