@@ -25,7 +25,7 @@ from tests.support.topics import (
     topic_names,
 )
 from twinlog.cli.main import run
-from twinlog.cli.terminal.status.rows import rows
+from twinlog.cli.terminal.status import rows
 from twinlog.cluster.client import ClusterClient
 from twinlog.cluster.topics.internal_log import append_rows, read_to_end
 from twinlog.codes import FlowState, PartitionState

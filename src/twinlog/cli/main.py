@@ -20,14 +20,15 @@ import click
 from twinlog import __version__
 from twinlog.cli.options.command import CommandGroup
 from twinlog.cli.options.format_option import asked_format, words_of
-from twinlog.cli.terminal.loudness import Loudness, loudness
 from twinlog.cli.terminal.output import (
     ANSWER,
     Envelope,
     Format,
+    Loudness,
     configure_logging,
     error_object,
     errors_of,
+    loudness,
     write_line,
 )
 from twinlog.errors import ConfigError, TwinlogError, UsageError

@@ -21,7 +21,7 @@ from tests.support.snapshots import flow, partition
 from twinlog.cli.commands import check, diff, doctor, groups, offsets, reset
 from twinlog.cli.main import run
 from twinlog.cli.terminal import tables
-from twinlog.cli.terminal.config_errors import error_parts
+from twinlog.cli.terminal.config_parts import error_parts
 from twinlog.cli.terminal.logs import LogFormat, configure_logs
 from twinlog.cli.terminal.output import write_line
 from twinlog.cli.terminal.progress import PlainProgress, mirror_view

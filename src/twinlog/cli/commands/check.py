@@ -25,8 +25,7 @@ from twinlog.cli.options.run_options import (
     timeout_option,
 )
 from twinlog.cli.terminal.output import Answer, error_object, is_for_programs, write_step
-from twinlog.cli.terminal.status.topic_table import Cell, Column, fitted_table
-from twinlog.cli.terminal.tables import shown_width, text
+from twinlog.cli.terminal.tables import Cell, Column, fitted_table, shown_width, text
 from twinlog.errors import ConfigError
 from twinlog.quantities import plural
 
@@ -92,8 +91,13 @@ def check(
     twinlog check mm2.properties --probe
     twinlog check mirror.yaml --secrets ./secrets --explain
     """
-    from twinlog.cli.terminal.config_errors import error_parts, names_lines, warning_parts
-    from twinlog.cli.terminal.explanation import explanation_json, explanation_parts
+    from twinlog.cli.terminal.config_parts import (
+        error_parts,
+        explanation_json,
+        explanation_parts,
+        names_lines,
+        warning_parts,
+    )
     from twinlog.control.check.mirror_check import check as check_config
 
     defaults, timeout_s = given.pop("defaults"), given.pop("timeout_s")
@@ -125,7 +129,7 @@ def check(
 
 def _parts(report: CheckReport, config: MirrorConfig) -> Iterator[RenderableType]:
     """Yield the verdict, the plan, the problems, and the warnings last."""
-    from twinlog.cli.terminal.config_errors import warning_parts
+    from twinlog.cli.terminal.config_parts import warning_parts
     from twinlog.config.advice.explanation import explain
 
     found = [
@@ -156,7 +160,7 @@ def _parts(report: CheckReport, config: MirrorConfig) -> Iterator[RenderableType
 
 def _what_is_wrong(report: CheckReport, config: MirrorConfig) -> Iterator[RenderableType]:
     """Yield a line for each warning and each problem, with its location."""
-    from twinlog.cli.terminal.config_errors import warning_parts
+    from twinlog.cli.terminal.config_parts import warning_parts
 
     yield from warning_parts(config.warnings)
     for cluster in report.clusters:

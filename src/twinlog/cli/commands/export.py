@@ -15,8 +15,7 @@ from twinlog.cli.options.candidates import names_of_topics
 from twinlog.cli.options.command import Command
 from twinlog.cli.options.flow_option import ChosenFlow, on_flow
 from twinlog.cli.options.option import option
-from twinlog.cli.terminal.loudness import is_quiet
-from twinlog.cli.terminal.output import Answer, write_line
+from twinlog.cli.terminal.output import Answer, is_quiet, write_line
 from twinlog.errors import UsageError
 
 if TYPE_CHECKING:

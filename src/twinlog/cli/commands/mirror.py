@@ -29,11 +29,12 @@ from twinlog.cli.options.run_options import (
     take_spark_options,
 )
 from twinlog.cli.terminal.logs import LogFormat, configure_logs
-from twinlog.cli.terminal.loudness import Loudness, loudness
 from twinlog.cli.terminal.output import (
     Answer,
+    Loudness,
     error_object,
     is_for_programs,
+    loudness,
     nowhere,
     write_line,
 )

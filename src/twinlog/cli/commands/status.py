@@ -25,9 +25,7 @@ from twinlog.cli.options.mirror_maker_1_options import (
 from twinlog.cli.options.option import file_argument, option
 from twinlog.cli.options.run_options import secrets_option, timeout_option
 from twinlog.cli.terminal.output import ANSWER, Answer, Part, error_object, is_for_programs
-from twinlog.cli.terminal.status.rows import rows, totals
-from twinlog.cli.terminal.status.screen import STALE_MS, ShownParts, screen
-from twinlog.cli.terminal.status.watching import watch
+from twinlog.cli.terminal.status import STALE_MS, ShownParts, rows, screen, totals, watch
 from twinlog.cli.terminal.tables import shown_width, text
 from twinlog.codes import NOT_MIRRORED, FlowState, PartitionState
 from twinlog.errors import TwinlogError

@@ -16,8 +16,14 @@ from typing import Any, Final
 import click
 
 from twinlog.cli.options.option import Option, Section
-from twinlog.cli.terminal.loudness import Loudness, be, loudness
-from twinlog.cli.terminal.output import Answer, configure_logging, write_line
+from twinlog.cli.terminal.output import (
+    Answer,
+    Loudness,
+    be,
+    configure_logging,
+    loudness,
+    write_line,
+)
 from twinlog.errors import TwinlogError
 
 _FLAG: Final = re.compile(r"--[a-z][\w.-]*")
