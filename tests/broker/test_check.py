@@ -12,6 +12,7 @@ import pytest
 
 from tests.support.client import Outgoing, produce
 from tests.support.mirror import EmittingMirror, Mirror
+from tests.support.sandbox_security import SandboxSecurity
 from tests.support.topics import (
     allow,
     alter_topic_configs,
@@ -24,7 +25,7 @@ from twinlog.config.load import load
 from twinlog.control.check.mirror_check import check
 from twinlog.control.check.report import CheckReport, Plan
 from twinlog.mirror.names.naming import PROBE_TOPIC
-from twinlog.sandbox import QUICK_JVM, LocalCluster, SandboxSecurity
+from twinlog.sandbox import QUICK_JVM, LocalCluster
 
 pytestmark = pytest.mark.broker
 

@@ -14,6 +14,7 @@ from tests.support.client import Outgoing, produce, read_all
 from tests.support.command import Command
 from tests.support.eventually import eventually
 from tests.support.mirror import Mirror
+from tests.support.sandbox_security import SandboxSecurity
 from tests.support.topics import create_topic
 from twinlog.cluster.client import ClusterClient
 from twinlog.cluster.net.settings import ClusterSettings, parse_bootstrap
@@ -23,7 +24,7 @@ from twinlog.config.load import load
 from twinlog.control.check.mirror_check import check
 from twinlog.control.process.run import KeyFileWatch
 from twinlog.errors import AuthenticationFailed
-from twinlog.sandbox import QUICK_JVM, LocalCluster, SandboxSecurity
+from twinlog.sandbox import QUICK_JVM, LocalCluster
 from twinlog.sandbox.layout import Listeners
 
 pytestmark = [pytest.mark.broker, pytest.mark.xdist_group("key-file-renewal")]

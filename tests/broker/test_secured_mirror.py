@@ -10,11 +10,12 @@ import pytest
 
 from tests.support.client import Outgoing, eventually, produce, read_all
 from tests.support.mirror import Mirror
+from tests.support.sandbox_security import SandboxSecurity
 from tests.support.topics import allow, create_topic, end_offsets, forbid
 from twinlog.config.load import load
 from twinlog.control.check.mirror_check import check
 from twinlog.control.watch.snapshot import PartitionSnapshot
-from twinlog.sandbox import QUICK_JVM, LocalCluster, SandboxSecurity
+from twinlog.sandbox import QUICK_JVM, LocalCluster
 
 pytestmark = [pytest.mark.broker, pytest.mark.xdist_group("secured-mirror")]
 

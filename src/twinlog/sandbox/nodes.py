@@ -176,12 +176,6 @@ def known_brokers(
         return _broker_ids(answer[1:])  # response header version 1 ends with its tags
 
 
-def listens(port: int) -> bool:
-    """Return whether connections are accepted on this port."""
-    with socket.socket() as probe:
-        return probe.connect_ex((HOST, port)) == 0
-
-
 def _log_in(connection: socket.socket, user: str, password: str) -> None:
     mechanism = b"PLAIN"
     answer = _ask(connection, _SASL_HANDSHAKE, 1, struct.pack(">h", len(mechanism)) + mechanism)

@@ -19,7 +19,6 @@ import subprocess
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Literal
 
 from cryptography import x509
 from cryptography.hazmat.primitives import hashes
@@ -36,10 +35,10 @@ from cryptography.x509.oid import NameOID
 
 from twinlog.errors import EnvironmentMissing, UsageError
 from twinlog.java import find_java
-from twinlog.sandbox.layout import CONTROLLER, Listeners
+from twinlog.sandbox.layout import CONTROLLER, Listeners, Stores
 
 ADMIN = "admin"
-_ADMIN_PASSWORD = "admin-secret"  # noqa: S105 (of throw-away brokers on the loopback)
+_ADMIN_PASSWORD = "admin-secret"  # of throw-away brokers on the loopback
 _INTERNAL = "INTERNAL"
 
 _MODULES = "org.apache.kafka.common.security"
@@ -52,8 +51,6 @@ _MODULE_OF = {
     "SCRAM-SHA-512": _SCRAM,
     "OAUTHBEARER": _OAUTH,
 }
-
-Stores = Literal["PEM", "PKCS12", "JKS"]
 
 
 @dataclass(kw_only=True)
@@ -216,7 +213,7 @@ def _store(role: str, kind: str, path: Path, password: str | None) -> dict[str, 
 # Key files in every format that Kafka's Java clients read: PEM (key plain and encrypted), PKCS#12
 # with and without a password, and JKS, which Java's own keytool creates.
 
-STORE_PASSWORD = "changeit"  # noqa: S105 (of throw-away keys; Java's own default)
+STORE_PASSWORD = "changeit"  # of throw-away keys; Java's own default
 
 _DAY = datetime.timedelta(days=1)
 
