@@ -110,7 +110,7 @@ def _clusters(
         try:
             while not all(future.done() for future in starting):
                 ending = stop.is_set()
-                view.show(DemoState(phase=ENDING if ending else "Starting two Kafka clusters ..."))
+                view(DemoState(phase=ENDING if ending else "Starting two Kafka clusters ..."))
                 time.sleep(TICK_S)
             if stop.is_set():
                 yield None
@@ -192,7 +192,7 @@ class _Demo:
             errors = [one for one in found if one is not None]
             if errors:
                 raise errors[0]
-            view.show(self._state(phase))
+            view(self._state(phase))
             if is_done():
                 return
 
