@@ -16,7 +16,7 @@ from hypothesis import HealthCheck, Phase, settings
 
 from tests.support.monitor import LOCAL, Answer
 from twinlog.addresses import Address
-from twinlog.cli.terminal.monitoring import Sources, web_server
+from twinlog.cli.terminal.monitoring import web_server
 from twinlog.config.flow.schema import MirrorConfig
 from twinlog.control.watch.events import EventLog
 from twinlog.control.watch.monitor import Monitor
@@ -118,7 +118,7 @@ def rest_of(
 ) -> Iterator[Rest]:
     """Served as `twinlog mirror` serves it."""
     events, current = EventLog(file), CurrentConfig(config)
-    server = web_server(monitor, address, current, Sources(events=events, file=file))
+    server = web_server(monitor, address, current, events, file)
     logging.getLogger().addHandler(events)
     server.start()
     try:

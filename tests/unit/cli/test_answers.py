@@ -32,10 +32,9 @@ from twinlog.cli.main import run
 from twinlog.client.group_translation import TranslatedGroup, TranslatedOffset
 from twinlog.client.offset_reset import Fit, GroupReset, ResetOffset
 from twinlog.client.producer_hold import Freed
-from twinlog.client.query_mark import MovedMark, MovedMarks
 from twinlog.client.repair import RepairLine
 from twinlog.client.skipping import SkipChange
-from twinlog.client.spark_checkpoint import Noted, Rewritten
+from twinlog.client.spark_checkpoint import MovedMark, MovedMarks, Noted, Rewritten
 from twinlog.client.steering import Change
 from twinlog.client.topology import KnownCluster, KnownFlow, Topology
 from twinlog.cluster.groups.group_members import Member
@@ -175,7 +174,7 @@ def checkpoint(marks: MovedMarks) -> dict[str, Any]:
         other_sources=1 if marks.problem else 0,
     )
     return TRANSLATION | {
-        "twinlog.client.query_mark.move_marks": returns(marks),
+        "twinlog.client.spark_checkpoint.move_marks": returns(marks),
         "twinlog.client.spark_checkpoint.rewrite_checkpoint": returns(found),
     }
 

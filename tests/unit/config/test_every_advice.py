@@ -13,10 +13,9 @@ from tests.support.advice_cases import ENVIRONMENT, OF_PROPERTIES, SECRETS, File
 from tests.support.advice_resources import OF_OTHERS
 from tests.support.advice_sites import Site, advice_sites
 from twinlog.config.advice.explanation import explain
-from twinlog.config.combined import load_all
 from twinlog.config.files.mirror_maker_1 import PairOptions, read_pair
 from twinlog.config.flow.schema import MirrorConfig
-from twinlog.config.load import load, load_raw
+from twinlog.config.load import load, load_all, load_raw
 from twinlog.config.values.warnings import WarningCode
 from twinlog.errors import ConfigError
 

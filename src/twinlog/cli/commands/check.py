@@ -91,13 +91,7 @@ def check(
     twinlog check mm2.properties --probe
     twinlog check mirror.yaml --secrets ./secrets --explain
     """
-    from twinlog.cli.terminal.config_parts import (
-        error_parts,
-        explanation_json,
-        explanation_parts,
-        names_lines,
-        warning_parts,
-    )
+    from twinlog.cli.terminal import config_parts as shown
     from twinlog.control.check.mirror_check import check as check_config
 
     defaults, timeout_s = given.pop("defaults"), given.pop("timeout_s")
@@ -106,20 +100,20 @@ def check(
     try:
         config = files_or_pair(files, clusters, given)()
         if explain:
-            warnings = [*warning_parts(config.warnings)]
-            text = chain(explanation_parts(config, with_defaults=defaults), warnings)
-            return Answer(partial(explanation_json, config), text, problems=warnings)
+            warnings = [*shown.warning_parts(config.warnings)]
+            text = chain(shown.explanation_parts(config, with_defaults=defaults), warnings)
+            return Answer(partial(shown.explanation_json, config), text, problems=warnings)
         adopts = storages(config, adopt_mm2=adopt_mm2, connector=connector)
         report = check_config(
             config, with_probe=probe, gives_up_s=timeout_s, adopts=adopts, say=write_step
         )
     except ConfigError as error:
-        if is_for_programs() or not names_lines(error):
+        if is_for_programs() or not shown.names_lines(error):
             raise
-        found = [*error_parts(error)]
+        found = [*shown.error_parts(error)]
         return Answer({}, found, error.exit_code, problems=found)
     return Answer(
-        lambda: {**report.as_json(), **explanation_json(config)},
+        lambda: {**report.as_json(), **shown.explanation_json(config)},
         _parts(report, config),
         1 if report.problems else 0,
         problems=_what_is_wrong(report, config),

@@ -132,10 +132,9 @@ def run(  # noqa: PLR0913, PLR0917 (the options)
     """
     from twinlog.config.config_file import read_raw
     from twinlog.config.load import load_raw
-    from twinlog.control.drill.drill import Drill
+    from twinlog.control.drill.drill import Drill, signing_key, write_report
     from twinlog.control.drill.names import Part
     from twinlog.control.drill.rehearsal import Load
-    from twinlog.control.drill.report import signing_key, write_report
 
     require_an_answer(yes=yes, dry_run=dry_run)
     if sign is not None and report is None:

@@ -46,7 +46,7 @@ from twinlog.quantities import count, duration, plural, size
 if TYPE_CHECKING:
     from twinlog.config.flow.schema import FlowConfig, MirrorConfig
     from twinlog.control.process.run import MirrorResult
-    from twinlog.control.watch.snapshot import FlowSnapshot, PartitionSnapshot
+    from twinlog.control.watch.snapshot import FlowSnapshot
     from twinlog.control.web.server import WebServer
     from twinlog.spark.options import SparkOptions
 
@@ -290,7 +290,7 @@ class MirrorReport:
                 "message": part.message if part.code else "stopped before the end was reached",
             }
             for part in flow.partitions
-            if self._is_failed(part)
+            if part.code or (self._once and part.state not in ENDED)
         ]
         if never_began(flow):
             # the flow failed as a whole, not one of its partitions
@@ -304,9 +304,6 @@ class MirrorReport:
             "seconds": round(self._result.seconds, 3),
             "failed": failed,
         }
-
-    def _is_failed(self, part: PartitionSnapshot) -> bool:
-        return bool(part.code) or (self._once and part.state not in ENDED)
 
     def lines(self, *, only_failed: bool = False) -> Iterator[str]:
         """Yield a line for every flow that ran. Failures have been reported when they happened."""

@@ -22,8 +22,7 @@ from twinlog.errors import TwinlogError, UsageError
 from twinlog.quantities import count, plural, size
 
 if TYPE_CHECKING:
-    from twinlog.control.compare.deviation import Deviation
-    from twinlog.control.verify.result import VerifiedFlow, VerifiedGroup, VerifiedPartition
+    from twinlog.control.verify.result import VerifiedFlow, VerifiedPartition
     from twinlog.mirror.verify.difference import Difference
 
 SHOWN_EACH: Final = 20
@@ -191,23 +190,26 @@ def problems(one: VerifiedFlow) -> Iterator[str]:
     for each in one.partitions:
         if each.why_not:
             yield f"{each.source}: not compared: {each.why_not}"
-        yield from _of_partition(each)
-    yield from map(_of_config, one.configs[:SHOWN_EACH])
+        for found in each.compared.differences[:SHOWN_EACH]:
+            yield _difference(each, found)
+        rest = len(each.compared.differences) - SHOWN_EACH + each.compared.unkept
+        if rest > 0:
+            yield f"{each.source}: and {count(rest)} more ranges (--format json has them)"
+    for config in one.configs[:SHOWN_EACH]:
+        yield (
+            f"config {config.detail} of {config.name} is {config.source}, and {config.target} on "
+            "the target"
+        )
     if len(one.configs) > SHOWN_EACH:
         yield f"and {count(len(one.configs) - SHOWN_EACH)} more configs (twinlog diff has all)"
     wrong = [each for each in one.groups if each.is_wrong]
-    yield from map(_of_group, wrong[:SHOWN_EACH])
+    for group in wrong[:SHOWN_EACH]:
+        yield (
+            f"group {group.group} is at {group.stands} in {group.target}, but its translated "
+            f"offset is {group.wanted} ({group.source} {group.committed}): it would skip records"
+        )
     if len(wrong) > SHOWN_EACH:
         yield f"and {count(len(wrong) - SHOWN_EACH)} more (--format json has all)"
-
-
-def _of_partition(each: VerifiedPartition) -> Iterator[str]:
-    found = each.compared
-    for one in found.differences[:SHOWN_EACH]:
-        yield _difference(each, one)
-    rest = len(found.differences) - SHOWN_EACH + found.unkept
-    if rest > 0:
-        yield f"{each.source}: and {count(rest)} more ranges (--format json has them)"
 
 
 def _difference(each: VerifiedPartition, one: Difference) -> str:
@@ -218,14 +220,3 @@ def _difference(each: VerifiedPartition, one: Difference) -> str:
         sides.append(f"{each.target} {one.target}")
     why = f": {one.why}" if one.why else ""
     return f"{one.kind.value}: {' / '.join(sides)}, {plural(one.records, 'record')}{why}"
-
-
-def _of_config(one: Deviation) -> str:
-    return f"config {one.detail} of {one.name} is {one.source}, and {one.target} on the target"
-
-
-def _of_group(one: VerifiedGroup) -> str:
-    return (
-        f"group {one.group} is at {one.stands} in {one.target}, but its translated offset is "
-        f"{one.wanted} ({one.source} {one.committed}): it would skip records"
-    )

@@ -260,7 +260,7 @@ def configuration(files: Sequence[Path], clusters: str | None) -> Callable[[], M
     given, secrets = overrides(), secrets_folder()
 
     def read() -> MirrorConfig:
-        from twinlog.config.combined import load_all
+        from twinlog.config.load import load_all
 
         aliases = [] if clusters is None else [clusters]
         return load_all(files, aliases, overrides=given, secrets=secrets)

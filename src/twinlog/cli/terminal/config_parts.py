@@ -114,7 +114,8 @@ def explanation_parts(config: MirrorConfig, *, with_defaults: bool) -> Iterator[
         yield from _keys([key for key in flow.keys if key.file], config)
         if with_defaults:
             yield text((flow.flow, "bold"), ": defaults")
-            yield from _keys([key for key in flow.keys if not (key.file or _is_idle(key))], config)
+            acting = [key for key in flow.keys if key.support is not Support.NO_MEANING]
+            yield from _keys([key for key in acting if not key.file], config)
         if flow.differences:
             yield text((flow.flow, "bold"), ": differences from MirrorMaker 2")
             for line in flow.differences:
@@ -125,10 +126,6 @@ def explanation_parts(config: MirrorConfig, *, with_defaults: bool) -> Iterator[
         yield text("accepted, without effect", style="bold")
         yield from _keys(idle, config)
         yield text()
-
-
-def _is_idle(key: ExplainedKey) -> bool:
-    return key.support is Support.NO_MEANING
 
 
 def _keys(keys: Iterable[ExplainedKey], config: MirrorConfig) -> Iterator[RenderableType]:

@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Final, NamedTuple, Protocol, TextIO
+from typing import Final, NamedTuple, TextIO
 
 from rich.console import Console, Group, RenderableType
 from rich.constrain import Constrain
@@ -44,13 +44,6 @@ ECHO: Final = len("^C")
 """Free columns for the terminal's own echo of Ctrl-C. If it wrapped into a new line, the next
 screen would not overwrite this one's first line.
 """
-
-
-class ProgressScreen(Protocol):
-    """Called with the state of a mirror once a second."""
-
-    def update(self, flows: list[FlowSnapshot]) -> None:
-        """Show the current state of all flows."""
 
 
 class PlainProgress:
@@ -104,9 +97,12 @@ class PlainProgress:
     def _once_line(topics: list[TopicRate]) -> str:
         done, known = sum(t.records for t in topics), sum(t.known for t in topics)
         percent = f" ({100 * done // known} %)" if known else ""
-        speed = _speed(sum(t.records_per_s for t in topics), sum(t.bytes_per_s for t in topics))
-        what = _flows(topics)
-        return f"{what}: copied {count(done)} of {count(known)} records{percent}, {speed}"
+        records_per_s = sum(t.records_per_s for t in topics)
+        bytes_per_s = sum(t.bytes_per_s for t in topics)
+        return (
+            f"{_flows(topics)}: copied {count(done)} of {count(known)} records{percent}, "
+            f"{count(records_per_s)} records/s, {size(bytes_per_s)}/s"
+        )
 
     def _hour_line(self, topics: list[TopicRate], now: float) -> str:
         records = sum(t.records for t in topics) - self._last_records
@@ -128,10 +124,6 @@ def _flows(topics: list[TopicRate]) -> str:
 
 def _now_ms() -> int:
     return int(time.time() * 1000)
-
-
-def _speed(records_per_s: float, bytes_per_s: float) -> str:
-    return f"{count(records_per_s)} records/s, {size(bytes_per_s)}/s"
 
 
 class BarProgress:
@@ -175,7 +167,9 @@ class BarProgress:
 
 
 @contextmanager
-def shown(*, once: bool, stream: TextIO, json_logs: bool = False) -> Iterator[ProgressScreen]:
+def shown(
+    *, once: bool, stream: TextIO, json_logs: bool = False
+) -> Iterator[PlainProgress | BarProgress]:
     """Yield the display that suits the stream. If JSON log lines go to the same terminal, plain
     lines are used, because bars would break them.
     """
@@ -517,16 +511,13 @@ class FailureLines:
                 continue
             for one in group:
                 self._write(one.line(now_ms))
-        self._forget_other_leaders(known)
+        # failures of flows that another process leads are reported by the leader
+        resting = {flow.flow for flow in known if flow.state in RESTING}
+        self._open = {key: at for key, at in self._open.items() if key.flow not in resting}
         # a flow between two runs does not list all of its topics
         idle = {flow.flow for flow in known if flow.generation < 0}
         over = [key for key in self._open if key not in troubled and key.flow not in idle]
         self._say_ends(now, known, over)
-
-    def _forget_other_leaders(self, flows: Iterable[FlowSnapshot]) -> None:
-        """Forget failures of flows that another process leads: the leader reports them."""
-        resting = {flow.flow for flow in flows if flow.state in RESTING}
-        self._open = {key: at for key, at in self._open.items() if key.flow not in resting}
 
     def _say_ends(
         self, now: float, flows: Iterable[FlowSnapshot], ended: Iterable[FailureKey]

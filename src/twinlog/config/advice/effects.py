@@ -7,8 +7,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 
-from twinlog.config.flow.custom_filter import METHODS
-from twinlog.config.flow.custom_policy import SEPARATES
+from twinlog.config.flow.custom_classes import METHODS, SEPARATES
 from twinlog.config.keys.client_keys import (
     CLIENT_KEYS,
     CONNECTION_KEYS,

@@ -34,9 +34,9 @@ class ExplainedKey:
     key: str
     """As written in the file, or as it could be written."""
     value: str
-    file: str
+    file: str = ""
     """The file or the flag of the command line; empty for a default."""
-    line: int | None
+    line: int | None = None
     support: Support
     meaning: str
 
@@ -79,8 +79,6 @@ def _flow_keys(settings: Settings) -> Iterator[ExplainedKey]:
             yield ExplainedKey(
                 key=name,
                 value=definition.default or "",
-                file="",
-                line=None,
                 support=definition.support,
                 meaning=definition.meaning,
             )
@@ -129,8 +127,6 @@ def _of_client(client: ClientProperties, alias: str, role: Role) -> Iterator[Exp
             yield ExplainedKey(
                 key=f"{alias}.{role}.{name}",
                 value=defaults[name],
-                file="",
-                line=None,
                 support=support,
                 meaning=meaning,
             )

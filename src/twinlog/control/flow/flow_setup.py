@@ -29,9 +29,8 @@ from twinlog.control.duties.acl_sync import acls_of_new
 from twinlog.control.duties.handed_topics import HandedTopics
 from twinlog.control.lanes.fan_producers import with_fan_producers
 from twinlog.control.leading.claims import FlowClaims
-from twinlog.control.leading.ends import FlowClients, FlowEnds
 from twinlog.control.leading.lead import Fenced, SetupWaiting, StandingBy, take_part, wait_to_lead
-from twinlog.control.leading.target_facts import TargetFacts
+from twinlog.control.leading.target_facts import FlowClients, FlowEnds, TargetFacts
 from twinlog.control.loops.guard import LoopGuard
 from twinlog.control.loops.neighbours import Neighbours
 from twinlog.control.risk.source_questions import SourceQuestions

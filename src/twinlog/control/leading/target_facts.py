@@ -1,22 +1,26 @@
-"""Facts about the target that a flow needs before it writes: its own topics and the permissions on
-them, the brokers' capabilities, and when brokers drop producer IDs.
+"""The two clusters of a flow with its clients, and facts about the target.
+
+A flow needs these facts before it writes: its own topics and the permissions on them, the brokers'
+capabilities, and when brokers drop producer IDs.
 """
 
 from __future__ import annotations
 
 import logging
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from typing import Final
 
-from twinlog.cluster.client import ClusterClient
+from twinlog.cluster.client import API_TIMEOUT_S, ClusterClient
 from twinlog.cluster.net.metadata import Operation
+from twinlog.cluster.net.settings import ClusterSettings
 from twinlog.cluster.topics.internal_log import ensure_compacted_topic
 from twinlog.cluster.topics.producer_expiry import producer_expiry
-from twinlog.control.leading.ends import FlowClients, FlowEnds
+from twinlog.config.flow.schema import FlowConfig, PolicyKind
 from twinlog.errors import Unauthorized
 from twinlog.flow_log import FlowLog
 from twinlog.mirror.map.offset_map import MAP_PARTITIONS
-from twinlog.mirror.names.naming import STATE_TOPIC, map_topic_of
+from twinlog.mirror.names.naming import STATE_TOPIC, ReplicationPolicy, map_topic_of
 from twinlog.survey.capabilities import UNTRIED, Capabilities, ensure_probe_topic, probe
 from twinlog.survey.map_reader import MapReader
 from twinlog.survey.rights import denied, may
@@ -99,3 +103,86 @@ class TargetFacts:
                 )
             return configured
         return configured if found is None else found
+
+
+STATE_WITHIN_S: Final = 5.0
+
+
+@dataclass(slots=True, kw_only=True, eq=False)
+class FlowEnds:
+    """Settings only; no requests are sent."""
+
+    config: FlowConfig
+    policy: ReplicationPolicy
+    source: ClusterSettings
+    target: ClusterSettings
+    lane_source: ClusterSettings
+    lane_target: ClusterSettings
+
+    @property
+    def name(self) -> str:
+        return str(self.config.flow)
+
+    def clusters(self) -> tuple[ClusterSettings, ...]:
+        """The settings of all clients: the admin's, and those of the lanes."""
+        return self.source, self.target, self.lane_source, self.lane_target
+
+    @property
+    def is_identity(self) -> bool:
+        return self.config.policy.kind is PolicyKind.IDENTITY
+
+    @property
+    def refresh_s(self) -> float:
+        return float(self.config.refresh.interval_seconds)
+
+    @property
+    def refresh_enabled(self) -> bool:
+        return self.config.refresh.enabled
+
+    @property
+    def lanes_are_us(self) -> bool:
+        """Return True if lanes connect to the target as the same user."""
+        own_time = self.target.request_timeout_ms
+        return replace(self.lane_target, request_timeout_ms=own_time) == self.target
+
+
+class FlowClients:
+    """Clients that are opened on first use; not thread-safe."""
+
+    def __init__(self, ends: FlowEnds) -> None:
+        self._ends = ends
+        self._open: dict[str, ClusterClient] = {}
+
+    @property
+    def source(self) -> ClusterClient:
+        return self._client("source", self._ends.source)
+
+    @property
+    def target(self) -> ClusterClient:
+        return self._client("target", self._ends.target)
+
+    @property
+    def of_map(self) -> ClusterClient:
+        """The target client for the offset map."""
+        return self._client("map", self._ends.target)
+
+    @property
+    def of_state(self) -> ClusterClient:
+        """The target client for the state topic, which is read every second."""
+        return self._client("state", self._ends.target, STATE_WITHIN_S)
+
+    def both(self) -> tuple[ClusterClient, ClusterClient]:
+        return self.source, self.target
+
+    def _client(
+        self, what: str, settings: ClusterSettings, within_s: float = API_TIMEOUT_S
+    ) -> ClusterClient:
+        if what not in self._open:
+            self._open[what] = ClusterClient(settings, api_timeout_s=within_s)
+        return self._open[what]
+
+    def close(self) -> None:
+        """Close all clients; later uses open new ones."""
+        for client in self._open.values():
+            client.close()
+        self._open = {}

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import cast
 
-from twinlog.config.flow.custom_policy import custom_instance
+from twinlog.config.flow.custom_classes import custom_instance
 from twinlog.config.flow.schema import PolicyConfig, PolicyKind
 from twinlog.mirror.names.naming import DefaultReplicationPolicy, IdentityReplicationPolicy
 
