@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from typing import Any, Final
 
@@ -10,13 +11,17 @@ from pydantic.json_schema import JsonSchemaMode, models_json_schema
 
 from twinlog import __version__
 from twinlog.control.web.api import answers
-from twinlog.control.web.api.endpoints import ENDPOINTS, Endpoint
+from twinlog.control.web.api.endpoints import ENDPOINTS, ROOT, STREAM, STREAM_SUMMARY, Endpoint
+from twinlog.control.web.problem import PROBLEM
 
-PATH: Final = "/api/v1/openapi.json"
-STREAM: Final = "/api/v1/stream"
-STREAM_SUMMARY: Final = "Server-sent events: `flows` after a change, `event` for each new event."
+FILE: Final = "openapi.json"
 _REF: Final = "#/components/schemas/{model}"
 _JSON: Final = "application/json"
+
+
+def render() -> str:
+    """Return the document's file."""
+    return json.dumps(document(), indent=1, ensure_ascii=False) + "\n"
 
 
 def document() -> dict[str, Any]:
@@ -55,10 +60,7 @@ def _operation(one: Endpoint) -> dict[str, Any]:
         "parameters": [*_of_path(one.path), *_of_query(one.query)],
         "responses": {
             "200": {"description": _said(one.answer), "content": _content(one.answer)},
-            "default": {
-                "description": _said(answers.Problem),
-                "content": _content(answers.Problem),
-            },
+            "default": _PROBLEM,
         },
     }
     if one.body is not None:
@@ -67,16 +69,22 @@ def _operation(one: Endpoint) -> dict[str, Any]:
 
 
 def _id(one: Endpoint) -> str:
-    words = re.sub(r"[{}]", "", one.path.removeprefix("/api/v1/")).split("/")
+    words = re.sub(r"[{}]", "", one.path.removeprefix(f"{ROOT}/")).split("/")
     return "_".join([one.method.lower(), *words])
 
 
 def _said(model: type[BaseModel]) -> str:
-    return (model.__doc__ or "").strip()
+    return " ".join((model.__doc__ or "").split())
 
 
-def _content(model: type[BaseModel]) -> dict[str, Any]:
-    return {_JSON: {"schema": {"$ref": _REF.format(model=model.__name__)}}}
+def _content(model: type[BaseModel], kind: str = _JSON) -> dict[str, Any]:
+    return {kind: {"schema": {"$ref": _REF.format(model=model.__name__)}}}
+
+
+_PROBLEM: Final = {
+    "description": _said(answers.Problem),
+    "content": _content(answers.Problem, PROBLEM),
+}
 
 
 def _of_path(path: str) -> list[dict[str, Any]]:
@@ -104,7 +112,7 @@ def _of_query(query: type[BaseModel] | None) -> list[dict[str, Any]]:
         if name in schema.get("required", ()):
             parameter["required"] = True
         if "description" in one:
-            parameter["description"] = one["description"]
+            parameter["description"] = " ".join(one["description"].split())
         out.append(parameter)
     return out
 
@@ -119,9 +127,6 @@ def _stream() -> dict[str, Any]:
                 "description": "An endless stream.",
                 "content": {"text/event-stream": {"schema": {"type": "string"}}},
             },
-            "default": {
-                "description": _said(answers.Problem),
-                "content": _content(answers.Problem),
-            },
+            "default": _PROBLEM,
         },
     }
