@@ -63,6 +63,7 @@ SECTIONS: Final = {
         "diff": ("compare.diff:diff", "Compare both clusters, except for records"),
         "verify": ("compare.verify:verify", "Compare every record of both clusters"),
         "explain": ("explain:explain", "Print what a code means and what to do"),
+        "transform": ("transform:transform", "Try transforms on records, without writing"),
         "topology": ("topology:topology", "Print flows and clusters upstream of a cluster"),
         "export": ("export:export", "Write records of one cluster as lines of JSON"),
         "support-bundle": ("support_bundle:support_bundle", "Write an archive for support"),

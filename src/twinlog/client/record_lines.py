@@ -27,9 +27,9 @@ def record_line(
             "timestamp": record.timestamp,
             "timestamp_type": "LogAppendTime" if is_log_append_time else "CreateTime",
             **more,
-            "key": _value(record.key),
-            "value": _value(record.value),
-            "headers": [[_name(name), _value(value)] for name, value in record.headers],
+            "key": plain_value(record.key),
+            "value": plain_value(record.value),
+            "headers": [[_name(name), plain_value(value)] for name, value in record.headers],
         },
         separators=(",", ":"),
     )
@@ -64,7 +64,8 @@ def _as_name(value: Any) -> str:
     return found.decode("utf-8", "surrogateescape")
 
 
-def _value(data: bytes | None) -> Any:
+def plain_value(data: bytes | None) -> Any:
+    """Return bytes as text if they are UTF-8, else as {"base64": ...}."""
     if data is None:
         return None
     try:
@@ -75,4 +76,4 @@ def _value(data: bytes | None) -> Any:
 
 def _name(name: str) -> Any:
     # header keys that are not UTF-8 were decoded byte by byte (surrogateescape)
-    return _value(name.encode("utf-8", "surrogateescape"))
+    return plain_value(name.encode("utf-8", "surrogateescape"))

@@ -366,7 +366,10 @@ def _may_follow(error: ConfigError, left_out: set[str], aliases: tuple[str, ...]
     """
     if error.key is None or error.key in left_out:
         return True
-    return bool(error.lacks) and error.lacks in {_bare(key, aliases) for key in left_out}
+    removed = [_bare(key, aliases) for key in left_out]
+    if error.lacks.endswith("."):  # one of the keys with this prefix
+        return any(key.startswith(error.lacks) for key in removed)
+    return bool(error.lacks) and error.lacks in removed
 
 
 def _location(error: ConfigError) -> tuple[str, float]:

@@ -41,6 +41,11 @@ ANOTHER = {
     "policy.separator": {"replication.policy.separator": "-"},
     "policy.internal_separator": {"replication.policy.separator": "_"},
     "policy.custom": {"replication.policy.class": "named_anew:Mine"},
+    "transforms": {
+        "twinlog.transforms": "cut",
+        "twinlog.transforms.cut.topics": "clicks",
+        "twinlog.transforms.cut.sql": "SELECT * FROM records",
+    },
     "new_topics.replication_factor": {"A->B.replication.factor": "3"},
     "config_sync.exclude": {"config.properties.exclude": "retention.ms"},
     "config_sync.use_defaults_from": {"use.defaults.from": "source"},

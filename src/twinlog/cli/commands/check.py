@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from dataclasses import replace
 from functools import partial
 from itertools import chain, islice
 from pathlib import Path
@@ -27,6 +28,7 @@ from twinlog.cli.terminal.output import Answer, error_object, is_for_programs, w
 from twinlog.cli.terminal.status.topic_table import Cell, Column, fitted_table
 from twinlog.cli.terminal.tables import shown_width, text
 from twinlog.errors import ConfigError
+from twinlog.extras import require_extra
 from twinlog.quantities import plural
 
 if TYPE_CHECKING:
@@ -84,7 +86,8 @@ def check(
     MirrorMaker 1 are required.
 
     The command only reads, except that --probe creates a scratch topic. With --explain it does not
-    connect to any cluster.
+    connect to any cluster. If FILE has transforms, their functions are imported and run on an empty
+    DataFrame.
 
     \b
     twinlog check mm2.properties
@@ -108,6 +111,7 @@ def check(
         report = check_config(
             config, with_probe=probe, gives_up_s=timeout_s, adopts=adopts, say=write_step
         )
+        report = with_transforms(config, report)
     except ConfigError as error:
         if is_for_programs() or not names_lines(error):
             raise
@@ -122,6 +126,28 @@ def check(
     )
 
 
+def with_transforms(config: MirrorConfig, report: CheckReport) -> CheckReport:
+    """Return the report with each flow's transforms, and the problems of those that cannot run.
+    Spark is loaded only if there are any.
+    """
+    from twinlog.config.advice.transforms import unrun_transforms
+    from twinlog.control.check.report import Problem
+
+    flows = [flow for flow in config.flows if flow.transforms.entries]
+    if flows:
+        require_extra("pyspark", "records", "the check of transforms")
+        from twinlog.transforms.loading import check_flows
+
+        reports = {one.flow: one for one in report.flows}
+        for flow, one, found in check_flows(flows):
+            to = reports[str(flow.flow)]
+            if isinstance(found, ConfigError):
+                to.problems.append(Problem.of(found))
+            else:
+                to.transforms.append(f"{one.name} of {one.topics}: {found}")
+    return replace(report, refused=tuple(map(Problem.of, unrun_transforms(config))))
+
+
 def _parts(report: CheckReport, config: MirrorConfig) -> Iterator[RenderableType]:
     """Yield the verdict, the plan, the problems, and the warnings last."""
     from twinlog.cli.terminal.config_errors import warning_parts
@@ -133,6 +159,8 @@ def _parts(report: CheckReport, config: MirrorConfig) -> Iterator[RenderableType
     ]
     verdict, style = ("NOT READY", "bold red") if report.problems else ("READY", "bold green")
     yield text((verdict, style), ": " if found else "", ", ".join(found))
+    for one in report.refused:
+        yield _problem("refused by mirror", str(one))
     for one in report.certificates:
         yield _problem("certificate", str(one))
     for cluster in report.clusters:
@@ -158,6 +186,8 @@ def _what_is_wrong(report: CheckReport, config: MirrorConfig) -> Iterator[Render
     from twinlog.cli.terminal.config_errors import warning_parts
 
     yield from warning_parts(config.warnings)
+    for one in report.refused:
+        yield _problem("refused by mirror", str(one))
     for cluster in report.clusters:
         if cluster.problem is not None:
             yield _problem("not reached", str(cluster.problem))
@@ -178,6 +208,8 @@ def _flow_parts(flow: FlowReport, *, was_asked: bool) -> Iterator[RenderableType
     if flow.guarantee is not None:
         missing = ", ".join(flow.missing_capabilities)
         yield text(f"  guarantee: {flow.guarantee}" + (f" (missing: {missing})" if missing else ""))
+    for one in flow.transforms:
+        yield text("  ", ("transform ", "cyan"), one)
     for change in flow.changes:
         yield text("  ", ("would change: ", "cyan"), change)
     for note in flow.notes:

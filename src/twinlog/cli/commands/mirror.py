@@ -177,6 +177,7 @@ def run_configuration(read: Callable[[], MirrorConfig], file: Path, options: Run
     """
     from twinlog.cli.terminal.monitoring import watched
     from twinlog.cli.terminal.progress import shown
+    from twinlog.config.advice.transforms import refuse_transforms
     from twinlog.control.process.commands import CommandPort, Reload, Stop
     from twinlog.control.process.run import MirrorOptions, run_mirror
     from twinlog.control.watch.vital import Vital
@@ -187,7 +188,8 @@ def run_configuration(read: Callable[[], MirrorConfig], file: Path, options: Run
     configure_logs(options.log_file, options.log_format, verbose=verbose)
     if options.listen is not None:
         parse_listen(options.listen)  # report wrong usage before reading the files
-    config, once, for_programs = read(), options.once, is_for_programs()
+    # before HTTP starts; run_mirror refuses them as well
+    config, once, for_programs = refuse_transforms(read()), options.once, is_for_programs()
     address = parse_listen(options.listen or str(config.http_listener or DEFAULT_LISTEN))
     for warning in config.warnings:
         log.warning("%s", warning, extra={"code": warning.code})

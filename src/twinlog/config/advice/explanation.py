@@ -11,6 +11,7 @@ from dataclasses import dataclass, replace
 from typing import Final
 
 from twinlog.config.flow.schema import FlowConfig, MirrorConfig
+from twinlog.config.flow.transforms import PARTS, TRANSFORMS_PREFIX
 from twinlog.config.flow.tuning import MOST_REQUEST_BYTES, is_cut
 from twinlog.config.keys.client_keys import Role, is_connection_key
 from twinlog.config.keys.client_meanings import CLIENT_MEANINGS, MEANING_OF
@@ -84,6 +85,10 @@ def _flow_keys(settings: Settings) -> Iterator[ExplainedKey]:
                 support=definition.support,
                 meaning=definition.meaning,
             )
+    for name, setting in settings.stripped(TRANSFORMS_PREFIX).items():
+        part = name.rpartition(".")[2]
+        if part in PARTS:
+            yield _explained(setting, Support.ACTS, f"a transform: {PARTS[part]}")
 
 
 def _client_keys(config: FlowConfig) -> Iterator[ExplainedKey]:

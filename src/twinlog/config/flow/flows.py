@@ -25,6 +25,7 @@ from twinlog.config.flow.schema import (
     SourceGroupConfig,
     VerifyMode,
 )
+from twinlog.config.flow.transforms import read_transforms
 from twinlog.config.flow.tuning import lane_memory, read_tuning
 from twinlog.config.flow.values import FlowValues
 from twinlog.config.keys.client_keys import AUTO_OFFSET_RESET, ISOLATION_LEVEL, Role
@@ -116,6 +117,7 @@ def read_flow(raw: Settings, flow: Flow) -> FlowConfig:
             priorities=values.priorities("twinlog.priority"),
         ),
         tuning=read_tuning(consumer, producer, settings.get("twinlog.compression")),
+        transforms=read_transforms(settings),
         producer_id_expiration_ms=values.number_or_none("twinlog.target.producer.id.expiration.ms"),
         state_topic_replication_factor=values.replicas("twinlog.state.topic.replication.factor"),
         clients=clients,

@@ -14,11 +14,17 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 
 from twinlog.config.keys.client_keys import Role, is_connection_key
-from twinlog.config.keys.key_table import CONNECTOR_NAMES, OWN_FLOW_NAMES, OWN_TARGET_NAMES, RENAMED
+from twinlog.config.keys.key_table import (
+    CONNECTOR_NAMES,
+    OWN_FLOW_NAMES,
+    OWN_TARGET_NAMES,
+    RENAMED,
+    TRANSFORMS,
+)
 from twinlog.config.values.origin import ClientProperties, Setting, Settings
 from twinlog.model import Flow
 
-_EVERY_FLOW_PREFIXES = ("config.providers", "replication.policy")
+_EVERY_FLOW_PREFIXES = ("config.providers", "replication.policy", f"{TRANSFORMS}.")
 _ROLE_NAMES = tuple(role.value for role in Role)
 
 

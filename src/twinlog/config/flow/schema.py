@@ -13,6 +13,7 @@ from twinlog.config.flow.groups import GroupsConfig
 from twinlog.config.flow.precedence import cluster_client
 from twinlog.config.flow.priority import Priorities
 from twinlog.config.flow.start import Starts
+from twinlog.config.flow.transforms import TransformsConfig
 from twinlog.config.flow.tuning import Tuning
 from twinlog.config.keys.client_keys import Role
 from twinlog.config.regex.patterns import NamePattern
@@ -221,6 +222,8 @@ class FlowConfig:
     lanes: LanesConfig
     tuning: Tuning
     """Sizes and codec, from client settings."""
+    transforms: TransformsConfig
+    """twinlog.transforms"""
     producer_id_expiration_ms: int | None
     """twinlog.target.producer.id.expiration.ms, or None if not set."""
     state_topic_replication_factor: int

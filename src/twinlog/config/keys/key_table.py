@@ -26,6 +26,8 @@ CLIENT_CA_FILE: Final = "twinlog.rest.tls.client.ca.file"
 CLIENT_ROLE: Final = "twinlog.rest.tls.client.role"
 METRICS_LABELS: Final = "twinlog.metrics.labels"
 METRICS_PARTITIONS: Final = "twinlog.metrics.partitions"
+TRANSFORMS: Final = "twinlog.transforms"
+TRANSFORMS_ON_ERROR: Final = "twinlog.transforms.on-error"
 
 # fmt: off
 OWN_KEYS: Final = (
@@ -101,6 +103,15 @@ OWN_KEYS: Final = (
          "partition count of new remote topics: that of the source topic (`source`), or "
          "num.partitions of the target (`default`, only with `twinlog.target.partitions = keyed`), "
          "as with auto.create.topics.enable and MirrorMaker 1", choices=("source", "default")),
+    _key(TRANSFORMS, _LIST, "", _ACTS,
+         "names of transforms, which change records with DataFrames. Each has two more keys: "
+         "`twinlog.transforms.NAME.topics`, and `twinlog.transforms.NAME.function` or "
+         "`twinlog.transforms.NAME.sql`. `twinlog check` and `twinlog transform try` run them, but "
+         "`twinlog mirror` does not yet: it refuses a file that has any (docs/transforms.md)"),
+    _key(TRANSFORMS_ON_ERROR, _CHOICE, "stop", _ACTS,
+         "what happens to a record on which a transform fails: its partition stops (`stop`), it is "
+         "left out (`skip`), or it is written to a dead-letter topic (`quarantine`)",
+         choices=("stop", "skip", "quarantine")),
     _key("twinlog.target.producer.id.expiration.ms", _LONG, None, _ACTS,
          "the target's producer.id.expiration.ms, if the mirror's user is not permitted to read "
          "it", scope=_TARGET, low=1),

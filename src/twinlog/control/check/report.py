@@ -75,6 +75,8 @@ class FlowReport:
     problems: list[Problem] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
     """Information that needs no action."""
+    transforms: list[str] = field(default_factory=list)
+    """The columns that each transform returns, if it passed its check."""
     changes: list[str] = field(default_factory=list)
     """What the syncs of configs and ACLs would change on existing topics."""
     guarantee: str | None = None
@@ -96,12 +98,14 @@ class CheckReport:
     flows: tuple[FlowReport, ...]
     certificates: tuple[Problem, ...] = ()
     """Expired certificates, each once."""
+    refused: tuple[Problem, ...] = ()
+    """Lines of the file that `twinlog mirror` refuses."""
 
     @property
     def problems(self) -> tuple[Problem, ...]:
         clusters = [c.problem for c in self.clusters if c.problem is not None]
         of_flows = (problem for flow in self.flows for problem in flow.problems)
-        return (*self.certificates, *clusters, *of_flows)
+        return (*self.refused, *self.certificates, *clusters, *of_flows)
 
     def as_json(self) -> dict[str, Any]:
         """Return the JSON output."""
