@@ -1,12 +1,40 @@
 """Twinlog mirrors Kafka topics between clusters on Spark, exactly once.
 
-Each folder's `__init__` describes its content. The modules beside them are `errors` (the tree of
-errors), `model` (values that all layers use), `metrics` (every series of `/metrics`;
-`control.watch.series` fills them), `flow_log` (log lines about one flow), `shown` (makes foreign
-text safe to print), `quantities` (numbers for people), `addresses`, `clock`, `java`, `folders`,
-`private_files`.
+Each folder's `__init__` describes its content. The modules beside them serve all layers: `errors`
+(the tree of errors) and `model` (values such as partitions and flows) first; then `clock`,
+`threads`, `metrics` (every series of `/metrics`; `control.watch.series` fills them), `flow_log`
+(log lines about one flow), `shown` (makes text safe to print), `hidden` (removes secrets from
+text), `quantities` (numbers for people), `addresses`, `folders`, `private_files`, `java`, `machine`
+(cores and memory) and `extras` (optional packages).
 """
+
+from __future__ import annotations
+
+import importlib
+from pathlib import Path
+from typing import Any
 
 __version__ = "0.1.0"
 
-__all__ = ["__version__"]
+__all__ = ["__version__", "run"]
+
+
+def run(
+    spark: Any,
+    *files: str | Path,
+    once: bool = False,
+    lanes: int | None = None,
+    allow_unauthenticated_spark: bool = False,
+) -> Any:
+    """Mirror the flows of `files` in an existing Spark session, as `twinlog mirror` does in its own
+    (docs/spark.md). The session is not stopped. Returns the last snapshots of the flows.
+    """
+    # lanes load this module, and must not load the driver
+    process = importlib.import_module("twinlog.control.process.in_session")
+    return process.run_in_session(
+        spark,
+        [Path(one) for one in files],
+        once=once,
+        lanes=lanes,
+        may_be_open=allow_unauthenticated_spark,
+    )

@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 from pathlib import Path
 
-# a script's folder is searched for modules, and this one has the package's own
+# Python searches a script's folder first, where modules of the package would hide others
 sys.path[:] = [one for one in sys.path if Path(one).resolve() != Path(__file__).resolve().parent]
 
 from twinlog.cli.main import main  # noqa: E402

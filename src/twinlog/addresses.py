@@ -1,4 +1,4 @@
-"""Hosts and ports, in the notations of people and Java."""
+"""Hosts and ports, as people and Java write them."""
 
 from __future__ import annotations
 
@@ -8,17 +8,16 @@ from typing import Final, NamedTuple
 
 MAX_PORT: Final = 65_535
 IO_ERRORS: Final = (OSError, ValueError, OverflowError)
-"""All errors of socket calls. Python raises UnicodeError for a name that cannot be encoded,
-ValueError for a NUL in a name, and OverflowError for a port out of range. Brokers can advertise
-such addresses.
+"""All errors of socket calls. For invalid addresses, which brokers can advertise, Python raises
+UnicodeError (a name that cannot be encoded), ValueError (a NUL) or OverflowError (a port).
 """
 IoError = OSError | ValueError | OverflowError
 _HOST_PORT: Final = re.compile(r"(?:[0-9a-zA-Z\-%._]*://)?\[?([0-9a-zA-Z\-%._:]*)\]?:([0-9]+)")
-"""Java's `Utils.HOST_PORT_PATTERN`: a listener-like prefix passes (PLAINTEXT://host:port)."""
+"""Java's `Utils.HOST_PORT_PATTERN`, which accepts a listener's prefix (PLAINTEXT://host:port)."""
 
 
 class Address(NamedTuple):
-    """A host and port; port 0 means none, or any free one."""
+    """A host and port. Port 0 means no port, or any free one."""
 
     host: str
     port: int
@@ -28,7 +27,7 @@ class Address(NamedTuple):
 
 
 def parse_address(text: str) -> Address | None:
-    """Parse `host:port` or `[::1]:port` like Java does, or return None."""
+    """Return the address in text like `host:port` or `[::1]:port`, or None if Java rejects it."""
     found = _HOST_PORT.fullmatch(text)
     if found is None or not found[1] or int(found[2]) > MAX_PORT:
         return None
@@ -36,7 +35,7 @@ def parse_address(text: str) -> Address | None:
 
 
 def is_loopback(host: str) -> bool:
-    """Return whether only this machine can reach it. No other name than localhost is recognized."""
+    """Return whether only this machine can reach the host. The only name it knows is localhost."""
     if host.lower() == "localhost":
         return True
     try:

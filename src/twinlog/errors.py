@@ -22,7 +22,12 @@
         `-- AdoptionRefused         MirrorMaker 2 cannot be taken over now          exit code 2
 
 A code is part of the interface: scripts and alerts match it, so its meaning never changes. It is in
-brackets at the end of the message, so it also survives text-only paths (Spark's worker errors).
+brackets at the end of the message, and so is kept where only text is passed on (errors of Spark's
+workers).
+
+The fate is separate from the class, because it depends on the error code of the broker: a
+`BrokerRefused` may be a leader that has moved, or a configuration that is invalid. Code that
+retries decides by the fate (`cluster.net.retry`), code that reports by the class and the code.
 """
 
 from __future__ import annotations
@@ -36,30 +41,31 @@ from twinlog.model import TopicPartition
 
 
 class Fate(StrEnum):
-    """How a caller may handle an error."""
+    """Whether a retry can help."""
 
     RETRIABLE = "retriable"
+    """The same request may succeed later: a leader has moved, or a broker restarts."""
     FATAL = "fatal"
+    """The same request fails again until something else changes, such as a setting or an ACL."""
     CORRUPT = "corrupt"
+    """Bytes failed a check. A call does not retry, because it would probably read them again."""
 
 
 class TwinlogError(Exception):
-    """Base of all errors. `code` names the condition, and `fate` shows whether retrying
-    can help.
-    """
+    """Base of all errors. `code` names the condition, and `fate` whether a retry can help."""
 
     code = "INTERNAL"
     fate = Fate.FATAL
     exit_code = 1
     poison: tuple[int, int] | None = None
-    """[first, next) of the upstream offsets in question, if known exactly and if skipping them
-    would resolve the error.
+    """Upstream offsets [first, next) that cause the error, if they are known exactly and skipping
+    them would resolve it.
     """
 
     flow = ""
-    """The flow, if known. The message begins with it."""
+    """The flow, if known; the message begins with it."""
     partition: TopicPartition | None = None
-    """The partition, if it concerns one."""
+    """The partition, if the error concerns a single one."""
 
     def __init__(
         self,
@@ -85,25 +91,25 @@ class TwinlogError(Exception):
         return f"{self.message} [{self.code}]"
 
     def without_flow(self) -> Self:
-        """Return the error without the flow, for callers that add the flow themselves."""
+        """Return the error without the flow in its message, for callers that add it themselves."""
         if not self.flow:
             return self
         error = copy(self)
         error.message, error.flow = self.what, ""
         return error
 
-    def and_also(self, said: str) -> Self:
-        """Return the error with more text appended."""
+    def and_also(self, more: str) -> Self:
+        """Return the error with more text appended to its message."""
         error = copy(self)
-        error.what, error.message = f"{self.what}; {said}", f"{self.message}; {said}"
+        error.what, error.message = f"{self.what}; {more}", f"{self.message}; {more}"
         return error
 
     def __reduce__(self) -> tuple[Any, ...]:
-        # keyword arguments are not in args: without this, an unpickled error would lose its code
-        return _again, (type(self), self.__dict__)
+        # keyword arguments are not in `args`, so pickling would lose the code
+        return _unpickled, (type(self), self.__dict__)
 
 
-def _again(kind: type[TwinlogError], state: dict[str, Any]) -> TwinlogError:
+def _unpickled(kind: type[TwinlogError], state: dict[str, Any]) -> TwinlogError:
     error = kind.__new__(kind, state["message"])
     error.__dict__.update(state)
     return error
@@ -159,7 +165,7 @@ class ConfigError(TwinlogError):
 
 
 class EnvironmentMissing(TwinlogError):
-    """Something outside Twinlog is missing on this machine."""
+    """This machine lacks something that Twinlog needs, such as Java."""
 
     code = "ENVIRONMENT"
 
@@ -169,8 +175,8 @@ class ClusterError(TwinlogError):
 
     code = "CLUSTER"
     reason = ""
-    """The reason, for callers that name cluster and address themselves; empty if the message is
-    enough.
+    """The reason alone, for callers that name cluster and address themselves. Empty if the message
+    names neither.
     """
 
     def __init__(self, what: str, *, reason: str = "", **details: Any) -> None:
@@ -187,17 +193,18 @@ class Unreachable(ClusterError):
 
 
 class Refused(Unreachable):
-    """No process listens at any address of the cluster, or its names cannot be resolved. Hosts or
-    resolver report it immediately.
+    """No process listens at any address of the cluster, or its names cannot be resolved.
+
+    Hosts and resolvers report this immediately, unlike an address that does not respond.
     """
 
 
 class EndpointAway(Unreachable):
-    """The endpoint that issues tokens for the login does not respond."""
+    """The endpoint that issues OAuth tokens does not respond."""
 
 
 class Disconnected(ClusterError):
-    """A connection ended or timed out while waiting for a response: the outcome is unknown."""
+    """A connection broke or timed out during a request, whose outcome is therefore unknown."""
 
     code = "DISCONNECTED"
     fate = Fate.RETRIABLE
@@ -210,13 +217,13 @@ class AuthenticationFailed(ClusterError):
 
 
 class Unauthorized(ClusterError):
-    """The cluster's authorizer denied an operation. The message names the missing ACL."""
+    """The brokers' authorizer denied an operation. The message names the missing permission."""
 
     code = "UNAUTHORIZED"
 
 
 class BrokerRefused(ClusterError):
-    """A broker responded with an error code of the Kafka protocol, which is in `kafka_error`."""
+    """A broker responded with an error code of Kafka's protocol, which is in `kafka_error`."""
 
     code = "BROKER_REFUSED"
 
@@ -232,7 +239,7 @@ class Unsupported(ClusterError):
 
 
 class DriverSilent(TwinlogError):
-    """A lane has received nothing from its driver for so long that other lanes may have its
+    """A lane has received nothing from its driver for so long that another lane may have its
     partitions.
     """
 
@@ -240,14 +247,14 @@ class DriverSilent(TwinlogError):
 
 
 class CorruptData(TwinlogError):
-    """Bytes failed a check: CRC, length or structure."""
+    """Bytes failed a check of CRC, length or structure."""
 
     code = "CORRUPT_BATCH"
     fate = Fate.CORRUPT
 
 
 class RecordsLost(TwinlogError):
-    """Requested records are not in the log: RETENTION, TRUNCATED, LOG_GAP."""
+    """Requested records are no longer in the log: RETENTION, TRUNCATED, LOG_GAP."""
 
     code = "RETENTION"
 
@@ -258,17 +265,17 @@ class RecordsLost(TwinlogError):
 
 
 class PartitionError(TwinlogError):
-    """One partition of a flow stops with this code. It is retried later, and the others continue.
+    """One partition of a flow stops with this code. It is retried later; the others are copied.
 
-    Its codes are in table `partition` of `codes/codes.toml`. Codes of a rebuild, and of two
-    clusters that are the same one, are in tables `command` and `flow`.
+    Its codes are in table `partition` of `codes/codes.toml`. Those of a rebuild are in table
+    `command`, and that of two aliases of one cluster in table `flow`.
     """
 
     code = "PARTITION"
     lost: tuple[int, int] | None = None
-    """For SOURCE_DIVERGED: [first, next) of copied upstream offsets that the source lost."""
+    """For SOURCE_DIVERGED: the copied upstream offsets [first, next) that the source has lost."""
     finding: Any = None
-    """A `twinlog.mirror.findings.LogFinding`, from which the message is made."""
+    """The `twinlog.mirror.findings.LogFinding` from which the message was made, if any."""
 
 
 class FlowError(TwinlogError):
@@ -284,7 +291,7 @@ class NotLeader(FlowError):
 
 
 class AdoptionRefused(FlowError):
-    """A MirrorMaker 2 cannot be taken over in the current state: MM2_RUNNING, MM2_NOT_FOUND."""
+    """MirrorMaker 2 cannot be taken over now: MM2_RUNNING, MM2_NOT_FOUND."""
 
     code = "MM2_RUNNING"
     exit_code = 2
@@ -294,8 +301,8 @@ FoundT = TypeVar("FoundT")
 
 
 def or_raise(found: FoundT | TwinlogError) -> FoundT:
-    """Return the result, or raise it if it is an error. For mappings that may have an error per
-    key.
+    """Return the result, or raise it if it is an error. Queries about many partitions or groups
+    return one or the other for each.
     """
     if isinstance(found, TwinlogError):
         raise found

@@ -1,6 +1,4 @@
-"""Optional dependencies (`pip install 'twinlog[EXTRA]'`). Code that needs one checks it
-here first.
-"""
+"""Checks optional dependencies (`pip install 'twinlog[EXTRA]'`) before they are imported."""
 
 from __future__ import annotations
 
@@ -10,7 +8,7 @@ from twinlog.errors import EnvironmentMissing
 
 
 def require_extra(module: str, extra: str, what: str) -> None:
-    """Raise EnvironmentMissing if `what` needs a package that is not installed. The package is not
+    """Raise EnvironmentMissing if the package that `what` needs is not installed. It is not
     imported.
     """
     if find_spec(module) is None:

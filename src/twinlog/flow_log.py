@@ -1,5 +1,5 @@
-"""Log lines about one flow. The message begins with the flow's name. A JSON log has it as a field,
-with code, topic and partition if known.
+"""Log lines about one flow. A line begins with the flow's name. In a JSON log the flow is a field,
+and so are code, topic and partition if known.
 """
 
 from __future__ import annotations
@@ -14,17 +14,17 @@ from twinlog.model import TopicPartition
 
 
 def code_among(values: Iterable[object]) -> str:
-    """Return the code of the last error among a message's values, or an empty string."""
+    """Return the code of the last error among the values of a log line, or an empty string."""
     codes = [value.code for value in values if isinstance(value, TwinlogError)]
     return codes[-1] if codes else ""
 
 
 NEWS: Final = {"news": True}
-"""`extra` of an INFO line that people see by default: good news, or a requested change."""
+"""`extra` of an INFO line that is shown by default: good news, or a change that was requested."""
 
 
 class FlowLog:
-    """Writes to `log`. Messages are formatted with `%`, as in the logging module."""
+    """Writes log lines about one flow. Messages are formatted with `%`, as in `logging`."""
 
     def __init__(self, log: logging.Logger, flow: object) -> None:
         self._log = log
@@ -41,12 +41,12 @@ class FlowLog:
         self._write(logging.INFO, message, values, partition, code)
 
     def news(self, message: str, *values: object, topic: str = "", person: str = "") -> None:
-        """Log good news, or a change requested by `person`, that people should see."""
+        """Log good news, or a change that `person` requested. It is shown by default."""
         about = {name: value for name, value in (("topic", topic), ("person", person)) if value}
         self._write(logging.INFO, message, values, None, "", about={**NEWS, **about})
 
     def warning(self, message: str, *values: object) -> None:
-        """Log a warning. Its code is that of an error among the values."""
+        """Log a warning, with the code of an error among the values."""
         self._write(logging.WARNING, message, values, None, "")
 
     def bug(self, message: str, *values: object) -> None:

@@ -1,4 +1,4 @@
-"""Folders that a command needs. An unusable folder is reported in one line."""
+"""Folders that a command needs: where they are, and one clear error if one is unusable."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from twinlog.errors import EnvironmentMissing
 
 @contextmanager
 def usable(folder: Path, todo: str) -> Iterator[None]:
-    """Run the block's work with a folder. Raises EnvironmentMissing with `todo` if that fails."""
+    """Convert an OSError of the block to EnvironmentMissing with `todo`, which says what to do."""
     try:
         yield
     except OSError as error:
@@ -30,10 +30,10 @@ def cache_folder(environment: Mapping[str, str]) -> Path:
 
 
 def named_folder(environment: Mapping[str, str], variable: str) -> Path | None:
-    """Return the folder that an XDG variable names, or None if it is not absolute.
+    """Return the folder in an XDG variable, or None if it is not set or not absolute.
 
-    The XDG Base Directory Specification requires relative paths to be ignored, because each command
-    would use a different folder.
+    The XDG Base Directory Specification requires relative paths to be ignored. Each command would
+    resolve them to another folder.
     """
     folder = Path(environment.get(variable, ""))
     return folder if folder.is_absolute() else None
@@ -46,6 +46,6 @@ def temporary_folder(prefix: str) -> Path:
 
 
 def temporary_root() -> Path:
-    """Return the folder for temporary files. Raises EnvironmentMissing if there is none."""
+    """Return the system's folder for temporary files. Raises EnvironmentMissing if unusable."""
     with usable(Path("the temporary folder"), "set TMPDIR to a folder that can be written"):
         return Path(tempfile.gettempdir())

@@ -1,13 +1,13 @@
 """Removes this process's secrets from texts that leave it: log lines and events.
 
-Twinlog's own texts contain no secrets. But a text may come from elsewhere: a library's exception
-quotes its input (`http.client` a URL with its query), a broker or endpoint returns what it was
-sent, a person enters a reason. Logs are collected, and events are in the target's state topic,
-where everyone who may read the topic sees them.
+Twinlog's own texts contain no secrets, but it also passes on texts of others. A library's exception
+may quote its input (`http.client` a URL with its query), a broker or endpoint may return what it
+was sent, and a person may enter a secret as the reason of a command. Logs are collected, and events
+are stored in the target's state topic, which other users may read.
 
-Formatters are created before a configuration is read, and in the lowest layer. So the functions
-that know the secrets are registered here. Lanes register nothing: their reports pass through the
-driver's log.
+Log formatters belong to the lowest layer, and are created before a configuration is read. So the
+functions that know the secrets are registered here later. Lanes register nothing, because their
+reports pass through the driver's log.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ _cleaners: tuple[Callable[[str], str], ...] = ()
 
 
 def without_secrets(text: str) -> str:
-    """Return the text as it may leave this process, unchanged if no secret is registered."""
+    """Return the text with all registered secrets replaced."""
     for clean in _cleaners:
         text = clean(text)
     return text

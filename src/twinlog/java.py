@@ -1,7 +1,7 @@
-"""The machine's Java, and class archives that it maps at start (JEP 350).
+"""The machine's Java, and archives of loaded classes that make a JVM start faster (JEP 350).
 
-A JVM checks how an archive was made. With other jars, other flags or another JVM build it starts
-without the archive, so an archive may be outdated but never wrong.
+A JVM checks how its archive was made. If jars, flags or the JVM itself have changed, it starts
+without the archive. So an outdated archive costs time, but is never wrong.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from typing import Final
 from twinlog.errors import EnvironmentMissing
 
 MINIMUM_JAVA: Final = 17
-"""Required by Kafka 4 brokers and Spark 4."""
+"""The version that Kafka 4 brokers and Spark 4 require."""
 
 _HOW_TO_INSTALL: Final = (
     "install it, for example: sudo apt install openjdk-17-jre-headless, or: brew install openjdk@17"
@@ -26,7 +26,7 @@ _HOW_TO_INSTALL: Final = (
 
 
 def java_command() -> Path:
-    """Return the `java` of JAVA_HOME, or else of the PATH, of any version."""
+    """Return the `java` of JAVA_HOME, else of the PATH, without checking its version."""
     home = os.environ.get("JAVA_HOME")
     found = shutil.which(str(Path(home) / "bin" / "java") if home else "java")
     if found is None:
@@ -36,7 +36,7 @@ def java_command() -> Path:
 
 @functools.cache
 def find_java() -> Path:
-    """Return `java_command` after checking its version, which starts it once."""
+    """Return `java_command`, after starting it once to check its version."""
     found = java_command()
     version = _major_version(found)
     if version < MINIMUM_JAVA:
@@ -47,27 +47,29 @@ def find_java() -> Path:
 
 
 def class_archive(folder: Path, *parts: str) -> Path:
-    """Return the path of an archive for this machine's Java and `parts`. It may not exist."""
+    """Return the path of the archive for this machine's Java and `parts`. It may not exist yet."""
     java = java_command().resolve()
     build = " ".join((*parts, f"{java} {java.stat().st_size} {java.stat().st_mtime_ns}"))
     return folder / f"classes-{zlib.crc32(build.encode()):08x}.jsa"
 
 
 def archive_flags(archive: Path) -> tuple[str, ...]:
-    """Return JVM flags that use the archive, or none if it could not be created."""
+    """Return the JVM flags that use the archive, or none if there is no usable archive."""
     is_made = archive.exists() and archive.stat().st_size > 0
     return (f"-XX:SharedArchiveFile={archive}",) if is_made else ()
 
 
 def unfinished(archive: Path) -> Path:
-    """Return the file that a JVM writes at its end. Two concurrent setups write two files."""
+    """Return the file to which a JVM writes the archive when it ends. Concurrent setups have one
+    file each.
+    """
     return archive.with_suffix(f".{os.getpid()}")
 
 
 def install_archive(archive: Path) -> None:
     """Install the archive after the JVM that writes it has ended.
 
-    If it wrote none, it would not the next time either. Then the archive is empty.
+    If that JVM wrote none, the next one would not either. An empty file then records this.
     """
     new = unfinished(archive)
     new.touch()

@@ -1,7 +1,8 @@
 """Cores and memory that this process may use: those of the machine, unless a cgroup allows less.
 
-In a container `/proc/self/cgroup` is `0::/`, and the limits are at the root of the mount. Elsewhere
-the limits of all groups above count too.
+Every cgroup from the process's own up to the root can have a limit, and the smallest one applies.
+In a container `/proc/self/cgroup` is `0::/`, and the container's limits are at the root of the
+mount.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ OWN: Final = Path("/proc/self/cgroup")
 
 
 def usable_cores(root: Path = ROOT, own: Path = OWN) -> int:
-    """Return the number of cores; a part of a core counts as one."""
+    """Return the number of cores, rounded up."""
     cores = float(len(os.sched_getaffinity(0)))
     for limit in _limits("cpu.max", root, own):
         quota, _, period = limit.partition(" ")
@@ -27,13 +28,13 @@ def usable_cores(root: Path = ROOT, own: Path = OWN) -> int:
 
 
 def memory_limit(root: Path = ROOT, own: Path = OWN) -> int | None:
-    """Return the bytes at which the kernel kills, or None without a cgroup's limit."""
+    """Return the cgroup's memory limit in bytes, or None. The kernel kills processes above it."""
     limits = [int(one) for one in _limits("memory.max", root, own) if one.isdecimal()]
     return min(limits, default=None)
 
 
 def _limits(name: str, root: Path, own: Path) -> Iterator[str]:
-    """Yield the limits of this process's group and those above it (version 2 of cgroups)."""
+    """Yield the limits of this process's cgroup and of those above it (cgroups version 2)."""
     try:
         lines = own.read_text().splitlines()
     except OSError:

@@ -1,8 +1,10 @@
 """Every metric of `/metrics`, defined once with its labels and meaning. `control.watch.series`
 fills them.
 
-The names of MirrorMaker 2's series are those that the usual JMX exporter rules give its MBeans, so
-that existing dashboards and alerts keep working.
+There are four kinds: `OURS`, named `twinlog_*`; `MM2`, with the names that the usual JMX exporter
+rules give to MirrorMaker 2's MBeans; the same under the names of Connect's plugins (KIP-1280); and
+`CONNECT`, the series of Connect and of its clients. The last three keep existing dashboards and
+alerts working.
 """
 
 from __future__ import annotations
@@ -22,7 +24,7 @@ class SeriesKind(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Metric:
-    """One series. A counter's name includes `_total`, as served."""
+    """One metric. A counter's name includes `_total`, as served."""
 
     name: str
     kind: SeriesKind
@@ -49,7 +51,7 @@ FLOW_STATE: Final = _gauge(
 FLOW_READY: Final = _gauge(
     "twinlog_flow_ready",
     FLOW,
-    "1 when the flow moved or was at its end within the last minute, in an outage within 10 s",
+    "1 if /readyz reports the flow as ready, else 0",
 )
 FLOW_LANES: Final = _gauge("twinlog_flow_lanes", FLOW, "lanes that are connected")
 FLOW_GENERATION: Final = _gauge(
@@ -58,12 +60,12 @@ FLOW_GENERATION: Final = _gauge(
 FLOW_LOSS_RECORDS: Final = _gauge(
     "twinlog_flow_loss_records",
     FLOW,
-    "offsets of the source that are not on the target and would be lost without it",
+    "offsets of the source that are not on the target, so losing the source would lose them",
 )
 FLOW_LOSS_SECONDS: Final = _gauge(
     "twinlog_flow_loss_seconds",
     FLOW,
-    "seconds since the target had everything that the source then had, for the worst partition",
+    "age of the oldest recovery point of a partition: the target has all earlier records",
 )
 FLOW_LOSS_UNKNOWN: Final = _gauge(
     "twinlog_flow_loss_unknown", FLOW, "partitions whose loss is unknown"
@@ -75,8 +77,8 @@ FLOW_RPO_SECONDS: Final = _gauge("twinlog_flow_rpo_seconds", FLOW, "twinlog.rpo.
 FLOW_HELD_RATE: Final = _gauge(
     "twinlog_flow_producer_quota_bytes",
     FLOW,
-    "bytes per second that each user may write to each broker of the source, while "
-    "twinlog.rpo.enforce holds producers back",
+    "while twinlog.rpo.enforce throttles producers: bytes per second that each user may write to "
+    "each broker of the source",
 )
 VERIFIED_RECORDS: Final = _counter(
     "twinlog_verified_records_total",
@@ -112,7 +114,7 @@ LAG_RECORDS: Final = _gauge(
 KEPT_SECONDS: Final = _gauge(
     "twinlog_retention_left_seconds",
     PARTITION,
-    "while records wait for long: minimum time for which the source keeps the next one",
+    "while records have waited for some time: minimum time for which the source keeps the next one",
 )
 LAG_SECONDS: Final = _gauge(
     "twinlog_lag_seconds",
@@ -141,22 +143,24 @@ FLOW_KEPT_SECONDS: Final = _gauge(
 FLOW_LATENCY_SECONDS: Final = _gauge(
     "twinlog_flow_latency_seconds",
     (*FLOW, "quantile"),
-    "of the batches of the last minute, from the newest timestamp in each until the target had it; "
-    "at most a quarter too high",
+    "latency of the last minute's batches, from the newest timestamp in a batch until the target "
+    "had it; at most a quarter too high",
 )
 CLUSTER: Final = ("cluster", "direction")
 CLUSTER_RECORDS: Final = _counter(
-    "twinlog_cluster_records_total", CLUSTER, "records that all flows copied from it, or into it"
+    "twinlog_cluster_records_total",
+    CLUSTER,
+    "records that all flows copied from the cluster, or into it",
 )
 CLUSTER_BYTES: Final = _counter(
     "twinlog_cluster_bytes_total",
     CLUSTER,
-    "bytes of batches that all flows copied from it, or into it",
+    "bytes of batches that all flows copied from the cluster, or into it",
 )
 CERTIFICATE_EXPIRY: Final = _gauge(
     "twinlog_certificate_expiry_timestamp_seconds",
     ("cluster", "what"),
-    "expiry of the first client certificate (client_certificate) or trusted certificate",
+    "earliest expiry of the client certificates (client_certificate) or of the truststore",
 )
 
 OURS: Final = (
@@ -210,8 +214,8 @@ BYTE_RATE: Final = _mm2("byte_rate", "bytes a second, over the last minute")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TimingMetrics:
-    """The four series of one kind of time: the last value, and minimum, maximum and average of a
-    minute.
+    """The four series of one time: its last value, and its minimum, maximum and average over the
+    last minute.
     """
 
     last: Metric
@@ -267,19 +271,17 @@ CHECKPOINT_CONNECTOR: Final = "MirrorCheckpointConnector"
 
 
 def _plugin(metric: Metric) -> Metric:
-    """Return the metric under the name and with the tags of Connect's plugins (KIP-877,
-    KIP-1280).
-    """
+    """Return the metric with the name and the tags of a Connect plugin (KIP-877, KIP-1280)."""
     name = metric.name.removeprefix(MM2_SOURCE).removeprefix(MM2_CHECKPOINT)
     return replace(metric, name=PLUGINS + name, labels=("connector", "task", *metric.labels))
 
 
 PLUGIN_NAMES: Final = {metric.name: _plugin(metric) for metric in MM2}
-"""By the MirrorMaker 2 name that it has otherwise: `metric.names.formats = new`."""
+"""Metrics for `metric.names.formats = new`, by their usual name."""
 
-# The JMX exporter's rules and Strimzi's Metrics Reporter write a client ID to different labels, the
-# former in the quotes that JMX puts around it. Boards of the Metrics Reporter had the exporter's
-# label until Strimzi 1.2, so the series of both names have it.
+# The JMX exporter's rules and Strimzi's Metrics Reporter put client IDs into different labels. The
+# exporter keeps the quotes that JMX puts around it. Boards for the Metrics Reporter used the
+# exporter's label until Strimzi 1.2, so its series have both labels.
 CLIENT: Final = ("clientid", "topic", "partition")
 REPORTED_CLIENT: Final = ("client_id", *CLIENT)
 _LED: Final = "flows that this process leads"
@@ -292,7 +294,7 @@ ASSIGNED_CONNECTORS: Final = _gauge("kafka_connect_coordinator_assigned_connecto
 ASSIGNED_TASKS: Final = _gauge("kafka_connect_coordinator_assigned_tasks", (), _LANES)
 CONSUMER_LAG: Final = _gauge("kafka_consumer_fetch_manager_records_lag", CLIENT, _BEHIND)
 
-# full group and name, as made by Strimzi's Metrics Reporter
+# named by group and name of the Kafka metric, as by Strimzi's Metrics Reporter
 WORKER_CONNECTORS: Final = _gauge("kafka_connect_connect_worker_metrics_connector_count", (), _LED)
 WORKER_TASKS: Final = _gauge("kafka_connect_connect_worker_metrics_task_count", (), _LANES)
 COORDINATOR_CONNECTORS: Final = _gauge(
@@ -314,8 +316,8 @@ WRITE_RATE: Final = _gauge(
 
 _RECEIVED: Final = "bytes that lanes have received from the source's brokers"
 _SENT: Final = "bytes that lanes have sent to the target's brokers"
-_FREE: Final = "memory of lanes for records that is not in use"
-_WAITING: Final = "records that lanes have read, and the target has not acknowledged"
+_FREE: Final = "unused part of the memory that lanes have for records"
+_WAITING: Final = "records that lanes have read and the target has not acknowledged"
 
 INCOMING: Final = _counter("kafka_consumer_incoming_byte_total", ("clientid",), _RECEIVED)
 OUTGOING: Final = _counter("kafka_producer_outgoing_byte_total", ("clientid",), _SENT)
@@ -352,7 +354,7 @@ LOAD: Final = (
 )
 
 CONNECT: Final = (*LED, *CONNECTED, *BEHIND, *TASK_RATES, *LOAD, *JVM)
-"""Series of Connect and its clients that also apply to this process, under the names of the JMX
+"""Series of Connect and its clients that make sense for this process, under the names of the JMX
 exporter and of the Metrics Reporter.
 """
 

@@ -1,4 +1,4 @@
-"""The few values that every layer uses."""
+"""Values that every layer uses: partitions, flows, start positions, topic IDs, sequences."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any, Final, NamedTuple, Self
 
 
 class TopicPartition(NamedTuple):
-    """One partition of a topic. It is a tuple because it is used as a key everywhere."""
+    """One partition of a topic. It is a tuple because it is the key of many mappings."""
 
     topic: str
     partition: int
@@ -17,11 +17,24 @@ class TopicPartition(NamedTuple):
         return f"{self.topic}-{self.partition}"
 
 
+class LeaseCopy(NamedTuple):
+    """The records of one partition that the lanes of one lease have copied."""
+
+    topic: str
+    partition: int
+    first: int
+    """The source offset at which the lease began, or -1 if unknown."""
+    next: int
+    """The source offset that follows them."""
+    records: int
+    bytes: int
+
+
 @dataclass(frozen=True, slots=True, order=True)
 class Flow:
-    """One directed replication between two clusters, by their names in the configuration file.
+    """The replication from one cluster to another, by their aliases in the configuration file.
 
-    Topic names on the target may have another alias in place of `source` (`source.cluster.alias`).
+    Topic names on the target may begin with another alias than `source` (`source.cluster.alias`).
     """
 
     source: str
@@ -32,44 +45,44 @@ class Flow:
 
     @classmethod
     def of(cls, name: str) -> Self:
-        """Return the flow with this name, as rows of the state topic have it: `A->B`."""
+        """Return the flow with a name like `A->B`, as in rows of the state topic."""
         source, _, target = name.partition("->")
         return cls(source, target)
 
     @property
     def reverse(self) -> Self:
-        """The flow from this flow's target to its source."""
+        """The flow in the opposite direction."""
         return type(self)(self.target, self.source)
 
 
 OWN_GROUPS: Final = "__twinlog-"
-"""Prefix of the groups in which Twinlog keeps its own numbers as offsets."""
+"""Prefix of groups whose offsets are numbers of Twinlog's own."""
 
 
 def is_own_group(group: str) -> bool:
-    """Return True if the group's offsets are not a consumer's positions in this cluster's logs.
+    """Return True if Twinlog stores numbers of its own as the group's offsets.
 
-    They are numbers of micro-batches (`cluster.groups.commit_mark`) or offsets of the other cluster
-    (`control.failback.replay`). So no filter selects such a group, and its offsets are never
-    translated, synced or reset.
+    They are numbers of micro-batches (`cluster.groups.commit_mark`), or offsets of the other
+    cluster (`control.failback.replay`), and not positions of a consumer. So no filter selects such
+    a group, and its offsets are never translated, synced or reset.
     """
     return group.startswith(OWN_GROUPS)
 
 
 class Isolation(StrEnum):
-    """Whether a reader sees records of open and aborted transactions, by `isolation.level`."""
+    """`isolation.level`: whether a reader gets records of open and aborted transactions."""
 
     READ_COMMITTED = "read_committed"
     READ_UNCOMMITTED = "read_uncommitted"
 
     @property
     def number(self) -> int:
-        """The number in requests."""
+        """Its number in requests."""
         return int(self is Isolation.READ_COMMITTED)
 
 
 class StartKind(StrEnum):
-    """Kinds of start positions."""
+    """How a start position is given."""
 
     EARLIEST = "earliest"
     LATEST = "latest"
@@ -78,7 +91,7 @@ class StartKind(StrEnum):
 
 
 class StartAt(NamedTuple):
-    """Where a partition begins that was never copied."""
+    """Where the copy of a partition that was never copied begins."""
 
     kind: StartKind = StartKind.EARLIEST
     value: int = -1
@@ -89,7 +102,7 @@ EARLIEST = StartAt()
 
 
 class TopicId(str):
-    """A Kafka topic ID (KIP-516) as 32 hex digits. The zero ID means that the broker has none."""
+    """A topic ID (KIP-516) as 32 hex digits. The zero ID means that the broker has none."""
 
     __slots__ = ()
 
@@ -102,26 +115,25 @@ NO_TOPIC_ID = TopicId("0" * 32)
 
 
 def text_as(kind: Any, value: Any) -> Any:
-    """Return a TopicId or another kind of text from text, as msgspec's `dec_hook`."""
+    """Convert text to a TopicId or another subclass of `str`, as msgspec's `dec_hook`."""
     if type(value) is not str:
-        raise TypeError(f"{type(value).__name__} in place of text")
+        raise TypeError(f"{type(value).__name__} instead of text")
     return kind(value)
 
 
 SEQUENCE_MODULUS = 1 << 31
-"""Producer sequences wrap here (KIP-98): from 2^31-1 to 0."""
+"""Number of producer sequences (KIP-98): after 2^31-1 follows 0."""
 
 
 def sequence_of(ordinal: int) -> int:
-    """Return the producer sequence of an ordinal."""
+    """Return the producer sequence of a record with this ordinal."""
     return ordinal % SEQUENCE_MODULUS
 
 
 def sequences_ahead(sequence: int, expected: int) -> int:
-    """Return by how many sequences one is after (+) or before (-) the expected one, across the
-    wrap.
+    """Return how far a sequence is after (+) or before (-) the expected one, also across the wrap.
 
-    Half of all sequences are after and half before, as in serial number arithmetic (RFC 1982).
+    Half of all sequences count as after and half as before (serial number arithmetic, RFC 1982).
     """
     half = SEQUENCE_MODULUS // 2
     return (sequence - expected + half) % SEQUENCE_MODULUS - half

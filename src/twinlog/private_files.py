@@ -1,12 +1,14 @@
-"""Files that belong to this user alone, in a folder to which no other user can write.
+"""Files that only this user can read, in a folder to which no other user can write.
 
-A folder with a known name below a shared one (`/tmp/twinlog-1000`) may have been created by another
-user, with links in it that lead to this user's files. So a folder is opened once, without following
-a link, and the opened folder is checked. Everything after that uses its descriptor, so a folder
-that is replaced in the meantime gets nothing. A file is created under a random name that must be
-new, and renamed once it is complete. So a reader sees the old or the new file, even if this process
-is killed between any two steps. A killed process leaves one hidden file with its pid in the name,
-which the next process of this user removes.
+A folder with a predictable name below a shared one (`/tmp/twinlog-1000`) may have been created by
+another user, with links that lead to files of this user. So a folder is opened once, without
+following links, and the opened folder is checked. All further steps use its descriptor. If the
+folder is replaced in the meantime, nothing is written to the new one.
+
+A file is created under a random name that must be new, and is renamed when it is complete. So a
+reader sees the old or the new file, even if this process is killed between any two steps. A killed
+process leaves one hidden file with its pid in the name, which the next process of this user
+removes.
 """
 
 from __future__ import annotations
@@ -27,19 +29,21 @@ _UNFINISHED: Final = ".unfinished"
 
 
 class FolderNotPrivate(EnvironmentMissing):
-    """A folder for private files belongs to another user, is open to other users, or is a link."""
+    """A folder for private files belongs to another user, is accessible to others, or is a link."""
 
     code = "FOLDER_NOT_PRIVATE"
 
 
 def make_private(folder: Path, todo: str) -> None:
-    """Create the folder if it does not exist. Raises FolderNotPrivate with `todo`, and OSError."""
+    """Create the folder if it does not exist, else check it. Raises FolderNotPrivate with `todo`,
+    and OSError.
+    """
     with private_folder(folder, todo):
         pass
 
 
 def write_private(path: Path, text: str, todo: str) -> None:
-    """Write a private file atomically. Raises FolderNotPrivate and OSError."""
+    """Write a private file atomically. Raises FolderNotPrivate with `todo`, and OSError."""
     with private_folder(path.parent, todo) as folder:
         fresh = f".{os.getpid()}-{secrets.token_hex(8)}{_UNFINISHED}"
         flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
@@ -55,16 +59,16 @@ def write_private(path: Path, text: str, todo: str) -> None:
 
 
 def read_private(path: Path) -> str:
-    """Read a file that this user wrote. Raises OSError for any other file, and ValueError."""
+    """Read a regular file that belongs to this user. Raises OSError for others, and ValueError."""
     with open(path, encoding="utf-8", opener=own_opener) as file:
         return file.read()
 
 
 @contextmanager
 def memory_file(text: str, shown_as: str = "twinlog") -> Iterator[int]:
-    """Yield the descriptor of a file in memory, which `/proc/self/fd/N` opens.
+    """Yield the descriptor of a file in memory, which can be opened as `/proc/self/fd/N`.
 
-    It is in no folder, so it disappears when its last process ends, even if that is killed.
+    It is in no folder, so nothing is left of it when its last process ends or is killed.
     """
     descriptor = os.memfd_create(shown_as)
     try:
@@ -77,7 +81,7 @@ def memory_file(text: str, shown_as: str = "twinlog") -> Iterator[int]:
 
 def own_opener(path: str, flags: int) -> int:
     """Opener for `open`. Raises PermissionError unless it is a regular file of this user."""
-    # a named pipe would make the open wait
+    # without O_NONBLOCK, opening a named pipe would wait for a writer
     descriptor = os.open(path, flags | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
     found = os.fstat(descriptor)
     if stat.S_ISREG(found.st_mode) and found.st_uid == os.geteuid():
@@ -92,23 +96,24 @@ def private_opener(path: str, flags: int) -> int:
 
 
 def own_folder(folder: Path) -> None:
-    """Create a private folder at a safe path, or close an existing one to other users. Raises
-    OSError.
+    """Create a private folder, or make an existing one private. Raises OSError.
+
+    For paths that no other user could have created; for others see `make_private`.
     """
     folder.mkdir(mode=0o700, parents=True, exist_ok=True)
     folder.chmod(0o700)
 
 
 def write_own(path: Path, text: str) -> None:
-    """Write a file of such a folder that other users cannot read, wherever it is moved."""
+    """Write a file that other users cannot read, even if it is moved elsewhere."""
     with open(path, "w", encoding="utf-8", opener=private_opener) as file:
-        os.fchmod(file.fileno(), 0o600)  # a file of an earlier release may exist
+        os.fchmod(file.fileno(), 0o600)  # an earlier release may have created it with another mode
         file.write(text)
 
 
 def is_running(pid: int) -> bool:
-    """Return whether there is such a process. Numbers that are too large for a pid have none."""
-    import psutil  # only here: most of those who write files do not ask
+    """Return whether a process has this pid. Numbers that are too large for a pid have none."""
+    import psutil  # here, because most processes do not need it
 
     try:
         return bool(psutil.pid_exists(pid))
@@ -117,7 +122,7 @@ def is_running(pid: int) -> bool:
 
 
 def remove_unfinished(folder: Path) -> None:
-    """Remove files left by killed processes, in a folder that was found private."""
+    """Remove the files of killed processes from a folder that was checked."""
     for path in folder.glob(f".*{_UNFINISHED}"):
         pid = path.name[1:].partition("-")[0]
         if pid.isdecimal() and not is_running(int(pid)):
@@ -126,14 +131,14 @@ def remove_unfinished(folder: Path) -> None:
 
 @contextmanager
 def private_folder(folder: Path, todo: str) -> Iterator[int]:
-    """Yield a descriptor of the folder, which is created if it does not exist. Raises OSError, and
-    FolderNotPrivate with `todo` if other users may use the folder.
+    """Yield a descriptor of the folder, creating it if it does not exist. Raises OSError, and
+    FolderNotPrivate with `todo` if other users can access it.
     """
-    # a cleaner of temporary folders may have removed it
+    # a job that cleans temporary folders may have removed it
     folder.mkdir(mode=0o700, parents=True, exist_ok=True)
     if folder.is_symlink():
-        raise FolderNotPrivate(f"{folder} is a link, which may lead anywhere; {todo}")
-    # a link that was created since causes an error here
+        raise FolderNotPrivate(f"{folder} is a link, so other users may control its target; {todo}")
+    # O_NOFOLLOW: opening a link that was created since the check is an error
     flags = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
     descriptor = os.open(folder, flags)
     try:
@@ -147,10 +152,10 @@ def _check(folder: Path, found: os.stat_result, todo: str) -> None:
     us = os.geteuid()
     if found.st_uid != us:
         raise FolderNotPrivate(
-            f"{folder} belongs to user {found.st_uid}, and this process is user {us}; {todo}"
+            f"{folder} belongs to user {found.st_uid}, but this process runs as user {us}; {todo}"
         )
     if found.st_mode & FOR_OTHERS:
         raise FolderNotPrivate(
-            f"{folder} is open to other users (mode {stat.S_IMODE(found.st_mode):04o}); check who "
-            f"wrote its content, then close it (chmod 700 {folder}), or {todo}"
+            f"{folder} is accessible to other users (mode {stat.S_IMODE(found.st_mode):04o}); "
+            f"check who wrote its content, then make it private (chmod 700 {folder}), or {todo}"
         )

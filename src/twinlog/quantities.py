@@ -1,4 +1,4 @@
-"""Formats numbers for people: counts, sizes, rates and durations, each in one function."""
+"""Formats numbers for people: counts, sizes, rates and durations."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ _SPANS: Final = (("d", 86_400), ("h", 3_600), ("min", 60))
 
 
 def count(number: float) -> str:
-    """Return `1,234,567`. A rate below 10 keeps one decimal digit."""
+    """Return text like `1,234,567`. A rate (float) below 10 has one decimal."""
     if isinstance(number, float) and 0 < number < 10:
         return f"{number:.1f}"
     return f"{round(number):,}"
 
 
 def size(number: float) -> str:
-    """Return bytes in powers of ten, as network and disk vendors count: `12.3 MB`."""
+    """Return bytes as text like `12.3 MB`, in powers of ten."""
     for unit, factor in _SIZES:
         if number >= factor:
             value = number / factor
@@ -26,7 +26,7 @@ def size(number: float) -> str:
 
 
 def duration(seconds: float) -> str:
-    """Return `0.4 s`, `35 s`, `2 min 5 s`, `3 h 10 min`: at most two units."""
+    """Return text like `0.4 s`, `35 s`, `2 min 5 s` or `3 h 10 min`, with at most two units."""
     if seconds < 10:
         return f"{seconds:.1f} s"
     rest = round(seconds)
@@ -40,12 +40,12 @@ def duration(seconds: float) -> str:
 
 
 def plural(number: int, word: str) -> str:
-    """Return `1 topic`, `2 topics`, `1,000 topics`."""
+    """Return text like `1 topic`, `2 topics` or `1,000 topics`."""
     return f"{number:,} {word}" if number == 1 else f"{number:,} {word}s"
 
 
 def ranges(numbers: list[int]) -> str:
-    """Return sorted numbers as ranges: `0-3,5,7-8`."""
+    """Return the numbers as sorted ranges like `0-3,5,7-8`."""
     parts: list[str] = []
     start = last = None
     for number in [*sorted(numbers), None]:
@@ -59,7 +59,7 @@ def ranges(numbers: list[int]) -> str:
 
 
 def first_few(names: Iterable[str], shown: int = 3) -> str:
-    """Return `a, b, c and 4 more`."""
+    """Return text like `a, b, c and 4 more`."""
     known = list(names)
     text = ", ".join(known[:shown])
     return text if len(known) <= shown else f"{text} and {len(known) - shown} more"

@@ -1,12 +1,12 @@
-"""Makes foreign text safe to show: characters that a terminal or log would interpret are escaped.
+"""Makes text safe to show, by escaping characters that a terminal or log would interpret.
 
-Groups may have any name, chosen by anyone who may join them, and topics and messages come from
-foreign brokers. A terminal treats some characters as commands (its title, its clipboard, the
-content of the screen), and a line end begins a line that looks like Twinlog's own. So all output
-for people goes through `shown`: control characters (C0, DEL, C1) become `\\x1b`; bidirectional
-marks, line and paragraph separators and lone surrogates become `\\u202e`. Nothing else changes, and
-backslashes are not doubled, because the text is for reading, not for parsing. Output for programs
-(JSON, metrics) has its own escapes and is exact.
+Anyone who may join a group chooses its name, and topic names and error messages come from brokers.
+Some characters are commands to a terminal (set its title, its clipboard, the content of the
+screen), and a line end begins a line that looks like one of Twinlog's. So all output for people
+passes through `shown`. Control characters (C0, DEL, C1) become text like `\\x1b`. Bidirectional
+marks, line and paragraph separators and lone surrogates become text like `\\u202e`. Nothing else
+changes, and backslashes are not doubled, because the result is for reading, not for parsing. Output
+for programs (JSON, metrics) has its own escapes and is exact.
 """
 
 from __future__ import annotations
@@ -26,12 +26,12 @@ _OBEYED: Final = re.compile(
 
 
 def shown(text: str) -> str:
-    """Return the text on one line, without characters that would be interpreted."""
+    """Return the text on one line, with interpreted characters escaped."""
     return _OBEYED.sub(_written_out, text)
 
 
 def shown_lines(text: str) -> str:
-    """Return the same for Twinlog's own text of several lines and tabs."""
+    """Return the same for text that may have several lines and tabs of Twinlog's own."""
     return "\n".join("\t".join(map(shown, line.split("\t"))) for line in text.split("\n"))
 
 
@@ -41,15 +41,15 @@ def _written_out(match: re.Match[str]) -> str:
 
 
 def shown_in_json(text: str) -> str:
-    """Return JSON with the same characters as JSON escapes, so that it parses to the original."""
+    """Return JSON with these characters as JSON escapes, so that it parses to the original."""
     return _OBEYED.sub(lambda match: f"\\u{ord(match[0]):04x}", text)
 
 
 class ShownFormatter(logging.Formatter):
-    """Writes a record as one line. A traceback below it is indented, so that none of its lines
+    """Writes a record as one line. A traceback after it is indented, so that none of its lines
     looks like a record.
 
-    An exception's message may contain foreign line ends, and secrets, which are removed.
+    The message of an exception may contain line ends and secrets. Both are replaced.
     """
 
     def format(self, record: logging.LogRecord) -> str:
@@ -57,7 +57,7 @@ class ShownFormatter(logging.Formatter):
         if self.usesTime():
             record.asctime = self.formatTime(record, self.datefmt)
         parts = [shown(self.formatMessage(record))]
-        # not the record's cached traceback, which another formatter wrote
+        # the record caches a traceback, but another formatter may have written it
         if record.exc_info:
             parts.append(set_in(self.formatException(record.exc_info)))
         if record.stack_info:

@@ -1,10 +1,10 @@
-"""Threads that jobs share.
+"""A pool of threads for jobs that may block.
 
-A job may block for as long as a cluster does not respond, and must not delay other jobs. So the
-number of threads has no limit: a job that finds no idle thread gets a new one. An idle thread ends
-after `IDLE_S`. Hence there are as many threads as there were jobs at the same time lately, and not
-one for each flow and each of its duties. All threads are daemons, so that a process can end while
-a job still waits.
+A job blocks for as long as its cluster does not respond, and must not delay other jobs. So the
+number of threads has no limit: if no thread is idle, a job gets a new one. An idle thread ends
+after `IDLE_S`. The process therefore has only as many threads as jobs recently ran at the same
+time, instead of one for each flow and each of its duties. All threads are daemons, so that the
+process can end while a job still blocks.
 """
 
 from __future__ import annotations
@@ -25,32 +25,32 @@ IDLE_S: Final = 10.0
 
 @dataclass(slots=True, order=True)
 class Alarm:
-    """A job that runs at a time."""
+    """A job that is to run at a given time."""
 
     due: float
-    """By `time.monotonic`."""
+    """When to run it, by `time.monotonic`."""
     name: str = field(compare=False)
     job: Job | None = field(compare=False)
 
     def cancel(self) -> None:
-        """Do not run the job, unless it has begun."""
+        """Prevent the job from running, unless it has already begun."""
         self.job = None
 
 
 class ThreadPool:
-    """Thread-safe."""
+    """Runs jobs now or at a given time. Thread-safe."""
 
     def __init__(self) -> None:
         self._ready = threading.Condition()
         self._jobs: deque[tuple[str, Job]] = deque()
         self._idle = 0
-        """Threads that will take a job; never fewer than `_jobs`."""
+        """Threads that wait for a job, or are about to. There are never fewer than `_jobs`."""
         self._changed = threading.Condition()
         self._alarms: list[Alarm] = []
         self._has_timer = False
 
     def run(self, name: str, job: Job) -> None:
-        """Run a job now, in a thread that has this name meanwhile. An exception ends the thread."""
+        """Run a job now, in a thread that gets this name. An exception ends the thread."""
         with self._ready:
             self._jobs.append((name, job))
             if self._idle >= len(self._jobs):
@@ -60,7 +60,7 @@ class ThreadPool:
         threading.Thread(target=self._work, daemon=True).start()
 
     def run_at(self, due: float, name: str, job: Job) -> Alarm:
-        """Run a job at this time, by `time.monotonic`."""
+        """Run a job at this time (by `time.monotonic`)."""
         alarm = Alarm(due, name, job)
         with self._changed:
             heapq.heappush(self._alarms, alarm)
@@ -80,7 +80,7 @@ class ThreadPool:
                     return
                 thread.name, job = self._jobs.popleft()
             job()
-            del job  # it may refer to much
+            del job  # it may reference large objects
             if _is_lowered():
                 return
             thread.name = "twinlog-idle"
@@ -102,7 +102,7 @@ class ThreadPool:
 
 
 def _is_lowered() -> bool:
-    """Return True if the last job has lowered the priority of this thread (`thread_priority`)."""
+    """Return True if a job has lowered the priority of its thread, which cannot be undone."""
     if sys.platform != "linux":
         return False
     thread, process = threading.get_native_id(), os.getpid()
@@ -110,4 +110,4 @@ def _is_lowered() -> bool:
 
 
 THREADS: Final = ThreadPool()
-"""Those of this process."""
+"""The thread pool of this process."""

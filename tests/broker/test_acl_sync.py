@@ -244,7 +244,7 @@ def test_once_ends_with_configs_acls_checkpoints_and_groups_though_a_topic_faile
     rounds: list[str] = []
     real = Duties._round
 
-    def seen(duties: Duties, duty: Duty, *more: Any) -> bool:
+    def seen(duties: Duties, duty: Duty, *more: Any) -> float | None:
         rounds.append(duty.name)
         return real(duties, duty, *more)
 

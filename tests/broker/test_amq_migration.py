@@ -19,11 +19,12 @@ from tests.support.groups import commit, committed, numbered, resume
 from tests.support.live import LiveConsumer, LiveProducer
 from tests.support.mirror import EmittingMirror
 from tests.support.quotas import user_quota
+from tests.support.sandbox_security import SandboxSecurity
 from tests.support.settings import settings_of
 from tests.support.topics import allow, create_topic, topic_names
 from twinlog.cli.main import run
 from twinlog.cluster.client import ClusterClient
-from twinlog.sandbox import QUICK_JVM, LocalCluster, SandboxSecurity
+from twinlog.sandbox import QUICK_JVM, LocalCluster
 
 pytestmark = pytest.mark.broker
 

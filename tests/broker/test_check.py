@@ -12,6 +12,7 @@ import pytest
 
 from tests.support.client import Outgoing, produce
 from tests.support.mirror import EmittingMirror, Mirror
+from tests.support.sandbox_security import SandboxSecurity
 from tests.support.topics import (
     allow,
     alter_topic_configs,
@@ -24,7 +25,7 @@ from twinlog.config.load import load
 from twinlog.control.check.mirror_check import check
 from twinlog.control.check.report import CheckReport, Plan
 from twinlog.mirror.names.naming import PROBE_TOPIC
-from twinlog.sandbox import QUICK_JVM, LocalCluster, SandboxSecurity
+from twinlog.sandbox import QUICK_JVM, LocalCluster
 
 pytestmark = pytest.mark.broker
 
@@ -77,6 +78,9 @@ def test_says_what_would_be_created_and_creates_nothing(
     assert (topic.topic, topic.partitions, topic.plan) == (fresh_topic, 3, Plan.CREATE)
     assert topic.remote_topic == f"{checked.source}.{fresh_topic}"
     assert topic.configs["retention.ms"] == "77000"
+    assert flow.memory is not None
+    assert 1 <= flow.memory.lanes <= 3
+    assert flow.memory.lane_bytes == 160 << 20
     assert [name for name in topic_names(target_cluster) if checked.source in name] == []
 
 

@@ -1,4 +1,4 @@
-"""The blocking client on real brokers: finding them, losing them, finding them again."""
+"""The blocking client with real brokers: it finds them, loses them, and finds them again."""
 
 from __future__ import annotations
 

@@ -56,9 +56,11 @@ class Case:
         self.file = folder / "mm2.properties"
         self.temporary = folder / "temporary"
         """For files of a drill."""
+        self.alias = f"A{topic[-8:]}"
+        """The state on a shared target names the source cluster of each flow."""
         self.file.write_text(
-            f"clusters = A, B\nA.bootstrap.servers = {source.bootstrap}\n"
-            f"B.bootstrap.servers = {target.bootstrap}\nA->B.enabled = true\n"
+            f"clusters = {self.alias}, B\n{self.alias}.bootstrap.servers = {source.bootstrap}\n"
+            f"B.bootstrap.servers = {target.bootstrap}\n{self.alias}->B.enabled = true\n"
             f"topics = {topic}-.*\nreplication.factor = 1\n"
             "emit.checkpoints.interval.seconds = 1\nlisteners = http://127.0.0.1:1\n"
         )
@@ -175,7 +177,7 @@ def killed(case: Case) -> Iterator[Case]:
     """A drill that died of SIGKILL when its topics were there."""
     command = "import sys; from twinlog.cli.main import run; sys.exit(run(sys.argv[1:]))"
     with case.file.open("a") as file:
-        file.write(f"A.ssl.key.password = {PASSWORD}\n")
+        file.write(f"{case.alias}.ssl.key.password = {PASSWORD}\n")
     case.temporary.mkdir()
     words = ["drill", "run", str(case.file), "--yes", "--format", "json"]
     process = subprocess.Popen(

@@ -28,7 +28,7 @@ from twinlog.sandbox import LocalCluster
 
 pytestmark = [pytest.mark.broker, pytest.mark.xdist_group("failover")]
 
-CONFIRM = "twinlog.cli.commands.cutover.begin.is_confirmed"
+CONFIRM = "twinlog.cli.commands.cutover.is_confirmed"
 APPEND = "twinlog.client.steering:FlowSteering.append"
 
 
@@ -135,7 +135,7 @@ def test_a_flow_that_is_demoted_while_the_command_waits_for_an_answer(
         return True
 
     monkeypatch.setattr(CONFIRM, confirmed)
-    monkeypatch.setattr("twinlog.cli.commands.cutover.failback.require_an_answer", lambda **_: None)
+    monkeypatch.setattr("twinlog.cli.commands.cutover.require_an_answer", lambda **_: None)
     words = [word for word in case.words("replay") if word != "--yes"]
     code, out, err = case.failback.do("run", *words)
     assert (code, "[NOT_PROMOTED]" in err) == (1, True), out + err

@@ -1,4 +1,4 @@
-"""Groups and their offsets as real brokers keep them: read in batches, set without a member."""
+"""Groups and their offsets on real brokers: read in batches, and set without membership."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def name() -> str:
 
 
 def member(cluster: LocalCluster, group: str, topic: str, protocol: str) -> Consumer:
-    """A consumer that is in the group, by one of Kafka's two protocols."""
+    """A consumer that is a member of the group, with one of Kafka's two protocols."""
     client = consumer(cluster, config={"group.id": group, "group.protocol": protocol})
     client.subscribe([topic])
     eventually(lambda: bool(client.poll(0.1)) or bool(client.assignment()))

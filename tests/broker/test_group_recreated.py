@@ -123,7 +123,8 @@ def test_group_of_a_topic_that_was_released_may_be_rewound(
     with Mirror(pair.config) as mirror:
         eventually(lambda: committed(pair.b, group, pair.remote) == 7)
         run(["topic", verb, str(pair.config), "--topics", pair.topic])
-        mirror.eventually(lambda parts: "RELEASED" in {part.state for part in parts})
+        state = {"release": "RELEASED", "promote": "PROMOTED"}[verb]
+        mirror.eventually(lambda parts: state in {part.state for part in parts})
         beside.rounds()
         commit(pair.b, group, pair.remote, 0)
         beside.rounds()

@@ -1,4 +1,4 @@
-"""Compacted topics of our own, and whole batches read from any offset."""
+"""Compacted topics of Twinlog, and whole batches read from any offset."""
 
 from __future__ import annotations
 
@@ -140,7 +140,7 @@ def test_offset_outside_the_log_is_an_error_beside_the_others(
 
 
 class LosesOneAnswer(ClusterClient):
-    """Its connection breaks once when a batch is in the log; another writes before the repeat."""
+    """Its connection breaks after an append, and another client writes before the repeat."""
 
     others: tuple[ClusterClient, ...] = ()
 
@@ -158,7 +158,7 @@ class LosesOneAnswer(ClusterClient):
 def test_row_of_which_the_first_counts_is_there_once_after_a_lost_answer(
     client: ClusterClient, fresh_topic: str, count: int
 ) -> None:
-    """Twice, the log cleaner would make the other's row the first."""
+    """If it were there twice, the log cleaner would make the other client's row the first one."""
     ensure_compacted_topic(client, fresh_topic, partitions=1, replication_factor=1)
     rows = [(b"ours-%d" % at, b"1") for at in range(count)]
     with LosesOneAnswer(client.settings, patience=HURRIED) as ours:

@@ -14,6 +14,7 @@ from tests.support.client import Outgoing, produce, read_all
 from tests.support.command import Command
 from tests.support.eventually import eventually
 from tests.support.mirror import Mirror
+from tests.support.sandbox_security import SandboxSecurity
 from tests.support.topics import create_topic
 from twinlog.cluster.client import ClusterClient
 from twinlog.cluster.net.settings import ClusterSettings, parse_bootstrap
@@ -23,7 +24,7 @@ from twinlog.config.load import load
 from twinlog.control.check.mirror_check import check
 from twinlog.control.process.run import KeyFileWatch
 from twinlog.errors import AuthenticationFailed
-from twinlog.sandbox import QUICK_JVM, LocalCluster, SandboxSecurity
+from twinlog.sandbox import QUICK_JVM, LocalCluster
 from twinlog.sandbox.layout import Listeners
 
 pytestmark = [pytest.mark.broker, pytest.mark.xdist_group("key-file-renewal")]
@@ -153,7 +154,7 @@ def test_driver_and_lanes_enter_with_renewed_files_once_the_old_ones_are_refused
         cluster.restart(1)
         assert is_refused(cluster, before)
         if is_late:
-            eventually(lambda: ") does not vouch" in mirror.snapshots[0].reason)
+            eventually(lambda: ") lacks the issuer" in mirror.snapshots[0].reason)
             assert "ssl.truststore.* (" in mirror.snapshots[0].reason
             files.write(security.issuer)
         produce(cluster, fresh_topic, values(100, 100))

@@ -1,4 +1,4 @@
-"""Who leads: one of several members, another one when it leaves, dies, or is not heard any more."""
+"""The leader of a group: one of its members, and another one after it leaves, dies or is silent."""
 
 from __future__ import annotations
 
@@ -133,7 +133,7 @@ def test_what_a_leader_announces_reaches_the_standbys_and_it_goes_on_leading(joi
 
 
 def test_leaving_while_the_coordinator_holds_the_join_back(join: Join, group: str) -> None:
-    """The leader hears of the rebalance with its next heartbeat; leaving must not wait for that."""
+    """The leader notices the rebalance with its next heartbeat. Leaving must not wait for that."""
     first = join("first", session_timeout_ms=LASTING_MS)
     assert first.wait_for(leads, within_s=PATIENCE_S)
     second = join("second", session_timeout_ms=LASTING_MS)
@@ -144,7 +144,7 @@ def test_leaving_while_the_coordinator_holds_the_join_back(join: Join, group: st
 
 
 def test_no_pause_is_waited_out_where_what_failed_may_work_now(group: str) -> None:
-    """Nobody answers at that address; without a word a second try comes after five minutes."""
+    """The address does not respond. Without `hurry`, the next attempt is after five minutes."""
     pauses: list[float] = []
 
     def longest(_: float, most: float) -> float:
@@ -183,7 +183,7 @@ def test_silence_ends_the_leading_by_our_own_clock(join: Join) -> None:
 
 
 def start_member(bootstrap: str, group: str) -> subprocess.Popen[str]:
-    """A leading member in a process of its own."""
+    """Start a leading member in another process."""
     process = subprocess.Popen(
         [sys.executable, "-c", MEMBER_PROGRAM, bootstrap, group, str(SESSION_MS)],
         stdin=subprocess.PIPE,
@@ -218,7 +218,7 @@ def test_standby_follows_a_leader_that_fell_silent(
 def test_lead_that_was_waited_for_does_not_end_before_its_first_heartbeat(
     join: Join, source_cluster: LocalCluster, group: str
 ) -> None:
-    """The join is held back until a dead leader's session ends: that is almost our own session."""
+    """The join is delayed until the dead leader's session ends, for almost a session timeout."""
     process = start_member(source_cluster.bootstrap, group)
     process.kill()
     process.communicate()
@@ -237,9 +237,8 @@ def test_lead_that_was_waited_for_does_not_end_before_its_first_heartbeat(
 def test_leader_keeps_leading_while_a_rebalance_waits_for_a_dead_standby(
     join: Join, source_cluster: LocalCluster, group: str
 ) -> None:
-    """A dead standby, a new one: joins are held back until the session of the dead one ends.
-
-    Two jumps of the leader's clock, together longer than its session, fall into that time.
+    """A standby has died and a new one joins, so joins are delayed until the dead one's session
+    ends. In that time the leader's clock jumps twice, together by more than its session.
     """
     jump = 0.0
     roles: list[MemberRole] = []

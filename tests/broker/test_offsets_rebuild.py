@@ -29,7 +29,7 @@ from tests.support.topics import (
 )
 from twinlog.cli.main import run
 from twinlog.cluster.topics.internal_log import append, read_to_end
-from twinlog.control.rebuild.logs import RebuildLog, source_records
+from twinlog.control.rebuild.partition import RebuildLog, source_records
 from twinlog.errors import PartitionError
 from twinlog.mirror.map import rebuilt_rows
 from twinlog.mirror.map.offset_map import ChunkRow, PartitionKey, Run, Term, map_partition

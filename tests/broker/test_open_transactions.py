@@ -11,11 +11,13 @@ from tests.support.client import Outgoing, eventually, produce, producer, read_a
 from tests.support.mirror import Mirror
 from tests.support.topics import create_topic
 from twinlog.cli.main import run
+from twinlog.cluster.client import ClusterClient
 from twinlog.config.flow.schema import FlowConfig, MirrorConfig
 from twinlog.config.load import load
-from twinlog.control.check.open_transactions import held_back
+from twinlog.control.flow.wiring import flow_setup
 from twinlog.control.process.run import MirrorOptions, MirrorResult
 from twinlog.sandbox import LocalCluster
+from twinlog.survey.open_transactions import HeldBackPartition, held_back
 
 pytestmark = pytest.mark.broker
 
@@ -32,6 +34,11 @@ def flow(folder: Path, source: LocalCluster, topic: str, *lines: str) -> FlowCon
     return load(path, environment={}).flows[0]
 
 
+def held_back_now(config: FlowConfig) -> list[HeldBackPartition]:
+    with ClusterClient(flow_setup(config).source) as source:
+        return list(held_back(config, source))
+
+
 def test_an_open_transaction_is_named(
     tmp_path: Path, source_cluster: LocalCluster, fresh_topic: str
 ) -> None:
@@ -44,17 +51,17 @@ def test_an_open_transaction_is_named(
     client.flush(30)
     produce(source_cluster, fresh_topic, [Outgoing(value=b"behind it", partition=0)] * 5)
     config = flow(tmp_path, source_cluster, fresh_topic)
-    (found,) = held_back(config)
+    (found,) = held_back_now(config)
     assert (str(found.tp), found.last_stable_offset, found.records) == (f"{fresh_topic}-0", 3, 6)
     assert found.start_offset == 3
     assert f"of producer id {found.producer_id} that began at offset 3" in str(found)
     uncommitted = flow(
         tmp_path, source_cluster, fresh_topic, "A.consumer.isolation.level = read_uncommitted"
     )
-    assert list(held_back(uncommitted)) == []
+    assert held_back_now(uncommitted) == []
     client.abort_transaction(30)
     # the coordinator answers before the marker is in the log
-    eventually(lambda: not list(held_back(config)), what="the marker of the abort")
+    eventually(lambda: not held_back_now(config), what="the marker of the abort")
 
 
 @pytest.mark.witness("who holds a copy back by an open transaction is named")

@@ -68,7 +68,7 @@ def test_a_broker_without_tls_is_named_where_tls_is_asked_for(
     keys = {"ssl_truststore_type": "PEM", "ssl_truststore_location": str(issuer)}
     error = refusal(settings(source_cluster.bootstrap, security_protocol="SSL", **keys))
     assert error.code == "NOT_KAFKA"
-    assert "speaks Kafka's protocol without TLS" in error.message
+    assert "uses Kafka's protocol without TLS" in error.message
     assert "A.security.protocol" in error.message
 
 

@@ -20,7 +20,7 @@ from twinlog.records.decoding import HEADER
 from twinlog.records.options import parse_options
 from twinlog.records.source import say_slow_kernels
 from twinlog.records.write import transaction
-from twinlog.records.write.tasks import write_rows
+from twinlog.records.write.writers import write_rows
 from twinlog.sandbox import LocalCluster
 from twinlog.wire.kernels.chosen import CHOSEN
 from twinlog.wire.kernels.twin import TWIN

@@ -22,7 +22,7 @@ from twinlog.cluster.client import ClusterClient
 from twinlog.cluster.net.connection import Connection
 from twinlog.config.load import load
 from twinlog.control.adopt import adoption
-from twinlog.control.check.open_transactions import held_back
+from twinlog.control.flow.wiring import flow_setup
 from twinlog.errors import (
     BrokerRefused,
     CorruptData,
@@ -33,6 +33,7 @@ from twinlog.errors import (
 )
 from twinlog.model import TopicPartition
 from twinlog.sandbox import LocalCluster
+from twinlog.survey.open_transactions import held_back
 from twinlog.wire.error_codes import error_for
 from twinlog.wire.mm2_records import Checkpoint
 
@@ -115,7 +116,8 @@ def test_open_transaction_is_named_by_its_code(
         f"B.bootstrap.servers = 127.0.0.1:9\nA->B.enabled = true\ntopics = {fresh_topic}\n"
     )
     (flow,) = load(path, environment={}).flows
-    (found,) = held_back(flow)
+    with ClusterClient(flow_setup(flow).source) as source:
+        (found,) = held_back(flow, source)
     assert str(found).endswith("[OPEN_TRANSACTION]")
     client.abort_transaction(30)
 

@@ -62,6 +62,31 @@ def limit_and_pause_topics(leader: Rest, other: Rest, path: str, topic: str) -> 
     assert (nothing.status, nothing.json["code"]) == (400, "USAGE")
     other.post(f"{path}/topics/resume", topics=[topic])
     eventually(lambda: states(leader, path) == AT_END)
+    declare_a_state(leader, other, path, topic)
+
+
+def declare_a_state(leader: Rest, other: Rest, path: str, topic: str) -> None:
+    """One request sets all that commands can; the same request again changes nothing."""
+    state: dict[str, Any] = {"paused": False, "bytesPerSecond": 40_000_000, "releasedTopics": []}
+
+    def put(paused_topics: list[str], **more: object) -> set[tuple[str, str | None, bool]]:
+        found = other.put(f"{path}/wanted", **state, pausedTopics=paused_topics, **more)
+        needed = (one for one in found["changes"] if one["isNeeded"])
+        return {(one["intent"], one["topic"], one["isSet"]) for one in needed}
+
+    wanted = {("limit", None, True), ("pause", topic, True)}
+    assert put([topic], dryRun=True) == put([topic]) == wanted
+    assert put([topic]) == set()
+    eventually(lambda: other.get(f"{path}/wanted") == state | {"pausedTopics": [topic]})
+    eventually(lambda: {one[1] for one in states(leader, path)} == {"PAUSED"})
+    eventually(lambda: kinds(other) == {("limit", None), ("pause", topic)})
+    body = state | {"pausedTopics": ["orders-.*"]}
+    nothing = other.ask(f"{path}/wanted", "PUT", body)
+    assert (nothing.status, nothing.json["code"]) == (400, "USAGE"), "a name, and no pattern"
+    state["bytesPerSecond"] = None
+    assert put([]) == {("limit", None, False), ("pause", topic, False)}
+    eventually(lambda: kinds(other) == set())
+    eventually(lambda: states(leader, path) == AT_END)
 
 
 def logs_of_second(rest: Rest, path: str, topic: str, remote: str) -> Any:

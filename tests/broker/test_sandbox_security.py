@@ -9,10 +9,11 @@ import pytest
 from py4j.protocol import Py4JJavaError
 
 from tests.support.client import Outgoing, produce, read_all
+from tests.support.sandbox_security import SandboxSecurity
 from tests.support.topics import allow, create_topic
 from twinlog.errors import UsageError
-from twinlog.sandbox import QUICK_JVM, LocalCluster, SandboxSecurity
-from twinlog.sandbox.state import STATE_FILE
+from twinlog.sandbox import QUICK_JVM, LocalCluster
+from twinlog.sandbox.layout import STATE_FILE
 
 pytestmark = pytest.mark.broker
 

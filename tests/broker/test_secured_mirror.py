@@ -10,11 +10,12 @@ import pytest
 
 from tests.support.client import Outgoing, eventually, produce, read_all
 from tests.support.mirror import Mirror
+from tests.support.sandbox_security import SandboxSecurity
 from tests.support.topics import allow, create_topic, end_offsets, forbid
 from twinlog.config.load import load
 from twinlog.control.check.mirror_check import check
 from twinlog.control.watch.snapshot import PartitionSnapshot
-from twinlog.sandbox import QUICK_JVM, LocalCluster, SandboxSecurity
+from twinlog.sandbox import QUICK_JVM, LocalCluster
 
 pytestmark = [pytest.mark.broker, pytest.mark.xdist_group("secured-mirror")]
 
@@ -234,7 +235,7 @@ def test_rights_that_are_taken_and_given_back_stop_one_topic_for_so_long(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr("twinlog.control.lanes.partitions.RETRY_FAILED_S", 1.0)
-    monkeypatch.setattr("twinlog.control.flow.topic_refresh.RETRY_FAILED_S", 1.0)
+    monkeypatch.setattr("twinlog.control.flow.generation.RETRY_FAILED_S", 1.0)
     bad = f"{fresh_topic}-bad"
     for topic in (fresh_topic, bad):
         create_topic(source, topic)

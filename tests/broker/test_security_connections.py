@@ -1,6 +1,6 @@
-"""Connections to a real broker by every protocol and mechanism, and every way to be refused.
+"""Connections to a real broker with every protocol and mechanism, and every rejection.
 
-One broker with a listener for each situation; clients are configured by Java's keys, as users do.
+One broker has a listener for each case. Clients are configured with Java's keys, as by users.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ PROTOCOLS = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Broker:
-    """Where each listener is, and a folder with the clients' stores."""
+    """The ports of the listeners, and a folder with the clients' stores."""
 
     ports: Mapping[str, int]
     folder: Path
@@ -71,13 +71,13 @@ class Broker:
         )
 
     def ask(self, listener: str, keys: Mapping[str, str], request: object, host: str = HOST) -> Any:
-        """The answer to one request over a connection of its own."""
+        """Return the response to one request over a new connection."""
         settings = self.settings(keys, listener, host)
         with Connection.open(host, self.ports[listener], settings) as connection:
             return connection.request(request)
 
     def connect(self, listener: str, keys: Mapping[str, str], host: str = HOST) -> int:
-        """The number of brokers that a metadata answer names."""
+        """Return the number of brokers in a Metadata response."""
         return len(self.ask(listener, keys, MetadataRequest(topics=[]), host).brokers)
 
     def refusal(self, listener: str, keys: Mapping[str, str], host: str = HOST) -> TwinlogError:
@@ -266,7 +266,7 @@ class TestTls:
         }
         error = broker.refusal("TLS", keys)
         assert isinstance(error, AuthenticationFailed)
-        assert "ssl.truststore.* does not vouch" in error.message
+        assert "ssl.truststore.* lacks the issuer" in error.message
 
     def test_authority_that_only_we_know(self, broker: Broker) -> None:
         error = broker.refusal("TLS", {"security.protocol": "SSL"})
@@ -290,7 +290,7 @@ class TestTls:
         assert "security.protocol" in error.message
 
     def test_plain_text_to_a_tls_listener(self, broker: Broker) -> None:
-        assert "is this a TLS listener" in broker.refusal("TLS", {}).message
+        assert "so it is a TLS listener" in broker.refusal("TLS", {}).message
 
 
 class TestSasl:

@@ -1,4 +1,4 @@
-"""Brokers that end SASL sessions (KIP-368): connections are replaced before that, unhurt."""
+"""Brokers that end SASL sessions (KIP-368): connections are replaced before, without errors."""
 
 from __future__ import annotations
 
@@ -12,11 +12,12 @@ from tests.support.client import read_all
 from tests.support.load import Load
 from tests.support.machine_pace import paced
 from tests.support.mirror import Mirror
+from tests.support.sandbox_security import SandboxSecurity
 from tests.support.settings import settings_of
 from tests.support.topics import create_topic
 from twinlog.cluster.client import ClusterClient
 from twinlog.cluster.net.dialing import SESSION_SHARE
-from twinlog.sandbox import QUICK_JVM, LocalCluster, SandboxSecurity
+from twinlog.sandbox import QUICK_JVM, LocalCluster
 
 pytestmark = [pytest.mark.broker, pytest.mark.faults]
 

@@ -36,7 +36,7 @@ from twinlog.wire.records import Record, encode_batch
 
 pytestmark = [pytest.mark.broker]
 
-PUT = "twinlog.client.quarantine:produce_batch"
+PUT = "twinlog.client.skipping:produce_batch"
 WRITE = "twinlog.client.steering:append_rows"
 KEYS = {
     "twinlog.status.interval.seconds": "1",

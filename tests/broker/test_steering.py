@@ -25,7 +25,7 @@ from tests.support.topics import (
     topic_names,
 )
 from twinlog.cli.main import run
-from twinlog.cli.terminal.status.rows import rows
+from twinlog.cli.terminal.status import rows
 from twinlog.cluster.client import ClusterClient
 from twinlog.cluster.topics.internal_log import append_rows, read_to_end
 from twinlog.codes import FlowState, PartitionState
@@ -420,7 +420,7 @@ def test_resume_is_followed_though_the_first_look_for_topics_fails(
     """Brokers are upgraded, and topics are looked for at the start only."""
     lines = flow.file.read_text().replace("refresh.topics.interval.seconds = 1\n", "")
     flow.file.write_text(f"{lines}refresh.topics.enabled = false\n")
-    monkeypatch.setattr("twinlog.control.flow.topic_refresh.AFTER_FAILURE_S", 1.0)
+    monkeypatch.setattr("twinlog.control.flow.generation.AFTER_FAILURE_S", 1.0)
     looks = list[int]()
     discover = FlowSetup.discover
 

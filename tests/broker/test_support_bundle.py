@@ -13,6 +13,7 @@ import pytest
 
 from tests.support.client import Outgoing, produce
 from tests.support.mirror import Mirror
+from tests.support.sandbox_security import SandboxSecurity
 from tests.support.topics import create_topic
 from twinlog import __version__
 from twinlog.cli.main import run
@@ -20,7 +21,7 @@ from twinlog.config.load import load
 from twinlog.control.support.secret_scrubber import HIDDEN, SecretScrubber, settings_of
 from twinlog.control.watch.events import EventLog
 from twinlog.control.watch.status_file import StatusFile
-from twinlog.sandbox import QUICK_JVM, LocalCluster, SandboxSecurity
+from twinlog.sandbox import QUICK_JVM, LocalCluster
 
 pytestmark = [pytest.mark.broker, pytest.mark.xdist_group("support-bundle")]
 

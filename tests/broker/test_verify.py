@@ -374,7 +374,7 @@ def test_what_was_found_is_left_on_the_target(
 
     # one that began earlier and ends later
     clock = iter([1.0])
-    module = "twinlog.cli.commands.compare.verify.time"
+    module = "twinlog.cli.commands.verify.time"
     monkeypatch.setattr(module, SimpleNamespace(time=lambda: next(clock, time.time())))
     assert run(["verify", str(by_hand.file), "--format", "json"]) == 1
     monkeypatch.undo()

@@ -12,7 +12,7 @@ from tests.support import surgery
 from tests.support.client import Outgoing, produce, produce_transaction, read_all
 from tests.support.data_frames import spark_session
 from tests.support.groups import Pair, committed
-from tests.support.kafka_versions import SOURCES, TARGETS
+from tests.support.kafka_versions import SOURCES, TARGETS, cluster_of
 from tests.support.load import Load
 from tests.support.mirror import Mirror
 from tests.support.rig import Rig
@@ -22,7 +22,7 @@ from tests.support.topics import create_topic
 from twinlog.cli.main import run
 from twinlog.mirror.copy.partitioner import partition_for_key
 from twinlog.records import partitioned
-from twinlog.sandbox import QUICK_JVM, LocalCluster
+from twinlog.sandbox import LocalCluster
 
 pytestmark = [pytest.mark.broker, pytest.mark.xdist_group("versions")]
 
@@ -57,8 +57,8 @@ def test_copy_is_exact_between_these_versions(
     then both logs are verified.
     """
     with (
-        LocalCluster("older", version=old, jvm_flags=QUICK_JVM) as source,
-        LocalCluster("newer", version=new, jvm_flags=QUICK_JVM) as target,
+        cluster_of("older", old) as source,
+        cluster_of("newer", new) as target,
         Rig(source, target, tmp_path) as rig,
     ):
         rig.create()
@@ -92,7 +92,7 @@ def test_data_frames_with_older_brokers(source_cluster: LocalCluster, tmp_path: 
     """
     with spark_session() as spark:
         for version in SOURCES[:-1]:
-            with LocalCluster("older", version=version, jvm_flags=QUICK_JVM) as cluster:
+            with cluster_of("older", version) as cluster:
                 frames_are_exact(spark, cluster, can_write=version != BEFORE_WRITERS)
                 if version in TARGETS:
                     copies_say_what_they_are(spark, source_cluster, cluster, tmp_path)

@@ -428,7 +428,7 @@ def test_rows_that_are_older_than_the_topic_keeps_them(
         transaction.commit(options, [run_task(options, begun, [rows])], number)
     (said,) = caplog.messages
     assert said.startswith(f"{topic}: rows are up to 5 hours old by their timestamps")
-    assert "keeps 1 hours" in said
+    assert "retains 1 hours" in said
 
 
 def test_a_micro_batch_without_rows_is_marked(

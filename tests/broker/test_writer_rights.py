@@ -31,7 +31,7 @@ def cluster() -> Iterator[LocalCluster]:
         ("", "", ""),
         ("WRITE topic", "TOPIC_UNAUTHORIZED", "grant WRITE on topic "),
         ("READ topic", "TOPIC_UNAUTHORIZED", "grant READ on topic "),
-        ("WRITE id", "TRANSACTIONAL_ID_UNAUTHORIZED", "grant WRITE on transactional id "),
+        ("WRITE id", "TRANSACTIONAL_ID_UNAUTHORIZED", "grant WRITE on transactional ID "),
         ("READ group", "GROUP_UNAUTHORIZED", "grant READ on group __"),
     ],
     ids=["all", *RIGHTS],
@@ -50,9 +50,9 @@ def test_these_rights_and_no_others(
         allow(cluster, user, ["READ"], topic=topic)
     allow(cluster, user, ["DESCRIBE" if missing == "WRITE id" else "WRITE"], transactional_id=name)
     if missing == "READ group":
-        allow(cluster, user, ["DESCRIBE"], group=f"__{name}", prefixed=True)
+        allow(cluster, user, ["DESCRIBE"], group=f"__twinlog-{name}", prefixed=True)
     else:
-        allow(cluster, user, ["READ"], group=f"__{name}", prefixed=True)
+        allow(cluster, user, ["READ"], group=f"__twinlog-{name}", prefixed=True)
     properties = cluster.client_properties("SASL_PLAINTEXT", user, mechanism="PLAIN")
     given = {f"kafka.{key}": value for key, value in properties.items()}
     bootstrap = given.pop("kafka.bootstrap.servers")

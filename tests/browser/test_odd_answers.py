@@ -118,7 +118,7 @@ def test_one_answer_that_cannot_be_shown_is_not_the_last(rest: Rest, browser: Br
 
 def test_the_plan_that_was_asked_for_last_is_shown(rest: Rest, browser: Browser) -> None:
     names = ("partitions", "groups", "gates", "fenced", "notes")
-    plan = f"{{ plan: {{ {', '.join(f'{name}: []' for name in names)} }} }}"
+    plan = f"{{ {', '.join(f'{name}: []' for name in names)} }}"
     late = f"({AFTER})(1500, {plan})"
     instead = (
         f"(path) => path.endsWith('/switchover') ? {late} : path.endsWith('/failover') && {plan}"

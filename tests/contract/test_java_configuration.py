@@ -18,9 +18,9 @@ from twinlog.config.flow.precedence import (
     candidate_flows,
     cluster_settings,
     data_producer,
+    enabled,
     flow_settings,
 )
-from twinlog.config.flow.switches import enabled
 from twinlog.config.keys.client_keys import CLIENT_KEYS, Role, is_connection_key
 from twinlog.config.keys.flow_keys import FLOW_KEYS
 from twinlog.config.keys.key_table import DEFINITIONS, OWN_KEYS, RENAMED

@@ -14,9 +14,9 @@ import pytest
 
 from tests.support.clusters import LENT
 from tests.support.eventually import PATIENCE_S
-from tests.support.kafka_versions import FAULT_SOURCE, FAULT_TARGET
+from tests.support.kafka_versions import FAULT_SOURCE, FAULT_TARGET, cluster_of
 from tests.support.rig import Rig
-from twinlog.sandbox import QUICK_JVM, LocalCluster
+from twinlog.sandbox import LocalCluster
 
 CONFIG: Final = {
     # a broker looks every 10 minutes for producer ids to forget; nobody waits that long here
@@ -42,12 +42,8 @@ def fault_source() -> LocalCluster:
     """The source; its cleaner compacts within a second."""
     return LENT.lend(
         "fault_source",
-        lambda: LocalCluster(
-            "fault-source",
-            version=FAULT_SOURCE,
-            config=CONFIG | SOON_BACK,
-            heap_mb=HEAP_MB,
-            jvm_flags=QUICK_JVM,
+        lambda: cluster_of(
+            "fault-source", FAULT_SOURCE, config=CONFIG | SOON_BACK, heap_mb=HEAP_MB
         ),
     )
 
@@ -57,13 +53,7 @@ def fault_target() -> LocalCluster:
     """The target; it forgets the producer id of records older than a day within half a second."""
     return LENT.lend(
         "fault_target",
-        lambda: LocalCluster(
-            "fault-target",
-            version=FAULT_TARGET,
-            config=CONFIG,
-            heap_mb=HEAP_MB,
-            jvm_flags=QUICK_JVM,
-        ),
+        lambda: cluster_of("fault-target", FAULT_TARGET, config=CONFIG, heap_mb=HEAP_MB),
     )
 
 

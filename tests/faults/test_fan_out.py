@@ -20,7 +20,7 @@ from tests.support.mirror import Mirror
 from tests.support.rig import OLD, Rig, arrived, send_signals
 from tests.support.topics import add_partitions, create_topic, delete_records, delete_topic
 from twinlog.cluster.logs.producers import describe_producers
-from twinlog.control.lanes.fan_producers import known_fan_producers
+from twinlog.control.flow.flow_setup import known_fan_producers
 from twinlog.errors import TwinlogError
 from twinlog.mirror.copy.partitioner import partition_for_key, partition_of
 from twinlog.model import TopicPartition

@@ -12,7 +12,7 @@ from tests.support.rig import DAY_MS, OLD, Rig
 from tests.support.rounds import REPORT, Rounds, lane_rounds
 from tests.support.topics import apply_topic_configs, create_topic
 from twinlog.cluster.logs.producers import init_producer_id
-from twinlog.control.leading.target_facts import TargetFacts
+from twinlog.control.flow.flow_setup import TargetFacts
 
 pytestmark = [pytest.mark.faults, pytest.mark.broker]
 

@@ -323,7 +323,7 @@ def test_once_does_not_end_before_a_damaged_last_batch(rig: Rig, tmp_path: Path)
 
 
 def test_source_topic_that_was_deleted(rig: Rig, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("twinlog.control.flow.topic_refresh.RETRY_FAILED_S", 1.0)
+    monkeypatch.setattr("twinlog.control.flow.generation.RETRY_FAILED_S", 1.0)
     rig.create()
     rig.put(range(5))
     with mirrored(rig) as (mirror, neighbours):

@@ -55,7 +55,7 @@ def short_leads(monkeypatch: pytest.MonkeyPatch) -> None:
     brief = partial(Membership, session_timeout_ms=2000)
     monkeypatch.setattr("twinlog.control.leading.lead.Membership", brief)
     monkeypatch.setattr("twinlog.control.flow.managed_flow.MAX_AWAY_PAUSE_S", 1.0)
-    monkeypatch.setattr("twinlog.cli.terminal.failures.PASSING_TROUBLE_MS", 0)
+    monkeypatch.setattr("twinlog.cli.terminal.progress.PASSING_TROUBLE_MS", 0)
 
 
 @pytest.mark.witness("an outage of the target is one state until it is over", case="killed")

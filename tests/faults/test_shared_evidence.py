@@ -38,7 +38,7 @@ from twinlog.mirror.names.naming import STATE_TOPIC
 from twinlog.mirror.state.generations import producer_of
 from twinlog.mirror.state.intents import FlowIntents, flow_intents
 from twinlog.mirror.state.mapped import MappedCopies, mapped_copies
-from twinlog.survey.map_reader import Maps
+from twinlog.survey.replica import Maps
 
 pytestmark = [pytest.mark.faults, pytest.mark.broker]
 

@@ -24,10 +24,9 @@ from tests.support.topics import (
 from twinlog.cluster.client import ClusterClient
 from twinlog.cluster.topics.internal_log import append_rows, ensure_compacted_topic, read_to_end
 from twinlog.config.load import load
-from twinlog.control.flow.flow_setup import FlowSetup
+from twinlog.control.flow.flow_setup import FlowSetup, TargetFacts
 from twinlog.control.flow.wiring import flow_setup
 from twinlog.control.leading.lead import SetupWaiting
-from twinlog.control.leading.target_facts import TargetFacts
 from twinlog.errors import TwinlogError
 from twinlog.mirror.names.naming import STATE_TOPIC
 from twinlog.mirror.state.generations import having_written, producers_of, winning_claims

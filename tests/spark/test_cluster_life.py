@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -90,7 +91,7 @@ def test_a_standby_takes_no_core_and_takes_over_where_verify_found_room(
     with Command(tmp_path / "leads", *words) as leader:
         eventually(lambda: arrived(target_cluster, fresh_topic) == 3000)
         assert cluster.applications() == {f"twinlog {flow}": 2}
-        assert "2 cores for 1 lane and as many successors" in leader.stderr
+        assert "2 cores for 2 task slots, of which each flow has one" in leader.stderr
         with Command(tmp_path / "waits", *words) as standby:
             eventually(lambda: "ready to take over" in standby.stderr)
             question = ("verify", str(file), "--master", cluster.url)
@@ -103,6 +104,33 @@ def test_a_standby_takes_no_core_and_takes_over_where_verify_found_room(
             produce(source_cluster, fresh_topic, orders(200, begin=3000))
             eventually(lambda: arrived(target_cluster, fresh_topic) == 3200)
             assert cluster.applications() == {f"twinlog {flow}": 2}, "only the standby's"
+            standby.terminate()
+            assert standby.wait() == 0, standby.stderr
+    assert assert_identical(source_cluster, target_cluster, fresh_topic) == 3200
+
+
+def test_a_warm_standby_holds_one_executor_and_takes_over_with_it(
+    source_cluster: LocalCluster,
+    target_cluster: LocalCluster,
+    fresh_topic: str,
+    tmp_path: Path,
+    cluster: Cluster,
+    file: Path,
+) -> None:
+    cluster.start_master()
+    for _ in range(2):
+        cluster.add_worker()
+    words = ("mirror", str(file), "--master", cluster.url, "--lanes", "1", "--listen", "off")
+    more = ("--set", "twinlog.spark.standby=warm", "--conf", "spark.executor.cores=1")
+    with Command(tmp_path / "leads", *words, *more, "--name", "leads") as leader:
+        eventually(lambda: arrived(target_cluster, fresh_topic) == 3000)
+        with Command(tmp_path / "waits", *words, *more, "--name", "waits") as standby:
+            eventually(lambda: cluster.applications().get("waits") == 1, what="one executor")
+            eventually(lambda: "ready to take over" in standby.stderr)
+            leader.process.kill()
+            produce(source_cluster, fresh_topic, orders(200, begin=3000))
+            eventually(lambda: arrived(target_cluster, fresh_topic) == 3200)
+            assert set(cluster.applications()) == {"waits"}
             standby.terminate()
             assert standby.wait() == 0, standby.stderr
     assert assert_identical(source_cluster, target_cluster, fresh_topic) == 3200
@@ -160,12 +188,16 @@ def test_lanes_follow_the_slots_of_workers_that_come_and_go(
         eventually(lambda: arrived(target_cluster, fresh_topic) == 3000)
         load = Load(source_cluster, fresh_topic, 3000)
         try:
-            assert "offers 2 task slots, but lanes and their successors need 4" in mirror.stderr
+            assert "offers 2 task slots, but lanes and the next lease need 3" in mirror.stderr
             eventually(lambda: lanes_of_last_lease(mirror) == 1)
             more = cluster.add_worker()
             eventually(lambda: lanes_of_last_lease(mirror) == 2, what="lanes on both workers")
+            lease = newest_lease()["jobId"]
+            eventually(lambda: newest_lease()["jobId"] > lease, what="the next lease")
+            eventually(lambda: newest_lease()["numActiveTasks"] == 2, what="it has both slots")
             end(more)
             eventually(lambda: lanes_of_last_lease(mirror) == 1, what="lanes on the other worker")
+            eventually(lambda: newest_lease()["numActiveTasks"] == 1, what="a slot for that lane")
         finally:
             load.stop()
         eventually(lambda: caught_up(source_cluster, target_cluster, fresh_topic))
@@ -176,14 +208,19 @@ def test_lanes_follow_the_slots_of_workers_that_come_and_go(
 
 def lanes_of_last_lease(mirror: Command) -> int:
     """What Spark's page says of the newest job that runs."""
-    newest = max(leases("jobs"), key=lambda one: int(one["jobId"]))
     assert mirror.process.poll() is None
-    return int(newest["numTasks"])
+    return int(newest_lease()["numTasks"])
+
+
+def newest_lease() -> Any:
+    """Its job."""
+    return max(leases("jobs"), key=lambda one: int(one["jobId"]))
 
 
 def leases(what: str, port: int = 4040) -> list[Any]:
-    """The jobs or stages of leases; one that waits for an executor may have run before."""
-    return [one for one in of_the_page(what, port) if "lease" in one.get("description", "")]
+    """The jobs or stages of lanes; one that waits for an executor may have run before."""
+    found = [one for one in of_the_page(what, port) if "lease" in one.get("description", "")]
+    return [one for one in found if " copied " not in one["description"]]
 
 
 def of_the_page(what: str, port: int = 4040) -> Any:
@@ -191,6 +228,44 @@ def of_the_page(what: str, port: int = 4040) -> Any:
     at = f"http://127.0.0.1:{port}/api/v1/applications"
     (application,) = answer_of(at)
     return answer_of(f"{at}/{application['id']}/{what}")
+
+
+def test_sparks_page_shows_what_each_lease_has_copied(
+    source_cluster: LocalCluster,
+    target_cluster: LocalCluster,
+    fresh_topic: str,
+    tmp_path: Path,
+    cluster: Cluster,
+    file: Path,
+) -> None:
+    listen = f"127.0.0.1:{free_port()}"
+    cluster.start_master()
+    cluster.add_worker()
+    words = ("mirror", str(file), "--master", cluster.url, "--lanes", "1", "--listen", listen)
+
+    def copied() -> list[Any]:
+        found = of_the_page("stages")
+        return [one for one in found if " copied " in one["name"] and one["status"] == "COMPLETE"]
+
+    with Command(tmp_path / "run", *words, "--lease", "10") as mirror:
+        eventually(lambda: arrived(target_cluster, fresh_topic) == 3000)
+        eventually(copied, what="the rows of a lease that has ended")
+        produce(source_cluster, fresh_topic, orders(200, begin=3000))
+        eventually(lambda: arrived(target_cluster, fresh_topic) == 3200)
+        eventually(lambda: len(copied()) == 2, what="the rows of a lease with new records")
+        flow, found = state_of(listen), copied()
+        mirror.terminate()
+        assert mirror.wait() == 0, mirror.stderr
+    second, first = found
+    said = r"A->\w+: lease 1 of generation \d+ copied 3,000 records, .* [KM]B"
+    assert re.fullmatch(said, first["name"])
+    assert " copied 200 records, " in second["name"]
+    rows = [row.split("\t") for one in found for row in one["details"].splitlines()[1:]]
+    assert {(topic, int(partition)) for topic, partition, *_ in rows} == {
+        (fresh_topic, partition) for partition in range(PARTITIONS)
+    }
+    assert sum(int(row[4]) for row in rows) == flow["records"] == 3200
+    assert sum(int(row[5]) for row in rows) == flow["bytes"]
 
 
 def test_sparks_configuration_counts_and_its_history_has_a_clean_end(
@@ -229,7 +304,8 @@ def test_sparks_configuration_counts_and_its_history_has_a_clean_end(
         assert settings["spark.ui.retainedJobs"] == "7"
         (job,) = leases("jobs", port)
         flow = f"A->{alias_of(fresh_topic)}"
-        assert job["description"] == f"{flow}: lease 1 of generation 0, 1 lane"
+        # generations count for all flows of a target
+        assert re.fullmatch(rf"{flow}: lease 1 of generation \d+, 1 lane", job["description"])
         (stage,) = leases("stages", port)
         assert stage["name"] == job["description"]
         mirror.terminate()
@@ -239,6 +315,9 @@ def test_sparks_configuration_counts_and_its_history_has_a_clean_end(
     ends = [one["Job Result"]["Result"] for one in lines if one["Event"].endswith("JobEnd")]
     assert set(ends) == {"JobSucceeded"}
     assert any(one["Event"].endswith("ApplicationEnd") for one in lines)
+    began = [one["Properties"] for one in lines if one["Event"].endswith("JobStart")]
+    (copied,) = [one for one in began if "twinlog.records" in one]
+    assert (copied["twinlog.lease"], copied["twinlog.records"]) == ("1", "3000")
 
 
 @pytest.mark.parametrize("master", ["cluster", "local[4]"])

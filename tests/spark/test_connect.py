@@ -51,6 +51,14 @@ rows = spark.read.parquet(sys.argv[3] + "/rows").selectExpr("_upstream.offset AS
 print(sorted(row.upstream for row in rows.collect()))
 """
 
+MIRROR = """
+import twinlog
+from twinlog.errors import EnvironmentMissing
+try:
+    twinlog.run(spark, "mm2.properties")
+except EnvironmentMissing as error:
+    print(error)
+"""
 WRITE = """
 from pyspark.sql.functions import col
 from twinlog.records import partitioned
@@ -97,6 +105,12 @@ def test_a_batch_over_spark_connect(source_cluster: LocalCluster, topic: str) ->
     """Spark knows the format by itself, and takes it once more."""
     said = over_connect(CONNECT, source_cluster.bootstrap, topic)
     assert said == ["[1, 3, 5, 7, 9]", "pyspark.sql.connect.session [1, 3, 5, 7, 9]"]
+
+
+def test_a_mirror_needs_more_than_spark_connect(source_cluster: LocalCluster, topic: str) -> None:
+    said = over_connect(CONNECT + MIRROR, source_cluster.bootstrap, topic)
+    assert "as with Spark Connect, on which lanes do not run: use a session of" in said[-1]
+    assert said[-1].endswith("[ENVIRONMENT]")
 
 
 @pytest.mark.long

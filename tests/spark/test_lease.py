@@ -254,7 +254,7 @@ def test_slots_of_a_given_master_are_counted_and_too_few_are_one_line(
     assert task_slots(engine.context, 8) == 6
     (line,) = caplog.messages
     assert line == (
-        "local[6,2] offers 6 task slots, but lanes and their successors need 8: fewer lanes are "
+        "local[6,2] offers 6 task slots, but lanes and the next lease need 8: fewer lanes are "
         "used; add cores, or set tasks.max or --lanes lower"
     )
 

@@ -16,13 +16,14 @@ import pytest
 from tests.support.client import Outgoing, produce
 from tests.support.command import Command
 from tests.support.eventually import eventually
+from tests.support.sandbox_security import SandboxSecurity
 from tests.support.spark_mirror import alias_of, arrived
 from tests.support.topics import create_topic
 from twinlog.channel.codec import MessageCodec
 from twinlog.channel.frames import ChannelAddress
 from twinlog.channel.server import ChannelServer
 from twinlog.lane.messages import MESSAGES
-from twinlog.sandbox import QUICK_JVM, LocalCluster, SandboxSecurity
+from twinlog.sandbox import QUICK_JVM, LocalCluster
 from twinlog.spark.lease import run_lane_task
 
 pytestmark = [pytest.mark.spark, pytest.mark.broker, pytest.mark.xdist_group("spark")]

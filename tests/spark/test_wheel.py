@@ -22,11 +22,12 @@ from tests.support.command import Command
 from tests.support.eventually import eventually
 from tests.support.groups import commit
 from tests.support.prometheus import Prometheus, promtool
+from tests.support.sandbox_security import SandboxSecurity
 from tests.support.spark_mirror import PARTITIONS, Load, as_copied, orders
 from tests.support.topics import create_topic, end_offsets
 from twinlog import __version__
 from twinlog.addresses import Address
-from twinlog.sandbox import QUICK_JVM, LocalCluster, SandboxSecurity
+from twinlog.sandbox import QUICK_JVM, LocalCluster
 
 pytestmark = [
     pytest.mark.spark,

@@ -85,6 +85,10 @@ WITH_TLS = "A.security.protocol = SSL"
 WITH_OAUTH = ("A.security.protocol = SASL_SSL", "A.sasl.mechanism = OAUTHBEARER", LOGIN)
 ENDPOINT = "A.sasl.oauthbearer.token.endpoint.url ="
 EXAMPLE = "twinlog.start = payments.*:latest, orders:2026-11-01T00:00:00Z, audit:0=120;1=77"
+TRANSFORMS = "twinlog.transforms"
+LISTED = f"{TRANSFORMS} = cut"
+OF_CUT = f"{TRANSFORMS}.cut.topics = clicks"
+QUERY = "twinlog.transforms.cut.sql = SELECT * FROM records"
 RENAMES = "twinlog.rename = orders:eu-orders, pay-(.*):pay.$1"
 NO_ALIAS, NO_SEPARATOR = "source.cluster.alias =", "replication.policy.separator ="
 Case = tuple[str, File, File]
@@ -253,6 +257,52 @@ OF_PATTERNS: Final[list[Case]] = [
         "write a later time",
         lines("twinlog.start = 1971-01-01T00:00:00Z"),
         lines("twinlog.start = 1975-01-01T00:00:00Z"),
+    ),
+    (
+        "write names of letters, digits, - and _",
+        lines(f"{TRANSFORMS} = a:b", OF_CUT, QUERY),
+        lines(LISTED, OF_CUT, QUERY),
+    ),
+    (
+        "write twinlog.transforms.NAME.sql",
+        lines("twinlog.transforms.zzz = SELECT * FROM records"),
+        lines(LISTED, OF_CUT, QUERY),
+    ),
+    (
+        "add cut to twinlog.transforms, or remove the line",
+        lines(OF_CUT),
+        lines(LISTED, OF_CUT, QUERY),
+    ),
+    (
+        "remove one of the two",
+        lines(LISTED, OF_CUT, QUERY, f"{TRANSFORMS}.cut.function = a:b"),
+        lines(LISTED, OF_CUT, f"{TRANSFORMS}.cut.function = a:b"),
+    ),
+    (
+        "add twinlog.transforms.cut.function = package.module:function, or a query as "
+        "twinlog.transforms.cut.sql",
+        lines(LISTED, OF_CUT),
+        lines(LISTED, OF_CUT, QUERY),
+    ),
+    (
+        "add twinlog.transforms.cut.topics = orders, pay.*",
+        lines(LISTED, QUERY),
+        lines(LISTED, f"{TRANSFORMS}.cut.topics = orders, pay.*", QUERY),
+    ),
+    (
+        "write names or expressions, such as pay.*",
+        lines(LISTED, f"{TRANSFORMS}.cut.topics =", QUERY),
+        lines(LISTED, f"{TRANSFORMS}.cut.topics = pay.*", QUERY),
+    ),
+    (
+        "write package.module:function",
+        lines(LISTED, OF_CUT, f"{TRANSFORMS}.cut.function = cut"),
+        lines(LISTED, OF_CUT, f"{TRANSFORMS}.cut.function = package.module:function"),
+    ),
+    (
+        "write SELECT ... FROM records",
+        lines(LISTED, OF_CUT, "twinlog.transforms.cut.sql = DELETE FROM records"),
+        lines(LISTED, OF_CUT, QUERY),
     ),
     ("write orders:eu-orders, pay", lines("twinlog.rename = a"), lines(RENAMES)),
     (

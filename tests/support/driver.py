@@ -5,7 +5,7 @@ lanes that are a list of what they were told.
 from __future__ import annotations
 
 import secrets
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from hashlib import sha256
 from typing import Any, TypeVar, cast
@@ -37,8 +37,8 @@ from twinlog.lane.messages import (
 from twinlog.mirror.map.offset_map import ChunkRow, Run, Term
 from twinlog.mirror.plan import PartitionPlan
 from twinlog.mirror.start_point import StartPoint
-from twinlog.model import Isolation, StartKind, TopicId, TopicPartition
-from twinlog.survey.map_reader import Maps
+from twinlog.model import Isolation, LeaseCopy, StartKind, TopicId, TopicPartition
+from twinlog.survey.replica import Maps
 
 __all__ = ["Driver", "HandClock", "LaneStub", "plan_of", "work_of"]
 
@@ -73,9 +73,13 @@ class JobStub:
     is_done: bool = False
     error: TwinlogError | None = None
     cancelled: int = 0
+    copied: Sequence[LeaseCopy] = ()
 
     def cancel(self) -> None:
         self.cancelled += 1
+
+    def note(self, copied: Sequence[LeaseCopy]) -> None:
+        self.copied = copied
 
 
 def plan_of(number: int, topic: str = "orders", **more: Any) -> PartitionPlan:
@@ -263,6 +267,7 @@ class Driver:
         clean: bool = True,
     ) -> None:
         self.clock = HandClock()
+        self.most_lanes = lanes
         self.jobs: list[JobStub] = []
         self._stubs: list[LaneStub] = []
         self.map_readings: list[Callable[[Maps], None]] = []
@@ -274,7 +279,7 @@ class Driver:
             work=work_of(),
             generation=3,
             plans=plans,
-            lane_count=lambda partitions: min(lanes, partitions),
+            lane_count=lambda partitions: min(self.most_lanes, partitions),
             lease_s=lease_s,
             first_change_s=lease_s,
             start=Starts.everywhere(StartKind.EARLIEST),

@@ -15,6 +15,7 @@ import subprocess
 import sys
 import threading
 import time
+from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -24,6 +25,7 @@ from tests.support.eventually import PATIENCE_S
 from twinlog.channel.frames import ChannelAddress
 from twinlog.channel.lane_secrets import LaneSecrets
 from twinlog.errors import TwinlogError
+from twinlog.model import LeaseCopy
 
 MAX_ATTEMPTS = 20
 ROOT: Final = Path(__file__).parents[2]
@@ -117,6 +119,7 @@ class ProcessJob:
     processes: dict[int, subprocess.Popen[bytes] | ForkedLane] = field(default_factory=dict)
     attempts: dict[int, int] = field(default_factory=dict)
     cancelled: bool = False
+    copied: Sequence[LeaseCopy] = ()
     error: TwinlogError | None = None
     _watcher: threading.Thread | None = None
     _done: threading.Event = field(default_factory=threading.Event)
@@ -165,6 +168,9 @@ class ProcessJob:
 
     def pids(self) -> list[int]:
         return [process.pid for process in self.processes.values() if process.poll() is None]
+
+    def note(self, copied: Sequence[LeaseCopy]) -> None:
+        self.copied = copied
 
     def cancel(self) -> None:
         self.cancelled = True

@@ -15,7 +15,7 @@ from twinlog.control.flow.wiring import flow_setup
 from twinlog.mirror.map.offset_map import ChunkRow, PartitionMap, Run, Term
 from twinlog.model import TopicPartition
 from twinlog.survey.copied_topics import copies_by_name
-from twinlog.survey.map_reader import Maps
+from twinlog.survey.replica import Maps
 
 __all__ = ["led_flow", "led_to"]
 

@@ -1,28 +1,65 @@
-"""REST of a process, asked over a real socket."""
+"""REST of a process, asked over a real socket. Every answer is compared with docs/openapi.json."""
 
 from __future__ import annotations
 
 import http.client
 import json
 import logging
+import re
 import threading
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
+import jsonschema_rs
 from hypothesis import HealthCheck, Phase, settings
 
 from tests.support.monitor import LOCAL, Answer
 from twinlog.addresses import Address
-from twinlog.cli.terminal.monitoring import Sources, web_server
+from twinlog.cli.terminal.monitoring import web_server
 from twinlog.config.flow.schema import MirrorConfig
 from twinlog.control.watch.events import EventLog
 from twinlog.control.watch.monitor import Monitor
 from twinlog.control.web.current_config import CurrentConfig
 
-__all__ = ["Rest", "StreamReader", "few", "rest_of"]
+__all__ = ["DOCUMENT", "Rest", "StreamReader", "few", "problems_of", "rest_of"]
+
+DOCUMENT: Final = Path(__file__).parents[2] / "docs" / "openapi.json"
+
+
+@cache
+def document() -> Any:
+    return json.loads(DOCUMENT.read_text(encoding="utf-8"))
+
+
+@cache
+def validator(reference: str) -> jsonschema_rs.Validator:
+    return jsonschema_rs.validator_for({"$ref": reference, "components": document()["components"]})
+
+
+def problems_of(path: str, method: str, answer: Answer) -> list[str]:
+    """How an answer differs from the document; those of paths that it does not have are errors."""
+    plain = path.partition("?")[0]
+    known: dict[str, Any] = {}
+    if answer.status == 304 or plain == "/api/v1/openapi.json":
+        return []
+    for template, operations in document()["paths"].items():
+        if re.fullmatch(re.sub(r"\{\w+\}", "[^/]+", template), plain):
+            known = operations.get({"HEAD": "get"}.get(method, method.lower()), {})
+    if not known and answer.status < 400:
+        return [f"{method} {path} is not in the document"]
+    kind = answer.headers.get_content_type()
+    responses = known.get("responses", document()["paths"]["/api/v1/flows"]["get"]["responses"])
+    content = responses.get(str(answer.status), responses["default"])["content"]
+    if kind not in content:
+        return [f"{answer.status} with {kind}"]
+    if method == "HEAD" or "$ref" not in content[kind]["schema"]:
+        return []
+    found = validator(content[kind]["schema"]["$ref"]).iter_errors(answer.json)
+    return [f"{one.instance_path}: {one.message}" for one in found]
 
 
 def few(examples: int) -> settings:
@@ -59,14 +96,22 @@ class Rest:
             sent = body if isinstance(body, bytes) else json.dumps(body).encode()
         try:
             connection.request(method, path, sent, given)
-            answer = connection.getresponse()
-            return Answer(answer.status, answer.headers, answer.read())
+            found = connection.getresponse()
+            answer = Answer(found.status, found.headers, found.read())
         finally:
             connection.close()
+        if path.startswith("/api/v1/") and not answer.headers["Content-Encoding"]:
+            assert problems_of(path, method, answer) == []
+        return answer
 
     def get(self, path: str) -> Any:
         """The JSON of an answer, which must be one."""
         answer = self.ask(path)
+        assert answer.status == 200, answer
+        return answer.json
+
+    def put(self, path: str, **body: Any) -> Any:
+        answer = self.ask(path, "PUT", body)
         assert answer.status == 200, answer
         return answer.json
 
@@ -118,7 +163,7 @@ def rest_of(
 ) -> Iterator[Rest]:
     """Served as `twinlog mirror` serves it."""
     events, current = EventLog(file), CurrentConfig(config)
-    server = web_server(monitor, address, current, Sources(events=events, file=file))
+    server = web_server(monitor, address, current, events, file)
     logging.getLogger().addHandler(events)
     server.start()
     try:

@@ -12,8 +12,9 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from tests.support.sandbox_security import SandboxSecurity
 from tests.support.topics import allow
-from twinlog.sandbox import QUICK_JVM, LocalCluster, SandboxSecurity
+from twinlog.sandbox import QUICK_JVM, LocalCluster
 
 __all__ = ["CLUSTER", "USERS", "Grant", "SecuredPair", "guarded", "secured_pair"]
 

@@ -40,6 +40,7 @@ def internals() -> dict[str, bool]:
         ),
         "_jsc.sc()": "self._jsc.sc()" in context,
         "_jrdd": "_jrdd" in rdd,
+        "_jdf": "_jdf" in DataFrame.__annotations__,
         "accumulators.pickleSer": hasattr(accumulators, "pickleSer"),
         "AccumulatorTCPServer": hasattr(accumulators, "AccumulatorTCPServer"),
         "AccumulatorServer": hasattr(accumulators, "AccumulatorServer"),

@@ -11,7 +11,7 @@ from typing import Final
 
 from tests.support.pictures import FOLDER
 from tests.support.terminal import Terminal
-from twinlog.demo.fill import fill
+from twinlog.demo.shop import fill
 from twinlog.sandbox import QUICK_JVM, LocalCluster
 
 __all__: list[str] = []

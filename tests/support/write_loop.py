@@ -26,9 +26,8 @@ import pyarrow as pa
 from twinlog.cluster.client import ClusterClient
 from twinlog.records.write import transaction
 from twinlog.records.write.appending import Appender
-from twinlog.records.write.gathering import Gatherer
 from twinlog.records.write.options import WriteOptions, parse_write_options
-from twinlog.records.write.packing import UNTIMED_MS, packed
+from twinlog.records.write.packing import UNTIMED_MS, Gatherer, packed
 from twinlog.records.write.rows import RowPartitioner, counter
 from twinlog.records.write.transaction import Begun, TaskWritten, transactions
 from twinlog.sandbox import LocalCluster

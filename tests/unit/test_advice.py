@@ -1,4 +1,4 @@
-"""No message and no page tells anyone to delete what may be the only copy before it is saved."""
+"""No message and no page advises to delete a possible only copy before it is saved."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ HERE, THERE = TopicPartition("orders", 3), TopicPartition("A.orders", 3)
 
 
 def messages(tree: ast.AST) -> Iterator[str]:
-    """Whole texts, with the calls inside them as they stand; no docstrings."""
+    """Yield texts that are no docstrings, with the source of the expressions inside them."""
     docstrings = {
         id(node.body[0].value)
         for node in ast.walk(tree)
@@ -56,14 +56,14 @@ def messages(tree: ast.AST) -> Iterator[str]:
 
 
 def destroys(text: str) -> bool:
-    """It says to delete something, and nothing before that says how to save it."""
+    """Return whether the text advises to delete something without saving it before."""
     found = TELLS_TO_DELETE.search(text)
     if found is None or MAY_BE_DELETED.search(text):
         return False
     return re.search(r"\bexport\b", text[: found.start()]) is None
 
 
-def test_the_search_finds_what_it_is_for() -> None:
+def test_the_search_detects_such_advice() -> None:
     assert destroys("the target lost its log; delete the topic to copy it again")
     assert destroys("find the other producer, then delete the target topic")
     assert not destroys("save it: twinlog export FILE; then delete the target topic")
@@ -82,7 +82,7 @@ def test_no_message_destroys() -> None:
 
 
 def test_no_page_destroys() -> None:
-    """Row by row, paragraph by paragraph."""
+    """Every row of a table and every paragraph is checked by itself."""
     found = {
         f"{page.relative_to(ROOT)}: {text}"
         for page in PAGES
@@ -113,7 +113,7 @@ RUNS = (Run(0, 100, 50), Run(10, 200, 60), Run(20, 300, 70))
         (900, Span(55, 80)),
     ],
 )
-def test_what_only_the_target_has(log_start: int, only_there: Span | None) -> None:
+def test_offsets_that_only_the_target_has(log_start: int, only_there: Span | None) -> None:
     found = sides(ends(log_start, 900), ends(55, 80), RUNS)
     assert found.only_there == only_there
     said = str(found)
@@ -140,7 +140,7 @@ ALL = {
 
 @pytest.mark.parametrize("code", ALL)
 def test_order_of_what_is_said(code: str) -> None:
-    """What each side has, then the command, then at last what makes the copy anew."""
+    """First the ranges of both sides, then the command to save them, then the deletion."""
     text = ALL[code].worded("A->B")
     ranges, command = text.index("[1, 2)"), text.index("twinlog export")
     anew = text.index("delete the target topic")
@@ -148,7 +148,7 @@ def test_order_of_what_is_said(code: str) -> None:
     assert "--flow 'A->B' --side target --topic A.orders --partition 3 " in text
 
 
-def test_what_neither_side_has_cannot_be_exported() -> None:
+def test_records_that_no_side_has_cannot_be_exported() -> None:
     text = findings.source_truncated(HERE, Span(10, 30)).worded()
     assert "deleted upstream offsets [10, 30)" in text
     assert "neither side" in text
@@ -167,7 +167,7 @@ def test_nobody_is_told_to_delete_what_a_slow_tier_may_have() -> None:
     assert damaged.index("twinlog export") < damaged.index("only then delete the records")
 
 
-def test_a_topic_that_is_placed_otherwise_is_saved_first() -> None:
+def test_a_topic_with_other_partitions_is_saved_first() -> None:
     text = findings.partitions_differ(HERE, THERE, "kept its partitions").worded("A->B")
     assert text.index("twinlog export FILE --flow 'A->B'") < text.index("only then")
     assert text.index("only then") < text.index("delete")

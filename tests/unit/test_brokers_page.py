@@ -60,6 +60,9 @@ def test_nothing_lacks() -> None:
 def test_what_was_not_tried_is_said_to_be_untested() -> None:
     assert "## Other implementations (untested)" in PAGE
     page = (DOCS / "spark.md").read_text()
-    (masters,) = (part for part in page.split("\n\n") if "--master yarn" in part)
-    assert "--master k8s://" in masters
+    parts = page.split("\n\n")
+    (masters,) = (part for part in parts if "--master k8s://" in part)
+    assert "--master yarn" in masters
     assert "not tried" in masters
+    (cluster,) = (at for at, part in enumerate(parts) if "--master yarn --deploy-mode" in part)
+    assert "That was not tried." in parts[cluster + 1]

@@ -40,7 +40,7 @@ A_CODE: Final = re.compile(r"[A-Z][A-Z0-9_]{3,}")
 
 
 def codes_of(tree: ast.AST) -> Iterator[str]:
-    """Values of a keyword, an attribute or a default that is called `code`."""
+    """Yield the values of keywords, attributes and defaults named `code`."""
     for node in ast.walk(tree):
         if isinstance(node, ast.arguments):
             named: dict[ast.arg, ast.expr | None] = {}
@@ -70,7 +70,7 @@ def raised() -> frozenset[str]:
 
 @cache
 def literals() -> frozenset[str]:
-    """Codes that are a value by themselves, or stand in brackets at the end of a text."""
+    """Return the strings of the source, and the codes in brackets at their ends."""
     found: set[str] = set()
     for path in SOURCES:
         for node in ast.walk(ast.parse(path.read_text())):
@@ -86,8 +86,8 @@ def explained() -> frozenset[str]:
 
 
 def fates() -> dict[str, set[str]]:
-    """By code, the fates that errors are raised with where both stand in the source: the word of
-    `Fate`, or none.
+    """Return the fates with which errors of each code are raised, as written in the source: a
+    member of `Fate`, or empty.
     """
     found: dict[str, set[str]] = {}
     for path in SOURCES:
@@ -109,7 +109,7 @@ def fates() -> dict[str, set[str]]:
 
 
 def raised_by(*names: str) -> set[str]:
-    """Codes that stand in calls of these classes."""
+    """Return the codes in calls of these classes."""
     found: set[str] = set()
     for path in SOURCES:
         for node in ast.walk(ast.parse(path.read_text())):
@@ -138,14 +138,14 @@ def test_every_code_is_named_in_a_test() -> None:
     assert (raised() | explained()) - named == set()
 
 
-def test_codes_of_a_partition_are_where_its_error_says() -> None:
+def test_codes_of_partition_errors_are_in_the_documented_tables() -> None:
     names = re.findall(r"`(\w+)`", PartitionError.__doc__ or "")
     assert names
     told = {code for name in names for row in tables()[name] for code in row.codes}
     assert raised_by("PartitionError") - told == set()
 
 
-def test_the_page_is_made_of_the_tables() -> None:
+def test_the_page_is_up_to_date() -> None:
     assert codes_page.render() == PAGE, "run: python -m tools.pages"
 
 
@@ -154,7 +154,7 @@ def test_no_code_has_two_rows() -> None:
     assert sorted(codes) == sorted(conditions())
 
 
-def test_what_the_driver_does_with_a_code_is_a_code() -> None:
+def test_traits_belong_to_codes_of_partitions() -> None:
     of_partitions = {code for row in tables()["partition"] for code in row.codes}
     for trait in Trait:
         codes = with_trait(trait)
@@ -162,15 +162,15 @@ def test_what_the_driver_does_with_a_code_is_a_code() -> None:
         assert trait is Trait.AWAY or codes <= of_partitions
 
 
-def test_traits_imply_one_another_as_the_rules_need_it() -> None:
+def test_implied_traits() -> None:
     assert has("GAP_WRITTEN", Trait.NOT_OURS)
     assert has("TOPIC_MISSING", Trait.ANOTHER_SOURCE)
     assert not has("TAKEN_OVER", Trait.NO_OFFSETS)
     assert not has("OF_NOBODY", Trait.NOT_OURS)
 
 
-def test_what_may_be_an_only_copy_says_which_side_is_at_risk() -> None:
-    """Whoever is to save records sees of which side."""
+def test_codes_about_an_only_copy_have_a_side_at_risk() -> None:
+    """The column shows on which side to save records."""
     saved = {code for code, row in conditions().items() if "`twinlog export` first" in row.advice}
     saved |= with_trait(Trait.REPAIRABLE) | {"SOURCE_RECREATED", "TARGET_TRUNCATED"}
     assert {code for code in saved if conditions()[code].at_risk is AtRisk.NONE} == set()
@@ -195,7 +195,7 @@ def test_requests_have_a_status_and_nothing_else_has() -> None:
     }
 
 
-def test_codes_of_partitions_are_tried_again_as_the_errors_say() -> None:
+def test_retries_of_partition_codes_match_the_fates_of_errors() -> None:
     of_partitions = {code: row.retry for row in tables()["partition"] for code in row.codes}
     known = {code: how for code, how in fates().items() if code in of_partitions}
     assert len(known) > 30
@@ -206,15 +206,15 @@ def test_codes_of_partitions_are_tried_again_as_the_errors_say() -> None:
     assert {code for code in later if of_partitions[code] is Retry.SOON} == set()
 
 
-def test_only_flows_that_end_with_exit_code_2_are_not_tried_again() -> None:
-    """As the supervisor does it; with `--once` all of them end."""
+def test_only_flow_codes_with_exit_code_2_are_not_retried() -> None:
+    """The supervisor retries the others. With `--once` none is retried."""
     assert ConfigError.exit_code == AdoptionRefused.exit_code == 2
     of_flows = {code: row.retry for row in tables()["flow"] for code in row.codes}
     final = raised_by("ConfigError", "AdoptionRefused") | {AdoptionRefused.code}
     assert {code for code, retry in of_flows.items() if retry is Retry.NO} == final & set(of_flows)
 
 
-def test_of_what_the_process_says_only_lanes_are_tried_again() -> None:
+def test_only_lane_codes_of_a_process_are_retried() -> None:
     ended = [tables()[name] for name in ("process", "command", "dataframe", "request")]
     rows = [row for table in ended for row in table]
     again = {code for row in rows if row.retry is not Retry.NO for code in row.codes}
@@ -229,8 +229,8 @@ def test_every_state_has_its_meaning() -> None:
     assert all((*FLOW_STATES.values(), *PARTITION_STATES.values(), *GUARANTEES.values()))
 
 
-def test_the_words_of_states_stay_what_they_are() -> None:
-    """Scripts read them in JSON, alerts as a label."""
+def test_states_keep_their_names() -> None:
+    """Scripts read them in JSON, and alerts match them as labels."""
     assert {state.value for state in FlowState} == {
         *("STARTING", "WAITING_FOR_SPARK", "RUNNING", "PARTLY_FAILED", "STANDBY", "DEGRADED"),
         *("THROTTLED", "PAUSED", "FENCED", "STOPPING", "STOPPED", "FAILED", "NOT_RUNNING"),
@@ -243,5 +243,5 @@ def test_the_words_of_states_stay_what_they_are() -> None:
     }
 
 
-def test_what_a_lane_reports_is_a_state() -> None:
+def test_states_of_copies_are_states_of_partitions() -> None:
     assert {state.value for state in CopyState} <= {state.value for state in PartitionState}

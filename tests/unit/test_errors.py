@@ -1,4 +1,4 @@
-"""What an error carries, and keeps over the edges that it crosses."""
+"""Fields of errors, and how they survive pickling and log lines."""
 
 from __future__ import annotations
 
@@ -37,13 +37,13 @@ def of_all_kinds() -> list[TwinlogError]:
 
 
 @pytest.mark.parametrize("error", of_all_kinds(), ids=lambda one: one.code)
-def test_all_that_it_carries_survives_being_sent(error: TwinlogError) -> None:
+def test_all_fields_survive_pickling(error: TwinlogError) -> None:
     again = pickle.loads(pickle.dumps(error))  # noqa: S301
     assert type(again) is type(error)
     assert (str(again), again.fate, vars(again)) == (str(error), error.fate, vars(error))
 
 
-def test_whoever_names_the_flow_in_front_gets_the_rest_of_the_message() -> None:
+def test_the_message_without_the_flow() -> None:
     error = FlowError("another cluster answers", code="CLUSTER_CHANGED", flow="A->B")
     assert str(error) == "A->B: another cluster answers [CLUSTER_CHANGED]"
     assert str(error.without_flow()) == "another cluster answers [CLUSTER_CHANGED]"

@@ -11,7 +11,7 @@ import pytest
 import twinlog
 
 ROOT = Path(twinlog.__file__).parents[1]
-NEED_SPARK = ("twinlog.spark.", "twinlog.records.")
+NEED_SPARK = ("twinlog.spark.", "twinlog.records.", "twinlog.transforms")
 NO_SPARK = "import sys; sys.modules.update(pyspark=None, py4j=None, pyarrow=None)\n"
 FILE = """\
 clusters = A, B

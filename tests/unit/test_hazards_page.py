@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from tests.gate.page import are_in_gate
+from tools.pages import hazards as hazards_page
 
 ROOT = Path(__file__).resolve().parents[2]
 TESTS = ROOT / "tests"
@@ -39,6 +40,12 @@ def hazards() -> dict[str, str]:
     return {
         title: text for title, text in found.items() if "\n- `" in text or "Protection: " in text
     }
+
+
+def test_the_index_is_current() -> None:
+    assert hazards_page.with_index(PAGE) == PAGE, "run: python -m tools.pages"
+    listed = re.findall(r"^\| [^|]+ \| \[([^]]+)\]\(#", PAGE, re.MULTILINE)
+    assert {*hazards()} - {*listed} == set()
 
 
 def test_every_named_test_exists() -> None:

@@ -1,4 +1,4 @@
-"""Every state is spelled in one place: `twinlog.codes.states`."""
+"""All states are spelled in one module, `twinlog.codes.states`."""
 
 from __future__ import annotations
 
@@ -37,11 +37,11 @@ def test_no_other_file_spells_a_state() -> None:
     assert {*HOMES} == {*found}
 
 
-def test_a_copys_states_are_those_of_its_partition() -> None:
+def test_states_of_copies_are_those_of_partitions() -> None:
     assert {*CopyState} <= {*PartitionState}
 
 
-def test_each_state_says_what_it_means() -> None:
+def test_every_state_has_a_meaning() -> None:
     assert {*FLOW_STATES} == {*FlowState}
     assert {*PARTITION_STATES} == {*PartitionState}
     assert {*GUARANTEES} == {*Guarantee}

@@ -1,4 +1,4 @@
-"""Threads are reused, never too few, and keep the time."""
+"""Threads are reused, there are never too few, and alarms run on time."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ def test_a_thread_of_lowered_priority_is_not_reused() -> None:
     eventually(lambda: used and not used[0].is_alive())
 
 
-def test_alarms_ring_in_their_order_and_not_after_they_were_cancelled() -> None:
+def test_alarms_run_in_order_unless_they_were_cancelled() -> None:
     pool, rung, now = ThreadPool(), list[int](), time.monotonic()
     alarms = [pool.run_at(now + 0.05 * n, "alarm", partial(rung.append, n)) for n in (3, 1, 2, 0)]
     alarms[2].cancel()

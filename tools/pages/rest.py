@@ -8,8 +8,7 @@ from typing import Final
 
 from pydantic import BaseModel
 
-from twinlog.control.web.api import openapi
-from twinlog.control.web.api.endpoints import ENDPOINTS
+from twinlog.control.web.api.endpoints import DOCUMENT, ENDPOINTS, STREAM, STREAM_SUMMARY
 
 HEAD: Final = "| path | takes | answers |"
 _TABLE: Final = re.compile(rf"^{re.escape(HEAD)}\n(?:\|.*\n)+", re.MULTILINE)
@@ -33,8 +32,8 @@ def _rows() -> Iterator[str]:
         names = [*_names(one.query), *_names(one.body)]
         takes = ", ".join(f"`{name}`" for name in names)
         yield f"| `{one.method} {one.path}` | {takes} | {one.summary} |"
-    yield f"| `GET {openapi.STREAM}` | | {openapi.STREAM_SUMMARY} |"
-    yield f"| `GET {openapi.PATH}` | | The OpenAPI 3.1 document. |"
+    yield f"| `GET {STREAM}` | | {STREAM_SUMMARY} |"
+    yield f"| `GET {DOCUMENT}` | | The OpenAPI 3.1 document. |"
 
 
 def _names(model: type[BaseModel] | None) -> list[str]:

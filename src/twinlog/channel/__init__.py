@@ -1,7 +1,7 @@
 """The connection between the driver and its lanes, both ends.
 
-Read `frames` (the bytes), `codec` (messages as JSON) and `lane_secrets`
-(authentication). Then read the driver's end: `server`, `stranger` (connections before
-authentication), `peer`; and the lane's: `client`, behind the `port` that the lane's loop uses.
-`frame_socket` serves both ends.
+Read `frames` (the bytes, and why silence is measured the same at both ends), `codec` (messages as
+JSON) and `lane_secrets` (security). Then read the driver's end: `server`, `stranger` (connections
+before authentication), `peer`; and the lane's: `client`, behind the `port` that the lane's loop
+uses. `frame_socket` serves both ends.
 """

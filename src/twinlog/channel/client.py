@@ -1,4 +1,6 @@
-"""The lane's end of the channel: one authenticated connection to the driver, polled by the lane."""
+"""The lane's end of the channel: one authenticated connection to the driver, which the lane
+polls.
+"""
 
 from __future__ import annotations
 
@@ -28,12 +30,12 @@ from twinlog.errors import AuthenticationFailed, Disconnected, TwinlogError, Unr
 
 
 class ChannelClient:
-    """Communicates with the driver without ever blocking the lane.
+    """The lane's connection to the driver, which never blocks the lane.
 
     The lane calls `receive` when the socket is readable, `flush` while `wants_write`, and any of
     `send`, `flush`, `receive` at least once a second, which keeps the pings going. `last_heard` is
-    the time by `boot_clock` up to which the driver provably received data from this lane: see
-    `frames`.
+    the time by `boot_clock` up to which the driver provably received data from this lane (see
+    `frames`).
     """
 
     def __init__(self, frames: FrameSocket, codec: MessageCodec, *, connected_at: float) -> None:
@@ -53,11 +55,10 @@ class ChannelClient:
     ) -> Self:
         """Connect, check the driver's certificate and send the hello. Blocks up to `timeout` s.
 
-        If the hello is not admitted, the first `receive` raises Disconnected: the driver just
-        closes the connection.
+        If the hello is not admitted, the first `receive` raises Disconnected, because the driver
+        just closes the connection.
         """
-        # the driver receives data only after the hello was sent, so the deadline may not start
-        # later
+        # the driver counts from when it receives the hello, so the lane must count from before that
         started = boot_clock()
         frames = FrameSocket(_dial(address, timeout))
         try:
@@ -78,7 +79,7 @@ class ChannelClient:
     def receive(self) -> list[Any]:
         """Return all messages that have arrived. Raises Disconnected if the connection has ended.
 
-        Messages before the end are delivered first: the next call reports the end.
+        Messages before the end are delivered first. The next call reports the end.
         """
         try:
             self._ping_when_due()
@@ -92,7 +93,7 @@ class ChannelClient:
         return self._take_frames()
 
     def send(self, message: Any) -> None:
-        """Buffer a message and send as much as possible immediately."""
+        """Buffer a message, and send as much as the socket accepts now."""
         self._frames.write(MESSAGE, self._codec.encode(message))
         self.flush()
 
@@ -130,7 +131,7 @@ def _dial(address: ChannelAddress, timeout: float) -> socket.socket:
     try:
         sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         return sock if address.fingerprint is None else _secured(sock, address)
-    except OSError as error:  # ssl.SSLError is one too
+    except OSError as error:  # this includes ssl.SSLError
         sock.close()
         raise _unreachable(address, str(error)) from None
     except TwinlogError:
@@ -139,8 +140,8 @@ def _dial(address: ChannelAddress, timeout: float) -> socket.socket:
 
 
 def _secured(sock: socket.socket, address: ChannelAddress) -> ssl.SSLSocket:
-    """Connect by TLS to exactly the certificate whose fingerprint came with the job, without an
-    authority.
+    """Connect by TLS to exactly the certificate whose fingerprint the Spark job contains, without a
+    certificate authority.
     """
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     context.minimum_version = ssl.TLSVersion.TLSv1_3

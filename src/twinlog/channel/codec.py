@@ -3,8 +3,8 @@
 JSON is used rather than pickle, because data from a peer must never run code. It is used rather
 than a binary format, because there are only a few messages a second, and people can read them.
 
-A message is a `Message`. Its fields may hold other Structs, dataclasses and named tuples, which
-msgspec converts. Reading is strict: a message is refused unless the sender would have written it
+A message is a `Message`. Its fields may contain other Structs, dataclasses and named tuples, which
+msgspec converts. Reading is strict: a message is rejected unless the sender would have written it
 with exactly these fields. An error names the position and never the value, because messages contain
 passwords.
 """
@@ -27,7 +27,7 @@ _POSITION: Final = re.compile(r" - at (?:`key` in )?`\$([\w.\[\]]*)`")
 
 
 class Message(Struct, frozen=True, kw_only=True, tag=True, tag_field="type"):
-    """Base of everything that is sent over the channel as a message."""
+    """Base class of all messages of the channel."""
 
 
 class MessageCodec:
@@ -49,7 +49,7 @@ class MessageCodec:
     def decode(self, data: bytes | bytearray | memoryview) -> Any:
         try:
             tree = json.loads(bytes(data))
-        except (ValueError, RecursionError):  # also UnicodeDecodeError
+        except (ValueError, RecursionError):  # this includes UnicodeDecodeError
             raise _corrupt(f"a message of {len(data)} bytes is not JSON") from None
         try:
             message = convert(tree, self._any, str_keys=True, dec_hook=_value_of)

@@ -10,6 +10,7 @@ from twinlog.channel.frames import MAX_FRAME_BYTES, Frame, FrameReader, frame
 from twinlog.errors import CorruptData
 
 READ_BYTES = 256 << 10
+"""Maximum bytes per read from the socket."""
 
 SEND_BYTES = 16 << 10
 """Size of one TLS record. A TLS write that would block must be repeated with at least as many
@@ -17,13 +18,15 @@ bytes. With a fixed size per attempt, a buffer that only grows at its end satisf
 """
 
 MAX_UNSENT_BYTES = 2 * MAX_FRAME_BYTES
-"""A peer that lets this much accumulate is not reading any more."""
+"""Maximum bytes that may wait for a peer. A peer with more has stopped reading, and is
+disconnected.
+"""
 
 _WOULD_BLOCK = (BlockingIOError, ssl.SSLWantReadError, ssl.SSLWantWriteError)
 
 
 class ClosedByPeer(Exception):
-    """The stream ended. `args[0]` has the reason."""
+    """Raised when the stream has ended. `args[0]` has the reason."""
 
 
 class FrameSocket:
@@ -43,13 +46,15 @@ class FrameSocket:
         return bool(self._unsent)
 
     def read(self) -> None:
-        """Read everything that has arrived. A TLS socket may hold bytes that no selector shows."""
+        """Read everything that has arrived. A TLS socket may have bytes that a selector does not
+        show.
+        """
         while True:
             try:
                 data = self.socket.recv(READ_BYTES)
             except _WOULD_BLOCK:
                 return
-            except OSError as error:  # ssl.SSLError is one too
+            except OSError as error:  # this includes ssl.SSLError
                 raise ClosedByPeer(str(error) or type(error).__name__) from None
             if not data:
                 raise ClosedByPeer("the other end closed the connection")

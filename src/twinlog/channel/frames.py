@@ -1,4 +1,4 @@
-"""The bytes of the channel: frames, the opening hello, and the driver's address.
+r"""The bytes of the channel: frames, the opening hello, and the driver's address.
 
     frame      length of the rest (4 bytes, big endian), kind (1 byte), payload
     HELLO      the lane's identity, and the proof that it has that lane's secret; the first frame of
@@ -6,10 +6,18 @@
     MESSAGE    one message of the codec, in either direction
     PING       8 bytes from the lane: its own clock; the driver answers PONG with the same bytes
 
-Because of ping and pong, "last heard" means the same at both ends. A lane counts its deadline from
-the moment it *sent* the newest ping that was answered. The driver counts from the moment it
-*received* that ping, which is later. So when the driver gives a silent lane up, the lane has
-already stopped, whatever the network delayed and whatever the two clocks show.
+**Silence.** When the driver gives up a silent lane, it gives the lane's partitions to another one.
+So the lane must have stopped sending by then, although the two processes have different clocks and
+the network may delay anything. Both therefore count the same 10 s from the same ping:
+
+    lane      ping sent at t1 ------------.                      stops at t1 + 10 s
+                                           \                     (it has got the pong)
+    driver                                  received at t2 > t1    gives up at t2 + 10 s
+
+A lane counts from the moment it *sent* the newest ping that was answered. The driver counts from
+the moment it *received* data, which is later. So the lane stops first, whatever the network delays
+and whatever the two clocks show. Both use a clock that also runs while a machine is suspended
+(CLOCK_BOOTTIME).
 """
 
 from __future__ import annotations
@@ -39,14 +47,16 @@ HELLO_BYTES: Final = _LENGTH.size + HELLO_FRAME_BYTES
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ChannelAddress:
-    """The driver's address, and a lane's secret. Without the secret it is sent in the Spark job."""
+    """The driver's address, and a lane's secret. Without the secret it is part of the Spark job."""
 
     host: str
     port: int
     token: str = ""
-    """The secret of one lane, in that lane's address."""
+    """The secret of one lane, only in that lane's address."""
     fingerprint: str | None = None
-    """SHA-256 of the driver's certificate in hex; None on loopback, where there is no TLS."""
+    """SHA-256 of the driver's certificate in hex; None on loopback, where the channel has
+    no TLS.
+    """
 
     def __repr__(self) -> str:
         tls = "tls" if self.fingerprint else "plain"
@@ -55,7 +65,7 @@ class ChannelAddress:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LaneIdentity:
-    """Identifies a lane by lease, lane number, Spark's attempt number and process."""
+    """Which lane this is: lease, lane number, Spark's attempt number and process."""
 
     lease: int
     lane: int
@@ -86,7 +96,7 @@ def hello_payload(secret: str, identity: LaneIdentity) -> bytes:
 
 
 def hello_proof(secret: str, identity: LaneIdentity) -> bytes:
-    """Return a proof that only a holder of the secret can make."""
+    """Return a proof that only a client with the secret can compute."""
     return hmac.digest(secret.encode("utf-8"), b"twinlog hello" + _packed(identity), "sha256")
 
 
@@ -95,7 +105,7 @@ def _packed(identity: LaneIdentity) -> bytes:
 
 
 def read_hello(first: Frame) -> tuple[LaneIdentity, bytes]:
-    """Return the identity that a hello claims, and its proof, which must still be checked."""
+    """Return the identity that a hello claims, and its proof, which the caller must still check."""
     if len(first.payload) != _IDENTITY.size + PROOF_BYTES:
         raise CorruptData("a channel hello of a wrong length", code="CHANNEL_FRAME")
     lease, lane, attempt, pid = _IDENTITY.unpack_from(first.payload)

@@ -1,21 +1,52 @@
-"""A secret for each lane of each lease, and a one-time proof for each of its attempts.
+"""Channel security: a secret for each lane of each lease, and a one-time proof for each attempt.
+
+**Problem.** The channel carries the credentials of both clusters (Work, Renewed). The driver must
+give them only to its own lanes, which Spark starts on other machines. Any client on the network can
+connect to the driver's port, and Spark's own ports give a job's broadcasts to every client if Spark
+is not authenticated. A first version sent one token in the closure of the job, and another user of
+the same machine got it, with all credentials, in one second.
+
+    driver                          Spark                         lane
+      | secret of lane 3, lease 7 --> description of that task --> |
+      |                                                            |
+      | <---- TLS to the certificate whose fingerprint the job has ---|
+      | <---- HELLO: HMAC(secret, lease, lane, attempt, process) ----|
+      | ----- Work, with the credentials of both clusters ---------> |
 
 The driver creates a lane's secret when it starts the lease, and Spark carries it only in the
-description of that lane's task. An attempt sends HMAC(secret, lease, lane, attempt, process) over
-the channel. Spark repeats a lost task with the same description, so all attempts of a lane have the
-same secret. They are distinguished by Spark's attempt number, which only grows within a lease. The
-driver admits an attempt once, if it is newer than all admitted attempts of that lane.
+description of that lane's task. Spark repeats a lost task with the same description, so all
+attempts of a lane have the same secret. They are distinguished by Spark's attempt number, which
+only grows within a lease. The driver admits an attempt once, if it is newer than all admitted
+attempts of that lane.
 
-- The response is lost, the connection breaks, or the process dies right after its hello: the
-  attempt is used up. The lane fails without work, and Spark starts the next attempt, which has a
-  different proof.
-- A zombie of an older attempt sends its hello late: it is rejected, as is any repetition of a hello
-  that was seen. The proof of the next attempt cannot be derived from a proof, because that takes
-  the secret.
-- A process that has read the secret itself (from Spark, which gives it only to authenticated
-  executors) can send the hello of a next attempt, for this lane in this lease only. While the true
-  lane lives, that attempt waits and receives nothing (`control.lanes.lanes`). When the lease is
-  over, the secret is worthless.
+**Invariants**
+
+1. Before its proof was checked, a connection gets no data, and after the TLS handshake nothing but
+   a hello of fixed length is read from it (`stranger`).
+2. A proof works once. The proof of a later attempt cannot be derived from it, because that takes
+   the secret.
+3. A secret is worthless after its lease.
+4. A connected lane is never replaced. A later attempt waits, and receives nothing, until that
+   lane's connection has ended or it has been silent for 10 s (`control.lanes.lanes`).
+5. On any host but loopback the channel is TLS 1.3, and the lane accepts exactly the certificate
+   whose fingerprint came with the job. The certificate is created for one run of the driver.
+
+**What may fail**
+
+- *The response to a hello is lost, the connection breaks, or the process dies right after its
+  hello*: the attempt is used up. The lane fails without work, and Spark starts the next attempt,
+  which has a different proof.
+- *A process of an older attempt sends its hello late*: it is rejected, as is any repetition of a
+  hello that was seen.
+- *A client has read the secret itself* (from Spark, which gives it only to authenticated
+  executors): it can send the hello of a next attempt, for this lane in this lease only. While the
+  true lane lives, that attempt waits (4). If the true lane dies, the client can take its place. So
+  Spark must be authenticated, or a flag must permit that it is not (ADR 11).
+- *A client opens many connections, or sends nothing*: they are limited in number, time and bytes,
+  and lanes still get through (`stranger`).
+
+**Rejected:** one token for all lanes (one leak gives everything, for as long as the driver runs),
+and certificates of an authority (the job already carries the fingerprint, so none is needed).
 """
 
 from __future__ import annotations
@@ -32,7 +63,7 @@ SECRET_BYTES: Final = 32
 
 
 class LaneSecrets:
-    """The secrets of running leases, and the newest attempt of each lane. Thread-safe."""
+    """The secrets of running leases, and the newest admitted attempt of each lane. Thread-safe."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -41,29 +72,30 @@ class LaneSecrets:
         self._nobodys = secrets.token_urlsafe(SECRET_BYTES)
 
     def open(self, lease: int, lanes: int) -> tuple[str, ...]:
-        """Begin a lease and return a secret for each of its lanes."""
+        """Begin a lease, and return a secret for each of its lanes."""
         made = tuple(secrets.token_urlsafe(SECRET_BYTES) for _ in range(lanes))
         with self._lock:
             self._secrets.update(((lease, lane), secret) for lane, secret in enumerate(made))
         return made
 
     def close(self, lease: int) -> None:
-        """End a lease: none of its attempts is admitted any more."""
+        """End a lease. None of its attempts is admitted any more."""
         with self._lock:
             for key in [key for key in self._secrets if key[0] == lease]:
                 del self._secrets[key]
                 self._newest.pop(key, None)
 
     def admit(self, first: Frame) -> LaneIdentity:
-        """Return the sender of this hello. Raises AuthenticationFailed unless the attempt may be
-        admitted now.
+        """Return the sender of this hello. Raises AuthenticationFailed unless this attempt may be
+        admitted.
         """
         if first.kind != HELLO:
             raise AuthenticationFailed("no hello", code="CHANNEL_TOKEN")
         identity, shown = read_hello(first)
         key = identity.lease, identity.lane
         with self._lock:
-            # an unknown lane is checked like any other, so that timing reveals nothing
+            # a proof for an unknown lane is computed, too, so that timing does not reveal which
+            # lanes there are
             secret = self._secrets.get(key, self._nobodys)
             same = hmac.compare_digest(shown, hello_proof(secret, identity))
             if not same or key not in self._secrets:

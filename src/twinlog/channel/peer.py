@@ -29,7 +29,7 @@ class Peer:
         self.identity = identity
         self.last_heard = boot_clock()
         self.ending: str | None = None
-        """Why the connection must be closed. Set by any thread, processed by the server's
+        """Why the connection must be closed, or None. Set by any thread, processed by the server's
         thread.
         """
         self._frames = frames
@@ -48,8 +48,7 @@ class Peer:
         return self._frames.wants_write
 
     def send(self, message: Any) -> None:
-        """Send what the socket accepts now, and the rest as it drains. Does nothing if the lane is
-        gone.
+        """Send what the socket accepts now, and the rest later. Does nothing if the lane is gone.
 
         A lane that reads nothing while more than two full frames wait for it is disconnected.
         """
@@ -66,13 +65,13 @@ class Peer:
             self._wake(self)
 
     def close(self, reason: str = "closed by the driver") -> None:
-        """End the connection: the server's thread closes it and reports the peer as gone."""
+        """End the connection. The server's thread closes it and reports the peer as gone."""
         self.ending = self.ending or reason
         self._wake(self)
 
     def read(self) -> list[Any]:
-        """Return messages that have arrived, and answer pings. Called by the server's
-        thread only.
+        """Return the messages that have arrived, and answer pings. Called by the server's thread
+        only.
         """
         with self._lock:
             try:

@@ -1,4 +1,4 @@
-"""The lane's end of its connection to the driver, as used by the loop. Implemented by
+"""The lane's end of its connection to the driver, as the loop uses it. Implemented by
 `channel.client`.
 """
 
@@ -12,7 +12,7 @@ class Channel(Protocol):
 
     @property
     def last_heard(self) -> float:
-        """CLOCK_BOOTTIME, in seconds, up to which the driver provably received data from
+        """Time by CLOCK_BOOTTIME, in seconds, up to which the driver provably received data from
         this lane.
         """
 

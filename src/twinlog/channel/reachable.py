@@ -1,4 +1,4 @@
-"""Finds an address that other machines can reach."""
+"""Finds an address of this machine that other machines can reach."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import socket
 
 
 def address_for_executors(master: str | None) -> str:
-    """Return the address at which the channel listens. `master`: Spark's, or None for this
+    """Return the address at which the channel listens. `master`: Spark's master, or None for this
     machine.
     """
     if master is None or master.startswith("local"):

@@ -1,10 +1,10 @@
-"""The driver's end of the channel: one thread that serves lanes and turns their messages into
+"""The driver's end of the channel: one thread that serves all lanes and turns their messages into
 events.
 
 An error on one connection ends only that connection: a reset before or during its handshake, bytes
 that are no hello, or any unexpected exception. Only an error in the thread itself ends the thread,
-and then the process (`control.watch.vital`), because without the channel no lane could be heard
-again.
+and then the process (`control.watch.vital`), because without the channel no lane could be heard any
+more.
 """
 
 from __future__ import annotations
@@ -45,6 +45,7 @@ from twinlog.errors import AuthenticationFailed, CorruptData
 log = logging.getLogger(__name__)
 
 TICK_S = 1.0
+"""Maximum time between two checks for late hellos."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,7 +69,7 @@ ChannelEvent = LaneConnected | LaneMessage | LaneGone
 
 
 class ChannelServer:
-    """Listens from `start` to `close`. All events are passed to `deliver`, in order, from its
+    """Listens from `start` to `close`. All events are passed to `deliver`, in order, from its own
     thread.
 
     For each lane there are LaneConnected, any number of LaneMessage, and LaneGone once. On a
@@ -100,7 +101,7 @@ class ChannelServer:
             fingerprint=fingerprint,
         )
         self.secrets = LaneSecrets()
-        """The secrets of the lanes that it admits."""
+        """The secrets of the lanes that may connect."""
         self._selector = selectors.DefaultSelector()
         self._alarm, self._alarm_end = socket.socketpair()
         self._alarm.setblocking(False)
@@ -110,8 +111,8 @@ class ChannelServer:
         self._strangers = Strangers()
         self._peers: set[Peer] = set()
         self._listens_at: float | None = None
-        """When it listens again, if it has stopped because no descriptor was left for a
-        connection.
+        """When to listen again, if the server has stopped listening because no descriptor was left
+        for a connection.
         """
         self._closing = threading.Event()
         self._refusals = Refusals()
@@ -180,11 +181,11 @@ class ChannelServer:
                     self._dismiss(stranger, f"{type(error).__name__}: {error}")
                 else:
                     if known is not None:
-                        # data that came with the hello: a TLS socket may hold bytes that no
-                        # selector shows
+                        # read data that came with the hello now: a TLS socket may have bytes that
+                        # a selector does not show
                         self._serve(known, selectors.EVENT_READ)
             case Stranger():
-                return  # it was dismissed in this turn
+                return  # it was closed earlier in this turn
             case _ if key.fileobj is self._listener:
                 self._accept()
             case _:
@@ -194,9 +195,10 @@ class ChannelServer:
         try:
             sock, (host, port, *_) = self._listener.accept()
         except (BlockingIOError, InterruptedError, ConnectionError):
-            return  # it has disconnected again
+            return  # the client has already disconnected
         except OSError as error:
-            # no descriptor or memory is left, and an immediate retry would fail as well
+            # no descriptor or memory is left, so the listener pauses and the oldest unauthenticated
+            # connection is closed
             self._refusals.note(str(error), "the listener")
             for stranger in self._strangers.oldest(1):
                 self._dismiss(stranger, "no descriptor is left for others")
@@ -224,7 +226,9 @@ class ChannelServer:
             self._selector.register(self._listener, selectors.EVENT_READ, None)
 
     def _greet(self, stranger: Stranger) -> Peer | None:
-        """Return the lane once it has authenticated, or None."""
+        """Continue the handshake and read the hello. Returns the lane once it is authenticated, or
+        None.
+        """
         try:
             waiting_for = stranger.shake_hands()
             if not stranger.handshaken:
@@ -237,7 +241,7 @@ class ChannelServer:
                 return None
             identity = self.secrets.admit(first)
         except (ClosedByPeer, AuthenticationFailed, CorruptData) as error:
-            # a frame of another length than a hello's is as wrong as a wrong token
+            # this includes frames that have another length than a hello
             self._dismiss(stranger, str(error.args[0]))
             return None
         self._strangers.discard(stranger)
@@ -276,7 +280,7 @@ class ChannelServer:
             peer.flush()
 
     def _settle(self, peer: Peer) -> None:
-        """Update the selector for the peer, or end the connection."""
+        """Update the selector for the peer, or close the connection if it is to end."""
         if peer not in self._peers:
             return
         if peer.ending is not None:
@@ -312,7 +316,7 @@ def make_server_context() -> tuple[ssl.SSLContext, str]:
         .issuer_name(name)
         .public_key(key.public_key())
         .serial_number(x509.random_serial_number())
-        # lanes check only the fingerprint; the dates are for people who inspect the connection
+        # lanes check only the fingerprint; the dates are for operators who inspect the connection
         .not_valid_before(now - datetime.timedelta(days=1))
         .not_valid_after(now + datetime.timedelta(days=3650))
         .sign(key, hashes.SHA256())

@@ -1,8 +1,8 @@
 """Connections before authentication: a TLS handshake and one hello each, no more.
 
 Any client can open them. So they are limited in number, time and bytes, and if there are too many,
-the oldest are closed. A lane sends its hello immediately, so a client that holds silent connections
-open loses those, and does not block lanes.
+the oldest are closed. A lane sends its hello immediately, so a client that opens many silent
+connections loses those, and does not block lanes.
 """
 
 from __future__ import annotations
@@ -23,11 +23,13 @@ HELLO_WITHIN_S = 10.0
 WARN_EVERY_S = 60.0
 
 MAX_STRANGERS: Final = 512
-"""No real start of lanes opens this many at the same time."""
+"""Maximum number of unauthenticated connections. No start of lanes opens this many at the same
+time.
+"""
 
 MAX_OF_ONE_ADDRESS: Final = 128
-"""Limit for all lanes on one machine. If exceeded, only connections of the same address
-are closed.
+"""Maximum number from one address, which may be a machine with many lanes. If it is exceeded, only
+connections from the same address are closed.
 """
 
 
@@ -74,7 +76,7 @@ class Strangers:
         return stranger in self._all
 
     def add(self, stranger: Stranger) -> list[Stranger]:
-        """Add a connection. Returns those that must be closed for it."""
+        """Add a connection. Returns the connections that must be closed because of it."""
         self._all[stranger] = None
         of_one = [one for one in self._all if one.host == stranger.host]
         surplus = of_one[: max(0, len(of_one) - MAX_OF_ONE_ADDRESS)]
@@ -88,7 +90,7 @@ class Strangers:
         return list(self._all)[:count]
 
     def late(self) -> list[Stranger]:
-        """Return connections whose time has expired."""
+        """Return the connections whose time for a hello has expired."""
         now = time.monotonic()
         return [one for one in self._all if one.give_up_at < now]
 

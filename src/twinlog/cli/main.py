@@ -20,14 +20,15 @@ import click
 from twinlog import __version__
 from twinlog.cli.options.command import CommandGroup
 from twinlog.cli.options.format_option import asked_format, words_of
-from twinlog.cli.terminal.loudness import Loudness, loudness
 from twinlog.cli.terminal.output import (
     ANSWER,
     Envelope,
     Format,
+    Loudness,
     configure_logging,
     error_object,
     errors_of,
+    loudness,
     write_line,
 )
 from twinlog.errors import ConfigError, TwinlogError, UsageError
@@ -43,32 +44,30 @@ SECTIONS: Final = {
         "pack": ("pack:pack", "Create the archive for executors of a Spark cluster"),
     },
     "Steer": {
-        "flow": ("steer.flow:flow", "Pause, resume, limit or promote flows"),
-        "topic": ("steer.topic:topic", "Pause, resume, limit or release topics"),
-        "repair": ("steer.repair:repair", "Accept or skip records that stop a partition"),
+        "flow": ("steer:flow", "Pause, resume, limit or promote flows"),
+        "topic": ("steer:topic", "Pause, resume, limit or release topics"),
+        "repair": ("repair:repair", "Accept or skip records that stop a partition"),
     },
     "Move clients": {
-        "switchover": ("cutover.switchover:switchover", "Move clients to the target, planned"),
-        "failover": (
-            "cutover.failover:failover",
-            "Move clients to the target after the source is lost",
-        ),
-        "failback": ("cutover.failback:failback", "Move clients back to the source"),
-        "drill": ("cutover.drill:drill", "Rehearse a switchover and a failover on scratch topics"),
+        "switchover": ("cutover:switchover", "Move clients to the target, planned"),
+        "failover": ("cutover:failover", "Move clients to the target after the source is lost"),
+        "failback": ("cutover:failback", "Move clients back to the source"),
+        "drill": ("drill:drill", "Rehearse a switchover and a failover on scratch topics"),
         "offsets": ("offsets:offsets", "Translate offsets, set groups' offsets, rebuild a map"),
-        "groups": ("groups.ready:groups", "Print which groups may move to the target"),
+        "groups": ("groups:groups", "Print which groups may move to the target"),
     },
     "Find out": {
-        "doctor": ("compare.doctor:doctor", "Print why a flow is slow or has stopped"),
-        "diff": ("compare.diff:diff", "Compare both clusters, except for records"),
-        "verify": ("compare.verify:verify", "Compare every record of both clusters"),
+        "doctor": ("doctor:doctor", "Print why a flow is slow or has stopped"),
+        "diff": ("diff:diff", "Compare both clusters, except for records"),
+        "verify": ("verify:verify", "Compare every record of both clusters"),
         "explain": ("explain:explain", "Print what a code means and what to do"),
+        "transform": ("transform:transform", "Try transforms on records, without writing"),
         "topology": ("topology:topology", "Print flows and clusters upstream of a cluster"),
         "export": ("export:export", "Write records of one cluster as lines of JSON"),
         "support-bundle": ("support_bundle:support_bundle", "Write an archive for support"),
     },
     "This machine": {
-        "token": ("rest.token:token", "Create API tokens for REST"),
+        "token": ("token:token", "Create API tokens for REST"),
         "completion": (
             "completion:completion",
             "Print the completion script for bash, zsh or fish",
@@ -162,7 +161,7 @@ def _run(arguments: Sequence[str], answer: Envelope) -> int:
     try:
         question = os.environ.get(ASKED_BY_SHELLS)
         if question:
-            from twinlog.cli.options.shells import answer as answer_shell
+            from twinlog.cli.commands.completion import answer_shell
 
             return answer_shell(twinlog, question)
         words = words_of(twinlog, arguments)

@@ -6,8 +6,10 @@ a partition that has stopped, and `offset_reset` sets the offsets of groups.
 
 from __future__ import annotations
 
-from twinlog.client.mirror_client import GroupOffset, GroupOffsets, MirrorClient
-from twinlog.client.remote_cluster import (
+from twinlog.client.mirror_client import (
+    GroupOffset,
+    GroupOffsets,
+    MirrorClient,
     checkpoint_topics,
     heartbeat_topics,
     replication_hops,

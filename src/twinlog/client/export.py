@@ -11,9 +11,12 @@ transaction marker), and records of aborted transactions.
 
 from __future__ import annotations
 
+import json
+from base64 import b64decode, b64encode
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from typing import Final
+from types import MappingProxyType
+from typing import Any, Final
 
 from twinlog.cluster.client import ClusterClient
 from twinlog.cluster.logs.offsets import EARLIEST, LATEST, list_offsets, offset_at
@@ -24,8 +27,78 @@ from twinlog.mirror.findings import Span
 from twinlog.mirror.start.tail_check import decode
 from twinlog.model import Isolation, TopicPartition
 from twinlog.survey.committed_log import batches_of
-from twinlog.wire.record_batch import read_headers, verify_crc
+from twinlog.wire.record_batch import BatchHeader, read_headers, verify_crc
 from twinlog.wire.records import Record
+
+# A record as one line of JSON without loss: UTF-8 as text, other bytes as base64.
+
+NOTHING: Final[Mapping[str, Any]] = MappingProxyType({})
+
+
+def record_line(
+    partition: int, record: Record, *, is_log_append_time: bool, more: Mapping[str, Any] = NOTHING
+) -> str:
+    """Return one line without the line break, in ASCII, so that it has no terminal control codes.
+
+    `more` are additional fields of the caller.
+    """
+    return json.dumps(
+        {
+            "partition": partition,
+            "offset": record.offset,
+            "timestamp": record.timestamp,
+            "timestamp_type": "LogAppendTime" if is_log_append_time else "CreateTime",
+            **more,
+            "key": plain_value(record.key),
+            "value": plain_value(record.value),
+            # names that are not UTF-8 were decoded byte by byte (surrogateescape)
+            "headers": [
+                [plain_value(name.encode("utf-8", "surrogateescape")), plain_value(value)]
+                for name, value in record.headers
+            ],
+        },
+        separators=(",", ":"),
+    )
+
+
+def record_of(fields: Mapping[str, Any]) -> Record:
+    """Return the record of a line that was parsed. Raises ValueError, TypeError or KeyError if the
+    line is invalid.
+    """
+    headers = tuple((_as_name(name), _as_bytes(value)) for name, value in fields["headers"])
+    return Record(
+        offset=int(fields["offset"]),
+        timestamp=int(fields["timestamp"]),
+        key=_as_bytes(fields["key"]),
+        value=_as_bytes(fields["value"]),
+        headers=headers,
+    )
+
+
+def _as_bytes(value: Any) -> bytes | None:
+    if value is None:
+        return None
+    if isinstance(value, str):
+        return value.encode("utf-8")
+    return b64decode(value["base64"], validate=True)
+
+
+def _as_name(value: Any) -> str:
+    found = _as_bytes(value)
+    if found is None:
+        raise ValueError("a header without a name")
+    return found.decode("utf-8", "surrogateescape")
+
+
+def plain_value(data: bytes | None) -> Any:
+    """Return bytes as text if they are UTF-8, else as {"base64": ...}."""
+    if data is None:
+        return None
+    try:
+        return data.decode("utf-8")
+    except UnicodeDecodeError:
+        return {"base64": b64encode(data).decode("ascii")}
+
 
 READ_BYTES: Final = 4 << 20
 PROBED_BYTES: Final = 65_536
@@ -130,14 +203,7 @@ class Export:
 
     def _of(self, answer: FetchedRecords) -> Iterator[Exported]:
         counts = self.counts
-        rolled_back = RolledBack(answer.aborted)
-        for header, at in read_headers(answer.records):
-            batch = answer.records[at : at + header.length]
-            is_gone = rolled_back.skip(header, batch)
-            if header.next_offset <= counts.position:
-                continue
-            if header.magic >= 2:
-                verify_crc(answer.records, at, header)
+        for header, batch, is_gone in checked_batches(answer, counts.position):
             if not header.is_control:
                 kept = [
                     record
@@ -162,6 +228,23 @@ class Export:
         counts.uncommitted = _part(max(stable, counts.position), self.span.next)
         counts.unread = _part(counts.position, min(stable, self.span.next))
         counts.position = self.span.next
+
+
+def checked_batches(
+    answer: FetchedRecords, position: int
+) -> Iterator[tuple[BatchHeader, memoryview, bool]]:
+    """Yield the batches that end after `position`, and whether their transaction was aborted.
+
+    Raises CorruptData for a wrong CRC.
+    """
+    rolled_back = RolledBack(answer.aborted)
+    for header, at in read_headers(answer.records):
+        batch = answer.records[at : at + header.length]
+        is_gone = rolled_back.skip(header, batch)
+        if header.next_offset > position:
+            if header.magic >= 2:
+                verify_crc(answer.records, at, header)
+            yield header, batch, is_gone
 
 
 def first_records(

@@ -14,7 +14,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Final, Self, overload
 
-from twinlog.client.chains import chain, fewest_hops
+from twinlog.client.topology import chain, fewest_hops
 from twinlog.cluster.client import API_TIMEOUT_S, ClusterClient
 from twinlog.cluster.net.settings import ClusterSettings, parse_bootstrap
 from twinlog.cluster.security.security_keys import load_security
@@ -297,3 +297,56 @@ def _cluster(settings: Settings, role: Role) -> ClusterSettings:
         security=load_security(client, where=_WHERE),
         client_id="twinlog-client",
     )
+
+
+# Java's `RemoteClusterUtils`: functions that each use a temporary MirrorClient.
+
+
+def replication_hops(config: Mapping[str, str], upstream_alias: str) -> int:
+    """`MirrorClient.replication_hops`."""
+    with MirrorClient(config) as client:
+        return client.replication_hops(upstream_alias)
+
+
+def heartbeat_topics(config: Mapping[str, str]) -> set[str]:
+    """`MirrorClient.heartbeat_topics`."""
+    with MirrorClient(config) as client:
+        return client.heartbeat_topics()
+
+
+def checkpoint_topics(config: Mapping[str, str]) -> set[str]:
+    """`MirrorClient.checkpoint_topics`."""
+    with MirrorClient(config) as client:
+        return client.checkpoint_topics()
+
+
+def upstream_clusters(config: Mapping[str, str]) -> set[str]:
+    """`MirrorClient.upstream_clusters`."""
+    with MirrorClient(config) as client:
+        return client.upstream_clusters()
+
+
+@overload
+def translate_offsets(
+    config: Mapping[str, str], remote_alias: str, group: str, *, timeout_s: float = ...
+) -> GroupOffsets: ...
+
+
+@overload
+def translate_offsets(
+    config: Mapping[str, str], remote_alias: str, group: re.Pattern[str], *, timeout_s: float = ...
+) -> dict[str, GroupOffsets]: ...
+
+
+def translate_offsets(
+    config: Mapping[str, str],
+    remote_alias: str,
+    group: str | re.Pattern[str],
+    *,
+    timeout_s: float = DEFAULT_TIMEOUT_S,
+) -> GroupOffsets | dict[str, GroupOffsets]:
+    """Return where a group resumes on this cluster. For a compiled pattern, return this for each
+    group that matches.
+    """
+    with MirrorClient(config) as client:
+        return client.remote_consumer_offsets(group, remote_alias, timeout_s=timeout_s)

@@ -243,7 +243,12 @@ class OffsetReset:
         if isinstance(before, TwinlogError):
             return replace(out, refused=before)
         if not tps:
-            return replace(out, refused=self._nothing(group))
+            nothing = FlowError(
+                f"cluster {self._client.alias}: group {group} has no committed offsets there: "
+                "check its name, or name the topics with --topic",
+                code="NO_OFFSETS",
+            )
+            return replace(out, refused=nothing)
         try:
             offsets = tuple(self._offsets(goal, group, tps, before, now))
         except TwinlogError as error:
@@ -402,13 +407,6 @@ class OffsetReset:
         return FlowError(
             f"cluster {self._client.alias}: group {group.name} has no offsets of consumers: it is "
             f"{kind}, so check its name",
-            code="NO_OFFSETS",
-        )
-
-    def _nothing(self, group: str) -> FlowError:
-        return FlowError(
-            f"cluster {self._client.alias}: group {group} has no committed offsets there: check "
-            "its name, or name the topics with --topic",
             code="NO_OFFSETS",
         )
 

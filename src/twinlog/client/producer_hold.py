@@ -77,17 +77,14 @@ class ProducerHold:
         if found is None or found.error == UNKNOWN_TOPIC_OR_PARTITION:
             return None
         try:
-            self._read_on()
+            for row in read_to_end(self._target, STATE_TOPIC, 0, self._position):
+                if row.key is not None and is_held_row(row.key, self._flow):
+                    self._held = held_producers(row.key, row.value)
+                self._position = row.offset + 1
         except BrokerRefused:
             self._position = 0  # the topic's log was truncated, or the topic was re-created
             raise
         return self._held
-
-    def _read_on(self) -> None:
-        for row in read_to_end(self._target, STATE_TOPIC, 0, self._position):
-            if row.key is not None and is_held_row(row.key, self._flow):
-                self._held = held_producers(row.key, row.value)
-            self._position = row.offset + 1
 
     def hold(self, rate: int) -> float | None:
         """Set the quota. If another client has set one, change nothing and return that quota."""

@@ -43,7 +43,8 @@ from twinlog.mirror.state.intents import IntentKind
 from twinlog.mirror.state.published import Unusual
 from twinlog.model import NO_TOPIC_ID, TopicPartition
 from twinlog.survey.leader_status import leader_status
-from twinlog.survey.map_reader import MapReader, Maps
+from twinlog.survey.map_reader import MapReader
+from twinlog.survey.replica import Maps
 from twinlog.survey.state_reader import state_rows
 
 READ_BYTES: Final = 1 << 20

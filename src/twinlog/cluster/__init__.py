@@ -1,9 +1,10 @@
 """Access to one Kafka cluster over the network.
 
-`client` finds brokers and sends requests. `net` and `security` make its connections; `logs`,
-`topics` and `groups` have the requests. `group_messages` defines requests that the client library
-lacks. `certificates` finds the expiry of the certificates in use, and `kafka_package` limits how
-much of the library is loaded.
+Read `client` first: it finds brokers and sends requests. `net` has its connections and retries, and
+`security` TLS and SASL. `logs`, `topics` and `groups` have the requests, by their subject.
+`group_messages` defines messages that the client library lacks, and `kafka_package` limits how much
+of that library is loaded. `broker_versions`, `round_trips` and `certificates` collect facts for
+commands: what brokers offer, how far away they are, and when certificates expire.
 """
 
 from __future__ import annotations

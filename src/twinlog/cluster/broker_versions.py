@@ -1,4 +1,14 @@
-"""The capabilities that each broker of a cluster reports: API versions and features (KIP-584)."""
+"""The API versions and features (KIP-584) that each broker of a cluster reports.
+
+This is for the support bundle, which is read by people. No code decides by these numbers or by a
+broker's release, because other implementations of the protocol report what they like. Twinlog finds
+out what a broker can do in two other ways:
+
+- *A request.* A connection knows the API versions of its broker. If none of them fits, the request
+  raises Unsupported before it is sent (`net.connection`), and the caller does without.
+- *A probe.* For an exact copy it is not enough that a broker accepts a request: it must also
+  behave like Apache Kafka. `survey.capabilities` tests that on the target, with real batches.
+"""
 
 from __future__ import annotations
 
@@ -15,21 +25,21 @@ WITH_FEATURES: Final = 3
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BrokerVersions:
-    """One broker. `apis` is empty if it could not be queried, and `problem` has the reason."""
+    """What one broker reports. If it could not be queried, `problem` has the reason."""
 
     node: int
     host: str
     port: int
     rack: str | None
     apis: Mapping[str, tuple[int, int]]
-    """Lowest and highest version, by API name."""
+    """Lowest and highest version by API name. Empty if the broker could not be queried."""
     features: Mapping[str, int]
-    """Finalized levels, including `metadata.version`; empty before Kafka 3."""
+    """Finalized levels, including `metadata.version`. Empty before Kafka 3."""
     problem: str = ""
 
 
 def broker_versions(client: ClusterClient) -> Iterator[BrokerVersions]:
-    """Yield every broker of the cluster. Raises ClusterError if no broker can be queried."""
+    """Yield what each broker reports. Raises ClusterError if no broker responds."""
     for broker in client.metadata([]).brokers.values():
         apis: dict[str, tuple[int, int]] = {}
         features: dict[str, int] = {}
@@ -39,7 +49,7 @@ def broker_versions(client: ClusterClient) -> Iterator[BrokerVersions]:
             apis = {protocol.api_name(key): known[key] for key in sorted(known)}
             features = _features(client, broker.node, known[protocol.API_VERSIONS][1])
         except ClusterError as error:
-            problem = str(error)  # the other brokers are still useful to know
+            problem = str(error)  # the reports of the other brokers are still useful
         yield BrokerVersions(
             node=broker.node,
             host=broker.host,

@@ -1,10 +1,10 @@
-"""Finds when the certificates that a cluster's connections use expire: client certificates and
-trusted ones.
+"""Finds when the certificates of a cluster's connections expire: client certificates and
+truststores.
 
-Dates are those of the certificates in use, including renewed ones. No file is read here. For a
-client certificate, the first to expire of its chain counts, because it ends the connection. For a
-truststore, the earliest and the last expiry are reported, because while issuers change it holds an
-old and a new certificate.
+The dates are those of the certificates in use, also after they were renewed. No file is read here.
+For a client certificate, the first certificate of its chain to expire counts, because brokers then
+reject the chain. For a truststore, the earliest and the last expiry are reported, because it
+contains an old and a new certificate while an issuer changes.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from twinlog.cluster.security.security_settings import SecuritySettings
 
 DAY_S: Final = 86_400
 SOON_S: Final = 14 * DAY_S
-"""How long before its expiry a certificate causes a warning."""
+"""How long before its expiry a certificate is warned about."""
 
 _END: Final = "-----END CERTIFICATE-----\n"
 
@@ -50,26 +50,26 @@ class Ending(StrEnum):
 
     FAR = "far"
     SOON = "soon"
-    """Within `SOON_S`; or one certificate of a truststore has expired, and others have not."""
+    """Within `SOON_S`, or one certificate of a truststore has expired and others have not."""
     OVER = "over"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CertificateEnd:
-    """The first certificate to expire among those that a cluster's client uses for one purpose."""
+    """The first to expire of the certificates that a cluster's client uses for one purpose."""
 
     cluster: str
     held: CertificatePurpose
     file: str
-    """Its file, or the key if the configuration itself contains it."""
+    """Its file, or the configuration key that contains it."""
     subject: str
     ends_at: int
-    """Its last second, since 1970."""
+    """When it expires, in seconds since 1970."""
     last_ends_at: int
-    """For a truststore, the expiry of its last certificate; for a chain the same as `ends_at`."""
+    """When the last certificate of a truststore expires. For a chain it is `ends_at`."""
 
     def ending(self, now_s: float) -> Ending:
-        """Return its urgency at this time (seconds since 1970)."""
+        """Return the urgency of the expiry at this time (seconds since 1970)."""
         if self.last_ends_at < now_s:
             return Ending.OVER
         return Ending.SOON if self.ends_at - now_s < SOON_S else Ending.FAR
@@ -77,12 +77,12 @@ class CertificateEnd:
     def line(self, now_s: float) -> str:
         """Return a message with file, subject, date and what to do."""
         date = datetime.fromtimestamp(self.ends_at, UTC).strftime("%Y-%m-%d %H:%M UTC")
-        tense = "ended" if self.ends_at < now_s else "ends"
+        expires = "expired" if self.ends_at < now_s else "expires"
         whose, todo = "the client certificate", "replace it, with its key, in the same place"
         if self.held is CertificatePurpose.TRUSTSTORE:
             whose, todo = "a trusted certificate", "add its successor there, or remove it"
         return (
-            f"cluster {self.cluster}: {whose} of {self.file} ({self.subject}) {tense} on {date}; "
+            f"cluster {self.cluster}: {whose} of {self.file} ({self.subject}) {expires} on {date}; "
             f"{todo}: new connections use it without a restart"
         )
 
@@ -94,8 +94,8 @@ class _Dates(NamedTuple):
 
 
 def certificate_ends(clusters: Iterable[ClusterSettings]) -> tuple[CertificateEnd, ...]:
-    """Return the expiry of all certificates that these settings use now, each once, without this
-    machine's own.
+    """Return the expiry of all certificates that these settings use now, each once. Certificates
+    that this machine trusts by default are left out.
     """
     found = (
         end
@@ -109,7 +109,7 @@ def certificate_ends(clusters: Iterable[ClusterSettings]) -> tuple[CertificateEn
 def urgent(
     ends: Iterable[CertificateEnd], now_s: float | None = None
 ) -> tuple[tuple[Ending, CertificateEnd], ...]:
-    """Return those that expire soon or have expired, at `now_s` (seconds since 1970; None: now)."""
+    """Return those that expire soon or have expired at `now_s` (seconds since 1970; None: now)."""
     at = time.time() if now_s is None else now_s
     judged = ((end.ending(at), end) for end in ends)
     return tuple(one for one in judged if one[0] is not Ending.FAR)
@@ -136,14 +136,14 @@ def _ends(alias: str, security: SecuritySettings) -> Iterable[CertificateEnd]:
 
 
 def _file(security: SecuritySettings, held: CertificatePurpose) -> str:
-    paths = dict(reversed(security.files))  # of several files of one key, the first
+    paths = dict(reversed(security.files))  # if a key has several files, the first
     return next((paths[key] for key in _KEYS[held] if key in paths), _KEYS[held][1])
 
 
 @lru_cache(maxsize=256)
 def _dates(pem: str) -> _Dates | None:
-    """Return the dates, or None if no certificate can be read: OpenSSL accepts some that are
-    malformed.
+    """Return the dates, or None if no certificate can be read. OpenSSL accepts some that this
+    library rejects as malformed.
     """
     from cryptography import x509
 

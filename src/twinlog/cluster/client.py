@@ -1,12 +1,21 @@
-"""One Kafka cluster: finds brokers, keeps a connection to each, and retries if that can help.
+"""The client of one Kafka cluster: finds brokers, keeps a connection to each, and retries.
 
-There are two ways to send a request. `attempt` sends it once, for requests that are not safe to
-repeat or that are part of a larger loop. `send` repeats it after a lost connection, so its request
-must be idempotent. Error codes inside a response are the caller's responsibility, because only the
-caller knows where a message has them. `retrying` is the loop for them.
+There are three ways to send a request:
 
-A broker that mutes the connection (quotas, KIP-219) gets no request until it reads again, and that
-time does not count against any limit of a call. `muted_until` shows its end.
+| call            | repeated                                             | for                     |
+| --------------- | ---------------------------------------------------- | ----------------------- |
+| `attempt`       | never                                                | steps of a larger loop  |
+| `send`          | after a lost connection                              | idempotent requests     |
+| `to_controller` | the same, and after retriable errors in the response | changes of topics       |
+
+A response may contain error codes of topics, partitions or groups. Only the code of a request knows
+where, so `attempt` and `send` do not check them. `check` raises such an error, and `retrying` is
+the loop around both.
+Requests about many partitions or groups are sent with `logs.per_leader` and `groups.coordinators`,
+which send one request to each responsible broker.
+
+A broker that mutes the connection because of a quota (KIP-219) gets no request until it reads
+again. That time counts against no limit of a call. `muted_until` is its end.
 
 A client is not thread-safe: each thread needs its own.
 """
@@ -40,40 +49,38 @@ from twinlog.wire.error_codes import NONE, REBOOTSTRAP_REQUIRED, error_for
 T = TypeVar("T")
 
 API_TIMEOUT_S: Final = 60.0
-"""Java's default.api.timeout.ms: how long one call retries before it gives up."""
+"""How long a call retries before it fails: Java's default.api.timeout.ms."""
 
 CALL_PATIENCE: Final = Patience(backoff=Backoff(cap_ms=2_000))
-"""For calls with a waiting caller: Java's retry.backoff.max.ms is 1 s."""
+"""For calls with a waiting caller. (Java's retry.backoff.max.ms is 1 s.)"""
 
 ANSWER_TIMEOUT_S: Final = 10.0
-"""Limit of silence before a response from memory or an index: by then a frozen broker's partitions
-have new leaders. While bytes arrive, as on a slow line, request.timeout.ms is the limit.
+"""How long a broker may be silent before its response. By then, the partitions of a frozen broker
+have new leaders. While bytes arrive, as on a slow line, only request.timeout.ms is the limit.
 """
 
 METADATA_TIMEOUT_S: Final = 5.0
-"""Limit of silence for Metadata, because a frozen broker must not delay the search for leaders."""
+"""The same for Metadata: a frozen broker must not delay the search for leaders."""
 
 REFUSED_FOR_S: Final = 0.3
-"""`refused_s` of queries with a waiting caller."""
+"""`refused_s` for commands, whose user waits."""
 
 MISSING_GRACE_S: Final = 3.0
-"""A topic that was just created may be unknown to a broker for this long. After that it is
-missing.
-"""
+"""A broker may not know a topic that was just created for this long. After that it is missing."""
 
 METADATA_WITHOUT_CREATION: Final = 4
-"""The first version with a flag against creating the requested topics."""
+"""The first version with a flag that prevents creating the requested topics."""
 
 
 class Silent(NamedTuple):
-    """A broker that let a request time out, and until when it gets no request."""
+    """A broker that let a request time out, and until when it gets no further one."""
 
     until: float
     error: TwinlogError
 
 
 class ClusterClient:
-    """A blocking client of one cluster, for one thread."""
+    """A blocking client of one cluster for one thread."""
 
     def __init__(
         self,
@@ -84,8 +91,8 @@ class ClusterClient:
         refused_s: float = math.inf,
         refused_at_first_s: float = math.inf,
     ) -> None:
-        """`refused_s`: how long a call retries if no process listens at any address. A cluster that
-        restarts is worth waiting for, but an interactive query should fail fast.
+        """`refused_s`: how long a call retries if no process listens at any address. A mirror waits
+        for a cluster that restarts, but an interactive query should fail fast.
         `refused_at_first_s`: the same until the cluster has responded once.
         """
         self.settings = settings
@@ -95,15 +102,15 @@ class ClusterClient:
         self._refused_at_first_s = min(refused_s, refused_at_first_s)
         self._has_answered = False
         self.leaderless: dict[TopicPartition, float] = {}
-        """Partitions that `per_leader` found without a leader, and when it last did."""
+        """Partitions without a leader, and when `per_leader` last found them so (monotonic)."""
         self.silent: dict[int, Silent] = {}
         """Silent brokers, for `per_leader`."""
         self.led: dict[str, TopicMetadata] | None = None
-        """Topics with all their leaders, for `per_leader`, if they are kept."""
+        """Topics with all their leaders, for `per_leader`; None unless they are kept."""
         self.read_sizes: dict[int, ReadSize] = {}
         """Read sizes by broker, for `raw_log`."""
         self.muted_until = 0.0
-        """Monotonic time until which a call waits for a broker that has muted the connection."""
+        """Until when a call waits for a broker that has muted the connection (monotonic)."""
         self._muted_s = 0.0
         self._pool = ConnectionPool(settings, patience.clock, api_timeout_s)
         self._controller = NO_NODE
@@ -119,12 +126,11 @@ class ClusterClient:
         allow_missing: bool = True,
         timeout_s: float | None = None,
     ) -> ClusterMetadata:
-        """Return the brokers, and these topics (None: all that may be described; an empty list:
-        none).
+        """Return the brokers and these topics. None means all topics that the user may describe,
+        and an empty list none.
 
-        With `allow_missing`, a missing or forbidden topic is in the response with its error.
-        Otherwise that error is raised once waiting has not helped. The request never creates
-        topics.
+        With `allow_missing`, a missing or forbidden topic is in the result with its error.
+        Otherwise its error is raised if retrying does not help. Topics are never created.
         """
 
         def ask() -> ClusterMetadata:
@@ -136,10 +142,10 @@ class ClusterClient:
         return found
 
     def metadata_from(self, node: int, topics: Collection[str] | None) -> ClusterMetadata:
-        """Return one broker's metadata of these topics (None: all), queried once. Missing topics
-        have errors.
+        """Return the metadata of one broker about these topics (None: all), with one attempt.
+        Missing topics have errors.
 
-        The result is not stored, because this broker's metadata may be stale.
+        The result is not stored, because the metadata of this broker may be stale.
         """
         answer = self.attempt(
             node,
@@ -158,8 +164,8 @@ class ClusterClient:
         maximum: int | None = None,
         minimum: int | None = None,
     ) -> Any:
-        """Return the response of that broker (None: any), repeating the request if a connection
-        breaks.
+        """Return the response of that broker, or of any (None). The request is repeated after a
+        lost connection, so it must be idempotent.
         """
 
         def ask() -> Any:
@@ -175,16 +181,17 @@ class ClusterClient:
         maximum: int | None = None,
         minimum: int | None = None,
     ) -> Any:
-        """Return the controller's response, once `check` has found no retriable error in it.
+        """Return the controller's response, in which `check` has found no error.
 
-        The controller is looked up again before each retry: NOT_CONTROLLER means that it has moved.
+        If the error that `check` raises is retriable, the request is repeated. The controller is
+        looked up before each retry, because it may have moved (NOT_CONTROLLER).
         """
 
         def ask() -> Any:
             if self._controller not in self._pool.brokers:
                 self._ask_metadata([], allow_missing=True)
             known = self._controller if self._controller in self._pool.brokers else None
-            self._controller = NO_NODE  # until it has responded
+            self._controller = NO_NODE  # unknown again until it has responded
             answer = self.attempt(
                 known,
                 request,
@@ -207,9 +214,9 @@ class ClusterClient:
         maximum: int | None = None,
         minimum: int | None = None,
     ) -> Any:
-        """Send a request once, to that broker or to any (None), and return its response.
+        """Send a request once, to that broker or to any (None), and return the response.
 
-        The broker may be silent for `timeout_s` (None: ANSWER_TIMEOUT_S or less).
+        The broker may be silent for `timeout_s` (None: at most ANSWER_TIMEOUT_S).
         """
         with self._asking(node, timeout_s) as (connection, most_s, silent_s):
             return connection.request(
@@ -225,8 +232,8 @@ class ClusterClient:
         maximum: int | None = None,
         minimum: int | None = None,
     ) -> tuple[bytes, Any]:
-        """Like `attempt`, for periodic queries. Returns the response's digest and the response,
-        which is not decoded (None) if its digest is the known one.
+        """Like `attempt`, for periodic queries whose response rarely changes. Returns the digest of
+        the response, and the response or, if its digest is `known`, None instead of decoding it.
         """
         with self._asking(node, None) as (connection, most_s, silent_s):
             connection.begin(request, maximum=maximum, minimum=minimum)
@@ -237,14 +244,14 @@ class ClusterClient:
         self, node: int | None, silent_s: float | None
     ) -> Iterator[tuple[Connection, float, float]]:
         most_s = self.settings.request_timeout_ms / 1000
-        if self.api_timeout_s < API_TIMEOUT_S:  # the caller has less time than usual
+        if self.api_timeout_s < API_TIMEOUT_S:  # this caller has less time than usual
             most_s = min(most_s, self.api_timeout_s)
         if silent_s is None:
             silent_s = min(ANSWER_TIMEOUT_S, most_s)
         connection = self.connection_to(node)
         if muted_s := connection.muted_s:
             self._wait_for(muted_s)
-            connection = self.connection_to(node)  # its session may have ended in the meantime
+            connection = self.connection_to(node)  # its SASL session may have ended in the meantime
         try:
             yield connection, max(most_s, silent_s), silent_s
         except Disconnected:
@@ -258,14 +265,16 @@ class ClusterClient:
         self._muted_s += self.patience.clock() - began
 
     def retrying(self, operation: Callable[[], T], *, timeout_s: float | None = None) -> T:
-        """Run until it succeeds, fails permanently, or times out."""
+        """Run the operation until it succeeds, fails permanently, or times out."""
         deadline = self.deadline(timeout_s)
         retriable = self.retriable_now()
         return retry(operation, deadline=deadline, retriable=retriable, patience=self.patience)
 
     def retriable_now(self) -> Callable[[TwinlogError], bool]:
-        """Return a predicate that decides whether retrying can help a call that begins now. A
-        missing topic counts as missing after a short time.
+        """Return a predicate that decides whether a retry can help a call that begins now.
+
+        Errors with the fate RETRIABLE are retried until the call's deadline. Two are given up
+        earlier: a missing topic after MISSING_GRACE_S, and refused connections after `refused_s`.
         """
         refused_s = self.refused_s if self._has_answered else self._refused_at_first_s
         grace, refused = self.deadline(MISSING_GRACE_S), self.deadline(refused_s)
@@ -278,12 +287,12 @@ class ClusterClient:
         return retriable
 
     def deadline(self, timeout_s: float | None = None) -> Deadline:
-        """Return the deadline of a call that begins now. Muted time does not count."""
+        """Return the deadline of a call that begins now. Time while muted does not count."""
         seconds = self.api_timeout_s if timeout_s is None else timeout_s
         return Deadline.within(seconds, self.clock)
 
     def clock(self) -> float:
-        """Return monotonic seconds, without the time for which a broker muted the connection."""
+        """Return monotonic seconds without the time for which brokers muted connections."""
         return self.patience.clock() - self._muted_s
 
     def _ask_metadata(self, topics: Sequence[str] | None, allow_missing: bool) -> ClusterMetadata:
@@ -295,8 +304,7 @@ class ClusterClient:
         )
         if answer.error_code == REBOOTSTRAP_REQUIRED:
             self.close()
-        if answer.error_code:
-            raise error_for(answer.error_code, cluster=self.alias, doing="asking for metadata")
+        self.check(answer, "reading metadata")
         metadata = decode_metadata(answer)
         self._pool.learn(metadata.brokers)
         self._has_answered = True
@@ -311,18 +319,29 @@ class ClusterClient:
             raise error_for(
                 topic.error,
                 cluster=self.alias,
-                doing=f"asking for metadata of topic {topic.name}",
+                doing=f"reading metadata of topic {topic.name}",
                 acl=f"DESCRIBE on topic {topic.name}",
             )
 
+    def check(self, result: Message, doing: str, *, acl: str | None = None) -> None:
+        """Raise the error in a response, or in one row of it, if there is one.
+
+        `doing` describes the request for the message, and `acl` is the permission that it needs.
+        """
+        if result.error_code:
+            detail = getattr(result, "error_message", None)
+            raise error_for(
+                int(result.error_code), cluster=self.alias, doing=doing, acl=acl, detail=detail
+            )
+
     def keep_leaders(self) -> None:
-        """Keep leaders from now on, for repeated queries about the same partitions."""
+        """Reuse leaders from now on, for repeated queries about the same partitions."""
         self.led = {}
 
     @contextmanager
     def keeping_leaders(self) -> Iterator[None]:
-        """Reuse leaders found by earlier queries. A broker that is no longer the leader returns an
-        error, and the leaders are then looked up again.
+        """Reuse leaders within the block. A broker that is no longer the leader returns an error,
+        and the leaders are then looked up again.
         """
         self.keep_leaders()
         try:
@@ -331,14 +350,14 @@ class ClusterClient:
             self.led = None
 
     def connection_to(self, node: int | None) -> Connection:
-        """Return a usable connection, kept for the next request; for None to any broker."""
+        """Return a usable connection to that broker, or to any (None). It is kept for reuse."""
         if node is None:
             return self._pool.any()
         self._know(node)
         return self._pool.to(node)
 
     def open_connection(self, node: int) -> Connection:
-        """Open a separate connection to that broker for the caller."""
+        """Open a separate connection to that broker, which belongs to the caller."""
         self._know(node)
         return self._pool.open(node)
 
@@ -347,12 +366,12 @@ class ClusterClient:
             self._ask_metadata([], allow_missing=True)
 
     def renew(self, settings: ClusterSettings) -> None:
-        """Use these settings for new connections. Open ones stay. Thread-safe."""
+        """Use these settings for new connections. Open connections are kept. Thread-safe."""
         self.settings = settings
         self._pool.renew(settings)
 
     def close(self) -> None:
-        """Close every connection. The next request opens new ones."""
+        """Close all connections. The next request opens new ones."""
         self._pool.close()
 
     def __enter__(self) -> Self:
@@ -374,7 +393,7 @@ def _metadata_request(topics: Collection[str] | None) -> Message:
 def prompt_client(
     settings: ClusterSettings, *, api_timeout_s: float = API_TIMEOUT_S
 ) -> ClusterClient:
-    """Return a client for commands: it fails fast if no process listens at any address, but waits
-    for a cluster that restarts during the work.
+    """Return a client for commands. It fails fast if no process listens at any address, but waits
+    for a cluster that restarts while the command runs.
     """
     return ClusterClient(settings, api_timeout_s=api_timeout_s, refused_at_first_s=REFUSED_FOR_S)

@@ -1,9 +1,9 @@
-"""Loads the library of Kafka's messages without the clients that it contains.
+"""Loads the client library's messages without its clients.
 
-`import kafka.protocol` first runs the package `kafka`, which defines an admin client, a consumer
-and a producer in 110 modules: 0.2 s of CPU and 20 MB per process, all unused. So the package is
-registered without being run. If other code needs something of the package itself (an application in
-the same process, `from kafka import KafkaConsumer`), it is run then.
+`import kafka.protocol` first runs the package `kafka`, which imports an admin client, a consumer
+and a producer in 110 modules. They would cost every process, and so every lane, 0.2 s of CPU and
+20 MB for nothing. So the package is registered without being run. It is run later if other code in
+the same process needs it (`from kafka import KafkaConsumer`).
 """
 
 from __future__ import annotations
@@ -17,11 +17,11 @@ NAME: Final = "kafka"
 
 
 class _NotRun(ModuleType):
-    """Runs itself on the first access to something that is not one of its modules."""
+    """The package before it was run. It runs on the first access to anything but a submodule."""
 
     def __getattr__(self, name: str) -> Any:
         if importlib.util.find_spec(f"{NAME}.{name}") is not None:
-            raise AttributeError(name)  # so that it is imported, and nothing else
+            raise AttributeError(name)  # the import system then imports this submodule only
         self.__class__ = ModuleType  # type: ignore[assignment]
         spec = self.__spec__
         assert spec is not None and spec.loader is not None  # noqa: S101
@@ -30,9 +30,7 @@ class _NotRun(ModuleType):
 
 
 def spare_clients() -> None:
-    """Register the package without running it. Must precede the first import of it; no effect if it
-    has run already.
-    """
+    """Register the package without running it. Has no effect after the first import of it."""
     if NAME in sys.modules or (spec := importlib.util.find_spec(NAME)) is None:
         return
     package = importlib.util.module_from_spec(spec)

@@ -14,8 +14,8 @@ TIMES: Final = 5
 
 
 def round_trips_ms(client: ClusterClient) -> dict[int, float]:
-    """Return the shortest of a few round-trip times per broker, so that the broker's load does not
-    matter.
+    """Return the shortest of some round-trip times for each broker, which is the least affected by
+    the broker's load.
 
     Brokers that do not respond are left out. Raises TwinlogError if none responds.
     """

@@ -11,7 +11,7 @@ from typing import Any, Final
 
 
 class Retry(StrEnum):
-    """When the stopped part is retried automatically."""
+    """When Twinlog itself retries what has stopped."""
 
     SOON = "soon"
     """After a growing pause of at most 30 s, because the cause may be temporary."""
@@ -51,7 +51,7 @@ class AtRisk(StrEnum):
 
 
 class Trait(Enum):
-    """Properties of a code that the driver and commands decide by."""
+    """Properties of codes on which decisions of the driver and of commands depend."""
 
     CAN_BE_SKIPPED = auto()
     """A single record or batch can cause it, and `twinlog topic skip` can skip it."""
@@ -60,7 +60,7 @@ class Trait(Enum):
     ANOTHER_SOURCE = auto()
     """The source no longer has the records that were copied."""
     STALE_PLAN = auto()
-    """Topic discovery may resolve it, for example with new topic IDs, a new max.message.bytes or
+    """Topic discovery may resolve it, because it finds new topic IDs, max.message.bytes or
     LogAppendTime.
     """
     LOG_FINDING = auto()
@@ -88,18 +88,18 @@ IMPLIED: Final = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Condition:
-    """One row of docs/codes.md; its texts are Markdown."""
+    """One row of docs/codes.md. Its texts are Markdown."""
 
     codes: tuple[str, ...]
     """Several codes if they share the meaning and the advice."""
     meaning: str
     advice: str = ""
-    """Empty if the message already says what to do."""
+    """What to do. Empty if the message itself has it."""
     retry: Retry = Retry.NO
     fault: Fault = Fault.SETUP
     at_risk: AtRisk = AtRisk.NONE
     traits: frozenset[Trait] = frozenset()
-    """With the traits that these imply."""
+    """Includes the traits that others imply."""
     status: int = 0
     """HTTP status of the response, or 0 if the error's class decides."""
 
@@ -129,8 +129,10 @@ _READ: Final[dict[str, Callable[[Any], Any]]] = {
 
 @cache
 def tables() -> Mapping[str, tuple[Condition, ...]]:
-    """Return the rows by what stops: a partition, flow, process, command, dataframe or request, or
-    nothing (warning). The first call reads the file, because most commands need no row.
+    """Return the rows by table, which is named for the thing that stops: partition, flow, process,
+    command, dataframe or request; for warnings nothing stops.
+
+    The file is read by the first call, because most commands need no row.
     """
     import tomllib
 

@@ -61,7 +61,7 @@ class Guarantee(StrEnum):
 
 
 class Severity(StrEnum):
-    """Severity of a state: normal, worth knowing, or action required."""
+    """Severity of a state: GOOD is normal, WARN is worth knowing, BAD requires action."""
 
     GOOD = "good"
     WARN = "warn"
@@ -77,7 +77,7 @@ _GOOD: Final = frozenset(
 )
 _BAD: Final = frozenset(
     (
-        # stopped flows and flows that do not run are not red: red is for errors only
+        # flows that are stopped or not running are not red, because red means an error
         *(FlowState.FAILED, FlowState.PARTLY_FAILED),
         *(PartitionState.FAILED, PartitionState.TAKEN_OVER),
     )
@@ -85,9 +85,7 @@ _BAD: Final = frozenset(
 
 
 def severity_of(state: str) -> Severity:
-    """Return the severity of a flow or partition state. States that only another release has are
-    WARN.
-    """
+    """Return the severity of a flow or partition state: WARN for states of other releases."""
     if state in _GOOD:
         return Severity.GOOD
     return Severity.BAD if state in _BAD else Severity.WARN
@@ -96,8 +94,8 @@ def severity_of(state: str) -> Severity:
 FLOW_STATES: Final = {
     FlowState.STARTING: "the flow reads both clusters, and Spark starts",
     FlowState.WAITING_FOR_SPARK: (
-        "the Spark cluster of `--master` runs no executor for the flow; the reason has Spark's own "
-        "words. The process waits, and copies as soon as there is one"
+        "the Spark cluster of `--master` runs no executor for the flow; the reason quotes Spark. "
+        "The process waits, and copies as soon as there is one"
     ),
     FlowState.RUNNING: "its lanes copy records",
     FlowState.PARTLY_FAILED: "some partitions have stopped with a code, the others are copied",

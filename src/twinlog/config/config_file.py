@@ -14,8 +14,7 @@ from twinlog.config.files.connector import (
 )
 from twinlog.config.files.properties import decode, parse_properties
 from twinlog.config.files.raw import RawConfig, audit_text, read_bytes, settings_of
-from twinlog.config.strimzi.document import find_connector, is_resource
-from twinlog.config.strimzi.resource import read_resource
+from twinlog.config.strimzi.resource import find_connector, is_resource, read_resource
 from twinlog.config.strimzi.yaml_nodes import parse_yaml
 from twinlog.config.values.origin import Settings
 from twinlog.errors import ConfigError

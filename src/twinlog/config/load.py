@@ -11,32 +11,30 @@ import os
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Final
+from typing import Final, TypeVar
 
 from twinlog.config.advice.audit import (
     audit_duplicates,
     audit_keys,
+    audit_names,
+    audit_patterns,
     audit_switches,
     audit_values,
     check_flow_keys,
     check_own_keys,
 )
-from twinlog.config.advice.flow_patterns import audit_names, audit_patterns
 from twinlog.config.advice.security import audit_secrets, audit_security
-from twinlog.config.config_file import read_raw
+from twinlog.config.config_file import read_files, read_raw
 from twinlog.config.files.overrides import Override, with_overrides
 from twinlog.config.files.providers import provider_key, resolve_providers
 from twinlog.config.files.raw import RawConfig
-from twinlog.config.flow.emissions import with_lone_heartbeats
-from twinlog.config.flow.flows import read_flow
-from twinlog.config.flow.listeners import audit_listeners, http_listener
-from twinlog.config.flow.precedence import candidate_flows, cluster_settings
+from twinlog.config.flow.flows import read_flow, with_lone_heartbeats
+from twinlog.config.flow.precedence import candidate_flows, cluster_settings, enabled, prefixes
 from twinlog.config.flow.schema import ClusterConfig, FlowConfig, MirrorConfig
-from twinlog.config.flow.switches import enabled
 from twinlog.config.flow.tuning import request_timeout_ms
 from twinlog.config.keys.client_keys import BOOTSTRAP_SERVERS, SECURITY_PROTOCOL, SECURITY_PROTOCOLS
-from twinlog.config.rest import rest_config
-from twinlog.config.series import series_config
+from twinlog.config.rest import OPEN, audit_listeners, http_listener, rest_config
+from twinlog.config.series import ALL_SERIES, series_config
 from twinlog.config.values.nearest import nearest
 from twinlog.config.values.origin import ClientProperties, Setting, Settings, refuse, shown_key
 from twinlog.config.values.types import parse_boolean, to_choice, to_list, to_servers, trimmed
@@ -77,7 +75,7 @@ def load_raw(
     except ConfigError:
         names = None
     try:
-        config = load_all(
+        config = with_all_errors(
             given, lambda settings: _load(settings, text, clusters, known), names, text.errors
         )
     except ConfigError as error:
@@ -225,19 +223,10 @@ def _elsewhere(
 
 def _flow(raw: Settings, flow: Flow, file: str) -> FlowConfig:
     config = read_flow(raw, flow)
-    for alias, clients in (
-        (flow.source, (config.clients.source_consumer, config.clients.source_admin)),
-        (
-            flow.target,
-            (
-                config.clients.target_producer,
-                config.clients.target_consumer,
-                config.clients.target_admin,
-            ),
-        ),
-    ):
-        for client in clients:
-            _check_connection(client, alias, flow, file)
+    for client in config.clients.of_source():
+        _check_connection(client, flow.source, flow, file)
+    for client in config.clients.of_target():
+        _check_connection(client, flow.target, flow, file)
     return config
 
 
@@ -292,7 +281,7 @@ _STANDS_IN: Final = {BOOTSTRAP_SERVERS: "stands-in:9092", "enabled": "true"}
 """Placeholders for settings without which the rest cannot be read."""
 
 
-def load_all(
+def with_all_errors(
     settings: Settings,
     read: Callable[[Settings], MirrorConfig],
     aliases: tuple[str, ...] | None,
@@ -352,23 +341,100 @@ def _without(settings: Settings, error: ConfigError) -> Settings | None:
     return Settings(changed)
 
 
-def _bare(key: str, aliases: tuple[str, ...]) -> str:
-    """Return the key without its flow or cluster prefix."""
-    for scope in (*map(str, candidate_flows(aliases)), *aliases):
-        if key.startswith(f"{scope}."):
-            return key[len(scope) + 1 :]
-    return key
-
-
 def _may_follow(error: ConfigError, left_out: set[str], aliases: tuple[str, ...]) -> bool:
     """Return True if the error may be a consequence of a removed setting. An error without a key
     may be one of any.
     """
     if error.key is None or error.key in left_out:
         return True
-    return bool(error.lacks) and error.lacks in {_bare(key, aliases) for key in left_out}
+    bare = {key.removeprefix(prefixes(key, aliases)[0]) for key in left_out}
+    if error.lacks.endswith("."):  # one of the keys with this prefix
+        return any(key.startswith(error.lacks) for key in bare)
+    return bool(error.lacks) and error.lacks in bare
 
 
 def _location(error: ConfigError) -> tuple[str, float]:
     """Sort key: file, then line; errors without a line come last."""
     return (error.file or "", float("inf") if error.line is None else error.line)
+
+
+# Several configuration files in one process. Each file is read separately: `topics` of the first
+# file does not affect flows of the second. So each file runs as it would in its own process. Only
+# the connectors of one flow on Kafka Connect, which have a file each, are read together. A flow
+# that is enabled in two files, and an alias of two different clusters, are rejected.
+
+T = TypeVar("T")
+
+
+def load_all(
+    paths: Sequence[Path],
+    clusters: Sequence[str] = (),
+    environment: Mapping[str, str] | None = None,
+    overrides: Sequence[Override] = (),
+    secrets: Path | None = None,
+) -> MirrorConfig:
+    """Return one configuration of all files. The other arguments apply to each file."""
+    raws = read_files(paths, secrets)
+    return combined([load_raw(raw, clusters, environment, overrides) for raw in raws])
+
+
+def combined(configs: Sequence[MirrorConfig]) -> MirrorConfig:
+    """Combine flows, clusters and warnings. Raises ConfigError if two configurations conflict."""
+    first = configs[0]
+    if len(configs) == 1:
+        return first
+    _refuse_twice(configs)
+    clusters: dict[str, tuple[ClusterConfig, str]] = {}
+    for config in configs:
+        for cluster in config.clusters:
+            known, file = clusters.setdefault(cluster.alias, (cluster, config.file))
+            if known.servers and cluster.servers and not {*known.servers} & {*cluster.servers}:
+                raise ConfigError(
+                    f"shares no server with {cluster.alias} of {file}; give one of the two "
+                    "clusters another alias",
+                    file=config.file,
+                    key=f"{cluster.alias}.bootstrap.servers",
+                )
+    return MirrorConfig(
+        file=first.file,
+        more_files=tuple(f for config in configs for f in (config.file, *config.more_files))[1:],
+        clusters=tuple(cluster for cluster, _ in clusters.values()),
+        flows=tuple(flow for config in configs for flow in config.flows),
+        elsewhere=tuple(flow for config in configs for flow in config.elsewhere),
+        http_listener=next((c.http_listener for c in configs if c.http_listener), None),
+        rest=_one(configs, "twinlog.rest.*", lambda config: config.rest, OPEN),
+        series=_one(configs, "twinlog.metrics.*", lambda config: config.series, ALL_SERIES),
+        lines=tuple(line for config in configs for line in config.lines),
+        warnings=tuple(warning for config in configs for warning in config.warnings),
+    )
+
+
+def _one(
+    configs: Sequence[MirrorConfig], keys: str, value_of: Callable[[MirrorConfig], T], default: T
+) -> T:
+    """Return a value that all files with that setting share, because a process has one listener."""
+    said = [config for config in configs if value_of(config) != default]
+    for config in said[1:]:
+        if value_of(config) != value_of(said[0]):
+            raise ConfigError(
+                f"differs from {said[0].file}, but a process has one listener; write the "
+                "same in both files, or in only one",
+                file=config.file,
+                key=keys,
+            )
+    return value_of(said[0]) if said else default
+
+
+def _refuse_twice(configs: Sequence[MirrorConfig]) -> None:
+    seen: dict[str, str] = {}
+    for config in configs:
+        for flow in config.flows:
+            name = str(flow.flow)
+            if name in seen:
+                raise ConfigError(
+                    f"the flow is also enabled in {seen[name]}; disable it in one of the "
+                    "files, or use other cluster aliases",
+                    file=config.file,
+                    key=f"{name}.enabled",
+                )
+            seen[name] = config.file

@@ -1,22 +1,19 @@
-"""HTTP authentication and TLS: the keys `twinlog.rest.*`."""
+"""HTTP: authentication and TLS (the keys `twinlog.rest.*`), and the address in `listeners`."""
 
 from __future__ import annotations
 
+import re
+from collections.abc import Iterator
 from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
 from typing import Final
 
-from twinlog.config.keys.key_table import (
-    CERTIFICATE_FILE,
-    CLIENT_CA_FILE,
-    CLIENT_ROLE,
-    OPEN_MONITORING,
-    PRIVATE_KEY_FILE,
-    TOKENS_FILE,
-)
+from twinlog.addresses import MAX_PORT, Address, is_loopback
+from twinlog.config.keys import key_table as keys
 from twinlog.config.values.origin import Settings, refuse
-from twinlog.config.values.types import to_boolean, to_choice, trimmed
+from twinlog.config.values.types import to_boolean, to_choice, to_list, trimmed
+from twinlog.config.values.warnings import ConfigWarning, WarningCode, warning
 
 
 class RestRole(StrEnum):
@@ -66,31 +63,91 @@ def rest_config(raw: Settings) -> RestConfig:
             raise refuse(setting, "has no file", "write its path, or remove the line")
         return Path(value)
 
-    if CERTIFICATE_FILE not in raw:
-        for key in (PRIVATE_KEY_FILE, CLIENT_CA_FILE, CLIENT_ROLE):
-            if key in raw:
-                raise refuse(
-                    raw[key],
-                    f"has no effect without {CERTIFICATE_FILE}",
-                    "set it as well",
-                    lacks=CERTIFICATE_FILE,
-                )
-    if CLIENT_ROLE in raw and CLIENT_CA_FILE not in raw:
-        raise refuse(
-            raw[CLIENT_ROLE],
-            f"has no effect without {CLIENT_CA_FILE}",
-            "set it as well",
-            lacks=CLIENT_CA_FILE,
-        )
-    is_open = OPEN_MONITORING in raw and to_boolean(raw[OPEN_MONITORING])
+    for key, needed in (
+        (keys.PRIVATE_KEY_FILE, keys.CERTIFICATE_FILE),
+        (keys.CLIENT_CA_FILE, keys.CERTIFICATE_FILE),
+        (keys.CLIENT_ROLE, keys.CERTIFICATE_FILE),
+        (keys.CLIENT_ROLE, keys.CLIENT_CA_FILE),
+    ):
+        if key in raw and needed not in raw:
+            what = f"has no effect without {needed}"
+            raise refuse(raw[key], what, "set it as well", lacks=needed)
+    is_open = keys.OPEN_MONITORING in raw and to_boolean(raw[keys.OPEN_MONITORING])
     role = RestRole.READ
-    if CLIENT_ROLE in raw:
-        role = RestRole(to_choice(raw[CLIENT_ROLE], [one.value for one in RestRole]))
+    if keys.CLIENT_ROLE in raw:
+        role = RestRole(to_choice(raw[keys.CLIENT_ROLE], [one.value for one in RestRole]))
     return RestConfig(
-        tokens_file=path(TOKENS_FILE),
+        tokens_file=path(keys.TOKENS_FILE),
         monitoring_is_open=is_open,
-        certificate_file=path(CERTIFICATE_FILE),
-        private_key_file=path(PRIVATE_KEY_FILE),
-        client_ca_file=path(CLIENT_CA_FILE),
+        certificate_file=path(keys.CERTIFICATE_FILE),
+        private_key_file=path(keys.PRIVATE_KEY_FILE),
+        client_ca_file=path(keys.CLIENT_CA_FILE),
         client_role=role,
     )
+
+
+# The HTTP address in `listeners` of an mm2.properties. MirrorMaker 2 serves its REST API there.
+# Twinlog serves monitoring and REST there, unless the command line sets an address. MirrorMaker 2
+# reads the key only if its REST API is enabled, so a file with this key must run. If other hosts
+# could reach the address and no authentication is configured, Twinlog serves only 127.0.0.1 at that
+# port and warns.
+
+EVERY_ADDRESS: Final = "0.0.0.0"  # noqa: S104 (an empty host is Connect's word for it)
+THIS_MACHINE: Final = "127.0.0.1"
+_LISTENER: Final = re.compile(
+    r"(?P<scheme>https?)://(?P<host>\[[0-9a-f:.]+\]|[^\[\]:/]*):(?P<port>\d+)/?", re.IGNORECASE
+)
+
+
+def http_listener(raw: Settings) -> Address | None:
+    """Return the first `http://` address, or its port of 127.0.0.1, or None if the file has
+    none.
+    """
+    found = _named(raw)
+    if found is None or _may_be_served(found, raw):
+        return found
+    return Address(host=THIS_MACHINE, port=found.port)
+
+
+def _may_be_served(address: Address, raw: Settings) -> bool:
+    return is_loopback(address.host) or rest_config(raw).may_serve_others
+
+
+def _named(raw: Settings) -> Address | None:
+    setting = raw.get("listeners")
+    entries = [] if setting is None else to_list(setting)
+    for found in filter(None, map(_matched, entries)):
+        if found["scheme"].lower() == "http":
+            host = found["host"].strip("[]") or EVERY_ADDRESS
+            return Address(host=host, port=int(found["port"]))
+    return None
+
+
+def audit_listeners(raw: Settings) -> Iterator[ConfigWarning]:
+    """Yield warnings about invalid listeners; they do not stop the mirror."""
+    setting = raw.get("listeners")
+    for entry in [] if setting is None else to_list(setting):
+        found = _matched(entry)
+        if found is None:
+            message = f"{entry!r} is not a listener; write http://ADDRESS:PORT"
+            yield warning(WarningCode.DEAD_KEY, raw["listeners"], message)
+        elif found["scheme"].lower() == "https":
+            message = (
+                f"nothing is served at {entry}: write http://ADDRESS:PORT, and set "
+                "twinlog.rest.tls.certificate.file, which makes it https"
+            )
+            yield warning(WarningCode.DEAD_KEY, raw["listeners"], message)
+    named = _named(raw)
+    if named is not None and not _may_be_served(named, raw):
+        message = (
+            f"other hosts can reach {named} and no authentication is configured, so HTTP is served "
+            f"at {Address(THIS_MACHINE, named.port)} instead; write {keys.OPEN_MONITORING} = true "
+            "to serve /metrics, /healthz and /readyz without authentication, or "
+            f"{keys.TOKENS_FILE} or {keys.CLIENT_CA_FILE} to serve REST and the web page as well"
+        )
+        yield warning(WarningCode.LISTEN_UNGUARDED, raw["listeners"], message)
+
+
+def _matched(entry: str) -> re.Match[str] | None:
+    found = _LISTENER.fullmatch(entry)
+    return found if found is not None and int(found["port"]) <= MAX_PORT else None

@@ -10,8 +10,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any, Final
 
-from twinlog.demo.client import Message, confluent, log_reader, partition_counts
-from twinlog.demo.worker import DemoWorker
+from twinlog.demo.client import DemoWorker, Message, confluent, log_reader, partition_counts
 from twinlog.errors import ClusterError
 
 BATCH: Final = 500
@@ -72,14 +71,12 @@ class Checker(DemoWorker):
                 continue
             counts = partition_counts(self._addresses[side], self._topics[side])
             if len(counts) == len(self._topics[side]):
-                readers[side] = _Reader(
-                    side, self._addresses[side], counts, self._name_for(side), self.comparer
-                )
+                name: Callable[[str], str] = str
+                if side is LogSide.TARGET:
+                    name = self._upstream.__getitem__
+                readers[side] = _Reader(side, self._addresses[side], counts, name, self.comparer)
             else:
                 self._stop.wait(TOPICS_POLL_S)
-
-    def _name_for(self, side: LogSide) -> Callable[[str], str]:
-        return self._upstream.__getitem__ if side is LogSide.TARGET else str
 
     def _note(self) -> None:
         comparer = self.comparer

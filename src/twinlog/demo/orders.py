@@ -49,7 +49,7 @@ class DemoRecord:
     headers: tuple[tuple[str, bytes | None], ...]
 
 
-def order_events(seed: int) -> Iterator[DemoRecord]:
+def order_events(seed: int = 1) -> Iterator[DemoRecord]:
     """Yield events forever; two streams with the same seed are equal."""
     return _Shop(random.Random(seed)).events()
 

@@ -49,7 +49,6 @@ class DemoOptions:
     seconds: float | None = None
     """None: until it is stopped."""
     records_per_s: float = 500.0
-    seed: int = 1
     mirrors: bool = True
     """False: the user runs `twinlog mirror`, one or more times."""
 
@@ -111,7 +110,7 @@ def _clusters(
         try:
             while not all(future.done() for future in starting):
                 ending = stop.is_set()
-                view.show(DemoState(phase=ENDING if ending else "Starting two Kafka clusters ..."))
+                view(DemoState(phase=ENDING if ending else "Starting two Kafka clusters ..."))
                 time.sleep(TICK_S)
             if stop.is_set():
                 yield None
@@ -138,7 +137,7 @@ class _Demo:
         self._rates = Rates()
         self._topics: tuple[TopicRate, ...] = ()
         self._began = 0.0
-        events = order_events(options.seed)
+        events = order_events()
         self._shop = Shop(source.bootstrap, events, options.records_per_s, self._errors.append)
         remote = {topic: f"{SOURCE}.{topic}" for topic in PARTITIONS}
         self._checker = Checker(source.bootstrap, target.bootstrap, remote, self._errors.append)
@@ -193,7 +192,7 @@ class _Demo:
             errors = [one for one in found if one is not None]
             if errors:
                 raise errors[0]
-            view.show(self._state(phase))
+            view(self._state(phase))
             if is_done():
                 return
 

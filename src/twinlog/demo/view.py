@@ -6,7 +6,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from typing import Final, Protocol, TextIO
+from typing import Final, TextIO
 
 from rich.console import Console, Group, RenderableType
 from rich.live import Live
@@ -35,11 +35,8 @@ class DemoState:
     check: CheckState = field(default_factory=CheckState)
 
 
-class DemoView(Protocol):
-    """A display of the demo."""
-
-    def show(self, state: DemoState) -> None:
-        """Show the current state."""
+DemoView = Callable[[DemoState], None]
+"""Shows the current state of the demo."""
 
 
 class PlainView:
@@ -127,22 +124,6 @@ def demo_table(state: DemoState) -> RenderableType:
     return Group(heading, status, Text(), table, Text(), check_text(state.check))
 
 
-class LiveView:
-    """A screen that is redrawn in place."""
-
-    def __init__(self, console: Console) -> None:
-        self._live = Live(Text(""), console=console, refresh_per_second=4)
-
-    def start(self) -> None:
-        self._live.start()
-
-    def stop(self) -> None:
-        self._live.stop()
-
-    def show(self, state: DemoState) -> None:
-        self._live.update(demo_table(state))
-
-
 @contextmanager
 def view_on(stream: TextIO) -> Iterator[DemoView]:
     """Yield the view that suits the stream."""
@@ -152,11 +133,7 @@ def view_on(stream: TextIO) -> Iterator[DemoView]:
             stream.write(f"{line}\n")
             stream.flush()
 
-        yield PlainView(write)
+        yield PlainView(write).show
         return
-    live = LiveView(Console(file=stream))
-    live.start()
-    try:
-        yield live
-    finally:
-        live.stop()
+    with Live(Text(""), console=Console(file=stream), refresh_per_second=4) as live:
+        yield lambda state: live.update(demo_table(state))

@@ -1,9 +1,65 @@
 """The partitions of a lane, each from its Take to Released or Troubled.
 
-    Take -> search (background) -> PartitionCopy -> fetched -> [map row durable] -> sent -> answered
-    -> ...
-                                     |                                               |
-                                     `-- Troubled (drained, or a source error) ------'--> Released
+    driver                                   lane
+      | -- Take, without `handed` ----------->  search of both logs, in the background
+      | -- Take, with `handed` -------------->  the message contains the start point
+      |                                            |
+      |                                            v
+      |                                    fetch -> map row -> send -> response
+      |                                      ^                            |
+      |                                      `--------- next batch -------'
+      |                                            |
+      | -- Release -------------------------->  drain
+      | <- Released: where the copy ended ---------|
+      | <- Troubled: code, late requests ----------'   after any error
+
+**Problem.** A partition moves between lanes at every change of leases, at every retry, and when a
+lane is lost. Two lanes must never write to it at the same time (`control.running.giving` explains
+why), and no lane may continue from a position that is not on the target. Lanes die at any line of
+this code, and a frozen lane continues when its partitions already belong to another one.
+
+**Invariants**
+
+1. A partition enters a lane by a Take and leaves it by exactly one message: Released or Troubled.
+   After that message the lane sends nothing for it.
+2. It leaves only when nothing of it is unanswered: no batch, and no row of the map (`settle`,
+   `_is_waiting`). If answers were lost with a connection, Troubled states how long those requests
+   may still arrive (`wait_ms`).
+3. It leaves with a position (`handed`) only if that position is certain: every request was
+   answered, no request of an earlier lane can arrive any more, and the writer of every record
+   between the flow's own is known (`reporting.hand_over`). Otherwise the next lane searches both
+   logs.
+4. Nothing is repaired in a lane. After an error the partition sends nothing more, drains, and goes
+   back to the driver. The next start checks both logs, whatever the error was.
+5. If the source fails, records that were read before the failure are still sent and acknowledged
+   (`source_trouble`). If the target fails, they are dropped and read again (`trouble`).
+
+**A lane may die at each step**
+
+- *During the search*: nothing was written. The next lane searches again.
+- *Before the first row is durable*: no batch was sent, because the first one waits for that row.
+  The next lane searches again; a partition without any row in the map first waits until requests of
+  this lane have certainly arrived (`control.lanes.takes.put_off`).
+- *After a row is durable, before its batch is sent*: the map announces records that are not on the
+  target. The next start resumes at the end of the target's log, and its first row voids the
+  announcement.
+- *After a batch is sent, before its response*: the batch is on the target, or arrives later, or
+  never. The next start reads the target's log, and holds back what it must not send yet
+  (`mirror.copy.earlier_lane`).
+- *After the drain, before Released arrives*: everything is on the target, but the driver sees only
+  a lost lane, so the next start searches.
+- *After Released has arrived*: the next lane resumes at the position in the message.
+
+A Release first drains the partition. Then some rows must become durable before Released is sent
+(`_finish_release`): the position after the last record, the very first row of a copy, which fixes
+where it began, and in a shared topic a final mark. A search that is still running is abandoned,
+because it only reads.
+
+**Rejected:** to retry a failed batch in the lane. Each such path would have to be as careful as a
+start, and would need what only the driver has: the newest map, and whether another lane wrote. It
+would save one message and about five requests, which all partitions that start together share (ADR
+3). Also rejected: to let lanes hand partitions to each other. Only the driver knows which lanes are
+lost (ADR 1).
 
 Nothing is decided here about records: `mirror.copy.partition` decides what may be sent and what
 responses mean.
@@ -19,6 +75,7 @@ from typing import TypeVar
 from twinlog.errors import Fate, PartitionError, TwinlogError
 from twinlog.lane.cold_starts import ColdStarts
 from twinlog.lane.events import Found
+from twinlog.lane.lane_partition import ColdStart, LanePartition
 from twinlog.lane.late_requests import USER_TIMEOUT_MS
 from twinlog.lane.map_writer import MapWriter
 from twinlog.lane.messages import (
@@ -36,7 +93,6 @@ from twinlog.lane.reporting import Reporter, given_back, hand_over, handed_tail
 from twinlog.lane.sides.pace import TopicBuckets
 from twinlog.lane.sides.source_side import SourceSide
 from twinlog.lane.sides.target_side import TargetSide
-from twinlog.lane.stay import ColdStart, Stay
 from twinlog.lane.watches.expiry_watch import ExpiryWatch
 from twinlog.lane.watches.foreign_records import ForeignRecordWatch
 from twinlog.lane.watches.no_leader import NO_LEADER_AFTER_S, NoLeaderWatch
@@ -55,7 +111,9 @@ Part = TypeVar("Part", bound=PartitionCopy)
 
 
 class Assignments:
-    """All partitions that are in this lane."""
+    """All partitions of this lane. The lane's loop calls it; the methods after "one partition" are
+    `LaneEvents`.
+    """
 
     def __init__(self, work: Work, ports: LanePorts) -> None:
         self._work = work
@@ -100,11 +158,11 @@ class Assignments:
             known_producers=frozenset(work.known_producers),
             events=self,
         )
-        self._stays: dict[TopicPartition, Stay] = {}
-        self._leaving: dict[TopicPartition, Stay] = {}
-        """The partitions that are released once they are drained."""
+        self._partitions: dict[TopicPartition, LanePartition] = {}
+        self._leaving: dict[TopicPartition, LanePartition] = {}
+        """The partitions that are released as soon as they are drained."""
         self._unsettled: set[TopicPartition] = set()
-        """Partitions with events that may end their time in the lane."""
+        """Partitions to check in `settle`, because an event may end their time in the lane."""
         self.reporter = Reporter(self.source, self._gaps, self.map.epoch_of)
         source.on_leaders = self.source.on_new_leaders
         target.on_leaders = self.target.on_new_leaders
@@ -118,23 +176,27 @@ class Assignments:
                 part.set_expiry(self._rules)
 
     def _copies(self) -> Iterator[Copy]:
-        return (stay.copy for stay in self._stays.values() if stay.copy is not None)
+        return (held.copy for held in self._partitions.values() if held.copy is not None)
 
     def _copy(self, tp: TopicPartition) -> Copy | None:
-        stay = self._stays.get(tp)
-        return None if stay is None else stay.copy
+        held = self._partitions.get(tp)
+        return None if held is None else held.copy
 
     @property
     def is_empty(self) -> bool:
-        return not self._stays
+        return not self._partitions
 
     @property
     def is_releasing(self) -> bool:
-        """Whether partitions are about to leave, so that no time may be lost."""
+        """Whether partitions are draining, so that the loop should turn quickly."""
         return bool(self._leaving)
 
     def know(self, producers: frozenset[int]) -> None:
-        """Update the producer IDs of all Twinlog flows: an unknown writer may be one of them."""
+        """Update the producer IDs of all Twinlog flows.
+
+        A copy that ended because of an unknown writer is checked again, because that writer may be
+        one of these flows.
+        """
         self._starter.know(producers)
         self._others.known_producers = producers
         for copy in self._copies():
@@ -147,49 +209,51 @@ class Assignments:
     def pump(self, *, hurry: bool) -> None:
         """Send everything that can be sent now."""
         now_ms = self._ports.clock.wall_ms()
-        self._starter.tend()
-        self._tend_late()
+        self._starter.tick()
+        self._note_ended_lanes()
         self.map.pump(now_ms)
         self.target.pump(now_ms)
         self.source.pump(hurry=hurry or self._starter.is_busy)
         if not self._work.is_ours_alone:
-            self._others.tend(c for c in self._copies() if isinstance(c, PartitionCopy))
+            self._others.poll(c for c in self._copies() if isinstance(c, PartitionCopy))
 
     def release(self, partitions: Iterable[TopicPartition]) -> None:
-        """Drain these partitions. Each is released once it is drained."""
+        """Drain these partitions, and release each one as soon as it is drained."""
         for tp in partitions:
             self._begin_release(tp, is_done=False)
 
     def release_all(self) -> None:
         """Drain all partitions."""
-        self.release(list(self._stays))
+        self.release(list(self._partitions))
 
     def take(self, take: Take) -> None:
-        """Start these partitions."""
+        """Start these partitions: search the position of each, or continue at the position that was
+        handed over.
+        """
         cold = []
         for partition in take.partitions:
-            stay = self._stays[partition.source] = Stay(ColdStart(partition))
-            self._starter.expect_late_requests(stay.start)
+            held = self._partitions[partition.source] = LanePartition(ColdStart(partition))
+            self._starter.expect_late_requests(held.start)
             if partition.handed is None:
-                cold.append(stay.start)
+                cold.append(held.start)
             else:
                 handed = partition.handed
                 tail = handed_tail(partition.map_key, partition, handed, self._work)
-                self._begin_copy(stay, handed.start, tail)
+                self._begin_copy(held, handed.start, tail)
         if cold:
             self._starter.start(cold)
 
     def started(self, take: TakePartition, found: Found) -> None:
-        stay = self._stays.get(take.source)
-        if stay is None or stay.take is not take:
+        held = self._partitions.get(take.source)
+        if held is None or held.take is not take:
             return  # released during the search
         if isinstance(found, TwinlogError):
-            self._give_back(stay, found, wait_ms=0)
+            self._give_back(held, found, wait_ms=0)
             return
-        if self._starter.must_wait(stay.start, found):
+        if self._starter.must_wait(held.start, found):
             return
         if isinstance(found, FanStart):
-            self._begin_fan(stay, found)
+            self._begin_fan(held, found)
             return
         position = Run(found.ordinal, found.upstream, found.k + found.ordinal)
         runs = first_runs(take.runs, take.open_from, found.jumps, position)
@@ -202,28 +266,28 @@ class Assignments:
             producer_id=self._work.producer_id,
             mark=mark,
             fingerprint=take.fingerprints.get(runs[-1].ordinal),
-            # even if there is nothing to copy: the very first row, corrections of the map, and the
-            # end of a copy that was taken over
+            # these rows are written even if there is nothing to copy: the very first row,
+            # corrections of the map, and the end of a copy that other clients ended
             dirty=not take.runs or bool(found.jumps) or (found.taken_over and mark != take.mark),
         )
-        self._begin_copy(stay, found, tail)
+        self._begin_copy(held, found, tail)
 
-    def _begin_copy(self, stay: Stay, start: StartPoint, tail: MapTail) -> None:
-        take = stay.take
-        copy = self._part(PartitionCopy, stay, take.target, start, tail, self._rules, take.skips)
-        self._begin(stay, copy, [start])
+    def _begin_copy(self, held: LanePartition, start: StartPoint, tail: MapTail) -> None:
+        take = held.take
+        copy = self._part(PartitionCopy, held, take.target, start, tail, self._rules, take.skips)
+        self._begin(held, copy, [start])
 
     def _part(
         self,
         kind: type[Part],
-        stay: Stay,
+        held: LanePartition,
         target: TopicPartition,
         start: StartPoint,
         tail: MapTail,
         rules: CopyRules,
         skips: Sequence[Skip] = (),
     ) -> Part:
-        take = stay.take
+        take = held.take
         return kind(
             source=take.source,
             target=target,
@@ -238,13 +302,13 @@ class Assignments:
             is_picky=take.is_picky or take.compresses,
             last_run=tail.runs[-1] if tail.runs else None,
             now_ms=self._ports.clock.wall_ms(),
-            late_requests=stay.start.may_have_missed,
-            old_lane=stay.start.has_old_lane,
+            late_requests=held.start.may_have_missed,
+            old_lane=held.start.has_old_lane,
             skips=skips,
         )
 
-    def _begin_fan(self, stay: Stay, found: FanStart) -> None:
-        take = stay.take
+    def _begin_fan(self, held: LanePartition, found: FanStart) -> None:
+        take = held.take
         assert take.fan is not None  # noqa: S101 (only a fan has a FanStart)
         rules = replace(
             self._rules, producer_id=take.fan.producer_id, is_ours_alone=False, join_bytes=0
@@ -261,7 +325,7 @@ class Assignments:
                 mark=Mark(start.ordinal, start.k + start.ordinal),
                 dirty=not asked.runs,
             )
-            branches.append(self._part(Branch, stay, asked.target, start, tail, rules))
+            branches.append(self._part(Branch, held, asked.target, start, tail, rules))
         copy = FanOut(
             source=take.source,
             source_topic_id=take.source_topic_id,
@@ -270,15 +334,15 @@ class Assignments:
             end=take.end,
             skips=take.skips,
         )
-        self._begin(stay, copy, found.points)
+        self._begin(held, copy, found.points)
 
-    def _begin(self, stay: Stay, copy: Copy, starts: Iterable[StartPoint]) -> None:
-        stay.copy = copy
-        stay.lost = tuple(sorted({start.lost for start in starts if start.lost is not None}))
+    def _begin(self, held: LanePartition, copy: Copy, starts: Iterable[StartPoint]) -> None:
+        held.copy = copy
+        held.lost = tuple(sorted({start.lost for start in starts if start.lost is not None}))
         self._unsettled.add(copy.source)
         if not isinstance(copy, FanOut) or copy.begins():
             self.source.add(copy)
-        searched_at, handed = self._starter.searched_at(stay.start), stay.take.handed
+        searched_at, handed = self._starter.searched_at(held.start), held.take.handed
         map_epoch = -1 if handed is None else handed.map_epoch
         for part in copy.parts:
             self.target.add(part, searched_at)
@@ -305,8 +369,8 @@ class Assignments:
     def answered(self, copy: PartitionCopy) -> None:
         self._unsettled.add(copy.source)
         self.map.note(copy)
-        if copy.company.unknown is not None:
-            self._others.doubt(copy)
+        if copy.others.unknown is not None:
+            self._others.require_recheck(copy)
         whole = self._copy(copy.source)
         if whole is not None:
             self._check_done(whole)
@@ -327,8 +391,10 @@ class Assignments:
         copy.source_trouble = error
         self._unsettled.add(tp)
 
-    def _tend_leaders(self) -> None:
-        """Stop partitions that have had no leader for too long, and drop their batches."""
+    def _stop_leaderless(self) -> None:
+        """Stop partitions that have had no leader for too long, and drop their batches, which
+        occupy the lane's memory.
+        """
         if self._no_leader.is_quiet:
             return
         for copy in self._copies():
@@ -339,7 +405,7 @@ class Assignments:
                 error = self._no_leader.of_target(part.target, after_s=NO_LEADER_AFTER_S)
                 part.trouble = part.trouble or error
 
-    def _tend_late(self) -> None:
+    def _note_ended_lanes(self) -> None:
         for tp, is_over in self._starter.earlier_lanes_ended():
             copy = self._copy(tp)
             for part in () if copy is None else copy.parts:
@@ -351,61 +417,61 @@ class Assignments:
         copy.trouble = copy.trouble or error
 
     def settle(self) -> None:
-        """Give back partitions that stopped by themselves, and release drained ones."""
+        """Give back partitions that have failed, and release partitions that are drained."""
         for tp in list(self._unsettled):
-            stay = self._stays.get(tp)
-            if stay is None or (copy := stay.copy) is None:
+            held = self._partitions.get(tp)
+            if held is None or (copy := held.copy) is None:
                 self._unsettled.discard(tp)
                 continue
             if _is_waiting(copy):
-                continue  # a response brings it here again, or it stays
-            if copy.trouble is not None:  # also while it leaves: the error must not be lost
+                continue  # it stays in the set; the response brings it here again
+            if copy.trouble is not None:  # before `_leaving`, or the error would be lost
                 late_ms = USER_TIMEOUT_MS + self._throttle().longest_ms
                 wait_ms = late_ms if copy.lost_answers else 0
-                self._give_back(stay, copy.trouble, wait_ms)
+                self._give_back(held, copy.trouble, wait_ms)
             elif copy.source_trouble is not None and copy.is_drained:
-                self._give_back(stay, copy.source_trouble, wait_ms=0)
+                self._give_back(held, copy.source_trouble, wait_ms=0)
             elif tp in self._leaving:
-                self._finish_release(stay)
+                self._finish_release(held)
             elif copy.end <= copy.acked_upstream:
                 self._check_done(copy)
             elif copy.source_trouble is None:
                 self._unsettled.discard(tp)
-        for stay in [stay for stay in self._leaving.values() if stay.copy is None]:
-            self._finish_release(stay)  # a search only reads: its result is dropped
+        for held in [held for held in self._leaving.values() if held.copy is None]:
+            self._finish_release(held)  # a search only reads: its result is dropped
 
     def _begin_release(self, tp: TopicPartition, *, is_done: bool) -> None:
-        stay = self._stays.get(tp)
-        if stay is None:
+        held = self._partitions.get(tp)
+        if held is None:
             return
-        self._leaving[tp], stay.is_done = stay, is_done
+        self._leaving[tp], held.is_done = held, is_done
         self._unsettled.add(tp)
-        if stay.copy is not None:
-            for part in stay.copy.parts:
+        if held.copy is not None:
+            for part in held.copy.parts:
                 part.note_position()
-            stay.copy.drain()
+            held.copy.drain()
 
-    def _finish_release(self, stay: Stay) -> None:
-        take, copy = stay.take, stay.copy
+    def _finish_release(self, held: LanePartition) -> None:
+        take, copy = held.take, held.copy
         unwritten = [] if copy is None else self._unwritten(copy, take)
         if unwritten:
             for part in unwritten:
                 self.map.note(part)
-            return  # its mark must still be written, or the first row, which fixes the start
+            return  # the mark, or the first row, which fixes the start, is not durable yet
         if self._gaps.holds(take.source):
             return
         handed = None
         if isinstance(copy, PartitionCopy):
-            # the branches of a fan are searched again
+            # only a whole partition is handed over; branches are always searched
             handed = hand_over(copy, self.map.epoch_of(copy))
         last = ReleasedPartition(
             source=take.source,
             term=take.term,
             handed=handed,
-            done=stay.is_done and copy is not None,
+            done=held.is_done and copy is not None,
         )
-        self._report_now(stay)
-        self._remove(stay)
+        self._report_now(held)
+        self._remove(held)
         self._ports.send(Released(partitions=(last,)))
 
     def _unwritten(self, copy: Copy, take: TakePartition) -> list[PartitionCopy]:
@@ -418,28 +484,28 @@ class Assignments:
             if part.owes_position or (part.tail.dirty and not (part.is_ours_alone and take.runs))
         ]
 
-    def _give_back(self, stay: Stay, error: TwinlogError, wait_ms: int) -> None:
-        troubled = given_back(stay.take.source, error, stay.copy, wait_ms)
-        if stay.copy is not None:
-            self._report_now(stay)
-        self._remove(stay)
+    def _give_back(self, held: LanePartition, error: TwinlogError, wait_ms: int) -> None:
+        troubled = given_back(held.take.source, error, held.copy, wait_ms)
+        if held.copy is not None:
+            self._report_now(held)
+        self._remove(held)
         self._ports.send(troubled)
 
-    def _remove(self, stay: Stay) -> None:
-        tp = stay.take.source
-        del self._stays[tp]
+    def _remove(self, held: LanePartition) -> None:
+        tp = held.take.source
+        del self._partitions[tp]
         self._leaving.pop(tp, None)
-        self._starter.forget(stay.start)
-        if stay.copy is not None:
+        self._starter.forget(held.start)
+        if held.copy is not None:
             self.source.remove(tp)
             self._gaps.forget(tp)
-            for part in stay.copy.parts:
+            for part in held.copy.parts:
                 self.target.remove(part)
                 self.map.forget(part)
 
     def note_marks(self) -> None:
-        """Write positions and, in shared topics, marks to the offset map, for the next
-        cold start.
+        """Write positions, and in shared topics marks, to the offset map, so that the next cold
+        start has less to read.
         """
         for copy in self._copies():
             for part in copy.parts:
@@ -454,18 +520,18 @@ class Assignments:
     # -- reporting
 
     def report(self) -> None:
-        """Report changes to the driver, and check every partition once more."""
-        self._tend_leaders()
-        self._unsettled.update(self._stays)
-        self._stalls.tend()
-        self._gaps.tend()
-        self._expiry.tend()
-        self._report(self._stays.values(), self._load())
+        """Report changes to the driver, and check every partition again. Called once a second."""
+        self._stop_leaderless()
+        self._unsettled.update(self._partitions)
+        self._stalls.poll()
+        self._gaps.poll()
+        self._expiry.poll()
+        self._report(self._partitions.values(), self._load())
 
-    def _report(self, stays: Iterable[Stay], load: LaneLoad | None = None) -> None:
+    def _report(self, partitions: Iterable[LanePartition], load: LaneLoad | None = None) -> None:
         self._ports.send(
             Progress(
-                partitions=tuple(self.reporter.changed(stays, self._ports.clock.wall_ms())),
+                partitions=tuple(self.reporter.changed(partitions, self._ports.clock.wall_ms())),
                 degraded=self._ports.source.problem or self._ports.target.problem,
                 throttle=self._throttle(),
                 cpu_ms=self.reporter.used_cpu_ms(int(time.process_time() * 1000)),
@@ -479,7 +545,7 @@ class Assignments:
                 part.intake.ordinal - part.acked_ordinal
                 for copy in self._copies()
                 for part in copy.parts
-                if part.state is CopyState.COPYING  # others have dropped what was not sent
+                if part.state is CopyState.COPYING  # in other states, unsent batches are dropped
             ),
             free_bytes=max(0, self.source.room_bytes),
             received_bytes=self._ports.source.traffic.take().received,
@@ -491,9 +557,9 @@ class Assignments:
             source_ms=self._ports.source.muted_ms(), target_ms=self._ports.target.muted_ms()
         )
 
-    def _report_now(self, stay: Stay) -> None:
-        if stay.copy is not None:
-            self._report([stay])
+    def _report_now(self, held: LanePartition) -> None:
+        if held.copy is not None:
+            self._report([held])
 
 
 def _is_waiting(copy: Copy) -> bool:

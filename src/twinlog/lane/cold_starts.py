@@ -18,12 +18,12 @@ from typing import Final
 from twinlog.errors import PartitionError, TwinlogError
 from twinlog.flow_log import FlowLog
 from twinlog.lane.events import Found, LaneEvents
+from twinlog.lane.lane_partition import ColdStart, StartPhase
 from twinlog.lane.late_requests import USER_TIMEOUT_MS
 from twinlog.lane.messages import Fan, TakePartition, Work
 from twinlog.lane.ports import LanePorts
 from twinlog.lane.sides.background import JobKind
 from twinlog.lane.sides.log_view import ClusterLogView
-from twinlog.lane.stay import ColdStart, StartPhase
 from twinlog.lane.watches.no_leader import NO_LEADER_AFTER_S, NoLeaderWatch
 from twinlog.mirror.start.cold_start import batched, starts_in_groups
 from twinlog.mirror.start.fan_start import FanStart, find_fan_start
@@ -37,28 +37,26 @@ log = logging.getLogger(__name__)
 Start = StartPoint | FanStart
 
 SEARCHES_AT_ONCE: Final = 3
-"""Maximum parallel searches per sort: each keeps log tails in memory."""
+"""Maximum parallel searches of each sort, because each holds the ends of logs in memory."""
 
 FEW_READS: Final = 2
-"""Fetches after the mark of a shared topic's partition, if other partitions wait for the same
-search.
-"""
+"""Maximum fetches after the mark of a shared topic's partition in a search of many partitions."""
 
 MANY: Final = 256
-"""Partitions per search, which takes seconds if brokers are far away. More partitions are split
+"""Partitions of one search, which takes seconds if brokers are far away. More partitions are split
 into two searches.
 """
 
 TOGETHER_S: Final = 0.25
-"""Searches due within this time start together."""
+"""Searches that are due within this time start together."""
 
 
 class Sort(Enum):
-    """Kinds of searches, which do not wait for one another."""
+    """Sorts of searches. A search of one sort never waits for one of another."""
 
     SOUND = auto()
     SLOW = auto()
-    """Brokers of these partitions do not respond."""
+    """The brokers of these partitions do not respond."""
     LONG = auto()
     """One partition per search, because its end is far away (`LongSearch`)."""
 
@@ -69,8 +67,8 @@ NEARLY_STARTED: Final = (StartPhase.WAITING, StartPhase.SEARCHED, StartPhase.DEL
 class ColdStarts:
     """Finds start points without blocking the loop.
 
-    Waiting partitions are searched together: one search queries hundreds with as many requests as
-    one. While SEARCHES_AT_ONCE are running, the others are collected.
+    Waiting partitions are searched together, because one search of hundreds needs as many requests
+    as a search of one. While SEARCHES_AT_ONCE are running, further partitions gather.
     """
 
     def __init__(
@@ -133,7 +131,7 @@ class ColdStarts:
             self._late_from = min(self._late_from, start.next_end)
 
     def expect_late_requests(self, start: ColdStart) -> None:
-        """Note how long requests of an earlier holder may arrive, as the driver reports."""
+        """Note for how long requests of an earlier holder may arrive, as stated in the Take."""
         take = start.take
         if take.late_requests_ms:
             now, late_s = self._ports.clock.monotonic(), take.late_requests_ms / 1000
@@ -143,10 +141,10 @@ class ColdStarts:
             self._enter(start, StartPhase.FOUND)
 
     def earlier_lanes_ended(self) -> list[tuple[TopicPartition, bool]]:
-        """Return partitions that have begun and whose earlier lane has just stopped, if it was
-        alive.
+        """Return the partitions that have begun and whose earlier lane has stopped since the last
+        call, even if it was alive.
 
-        True: its requests can no longer arrive either.
+        True for a partition means that requests of that lane can no longer arrive either.
         """
         now = self._ports.clock.monotonic()
         if now < self._late_from:
@@ -170,17 +168,19 @@ class ColdStarts:
         return self._ports.clock.monotonic() if searched_at is None else searched_at
 
     def must_wait(self, start: ColdStart, found: Start) -> bool:
-        """Return True if the start point may still move. The partition is then searched again
-        later.
+        """Return True if late requests may still change the start point. The partition is then
+        searched again later.
 
         Most partitions need not wait: the copy itself holds back batches that must not be sent yet
-        (`PartitionCopy`), and a partition at its end has nothing to send. But a late request may
-        hold other records than this copy's (if the source was compacted since), and this copy's
-        batch would then be answered as its repeat. If an answer does not show that (LogAppendTime),
-        all partitions wait. Partitions that were taken over also wait, because their end is noted
-        permanently. Unless the target knows the producer ID, these wait, too: shared topics,
-        because a mark is final only after late requests, and fans, because their map has only
-        single positions.
+        (`PartitionCopy`), and a partition at its end has nothing to send. These wait:
+
+        - *LogAppendTime, or unreadable topic configs.* A late request may contain other records
+          than this copy's, if the source was compacted since. This copy's batch would then be
+          answered as a repeat of it, and here the response does not show that.
+        - *Partitions that other clients took over*, because the end of the copy is recorded
+          permanently.
+        - *Shared topics and branches, if the target may have forgotten the producer ID*: a mark is
+          final only after late requests, and the map of a branch has single positions only.
         """
         if not start.may_have_missed:
             return False
@@ -188,7 +188,7 @@ class ColdStarts:
         begins = not any(point.taken_over for point in points)
         if isinstance(found, FanStart) or not self._work.is_ours_alone:
             now_ms = self._ports.clock.wall_ms()
-            begins &= all(self.copy_rules.keeps(point, now_ms) for point in points)
+            begins &= all(self.copy_rules.is_remembered_at(point, now_ms) for point in points)
         if begins and start.take.stamps_own_time is False:
             return False
         start.until = math.ceil(start.late_until / TOGETHER_S) * TOGETHER_S
@@ -196,14 +196,14 @@ class ColdStarts:
         return True
 
     def forget(self, start: ColdStart) -> None:
-        """Remove a start that left the lane. The result of a running search is dropped."""
+        """Forget a start that left the lane. The result of a running search is dropped."""
         self._in[start.phase].pop(start.take.source, None)
-        start.phase = StartPhase.LEFT
+        start.phase = StartPhase.ABANDONED
 
-    def tend(self) -> None:
-        """Begin everything that has waited long enough. Called on every turn."""
+    def tick(self) -> None:
+        """Begin the searches that are due. Called on every turn."""
         if self._in[StartPhase.LEADERLESS]:
-            self._tend_leaderless()
+            self._check_leaderless()
         now = self._ports.clock.monotonic()
         due = [start for start in self._in[StartPhase.DELAYED].values() if start.until <= now]
         if due:
@@ -211,7 +211,7 @@ class ColdStarts:
         elif self._in[StartPhase.WAITING]:
             self._begin_searches()
 
-    def _tend_leaderless(self) -> None:
+    def _check_leaderless(self) -> None:
         now = self._ports.clock.monotonic()
         led: list[ColdStart] = []
         for start in list(self._in[StartPhase.LEADERLESS].values()):
@@ -235,7 +235,7 @@ class ColdStarts:
             if sort is Sort.LONG:
                 groups: Iterable[Sequence[ColdStart]] = batched(starts[:free], 1)
             else:
-                # one stays free for later partitions
+                # one search stays free for later partitions
                 count = max(1, min(free - 1, len(starts) // MANY))
                 groups = batched(starts, -(-len(starts) // count))
             for some in groups:
@@ -258,7 +258,7 @@ class ColdStarts:
         def found(points: Mapping[TopicPartition, Found]) -> None:
             for tp, point in points.items():
                 start = left.pop(tp)
-                if start.phase is StartPhase.LEFT:
+                if start.phase is StartPhase.ABANDONED:
                     continue
                 if isinstance(point, LongSearch):
                     start.is_long = True
@@ -290,7 +290,9 @@ class ColdStarts:
         most_reads: int | None,
         found: Callable[[Mapping[TopicPartition, Found]], None],
     ) -> None:
-        """Report each result as soon as it is found."""
+        """Search both logs, and report each result as soon as it is known. Runs in the
+        background.
+        """
         all_requests = {
             take.source: replace(self._request(take), most_reads=most_reads) for take in takes
         }

@@ -1,4 +1,4 @@
-"""Events that the parts of a lane report about a partition. `assignments` decides what follows."""
+"""Events that the parts of a lane report about a partition. `assignments` reacts to them."""
 
 from __future__ import annotations
 
@@ -23,25 +23,27 @@ class LaneEvents(Protocol):
         """The start point was found, or the reason why there is none."""
 
     def arrived(self, copy: Copy) -> None:
-        """More records of the source were read, or its end has moved."""
+        """More records of the source were read, or the end of its log has moved."""
 
     def jumped(self, tp: TopicPartition, jumps: Iterable[tuple[int, int]]) -> None:
-        """A response of the source continued after these missing offsets: [first, next)."""
+        """The source returned no records for these offsets: [first, next)."""
 
     def durable(self, copy: PartitionCopy) -> None:
-        """A row of its map is on the target."""
+        """A row of the copy's map is on the target."""
 
     def answered(self, copy: PartitionCopy) -> None:
-        """The target has answered a batch of it, or never will."""
+        """The target has responded to a batch of the copy, or will never respond to it."""
 
     def known(self, copy: PartitionCopy) -> None:
-        """The writer of the records before its last batch is known: it may send again."""
+        """The writer of the foreign records before the copy's last batch is known, so the copy may
+        send again.
+        """
 
     def troubled(self, tp: TopicPartition, error: TwinlogError) -> None:
-        """No more of its source can be read."""
+        """The source partition cannot be read any further."""
 
     def map_failed(self, copy: PartitionCopy, error: PartitionError) -> None:
-        """A row was rejected permanently, or could not be written for some seconds."""
+        """A row of the map was rejected permanently, or could not be written for some seconds."""
 
     def expiry_changed(self, expiry_ms: int) -> None:
-        """The time after which the target forgets a producer has changed, for all partitions."""
+        """The time after which the target forgets a producer ID has changed, for all partitions."""

@@ -1,13 +1,14 @@
-"""The loop of a lane: one thread and one selector for every partition's copy between two clusters.
+"""The loop of a lane: one thread and one selector for all its partitions, between two clusters.
 
-    Take -> search (background) -> PartitionCopy -> fetched -> [map row durable] -> sent -> answered
-    -> ...
-                                     |                                               |
-                                     `-- Troubled (drained, or a source error) ------'--> Released
+A turn waits for sockets, handles their responses, sends what can be sent (map rows, then batches,
+then fetches), and settles partitions that are finished. Nothing in it blocks: connecting, metadata
+and the search of start positions run in `sides.background`. `assignments` has the life of a
+partition.
 
 The loop decides nothing about records: `mirror.copy.partition` decides what may be sent and what
-responses mean, and the driver decides which partitions are here. A lane that receives nothing from
-its driver for `silence_ms` stops in the middle of its work. The driver relies on that.
+responses mean, and the driver decides which partitions a lane has. A lane that receives nothing
+from its driver for `silence_ms` stops in the middle of its work. The driver relies on that when it
+gives the partitions to another lane.
 """
 
 from __future__ import annotations
@@ -51,11 +52,11 @@ log = logging.getLogger(__name__)
 
 IDLE_TURN_S: Final = 0.25
 PACED_TURN_S: Final = 0.05
-"""Turn length with a byte budget: buckets fill although nothing else happens."""
+"""Turn length with a byte budget, because buckets fill although no socket is ready."""
 
 SATURATED_BYTES: Final = 512 * 1024
 GATHER_S: Final = 0.001
-"""Pause that lets responses gather while SATURATED_BYTES are in flight.
+"""Pause in which responses gather while at least SATURATED_BYTES are in flight.
 
 A turn for each response would cost more than the copy itself. Together with the frame pool and
 combined requests, this reduced a lane's CPU per GB of backlog from 1.00 to 0.75 s with one lane,
@@ -65,10 +66,10 @@ and from 1.36 to 1.13 s with two. It limits a lane to about 512 MB/s if brokers 
 RELEASING_TURN_S: Final = 0.01
 PROGRESS_S: Final = 1.0
 HURRY_S: Final = 1.0
-"""How long fetches are kept short after a Take."""
+"""For how long after a Take fetches do not wait at the broker."""
 
 MARK_S: Final = 5.0
-"""Interval at which a shared topic gets a mark."""
+"""Interval at which marks of shared topics are written."""
 
 FREE_SHARE: Final = 4
 """In addition to a lane's memory, a quarter as much may be buffers waiting for the next response.
@@ -78,7 +79,7 @@ with a quarter 50 %.
 
 
 class LaneLoop:
-    """All partitions of one lane."""
+    """The loop of one lane, with its connections to the driver and to both clusters."""
 
     def __init__(self, channel: Channel, work: Work, clock: Clock = CLOCK) -> None:
         self._channel = channel
@@ -119,7 +120,9 @@ class LaneLoop:
     # -- turning
 
     def run(self) -> None:
-        """Turn until stopped. Raises Disconnected or DriverSilent if the driver is gone."""
+        """Run until the driver ends the lane. Raises Disconnected or DriverSilent if the driver is
+        gone.
+        """
         self._source_cluster.need_topics(self._work.source_topics)
         self._target_cluster.need_topics((*self._work.target_topics, self._work.map_topic))
         next_progress = next_mark = 0.0
@@ -161,8 +164,8 @@ class LaneLoop:
         return turn_s
 
     def _check_silence(self) -> None:
-        # before every single send: a process may freeze between any two lines, and another lane may
-        # have its partitions when it continues
+        # checked before every single send: the process may have been frozen, and its partitions may
+        # belong to another lane now
         silent = self._clock.boot() - self._channel.last_heard
         if silent * 1000 > self._work.silence_ms:
             raise DriverSilent(f"the driver has been silent for {silent:.1f} s")
@@ -172,14 +175,14 @@ class LaneLoop:
         for side in (self._source_cluster, self._target_cluster):
             for node, error in side.take_broken():
                 self._on_broken(side, node, error)
-            side.tend()
+            side.tick()
         self._assignments.settle()
         self._be_ready()
         if self._channel.wants_write:
             self._channel.flush()
 
     def _be_ready(self) -> None:
-        """Report once that leaders are known and connections to them are open."""
+        """Send Ready once, when leaders are known and connections to them are open."""
         if self._is_ready:
             return
         work = self._work
@@ -202,7 +205,7 @@ class LaneLoop:
         for message in messages:
             match message:
                 case Take():
-                    # more may come: a fetch that waits long at the broker would delay them
+                    # more Takes may follow: a fetch that waits long at the broker would delay them
                     self._hurry_until = self._clock.monotonic() + HURRY_S
                     self._assignments.take(message)
                 case Pace():

@@ -1,21 +1,58 @@
-"""Writes offset map rows ahead of the data that they announce, one round at a time per map
-partition.
+"""Writes rows of the offset map before the data that they announce.
 
-Rows of many partitions share a request. While a round is in flight, the data of the previous round
-is still being sent. So a topic with a gap after every transaction costs one more round trip, not
-one more wait per batch.
+**Problem.** The map must have the row of a record before the record is on the target. Otherwise a
+lane that dies in between leaves records whose source offsets nobody knows. But a row is a write of
+its own, which takes a round trip. A source with transactions has a gap after each of them, so
+nearly every batch needs a row, and a wait per batch would limit the copy to a few batches per
+second over a long distance. And a row that was acknowledged may be lost by an unclean election of
+the map's partition, like any record.
 
-A row that was not accepted is written again after a growing pause: the map's partition may have no
-leader, too few in-sync replicas, or be gone. Copies that wait for it for some seconds are given
-back with a code, so that people see it and the driver tries again. A round that is larger than the
-topic accepts is written again row by row, so that only a row that is too large by itself is
-rejected.
+    time ---------------------------------------------------------->
+    rows      [-- round 1 --][-- round 2 --][-- round 3 --]
+    batches                  [-- of round 1 --][-- of round 2 --] ...
 
-A new leader may lack rows that the previous one had acknowledged. So with each new leader epoch,
-every copy writes its newest rows once more, under the same keys. A copy that is handed over takes
-the epoch of its rows along, because the next lane may be the first to see a newer one. The driver
-does not translate with rows that were read under a newer epoch than that. So leaders are queried
-periodically, even if nothing is written.
+Rows of many copies share a request, a *round*. While a round is in flight, the batches of the round
+before are sent and the next runs gather. So a topic with a gap after every transaction costs one
+more round trip, not one more wait per batch.
+
+**Invariants**
+
+1. A batch is sent only after its runs are durable: acknowledged with acks=all
+   (`MapTail.durable_ordinal`).
+2. Per partition of the map at most one round is in flight. So the rows of a term arrive in order,
+   and the first row of a chunk after the last row of the chunk before it, as rule C of
+   `mirror.map.offset_map` requires.
+3. A lane writes only keys of its own terms. Rows that a seemingly dead lane writes late have keys
+   of an older term, and the first row of the newer term voids them.
+4. A write with an unknown outcome is never repeated under its key (rule D). Its runs go into chunks
+   with new numbers.
+5. Rows are never written to another topic of the map's name, which lacks the earlier rows.
+
+**What may fail**
+
+- *The lane dies before a round is sent*: no batch that needs these rows was sent.
+- *The lane dies after the round, before the batches*: the map announces records that do not exist;
+  the next start resumes at the end of the target's log, and its first row voids them.
+- *The connection breaks*: everything is written again, in new chunks. If the lost row arrives as
+  well, it has the same runs.
+- *The map's partition has no leader, or too few in-sync replicas*: the round is retried with
+  growing pauses (0.05 to 5 s). After 5 s, copies that wait for it are given back
+  (`MAP_UNWRITABLE`), so that the problem is visible and the driver retries.
+- *A round is larger than the topic accepts*: it is written row by row, so that only a row that is
+  too large by itself is rejected.
+- *A row is rejected permanently*: its copy is given back (`MAP_REFUSED`). Its batches were not
+  sent.
+- *The topic was deleted*: the copies are given back (`MAP_MISSING`).
+
+**New leaders.** A new leader may lack rows that the previous one had acknowledged. So with each new
+leader epoch, every copy writes its newest rows again. Until they are acknowledged, the copy reports
+the old epoch (`PartitionProgress.map_epoch`), and the driver does not translate offsets with rows
+that were read under a newer epoch than that. A copy that is handed over takes the epoch of its rows
+along, because the next lane may be the first to see a newer one. A leader change breaks no
+connection, so leaders are queried every 5 s, even if nothing is written.
+
+**Rejected:** one wait per batch (too slow), and rows after the data (a crash leaves records without
+a source offset).
 """
 
 from __future__ import annotations
@@ -48,32 +85,36 @@ ROUND_BYTES: Final = 512 * 1024
 NO_LEADER: Final = "has no leader"
 
 LEADERS_EVERY_S: Final = 5.0
-"""A leader change breaks no connection, and no group is translated until the lane has seen it."""
+"""Interval of queries for the leader, because a leader change breaks no connection. No group is
+translated until the lane knows the new leader.
+"""
 
 STUCK_AFTER_S: Final = 5.0
-"""Enough time for the election of a new leader."""
+"""After this time without a successful round, waiting copies are given back. The election of a new
+leader takes less.
+"""
 
 
 @dataclass(slots=True)
 class Round:
-    """One write to one partition of the map topic."""
+    """One Produce request to one partition of the map topic."""
 
     version: int
     home: TopicPartition
     rows: list[tuple[PartitionCopy, Run]]
-    """The copies to which the rows belong, each with the last run in its row."""
+    """The copies whose rows are in the request, each with the last run of its row."""
     epoch: int
-    """The newest leader epoch known when the round was sent."""
+    """The newest leader epoch that was known when the round was sent."""
 
 
 @dataclass(slots=True)
 class _Home:
-    """One partition of the map topic."""
+    """The writer's state of one partition of the map topic."""
 
     waiting: dict[PartitionCopy, None] = field(default_factory=dict)
     copies: dict[PartitionCopy, int] = field(default_factory=dict)
-    """All copies with rows there, and the leader epoch under which the rows certainly exist; -1:
-    unknown.
+    """All copies with rows in this partition, and the leader epoch under which these rows certainly
+    exist; -1: unknown.
     """
     again: dict[PartitionCopy, int] = field(default_factory=dict)
     """Copies that write their rows again, and the ordinal up to which the newest epoch must have
@@ -94,16 +135,16 @@ class _Home:
         self.not_before = now + self.pause.next_s()
 
     def write_again(self, copy: PartitionCopy) -> None:
-        """Write a copy's rows again, because they may not exist under the newest epoch."""
+        """Write the newest rows of a copy again, because the newest leader may not have them."""
         copy.tail.write_again()
         self.again[copy] = copy.tail.runs[-1].ordinal
         self.waiting[copy] = None
 
     def written(self, copy: PartitionCopy, run: Run, epoch: int) -> None:
-        """Note that a row ending with this run was written, and all rows before it.
+        """Note that a row that ends with this run was written, and all rows before it.
 
-        A copy that begins runs all the time always has a newer one. What counts is the state at the
-        election.
+        Only runs that existed when the leader changed must be written again. A copy of a source
+        with many gaps always has a newer run, so waiting for its newest run would never end.
         """
         if epoch == self.epoch and run.ordinal >= self.again.get(copy, run.ordinal + 1):
             self.copies[copy] = epoch
@@ -132,7 +173,7 @@ class MapWriter:
     _next_leaders: float = 0.0
 
     def add(self, copy: PartitionCopy, epoch: int = -1) -> None:
-        """Write this copy's rows from now on, until it is forgotten.
+        """Write the rows of this copy from now on.
 
         `epoch`: the leader epoch under which another lane wrote the existing rows; -1: unknown.
         """
@@ -143,11 +184,11 @@ class MapWriter:
         self.note(copy)
 
     def epoch_of(self, copy: PartitionCopy) -> int:
-        """Return the leader epoch under which its rows certainly exist, or -1 if unknown."""
+        """Return the leader epoch under which the copy's rows certainly exist, or -1 if unknown."""
         return self._home(copy).copies.get(copy, -1)
 
     def note(self, copy: PartitionCopy) -> None:
-        """Check whether the copy's tail has something to write."""
+        """Queue the copy if its tail has something to write."""
         if copy.tail.dirty:
             self._home(copy).waiting[copy] = None
 
@@ -161,10 +202,10 @@ class MapWriter:
             home.again.pop(copy, None)
             home.waiting.pop(copy, None)
             if not home.waiting:
-                home.failing_since = None  # no copy waits for it: the next wait begins at 0
+                home.failing_since = None  # no copy waits any more, so the next wait begins at 0
 
     def pump(self, now_ms: int) -> None:
-        """Start the rounds that can start now."""
+        """Send the rounds that can be sent now."""
         now = self.clock.monotonic()
         if now >= self._next_leaders:
             self._next_leaders = now + LEADERS_EVERY_S
@@ -190,7 +231,7 @@ class MapWriter:
                 home.write_again(copy)
 
     def _pump_one(self, tp: TopicPartition, home: _Home, now_ms: int) -> bool:
-        """Send one round. Returns False if nothing could be sent for a reason that may last."""
+        """Send one round. Returns False if it could not be sent for a reason that may last."""
         if self._is_another_topic():
             home.failed("", self.clock.monotonic())
             return False
@@ -234,8 +275,8 @@ class MapWriter:
         return True
 
     def _is_another_topic(self) -> bool:
-        """Return whether the topic was deleted, and perhaps created again without the rows that
-        lanes rely on.
+        """Return whether the topic was deleted. It may have been created again, without the rows
+        that lanes rely on.
         """
         if self.topic in self.side.missing:
             return True
@@ -315,7 +356,7 @@ class MapWriter:
             )
 
     def on_disconnected(self, unanswered: list[Round]) -> None:
-        """Write the rounds of a lost connection again, under new keys."""
+        """Write the rounds of a lost connection again, in new chunks."""
         for sent in unanswered:
             self._homes[sent.home].is_writing = False
             for copy, _ in sent.rows:

@@ -1,7 +1,7 @@
 """All messages between the driver and a lane: frozen, plain, JSON-serializable classes.
 
-The channel's first frame (`channel.frames.LaneIdentity`) states which lane of which lease is
-speaking. The channel also sends the signs of life.
+The channel's first frame (`channel.frames.LaneIdentity`) identifies the lane and its lease. The
+channel also sends the signs of life.
 
     lane                          driver
      |  <- Work --------------------|   clusters, rules, topics (contains secrets, as does Renewed)
@@ -10,10 +10,10 @@ speaking. The channel also sends the signs of life.
      |  -- Progress --------------->|   once a second; it is the lane's sign of life
      |  <- Pace --------------------|   once a second with a byte budget: this lane's share
      |  <- Renewed -----------------|   changed key files: security settings for new connections
-     |  <- KnownProducers ----------|   producer IDs of other flows, when there are more
+     |  <- KnownProducers ----------|   producer IDs of other flows, when there are new ones
      |  <- Release -----------------|   drain these partitions
      |  -- Released --------------->|   where each partition ended: the next lane continues there
-     |  -- Troubled --------------->|   a partition stopped by itself: code, fate, position
+     |  -- Troubled --------------->|   a partition has failed: code, fate, position
      |  <- EndLane -----------------|   drain everything, send Released, end
 """
 
@@ -41,7 +41,7 @@ from twinlog.model import Isolation, StartAt, TopicId, TopicPartition
 
 
 class Work(Message, frozen=True, kw_only=True):
-    """The common settings of all partitions of a lane."""
+    """Settings of a lane, which apply to all its partitions."""
 
     flow: str
     source: ClusterSettings
@@ -51,20 +51,20 @@ class Work(Message, frozen=True, kw_only=True):
     isolation: Isolation
     producer_expiry_ms: int | None
     known_producers: tuple[int, ...]
-    """Every producer ID that a Twinlog flow was ever given on this target."""
+    """All producer IDs that Twinlog flows have ever used on this target."""
     map_topic: str
     map_topic_id: TopicId
-    """ID of the map topic. Rows are not written to another topic of the same name, which lacks
+    """ID of the map topic. Rows are not written to another topic of that name, because it lacks the
     earlier rows.
     """
     map_partitions: int
     source_topics: tuple[str, ...]
-    """Topics whose leaders should be known before the first Take."""
+    """Topics whose leaders the lane finds before it is ready."""
     target_topics: tuple[str, ...]
     memory_bytes: int
     accept_source_loss: bool
     has_budget: bool
-    """Whether fetches are limited to what Pace allows."""
+    """Whether Pace limits the fetches."""
     tuning: Tuning
     silence_ms: int
     """A lane that receives nothing from the driver for this long stops."""
@@ -72,7 +72,7 @@ class Work(Message, frozen=True, kw_only=True):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TakePartition(Pairing):
-    """One partition to copy. `handed` comes from a Released; without it the lane searches the start
+    """One partition to copy. `handed` comes from a Released. Without it the lane searches the start
     point.
     """
 
@@ -82,53 +82,63 @@ class TakePartition(Pairing):
     stamps_own_time: bool | None
     """Whether the target topic has LogAppendTime; None if its configs may not be read."""
     is_picky: bool
-    """Whether it may reject single records for another reason than size: compaction, timestamp
-    limits.
+    """Whether the target topic may reject single records for another reason than size: compaction,
+    timestamp limits.
     """
     start: StartAt
-    """Used once, if there is no row."""
+    """Where the copy begins if the map has no row of it. Ignored otherwise."""
     group_at: int
-    """Offset of the source's consumer group, which replaces `start`; -1: none."""
+    """Committed offset of the source's consumer group, which replaces `start`; -1: none."""
     began_at: int
-    """Where the copy began in a target topic that was since deleted; -1: none."""
+    """Where an earlier copy of this source partition began, to a target topic that was deleted
+    since; -1: none.
+    """
     former: tuple[int, ...]
-    """Target partitions to which a former source topic of this name was copied, which was since
+    """Target partitions that hold the copy of an earlier source topic of this name, which was
     deleted.
     """
     is_another: bool
-    """Whether this partition was copied to this target topic before, from such a former topic."""
+    """Whether the partition of this number of such an earlier source topic was copied to this
+    target topic.
+    """
     had_row: bool
-    """Whether the offset map had a row of this copy: if there is none now, it was lost."""
+    """Whether the offset map is known to have had a row of this copy. If it has none now, the row
+    was lost.
+    """
     end: int
-    """First upstream offset that is not copied; 2^63-1: no end."""
+    """First upstream offset that is not copied; 2^63-1: the copy never ends."""
     runs: tuple[Run, ...]
-    """The first run, and all runs after `runs_from`, which a start needs."""
+    """The part of the map that a start needs: the first run, and all runs after `runs_from`."""
     runs_from: int
-    """The runs are complete from this ordinal on; -1: from the first."""
+    """The ordinal from which on the runs are complete; -1: from the first."""
     open_from: int
-    """First ordinal of the map's newest chunk, which a new term repeats; -1: there is none."""
+    """First ordinal of the map's newest chunk, which a new term repeats; -1: none."""
     mark: Mark | None
+    """The map's mark: a point that the copy has certainly reached."""
     fingerprints: dict[int, int]
+    """Fingerprints of announced records, by ordinal."""
     our_producers: tuple[int, ...]
-    """Producer IDs under which earlier generations of this flow wrote this partition."""
+    """Producer IDs under which earlier generations of this flow wrote to this partition."""
     acked_ordinal: int
+    """The highest next ordinal that was acknowledged in this generation."""
     acked_epoch: int
+    """The target's leader epoch at that time."""
     lost: tuple[int, int] | None = None
-    """Copied upstream offsets that the source was found to have lost, in this generation."""
+    """Copied upstream offsets that the source has lost, as found earlier in this generation."""
     handed: HandOver | None = None
     fan: Fan | None = None
-    """Set if it is copied to several target partitions. The fields above for a single one are then
-    unused.
+    """Set if the records go to several target partitions by key. The fields above for a single
+    target partition are then unused.
     """
     compresses: bool = False
     """Whether the target recompresses, and may then reject batches as too large."""
     skips: tuple[Skip, ...] = ()
     """Upstream records to skip, as configured by the operator."""
     accepted: tuple[Accepted, ...] = ()
-    """Foreign records in the target's log that were accepted and stay there."""
+    """Foreign records in the target's log that an operator accepted."""
     late_requests_ms: int = 0
-    """If the target does not certainly remember this producer ID, wait this long from now and
-    search again: requests of a dead lane or connection may still arrive.
+    """For how long from now requests of a dead lane or connection may still arrive. This matters if
+    the target may have forgotten the producer ID (`lane.cold_starts`).
     """
 
 
@@ -147,7 +157,7 @@ class Fan(Struct, frozen=True, kw_only=True):
     """
 
     producer_id: int
-    """Used by this source partition only."""
+    """The producer ID of this source partition, which no other one uses."""
     branches: tuple[FanBranch, ...]
     """Branches, by target partition."""
 
@@ -158,10 +168,10 @@ class HandOver(Struct, frozen=True, kw_only=True):
     start: StartPoint
     chunk: int
     runs: tuple[Run, ...]
-    """Runs of the open chunk."""
+    """Runs of the open chunk, which the next lane continues."""
     durable_ordinal: int
     map_epoch: int = -1
-    """Leader epoch of the map's partition under which they are durable; -1: unknown."""
+    """Leader epoch of the map's partition under which these runs are durable; -1: unknown."""
 
 
 class Take(Message, frozen=True, kw_only=True):
@@ -210,13 +220,13 @@ class KnownProducers(Message, frozen=True, kw_only=True):
 
 
 class ReleasedPartition(Struct, frozen=True, kw_only=True):
-    """One drained partition. Without `handed` it was never started."""
+    """One drained partition. Without `handed`, the next lane searches its start point."""
 
     source: TopicPartition
     term: Term
     handed: HandOver | None
     done: bool
-    """Whether everything below its end was copied."""
+    """Whether everything below its end (`--once`) was copied."""
 
 
 class Released(Message, frozen=True, kw_only=True):
@@ -226,30 +236,32 @@ class Released(Message, frozen=True, kw_only=True):
 
 
 class Troubled(Message, frozen=True, kw_only=True):
-    """A partition stopped by itself and needs a new Take."""
+    """A partition has failed and needs a new Take."""
 
     source: TopicPartition
     code: str
     message: str
     is_retriable: bool
     wait_ms: int
-    """How long requests of this lane may still reach an unprotected partition."""
+    """For how long requests of this lane may still arrive, if responses were lost."""
     lost: tuple[int, int] | None = None
     """Copied upstream offsets that the source lost."""
     poison: tuple[int, int] | None = None
-    """[first, next) of the upstream offsets in question, if known exactly."""
+    """[first, next) of the upstream offsets that caused the failure, if they are known exactly."""
     finding: LogFinding | None = None
-    """A finding on which people must decide. The driver words it."""
+    """A finding about which an operator must decide. The driver words it, because it knows the
+    flow.
+    """
 
     def worded(self, flow: str, *, is_shared: bool) -> Troubled:
-        """Return the message with the flow in its commands, suitable for the kind of topic."""
+        """Return the message with the wording of its finding, for this flow and kind of topic."""
         if self.finding is None:
             return self
         return replace(self, message=self.finding.worded(flow, is_shared=is_shared))
 
 
 class Gap(Struct, frozen=True, kw_only=True):
-    """Upstream offsets missing at the source although its topic is not compacted."""
+    """Upstream offsets without records, although the topic is not compacted."""
 
     first: int
     next: int
@@ -265,14 +277,20 @@ class PartitionProgress(Struct, frozen=True, kw_only=True):
     state: str
     ordinal: int
     upstream: int
+    """All records below this upstream offset are on the target."""
     downstream: int
+    """Target offset after the last record that is on the target."""
     source_end: int
-    """High watermark, or last stable offset under read_committed."""
+    """End of the source's log: the high watermark, or the last stable offset under
+    read_committed.
+    """
     log_start: int
     records: int
+    """Number of records acknowledged since the Take."""
     bytes: int
     last_timestamp: int
     is_protected: bool
+    """Whether the target certainly remembers the producer ID (`mirror.copy.partition`)."""
     target_epoch: int
     sees_end: bool = True
     """Whether the source's broker responds, so that `source_end` is current."""
@@ -289,12 +307,14 @@ class PartitionProgress(Struct, frozen=True, kw_only=True):
     gap: Gap | None = None
     """A gap found since the last report."""
     has_row: bool = False
-    """Whether its first row is in the offset map."""
+    """Whether the first row of the copy is in the offset map."""
     map_epoch: int = -1
-    """Leader epoch of the map's partition under which its rows certainly exist; -1: unknown."""
+    """Leader epoch of the map's partition under which the copy's rows certainly exist; -1:
+    unknown.
+    """
     lost: tuple[tuple[int, int], ...] = ()
-    """[first, next) of upstream offsets that the source deleted before they were copied and that
-    were skipped because that is accepted, since the last report.
+    """[first, next) of upstream offsets that the source deleted before they were copied, since the
+    last report. They were skipped because the operator accepts that (`twinlog.source.loss`).
     """
     left_out: tuple[tuple[int, int], ...] = ()
     """[first, next) of upstream records that were skipped as configured, since the last report."""
@@ -316,7 +336,9 @@ def away(error: TwinlogError) -> Away:
 
 
 class Throttle(Struct, frozen=True, kw_only=True):
-    """For how many ms the brokers of each side read nothing more from a lane, because of quotas."""
+    """For how many ms the brokers of each cluster do not read from the lane's connections, because
+    of quotas.
+    """
 
     source_ms: int = 0
     target_ms: int = 0
@@ -333,7 +355,7 @@ class LaneLoad(Struct, frozen=True, kw_only=True):
     """The records in a lane's memory, and its traffic since the last report."""
 
     waiting_records: int = 0
-    """Records that were read and are not acknowledged."""
+    """Number of records that were read and are not acknowledged."""
     free_bytes: int = 0
     """Memory for records that is not in use."""
     received_bytes: int = 0
@@ -346,16 +368,18 @@ NO_LOAD: Final = LaneLoad()
 
 
 class Progress(Message, frozen=True, kw_only=True):
-    """Progress of a lane. Partitions that did not change since the last report are left out."""
+    """Progress of a lane's partitions. Partitions that did not change since the last report are
+    omitted.
+    """
 
     partitions: tuple[PartitionProgress, ...]
     degraded: Away | None
-    """None: both clusters are reachable."""
+    """Why a cluster cannot be reached, or None if both can."""
     throttle: Throttle = NO_THROTTLE
     cpu_ms: int = 0
     """CPU time used since the last report."""
     load: LaneLoad | None = None
-    """None in a report between two regular ones."""
+    """None in a report that a partition's release caused between two regular ones."""
 
 
 MESSAGES = (

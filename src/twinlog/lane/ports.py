@@ -1,5 +1,5 @@
-"""A lane's connections to the outside world: time, both clusters, threads for blocking work, its
-driver.
+"""A lane's connections to the outside world: time, both clusters, threads for blocking work, and
+the driver.
 """
 
 from __future__ import annotations

@@ -1,5 +1,5 @@
-"""Reports of a lane about its partitions: progress while they run, and a hand-over once they are
-drained.
+"""Reports of a lane about its partitions: progress while they are copied, and the hand-over after
+they are drained.
 """
 
 from __future__ import annotations
@@ -7,10 +7,10 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator
 
 from twinlog.errors import Fate, PartitionError, TwinlogError
+from twinlog.lane.lane_partition import LanePartition
 from twinlog.lane.messages import HandOver, PartitionProgress, TakePartition, Troubled, Work
 from twinlog.lane.sides.source_side import SourceSide
 from twinlog.lane.sides.source_state import SourceState
-from twinlog.lane.stay import Stay
 from twinlog.lane.watches.offset_gaps import GapWatch
 from twinlog.mirror.copy.fan_out import Copy
 from twinlog.mirror.copy.partition import CopyState, PartitionCopy
@@ -21,7 +21,7 @@ from twinlog.model import TopicPartition
 
 
 class Reporter:
-    """Progress of the partitions that changed since they were last reported."""
+    """Reports the progress of partitions that changed since their last report."""
 
     def __init__(
         self, source: SourceSide, gaps: GapWatch, map_epoch: Callable[[PartitionCopy], int]
@@ -32,14 +32,17 @@ class Reporter:
         self._map_epoch = map_epoch
         self._cpu_ms: int | None = None
 
-    def changed(self, stays: Iterable[Stay], now_ms: int) -> Iterator[PartitionProgress]:
-        for stay in stays:
-            if stay.copy is None:
+    def changed(
+        self, partitions: Iterable[LanePartition], now_ms: int
+    ) -> Iterator[PartitionProgress]:
+        """Yield the progress of each partition that differs from its last report."""
+        for held in partitions:
+            if held.copy is None:
                 continue
-            progress = self._progress(stay.copy, stay.lost, now_ms)
-            stay.lost = ()
-            if stay.reported != progress:
-                stay.reported = progress
+            progress = self._progress(held.copy, held.lost, now_ms)
+            held.lost = ()
+            if held.reported != progress:
+                held.reported = progress
                 yield progress
 
     def used_cpu_ms(self, process_ms: int) -> int:
@@ -90,8 +93,8 @@ def _taken(left_out: list[tuple[int, int]]) -> tuple[tuple[int, int], ...]:
 def given_back(
     tp: TopicPartition, error: TwinlogError, copy: Copy | None, wait_ms: int
 ) -> Troubled:
-    """Return the message for a partition that stopped by itself."""
-    # whichever error is reported: it must not be forgotten that the source lost copied records
+    """Return the message for a partition that failed."""
+    # either error may state that the source lost copied records; the driver must remember that
     both = (error, None if copy is None else copy.source_trouble)
     lost = [one.lost for one in both if isinstance(one, PartitionError) and one.lost]
     return Troubled(
@@ -108,16 +111,16 @@ def given_back(
 
 def _source_end(copy: Copy, state: SourceState | None) -> int:
     if copy.state is CopyState.TAKEN_OVER:
-        # nothing is read any more, and there was nothing to read when it began
+        # a copy that other clients ended reads nothing, and began only because nothing was missing
         return copy.acked_upstream
     return -1 if state is None else state.source_end
 
 
 def handed_tail(key: PartitionKey, take: TakePartition, handed: HandOver, work: Work) -> MapTail:
-    """Return the map tail of a partition that was handed over, to be continued.
+    """Return the map tail with which a lane continues a partition that was handed over.
 
-    In a shared topic, the mark in the map is final, so another mark is written before anything is
-    sent.
+    In a shared topic, the mark in the map is final. So another mark must be durable before anything
+    is sent.
     """
     start, mark, durable = handed.start, take.mark, handed.durable_ordinal
     if not work.is_ours_alone:
@@ -140,11 +143,11 @@ def hand_over(copy: PartitionCopy, map_epoch: int = -1) -> HandOver | None:
     """Return where the next lane resumes, or None if it must search. The copy has no request in
     flight.
 
-    `map_epoch`: the leader epoch under which its rows are in the map. The position and the leader
-    epoch of the offset before it are updated together (`PartitionCopy.acked_epoch`).
+    `map_epoch`: the leader epoch under which the copy's rows are in the map. The position and the
+    source leader epoch of the offset before it are updated together (`PartitionCopy.acked_epoch`).
     """
     handed = copy.tail.handed(copy.acked_ordinal)
-    if handed is None or copy.late_requests or copy.company.unknown is not None:
+    if handed is None or copy.late_requests or copy.others.unknown is not None:
         return None
     return HandOver(
         start=StartPoint(
@@ -156,7 +159,7 @@ def hand_over(copy: PartitionCopy, map_epoch: int = -1) -> HandOver | None:
             last_timestamp=copy.last_timestamp,
             target_epoch=copy.leader.checked_epoch,
             taken_over=copy.state is CopyState.TAKEN_OVER,
-            has_company=copy.company.is_ours,
+            has_company=copy.others.has_other_flow,
         ),
         chunk=handed.chunk,
         runs=handed.runs,

@@ -11,12 +11,12 @@ from dataclasses import dataclass
 class Accepted:
     """All foreign records at the end of one target log, and K after them.
 
-    K only grows with what is accepted. So a start that finds this K, or a larger one, in the offset
-    map need not check the range again (`mirror.map.accepted_records`).
+    Accepted records only increase K. So a start that finds this K, or a larger one, in the offset
+    map need not check the ranges again (`mirror.map.accepted_records`).
     """
 
     ranges: tuple[tuple[int, int], ...]
-    """[first, next) of target offsets, in rising order; this flow's records may be in between."""
+    """[first, next) of target offsets, in rising order. This flow's records may be in between."""
     k: int
     """Target offset - ordinal of every record of this flow after the last range."""
     digest: int = 0

@@ -1,12 +1,12 @@
-"""Findings about logs that do not match, worded once the flow is known.
+"""Findings about logs that do not match, worded when the flow is known.
 
-A lane, or a comparison of two logs, knows partitions and offsets. The driver knows the flow, which
-the commands in the message name, and whether an application uses the topic, too. So a `LogFinding`
-states the problem and its position, and `worded` turns it into a message, by code. The order of a
-message is: the finding; what each side has that the other lacks, as ranges; the command that saves
-what may be the only copy; and only then, if at all, how to copy again. Deleting a remote topic
-deletes all of its partitions, including records that the source has since lost to retention, so it
-is never named first.
+A lane, or a comparison of two logs, knows partitions and offsets. The driver also knows the flow,
+which the commands in the message name, and whether an application uses the topic, too. So a
+`LogFinding` states the problem and its position, and `worded` turns it into a message, by code. A
+message consists of: the finding; the ranges that only one side has; the command that saves what may
+be the only copy; and only then, if at all, how to copy again. Deleting a remote topic deletes all
+of its partitions, including records that the source has since lost to retention, so it is never
+suggested first.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ class Sides:
 
 
 def sides(here: LogEnds, there: LogEnds, runs: Sequence[Run] = ()) -> Sides:
-    """Return the ranges of both logs. `runs` give the target records that the source lacks."""
+    """Return the ranges of both logs. `runs` determine the target records that the source lacks."""
     kept = lost_at(runs, here.log_start, there)
     return Sides(
         here=Span(here.log_start, here.log_end),
@@ -69,7 +69,7 @@ def sides(here: LogEnds, there: LogEnds, runs: Sequence[Run] = ()) -> Sides:
 
 
 def lost_at(runs: Sequence[Run], upstream: int, there: LogEnds) -> Span | None:
-    """Return the target offsets of everything copied from this upstream offset on.
+    """Return the target offsets of everything that was copied from this upstream offset on.
 
     If the offset is in a gap of the source, the range begins with the next record.
     """
@@ -83,7 +83,7 @@ def lost_at(runs: Sequence[Run], upstream: int, there: LogEnds) -> Span | None:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LogFinding:
-    """Why a partition stops, if people must decide what happens to records."""
+    """Why a partition stops, if an operator must decide what happens to records."""
 
     code: str
     what: str
@@ -91,13 +91,15 @@ class LogFinding:
     source: TopicPartition | None = None
     target: TopicPartition | None = None
     span: Span | None = None
-    """Offsets of the records in question, if known. They are target offsets, except for
-    SOURCE_TRUNCATED and SOURCE_STALLED.
+    """Offsets of the records in question, if known: target offsets, except for SOURCE_TRUNCATED and
+    SOURCE_STALLED.
     """
     held: Sides | None = None
+    """The ranges of both logs, if the message should contain them."""
 
     def worded(self, flow: str = "", *, is_shared: bool = False) -> str:
-        """Return the message. Without a flow, its commands fit a file with one flow.
+        """Return the message. Without a flow, its commands are for a configuration file with one
+        flow.
 
         `is_shared`: the topics keep their names, so the target topic is also an application's, and
         the message does not suggest deleting it.
@@ -110,7 +112,7 @@ class LogFinding:
         )
 
     def error(self, fate: Fate = Fate.FATAL) -> PartitionError:
-        """Return the error to raise. The driver words it again, with the flow."""
+        """Return the error to raise. The driver words it again when it knows the flow."""
         at = self.target or self.source
         error = PartitionError(self.worded(), code=self.code, fate=fate, partition=at)
         error.finding = self
@@ -136,7 +138,7 @@ class LogFinding:
         )
 
     def _copy_again(self, flow: str, *, is_shared: bool) -> str:
-        """Return how to make the copy again: save, then delete."""
+        """Return how to copy again: save the records first, then delete the topic."""
         if self.target is None:
             return ""
         topic, export = self.target.topic, self._export(TARGET, flow)
@@ -240,7 +242,7 @@ def source_stalled(what: str, source: TopicPartition, leader: str) -> LogFinding
 
 
 def tier_stalled(what: str, leader: str) -> PartitionError:
-    """Return the error for records that remote storage may still have, so they are not lost."""
+    """Return the error for records that may still be in remote storage, and are not lost then."""
     return PartitionError(
         f"{what}. If the topic has remote storage (remote.storage.enable), raise "
         "remote.fetch.max.wait.ms of the source's brokers: they respond like this if the storage "

@@ -18,13 +18,13 @@ class Refusal:
     code: str
     message: str
     is_retriable: bool
-    """Whether the cause may pass: topics are discovered periodically."""
+    """Whether a later topic discovery may find that the cause is gone."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True)
 class Pairing:
-    """A source partition and the target partition to which it is copied, identified by topic
-    IDs.
+    """A source partition and the target partition to which it is copied, identified by topic IDs: a
+    re-created topic is another log.
     """
 
     source: TopicPartition
@@ -34,7 +34,9 @@ class Pairing:
 
     @property
     def map_key(self) -> PartitionKey:
-        """Key of its rows in the offset map; for a copy by key, of all its branches."""
+        """Key of its rows in the offset map; for a keyed topic, the part that all branches
+        share.
+        """
         return PartitionKey(self.source_topic_id, self.target_topic_id, self.source.partition)
 
 
@@ -48,28 +50,30 @@ class PartitionPlan(Pairing):
     is_picky: bool = False
     """Whether the target topic may reject single records for another reason than their size."""
     compresses: bool = False
-    """Whether the target recompresses batches of another codec and may then reject them as too
+    """Whether the target recompresses batches of another codec, and may then reject them as too
     large.
     """
     targets: int = 0
-    """Number of target partitions among which its records are distributed by key; 0: all go to
+    """Number of target partitions among which the records are distributed by key; 0: all go to
     `target`.
     """
     producer_id: int = -1
-    """Producer ID for a copy by key, used for this source partition only."""
+    """Producer ID of a keyed topic's source partition, which no other one uses."""
     end: int = FOREVER
     is_new: bool = False
     """Whether it was created while this process ran the flow."""
     had_row: bool = False
-    """Whether the state topic knows that its copy had a row in the offset map
+    """Whether the state topic has a record that this copy had a row in the offset map
     (`mirror.state.mapped`).
     """
     begin_at: int = -1
-    """Upstream offset at which a partition starts that was never copied; -1: as configured."""
+    """Upstream offset at which a partition begins that was never copied; -1: as configured."""
     refusal: Refusal | None = None
-    """Set if a MirrorMaker 2 copied it before (`control.adopt.take_over`)."""
+    """Why it must not begin without a row, because a MirrorMaker 2 copied it before
+    (`control.adopt.take_over`).
+    """
 
     @property
     def may_pass(self) -> bool:
-        """Whether a later topic discovery may find that it can begin."""
+        """Whether a later topic discovery may permit the copy to begin."""
         return self.refusal is not None and self.refusal.is_retriable

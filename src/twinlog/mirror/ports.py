@@ -1,8 +1,7 @@
-"""The queries of a cold start to both clusters, implemented by the lane.
+"""What a cold start reads from both clusters. The lane implements it (`lane.sides.log_view`).
 
-Every call takes many partitions and answers per partition, so that a thousand cold starts cost a
-handful of requests. A partition without an answer is missing from the result, and `problems` has
-the reason.
+Every call is for many partitions and returns a result for each, so that a thousand cold starts cost
+a handful of requests. A partition without a result is missing, and `problems` has the reason.
 """
 
 from __future__ import annotations
@@ -17,7 +16,7 @@ from twinlog.model import Isolation, StartAt, TopicId, TopicPartition
 T = TypeVar("T")
 
 READ_BYTES: Final = 1 << 20
-"""Bytes per read of a check."""
+"""Bytes per read of a start."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -44,7 +43,8 @@ class RawRecords:
 
     records: memoryview
     high_watermark: int
-    """Consumers read only below it: an empty response does not mean that there is nothing above it.
+    """Fetches return only records below it, so an empty response does not mean that the log is
+    empty above it.
     """
 
 
@@ -64,17 +64,21 @@ class LogView(Protocol):
     def begins(
         self, starts: Mapping[TopicPartition, StartAt], *, isolation: Isolation
     ) -> Mapping[TopicPartition, int]:
-        """Return where a reader would begin (ListOffsets): at the end if no record is as new."""
+        """Return where a reader would begin (ListOffsets). If no record is as new, that is
+        the end.
+        """
 
     def read(
         self, offsets: Mapping[TopicPartition, int], *, size: int = READ_BYTES
     ) -> Mapping[TopicPartition, RawRecords]:
-        """Return about `size` bytes of whole batches from each offset on, ignoring transactions."""
+        """Return about `size` bytes of whole batches from each offset on, whatever transactions
+        they belong to.
+        """
 
     def producers(
         self, tps: set[TopicPartition], producer_id: int
     ) -> Mapping[TopicPartition, ProducerTail] | None:
-        """Return the producer states that the broker lists, or None if they may not be queried (no
+        """Return the producer states that the broker lists, or None if they cannot be queried (no
         permission, no such API).
         """
 
@@ -85,7 +89,7 @@ def answer_of(
     view: LogView,
     missing: str = "its leader does not answer for it",
 ) -> T:
-    """Return the partition's answer. Raises its problem, or NO_LEADER if no problem is known."""
+    """Return the partition's result. Raises its problem, or NO_LEADER if no problem is known."""
     found = answers.get(tp)
     if found is not None:
         return found

@@ -1,10 +1,10 @@
 """Upstream records that a copy permanently skips at an operator's request, by exact offsets.
 
 To the copy, such a record is like one that the source's cleaner removed before it was read: the
-next record gets its ordinal, and the offset map has a gap there, announced before the data. So
-everything that holds for a compacted source also holds here, regardless of crashes and late
-requests. A skip is therefore decided by the offset alone, never by the record's current content:
-every later check of the same log skips the same records.
+next record gets its ordinal, and the offset map has a gap there, announced before the data. So all
+rules for compacted sources also apply here, including those for crashes and late requests. A skip
+is therefore decided by the offset alone, never by the record's current content. Every later start
+skips the same records.
 """
 
 from __future__ import annotations
@@ -15,12 +15,12 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Skip:
-    """[first, next) of upstream offsets."""
+    """A range of upstream offsets to skip: [first, next)."""
 
     first: int
     next: int
     is_batch: bool = False
-    """Whether it is a batch that cannot be decoded: its bytes are not checked."""
+    """Whether it is a batch that cannot be decoded, so that its bytes are not checked."""
 
     def __str__(self) -> str:
         if self.next == self.first + 1:
@@ -34,12 +34,12 @@ class Skip:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Poison:
-    """The position at which a partition has stopped because of one record or batch."""
+    """The record or batch because of which a partition has stopped."""
 
     skip: Skip
     """The skip that would leave it out."""
     topic_id: str
-    """ID of the upstream topic: another topic of the same name has different records."""
+    """ID of the upstream topic. Another topic of the same name has different records."""
 
 
 def skipped(skips: Iterable[Skip], offset: int) -> Skip | None:

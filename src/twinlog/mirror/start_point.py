@@ -1,4 +1,39 @@
-"""Where the copy of a partition resumes, and what a flow decides for all its partitions."""
+"""Where the copy of a partition resumes: its ordinal, its upstream offset, and K.
+
+**Problem.** To resume, a copy must know how many of its records are on the target. A number that is
+stored elsewhere (a committed offset, a checkpoint, a file) is older or newer than the log after a
+crash. So the number must come from the target's log itself.
+
+    target offset     70  71  72      73  74  75  |  log end 76
+    ordinal            0   1   2       3   4   5  |  next ordinal = 76 - 70 = 6
+    upstream         100 101 102  .  104 105 108  |  next upstream offset: from the offset map
+
+- The *ordinal* of a record is the number of records that the flow wrote to the target partition
+  before it. It is also the sequence of the record (mod 2^31), so brokers count with the copy
+  (`mirror.copy.partition`).
+- *K*, the offset delta, is target offset minus ordinal. In a topic to which only this flow writes,
+  K is the same for all records: 70 here, because 70 records were there before the copy began. The
+  flow writes no transactions, so there are no markers in between, and neither retention nor
+  compaction changes offsets.
+
+So two facts from the target determine the position: the log's end minus K is the next ordinal, and
+the map has the upstream offset of each ordinal. Each Produce response confirms K: a batch must be
+at K + ordinal. A lower offset means that records are missing before it, a higher one that another
+client wrote.
+
+| topic | K | the end of the copy |
+| --- | --- | --- |
+| only this flow writes to it | constant | log end - K (`mirror.start.position`) |
+| the same, after accepted foreign records | larger after each range; in the map | as above |
+| shared with other clients | grows with each foreign record | a walk (`mirror.start.our_end`) |
+| keyed (`mirror.copy.fan_out`) | grows with each response | the same walk |
+
+In the last two, a `StartPoint` has an estimate of K from below. The first response corrects it, so
+a response does not reveal a gap there. Gaps are prevented instead: while such a partition is
+unprotected, it has one request in flight.
+
+`CopyRules` is what a flow decides for all its copies.
+"""
 
 from __future__ import annotations
 
@@ -10,20 +45,20 @@ from twinlog.model import Isolation
 from twinlog.wire.recompress import Recompression
 
 EXPIRY_MARGIN_MS: Final = 3_600_000
-"""How much earlier than the brokers a producer ID counts as forgotten, or a quarter of the expiry
-if that is less.
+"""How much earlier than the brokers Twinlog assumes that a producer ID is forgotten, or a quarter
+of the expiry if that is less.
 
 Brokers compare record timestamps with their own clocks, and Twinlog with its clock. If the local
-clock were slow, a forgotten ID would count as known. A fast one errs only in the safe direction. An
-hour is more than clocks under NTP ever differ. The cost is that records between 23 and 24 hours old
-are sent one batch at a time after a problem.
+clock were slow, a forgotten ID would count as remembered. A fast clock errs only in the safe
+direction. An hour is more than clocks under NTP ever differ. The cost is that records between 23
+and 24 hours old are sent one batch at a time after a problem.
 """
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StartPoint:
-    """Where a partition resumes, found by a check (`position.py`) or handed over by the previous
-    lane.
+    """Where a partition resumes, as found by a start (`mirror.start.position`) or handed over by
+    the lane before.
     """
 
     ordinal: int
@@ -36,31 +71,32 @@ class StartPoint:
     last_timestamp: int
     """Timestamp of this flow's last record there, in ms; -1 if unknown."""
     taken_over: bool = False
-    """Other clients wrote after this flow's last record: nothing may follow."""
+    """Whether other clients wrote after this flow's last record, so that nothing may follow."""
     lost: tuple[int, int] | None = None
-    """[first, next) of upstream offsets that the source deleted before they were copied, and that
-    are skipped because that is accepted, or because the group would have skipped them.
+    """[first, next) of upstream offsets that the source deleted before they were copied. They are
+    skipped because the operator accepts that, or because the consumer group would have skipped
+    them.
     """
     has_company: bool = False
     """Whether another Twinlog flow writes to the target partition."""
     target_epoch: int = -1
-    """Leader epoch of the target partition that was checked, or -1 if unknown."""
+    """Leader epoch of the target partition under which its log was checked, or -1 if unknown."""
     compared: int = -1
-    """Number of last records found equal at the source; -1: none was checked."""
+    """Number of last records found equal at the source; -1: no record was compared."""
     jumps: tuple[Run, ...] = ()
-    """Runs before `ordinal` that correct the map: other clients wrote between the records, or were
-    first.
+    """Runs before `ordinal` that correct the map. Other clients wrote between the records, or
+    another lane wrote first.
     """
     undecided: tuple[int, int] | None = None
-    """Target offsets [first, next) that the map had wrong and whose records were not found at the
-    source. Translation makes consumers read them again.
+    """Target offsets [first, next) that were wrong in the map, and whose records were not found at
+    the source. Translation makes consumers read them again.
     """
 
     def mark(self, known: Mark | None) -> Mark | None:
-        """Return the mark with which the copy begins. `known`: the map's mark from before the
-        check.
+        """Return the mark with which the copy begins. `known`: the mark of the map that was read
+        before the check.
 
-        A final mark is where this check found the end: an older mark is less informative.
+        A final mark is where this start found the end, which is more than an older mark states.
         """
         if self.taken_over:
             return Mark(self.ordinal, self.k + self.ordinal, is_final=True)
@@ -75,22 +111,29 @@ class CopyRules:
     isolation: Isolation
     is_ours_alone: bool
     producer_expiry_ms: int | None
-    """None: unknown, so every partition is unprotected."""
+    """The brokers' producer.id.expiration.ms, or None if it is unknown. Then every partition is
+    unprotected.
+    """
     recompression: Recompression | None = None
     join_bytes: int = 0
     """Small batches are joined up to this size; 0 disables joining."""
 
     @property
     def safe_age_ms(self) -> int | None:
+        """Age of a record up to which the target certainly remembers the producer ID, or None if
+        unknown.
+        """
         if self.producer_expiry_ms is None:
             return None
         return self.producer_expiry_ms - min(EXPIRY_MARGIN_MS, self.producer_expiry_ms // 4)
 
-    def known_behind(self, timestamp: int, now_ms: int) -> bool:
-        """Whether the target keeps this producer ID after a record with this timestamp."""
+    def is_remembered_after(self, timestamp: int, now_ms: int) -> bool:
+        """Return whether the target remembers this producer ID after a record with this
+        timestamp.
+        """
         age = self.safe_age_ms
         return age is not None and timestamp > now_ms - age
 
-    def keeps(self, start: StartPoint, now_ms: int) -> bool:
-        """Whether the target certainly remembers this producer ID at this start point."""
-        return start.is_protected and self.known_behind(start.last_timestamp, now_ms)
+    def is_remembered_at(self, start: StartPoint, now_ms: int) -> bool:
+        """Return whether the target certainly remembers this producer ID at this start point."""
+        return start.is_protected and self.is_remembered_after(start.last_timestamp, now_ms)

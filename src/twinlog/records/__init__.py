@@ -3,9 +3,9 @@
     from twinlog.records import partitioned, register
     register(spark)
 
-Read `source` first. `options` and `bounds` parse the user's options. `planning` and `ranges` find
-the offsets to read, and `upstreams` finds the records that they are copies of. Then read
-`batch_reader`, `stream_reader` and `filters`. `tasks`, `log_reader` and `decoding` run on
+Read `source` first. `options` and `bounds` parse the user's options. `planning` finds the offsets
+to read, and `upstreams` finds the records that they are copies of. Then read `batch_reader`, which
+also has the filters, and `stream_reader`. `tasks`, `log_reader` and `decoding` run on
 executors, over cached `connections`. `gaps` explains missing offsets. `write` is the other
 direction. `daemon` is an option for faster start of workers. The mirror does not load this package.
 """

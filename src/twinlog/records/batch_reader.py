@@ -7,18 +7,20 @@ after the ends and are not read, in whatever order tasks run and however often o
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime, timedelta
+from typing import Any, Final
 
 from pyspark.sql import datasource
 from pyspark.sql.datasource import DataSourceReader, InputPartition
 
 from twinlog.cluster.client import ClusterClient
 from twinlog.errors import TwinlogError
+from twinlog.model import TopicPartition
 from twinlog.records.connections import FIRST_REFUSED_S, connected
-from twinlog.records.filters import RowBounds, bounds_of
 from twinlog.records.gaps import OffsetRange, log_bounds
 from twinlog.records.options import ReadOptions
-from twinlog.records.planning import find_partitions, first_of_time, present, resolve
-from twinlog.records.ranges import split
+from twinlog.records.planning import find_partitions, first_of_time, present, resolve, split
 from twinlog.records.tasks import PlanningReader
 from twinlog.records.upstreams import UpstreamMaps
 
@@ -75,3 +77,153 @@ class FilteringReader(BatchReader):
         """Return all filters, which Spark applies to the rows again."""
         self._bounds = bounds_of(filters)
         return filters
+
+
+# Bounds of topic, partition, offset and timestamp, derived from a query's filters to read less. A
+# filter only leaves out rows that it surely rejects, and Spark applies it to the rows again. So a
+# filter that is not understood here costs time but never a row. For timestamps only the lower bound
+# is used: brokers return the first offset with a timestamp at or after a time, and all records
+# before it are older. After the first record that is too new there may be older ones.
+
+_EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
+_MOST: Final = (1 << 63) - 1
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RowBounds:
+    """Bounds of the wanted rows; numbers are inclusive."""
+
+    topics: frozenset[str] | None = None
+    prefixes: tuple[str, ...] = ()
+    partitions: frozenset[int] | None = None
+    least_partition: int = 0
+    most_partition: int = _MOST
+    first_offset: int = 0
+    last_offset: int = _MOST
+    least_ms: int | None = None
+
+    def admit(self, tp: TopicPartition) -> bool:
+        """Return whether a partition can have wanted rows."""
+        return (
+            (self.topics is None or tp.topic in self.topics)
+            and all(tp.topic.startswith(prefix) for prefix in self.prefixes)
+            and (self.partitions is None or tp.partition in self.partitions)
+            and self.least_partition <= tp.partition <= self.most_partition
+        )
+
+    def within(self, wanted: OffsetRange, first_of_time: int | None = None) -> OffsetRange:
+        """Return the part of a range that can have wanted rows."""
+        first = min(max(self.first_offset, first_of_time or 0), wanted.end)
+        end = min(wanted.end, self.last_offset + 1)
+        # a range that begins after its end is kept: its records may be lost
+        return OffsetRange(tp=wanted.tp, first=max(wanted.first, first), end=end)
+
+
+def bounds_of(filters: Iterable[datasource.Filter]) -> RowBounds:
+    """Return the bounds of all filters together."""
+    bounds = RowBounds()
+    for one in filters:
+        bounds = _narrowed(bounds, one)
+    return bounds
+
+
+def _narrowed(bounds: RowBounds, one: Any) -> RowBounds:
+    attribute: tuple[str, ...] = getattr(one, "attribute", ())
+    if len(attribute) != 1:
+        return bounds
+    match attribute[0]:
+        case "topic":
+            return _by_topic(bounds, one)
+        case "partition":
+            return _by_partition(bounds, one)
+        case "offset":
+            return _by_offset(bounds, one)
+        case "timestamp":
+            return _by_time(bounds, one)
+    return bounds
+
+
+def _by_topic(bounds: RowBounds, one: Any) -> RowBounds:
+    if isinstance(one, datasource.StringStartsWith):
+        return replace(bounds, prefixes=(*bounds.prefixes, one.value))
+    found = _values(one, str)
+    if found is None:
+        return bounds
+    known = bounds.topics
+    return replace(bounds, topics=found if known is None else known & found)
+
+
+def _by_partition(bounds: RowBounds, one: Any) -> RowBounds:
+    found = _values(one, int)
+    if found is not None:
+        known = bounds.partitions
+        return replace(bounds, partitions=found if known is None else known & found)
+    least, most = _span(one)
+    return replace(
+        bounds,
+        least_partition=max(bounds.least_partition, least),
+        most_partition=min(bounds.most_partition, most),
+    )
+
+
+def _by_offset(bounds: RowBounds, one: Any) -> RowBounds:
+    found = _values(one, int)
+    if found is not None:
+        first, last = (min(found), max(found)) if found else (_MOST, -1)
+    else:
+        first, last = _span(one)
+    return replace(
+        bounds,
+        first_offset=max(bounds.first_offset, first),
+        last_offset=min(bounds.last_offset, last),
+    )
+
+
+def _by_time(bounds: RowBounds, one: Any) -> RowBounds:
+    if isinstance(one, datasource.In):
+        times = list(one.value)
+    elif isinstance(
+        one,
+        datasource.EqualTo
+        | datasource.EqualNullSafe
+        | datasource.GreaterThan
+        | datasource.GreaterThanOrEqual,
+    ):
+        times = [one.value]
+    else:
+        return bounds
+    if not times or not all(isinstance(at, datetime) and at.tzinfo is not None for at in times):
+        return bounds
+    # rounded down to milliseconds, which brokers compare
+    least = min((at - _EPOCH) // timedelta(milliseconds=1) for at in times)
+    if least < 0:
+        return bounds  # records without a timestamp have -1
+    return replace(bounds, least_ms=max(least, bounds.least_ms or 0))
+
+
+def _values(one: Any, kind: type) -> frozenset[Any] | None:
+    """Return the values of = and IN, or None for other filters or other types."""
+    if isinstance(one, datasource.EqualTo | datasource.EqualNullSafe):
+        values = [one.value]
+    elif isinstance(one, datasource.In):
+        values = list(one.value)
+    else:
+        return None
+    values = [value for value in values if value is not None]  # NULL equals nothing
+    return frozenset(values) if all(type(value) is kind for value in values) else None
+
+
+def _span(one: Any) -> tuple[int, int]:
+    value = getattr(one, "value", None)
+    if type(value) is not int:
+        return 0, _MOST
+    match one:
+        case datasource.GreaterThan():
+            return value + 1, _MOST
+        case datasource.GreaterThanOrEqual():
+            return value, _MOST
+        case datasource.LessThan():
+            return 0, value - 1
+        case datasource.LessThanOrEqual():
+            return 0, value
+    return 0, _MOST

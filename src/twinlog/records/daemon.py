@@ -23,7 +23,7 @@ NEEDED: Final = (
     OF_TASKS,
     "twinlog.records.source",
     "twinlog.records.tasks",
-    "twinlog.records.write.tasks",
+    "twinlog.records.write.writers",
 )
 ALLOCATOR: Final = "JE_ARROW_MALLOC_CONF"
 NO_THREAD: Final = "background_thread:false"

@@ -27,19 +27,8 @@ from twinlog.cluster.logs.raw_log import FetchedRecords, fetch_records
 from twinlog.errors import BrokerRefused, ClusterError, CorruptData, Fate, or_raise
 from twinlog.mirror.copy.intake import RolledBack
 from twinlog.model import Isolation
+from twinlog.records import gaps
 from twinlog.records.decoding import ColumnDecoder
-from twinlog.records.gaps import (
-    LeftOut,
-    LogBounds,
-    OffsetRange,
-    cleanup_policy,
-    find_losses,
-    is_gone,
-    log_bounds,
-    report,
-    warn_of_gone,
-    what_is_left,
-)
 from twinlog.wire.record_batch import BatchHeader, read_headers, verify_crc
 
 FETCH_BYTES: Final = 8 << 20
@@ -58,7 +47,7 @@ class RangeReader:
     def __init__(
         self,
         client: ClusterClient,
-        wanted: OffsetRange,
+        wanted: gaps.OffsetRange,
         decoder: ColumnDecoder,
         *,
         isolation: Isolation,
@@ -71,9 +60,9 @@ class RangeReader:
         self._isolation = isolation
         self._fails = fails_on_data_loss
         self._decoder = decoder
-        self._left_out = LeftOut(
+        self._left_out = gaps.LeftOut(
             self._tp,
-            partial(cleanup_policy, client, self._tp.topic),
+            partial(gaps.cleanup_policy, client, self._tp.topic),
             fails=fails_on_data_loss,
         )
         self._fetch_bytes = FIRST_BYTES
@@ -86,9 +75,11 @@ class RangeReader:
             try:
                 answer = self._fetch()
             except ClusterError as error:
-                if self._fails or not is_gone(error):
+                if self._fails or not gaps.is_gone(error):
                     raise
-                warn_of_gone(OffsetRange(tp=self._tp, first=self._position, end=self._end))
+                gaps.warn_of_gone(
+                    gaps.OffsetRange(tp=self._tp, first=self._position, end=self._end)
+                )
                 break
             if answer is not None:
                 yield from self._decode(answer)
@@ -110,14 +101,14 @@ class RangeReader:
             self._client, {self._tp: (self._position, self._fetch_bytes)}, isolation=self._isolation
         )[self._tp]
         if isinstance(answer, BrokerRefused) and answer.code == "OFFSET_OUT_OF_RANGE":
-            self._pass_gap(log_bounds(self._client, [self._tp])[self._tp])
+            self._pass_gap(gaps.log_bounds(self._client, [self._tp])[self._tp])
             return None
         return or_raise(answer)
 
-    def _pass_gap(self, bounds: LogBounds) -> None:
-        wanted = OffsetRange(tp=self._tp, first=self._position, end=self._end)
-        report(find_losses(wanted, bounds), fails=self._fails)
-        left = what_is_left(wanted, bounds)
+    def _pass_gap(self, bounds: gaps.LogBounds) -> None:
+        wanted = gaps.OffsetRange(tp=self._tp, first=self._position, end=self._end)
+        gaps.report(gaps.find_losses(wanted, bounds), fails=self._fails)
+        left = gaps.what_is_left(wanted, bounds)
         self._position, self._end = left.first, left.end
 
     def _decode(self, answer: FetchedRecords) -> Iterator[pa.RecordBatch]:

@@ -7,8 +7,11 @@ a record appended in between is after the end, and is not skipped.
 from __future__ import annotations
 
 import logging
+import math
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
+from itertools import pairwise
+from typing import Final
 
 from pyspark.sql.types import StructType
 
@@ -250,9 +253,10 @@ def _of_group(
     answer = or_raise(fetch_offsets(Coordinators(client), [bound.group])[bound.group])
     out = {tp: answer[tp].offset for tp in tps if tp in answer}
     if not out:
+        topics = ", ".join(sorted({tp.topic for tp in tps}))
         raise ClusterError(
-            f"group {bound.group} has no committed offsets in {', '.join(_topics(tps))}: check its "
-            f"name, or write {bound.option}=earliest",
+            f"group {bound.group} has no committed offsets in {topics}: check its name, or write "
+            f"{bound.option}=earliest",
             code="NO_OFFSETS",
         )
     rest = [tp for tp in tps if tp not in out]
@@ -261,5 +265,59 @@ def _of_group(
     return out | _listed(client, rest, EARLIEST, isolation)
 
 
-def _topics(tps: Iterable[TopicPartition]) -> list[str]:
-    return sorted({tp.topic for tp in tps})
+def split(ranges: Sequence[OffsetRange], least: int | None) -> list[OffsetRange]:
+    """Return the non-empty ranges, split into at least `least` parts if there are enough offsets.
+
+    Like Spark's `minPartitions`, larger ranges get more parts.
+    """
+    filled = [one for one in ranges if one.size]
+    if least is None or len(filled) >= least:
+        return filled
+    total = sum(one.size for one in filled)
+    out: list[OffsetRange] = []
+    for one in filled:
+        parts = min(one.size, max(1, math.ceil(one.size / total * least)))
+        bounds = [one.first + one.size * part // parts for part in range(parts + 1)]
+        out += (OffsetRange(tp=one.tp, first=first, end=end) for first, end in pairwise(bounds))
+    return out
+
+
+MOST_TOGETHER: Final = 16
+"""Maximum number of ranges per task. A task reads them one after another, and each needs at least
+one round trip.
+"""
+
+
+def joined(ranges: Iterable[OffsetRange], most: int) -> list[list[OffsetRange]]:
+    """Return the ranges in order; neighbours share a group of up to `most` offsets."""
+    groups: list[list[OffsetRange]] = []
+    size = 0
+    for one in ranges:
+        if groups and size + one.size <= most and len(groups[-1]) < MOST_TOGETHER:
+            groups[-1].append(one)
+            size += one.size
+        else:
+            groups.append([one])
+            size = one.size
+    return groups
+
+
+def limited(
+    ranges: Iterable[OffsetRange], most: int, weights: Mapping[TopicPartition, float] | None = None
+) -> dict[TopicPartition, int]:
+    """Return end offsets such that all ranges together have about `most` offsets (or bytes, by
+    `weights`).
+
+    Each range gets a share by its size, and at least one offset, so that small ranges beside large
+    ones are not starved.
+    """
+    known = list(ranges)
+    weight = {one.tp: 1.0 if weights is None else weights.get(one.tp, 1.0) for one in known}
+    total = sum(one.size * weight[one.tp] for one in known)
+    if total <= most:
+        return {one.tp: max(one.first, one.end) for one in known}
+    out: dict[TopicPartition, int] = {}
+    for one in known:
+        share = int(most * one.size / total)
+        out[one.tp] = one.first + min(one.size, max(1, share)) if one.size else one.first
+    return out

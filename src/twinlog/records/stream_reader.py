@@ -44,8 +44,16 @@ from twinlog.model import NO_TOPIC_ID, TopicId, TopicPartition
 from twinlog.records.bounds import from_json, to_json
 from twinlog.records.gaps import OffsetRange, find_losses, log_bounds, report, warn_of_gone
 from twinlog.records.options import ReadOptions
-from twinlog.records.planning import Offsets, find_partitions, latest, present, resolve
-from twinlog.records.ranges import joined, limited, split
+from twinlog.records.planning import (
+    Offsets,
+    find_partitions,
+    joined,
+    latest,
+    limited,
+    present,
+    resolve,
+    split,
+)
 from twinlog.records.spark_api import (
     ReadAllAvailable,
     ReadLimit,

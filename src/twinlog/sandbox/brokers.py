@@ -14,28 +14,29 @@ import shutil
 import signal
 import socket
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import KW_ONLY, dataclass, field
+from dataclasses import KW_ONLY, asdict, dataclass, field
 from pathlib import Path
 from typing import Self
 
 from twinlog.errors import EnvironmentMissing, UsageError
 from twinlog.folders import temporary_folder
-from twinlog.java import archive_flags, class_archive, find_java
-from twinlog.private_files import own_folder
+from twinlog.java import archive_flags, class_archive
 from twinlog.sandbox import kafka_jars
 from twinlog.sandbox.layout import (
     CONTROLLER,
     HOST,
+    STATE_FILE,
+    ClusterSecurity,
     Listeners,
+    Stores,
     hold_ports,
     new_id,
+    read_state,
     server_properties,
+    write_state,
 )
-from twinlog.sandbox.nodes import KafkaNode, format_storage
-from twinlog.sandbox.probe import known_brokers, listens
+from twinlog.sandbox.nodes import KafkaNode, format_storage, known_brokers
 from twinlog.sandbox.processes import MarkedProcess, spawn, wait_until
-from twinlog.sandbox.security import SandboxSecurity, Stores
-from twinlog.sandbox.state import STATE_FILE, SandboxState, read_state, write_state
 
 QUICK_JVM = ("-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC", "-Xshare:auto")
 """JVM flags that halve a broker's start-up time; for tests, not for measurements."""
@@ -44,6 +45,8 @@ _HEAP_MB = {1: 512, 3: 320}
 _READY_SECONDS = 300
 _STOP_SECONDS = 15
 _PORT_ATTEMPTS = 3
+_STORED = ("name", "brokers", "config", "node_config", "heap_mb", "jvm_flags", "version")
+"""Arguments that `attach` needs again."""
 
 
 @dataclass
@@ -60,11 +63,9 @@ class LocalCluster:
     """Additional settings for single nodes."""
     heap_mb: int | None = None
     jvm_flags: tuple[str, ...] = ()
-    security: SandboxSecurity | None = None
+    security: ClusterSecurity | None = None
     version: str = kafka_jars.KAFKA_VERSION
-    """Kafka version, 2.8 or newer (before 3.3 with ZooKeeper); older than the default only with a
-    single broker.
-    """
+    """Kafka version, 3.3 or newer; older than the default only with a single broker."""
     owner: int | None = field(default_factory=os.getpid)
     """The process whose end also ends the brokers; None for brokers that outlive their starter."""
 
@@ -79,20 +80,9 @@ class LocalCluster:
     def attach(cls, folder: Path) -> Self:
         """Return the cluster that another process started in this folder."""
         state = read_state(folder)
-        cluster = cls(
-            state.name,
-            folder,
-            state.brokers,
-            config=state.config,
-            node_config=state.node_config,
-            heap_mb=state.heap_mb,
-            jvm_flags=state.jvm_flags,
-            version=state.version,
-        )
-        cluster.listeners = state.listeners
-        cluster.ports = state.ports
-        cluster.cluster_id = state.cluster_id
-        cluster._temporary = state.temporary
+        cluster = cls(folder=folder, **{name: state[name] for name in _STORED})
+        cluster.listeners, cluster.ports = state["listeners"], state["ports"]
+        cluster.cluster_id, cluster._temporary = state["cluster_id"], state["temporary"]
         return cluster
 
     def start(self) -> None:
@@ -129,7 +119,6 @@ class LocalCluster:
         wait_until(lambda: not any(node.alive for node in nodes), within=_STOP_SECONDS)
         for node in nodes:
             node.kill()
-        self._kill_zookeeper()
         self._release_ports()
         stop_watchdog(self.folder)
         if self._temporary:
@@ -245,7 +234,6 @@ class LocalCluster:
                     raise
                 for node in nodes:
                     node.kill()
-                self._kill_zookeeper()
             else:
                 return
 
@@ -256,22 +244,9 @@ class LocalCluster:
         ended_silent = any(not node.alive and not node.log_tail() for node in nodes)
         return ended_silent or "Address already in use" in self.logs()
 
-    def _zookeeper(self) -> ZooKeeper | None:
-        """Return the ZooKeeper server, for brokers that need one; it uses the controller's port."""
-        if not is_before_kraft(self.version) or not self.ports:
-            return None
-        return ZooKeeper(folder=self._home() / "node-0", port=self.ports[1][CONTROLLER])
-
     def _prepare(self, nodes: list[KafkaNode], jars: Path) -> None:
-        if (zookeeper := self._zookeeper()) is not None:
-            zookeeper.start(jars)
-            return
         arguments = self.security.format_arguments() if self.security else []
         format_storage(nodes, self.cluster_id, jars, arguments)
-
-    def _kill_zookeeper(self) -> None:
-        if (zookeeper := self._zookeeper()) is not None:
-            zookeeper.kill()
 
     def _take_ports(self) -> None:
         names = (*self.listeners.on_brokers, CONTROLLER)
@@ -288,11 +263,8 @@ class LocalCluster:
         self._held.clear()
 
     def _properties(self, node: KafkaNode) -> dict[str, str]:
-        settings = server_properties(node.node_id, self.ports, self.listeners, node.data)
-        if (zookeeper := self._zookeeper()) is not None:
-            settings = zookeeper_properties(settings, zookeeper.port)
         return {
-            **settings,
+            **server_properties(node.node_id, self.ports, self.listeners, node.data),
             **self.config,
             **self.node_config.get(node.node_id, {}),
         }
@@ -324,20 +296,10 @@ class LocalCluster:
         return _answers(lambda: known_brokers(port, self.listeners.credentials) >= expected)
 
     def _write_state(self) -> None:
-        state = SandboxState(
-            name=self.name,
-            brokers=self.brokers,
-            config=dict(self.config),
-            node_config={node: dict(more) for node, more in self.node_config.items()},
-            heap_mb=self.heap_mb,
-            jvm_flags=self.jvm_flags,
-            version=self.version,
-            listeners=self.listeners,
-            ports=self.ports,
-            cluster_id=self.cluster_id,
-            temporary=self._temporary,
-        )
-        write_state(self._home(), state)
+        known = {name: getattr(self, name) for name in _STORED}
+        known |= {"listeners": asdict(self.listeners), "ports": self.ports}
+        known |= {"cluster_id": self.cluster_id, "temporary": self._temporary}
+        write_state(self._home(), known)
 
 
 def _answers(question: Callable[[], bool]) -> bool:
@@ -392,59 +354,3 @@ def stop_watchdog(folder: Path) -> None:
         # its session is its process group, which includes its `sleep`
         os.killpg(process.pid, signal.SIGKILL)
         process.kill()
-
-
-FIRST_KRAFT = (3, 3)
-"""The first version whose KRaft is meant for production."""
-
-_ZOOKEEPER_READY_SECONDS = 30
-
-
-def is_before_kraft(version: str) -> bool:
-    """Return whether brokers of this version need ZooKeeper."""
-    major, minor, *_ = version.split(".")
-    return (int(major), int(minor)) < FIRST_KRAFT
-
-
-def zookeeper_properties(settings: Mapping[str, str], port: int) -> dict[str, str]:
-    """Convert a KRaft node's settings for a broker with ZooKeeper."""
-    kept = {
-        key: value
-        for key, value in settings.items()
-        if not key.startswith(("process.", "node.", "controller.", "share."))
-    }
-    for key in ("listeners", "listener.security.protocol.map"):
-        parts = kept[key].split(",")
-        kept[key] = ",".join(part for part in parts if not part.startswith(CONTROLLER))
-    return {**kept, "broker.id": settings["node.id"], "zookeeper.connect": f"{HOST}:{port}"}
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ZooKeeper:
-    """The cluster's ZooKeeper server; its folder looks like a node's, for the watchdog."""
-
-    folder: Path
-    port: int
-
-    def start(self, jars: Path) -> None:
-        """Start it, and wait until it listens."""
-        data = self.folder / "data"
-        own_folder(self.folder)
-        own_folder(data)
-        command = [str(find_java()), "-Xmx128m", "-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC"]
-        command += ["-Dzookeeper.admin.enableServer=false", "-cp", f"{jars}/*"]
-        command += ["org.apache.zookeeper.server.ZooKeeperServerMain", str(self.port), str(data)]
-        process = spawn(command, marker=str(self.folder), output=self.folder / "zookeeper.log")
-        (self.folder / "pid").write_text(str(process.pid), encoding="ascii")
-        if not wait_until(lambda: listens(self.port), within=_ZOOKEEPER_READY_SECONDS):
-            raise EnvironmentMissing(
-                f"ZooKeeper did not start within {_ZOOKEEPER_READY_SECONDS} s; see "
-                f"{self.folder / 'zookeeper.log'}"
-            )
-
-    def kill(self) -> None:
-        """Kill it, if it runs."""
-        file = self.folder / "pid"
-        if file.exists():
-            pid = int(file.read_text(encoding="ascii"))
-            MarkedProcess(pid=pid, marker=str(self.folder)).kill()

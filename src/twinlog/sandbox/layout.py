@@ -1,16 +1,21 @@
-"""Settings of a local cluster's broker: listeners, server.properties, logging."""
+"""Settings of a local cluster's brokers, and its state for other processes in `cluster.json`."""
 
 from __future__ import annotations
 
 import base64
+import json
 import secrets
 import socket
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any, Literal, Protocol
 
 HOST = "127.0.0.1"
 CONTROLLER = "CONTROLLER"
+
+Stores = Literal["PEM", "PKCS12", "JKS"]
+"""Formats of a client's key files."""
 
 # Below Linux's range of ephemeral ports, so that a killed broker's port is still free when the
 # broker is restarted.
@@ -36,6 +41,21 @@ class Listeners:
     def on_brokers(self) -> tuple[str, ...]:
         """All listeners except the controller's, without duplicates."""
         return tuple(dict.fromkeys((*self.names, self.internal)))
+
+
+class ClusterSecurity(Protocol):
+    """Secures the listeners of a cluster."""
+
+    def prepare(self, folder: Path) -> Listeners:
+        """Write the key files, and return the brokers' side of all settings."""
+
+    def format_arguments(self) -> list[str]:
+        """Return arguments of Kafka's storage tool, such as users."""
+
+    def client_properties(
+        self, listener: str, user: str | None, *, mechanism: str | None, stores: Stores
+    ) -> dict[str, str]:
+        """Return Java client keys for a listener, without `bootstrap.servers`."""
 
 
 def hold_ports(count: int) -> list[socket.socket]:
@@ -157,3 +177,28 @@ def log_settings() -> str:
             "rootLogger.appenderRef.out.ref": "out",
         }
     )
+
+
+STATE_FILE = "cluster.json"
+
+
+def write_state(folder: Path, state: Mapping[str, Any]) -> None:
+    """Store the settings a cluster was started with; process IDs are in the nodes' folders."""
+    file = folder / STATE_FILE
+    scratch = file.with_suffix(".new")
+    scratch.write_text(json.dumps(state, indent=1), encoding="utf-8")
+    scratch.chmod(0o600)
+    scratch.replace(file)  # readers see the old state or the new one
+
+
+def read_state(folder: Path) -> dict[str, Any]:
+    """Return the settings that were stored, with the types that they had before JSON."""
+    state: dict[str, Any] = json.loads((folder / STATE_FILE).read_text(encoding="utf-8"))
+    for key in ("node_config", "ports"):  # JSON keys are always strings
+        state[key] = {int(node): value for node, value in state[key].items()}
+    state["jvm_flags"] = tuple(state["jvm_flags"])
+    listeners = state["listeners"]
+    listeners["names"] = tuple(listeners["names"])
+    listeners["credentials"] = tuple(listeners["credentials"] or ()) or None
+    state["listeners"] = Listeners(**listeners)
+    return state

@@ -19,7 +19,7 @@ from twinlog.errors import UsageError
 from twinlog.folders import cache_folder, usable
 from twinlog.quantities import plural
 from twinlog.sandbox.brokers import LocalCluster
-from twinlog.sandbox.state import STATE_FILE
+from twinlog.sandbox.layout import STATE_FILE
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
 

@@ -33,7 +33,7 @@ OPEN: Final = {"spark.authenticate": "false", "spark.network.crypto.enabled": "f
 PINNED: Final = {"spark.driver.host": LOOPBACK, "spark.driver.bindAddress": LOOPBACK}
 """Lanes of this machine need no network, whatever SPARK_LOCAL_IP says for other work."""
 
-_NEEDED: Final = (
+NEEDED_BECAUSE: Final = (
     "without authentication, every client that reaches Spark's ports can read the lanes' tasks, "
     "including the credentials of both clusters"
 )
@@ -57,10 +57,10 @@ def security_settings(
     if makes_its_secret(master) or configured.get(SECRET):
         return dict(AUTHENTICATED)
     if may_be_open:
-        log.warning("%s: %s (%s)", master, _NEEDED, FLAG)
+        log.warning("%s: %s (%s)", master, NEEDED_BECAUSE, FLAG)
         return dict(OPEN)
     raise ConfigError(
-        f"{master} creates no secret of its own, and {SECRET} is not set: {_NEEDED}; set "
+        f"{master} creates no secret of its own, and {SECRET} is not set: {NEEDED_BECAUSE}; set "
         f"`spark.authenticate true`, `spark.network.crypto.enabled true` and one long random "
         f"`{SECRET}` in conf/spark-defaults.conf of the master, of every worker and here "
         f"(SPARK_CONF_DIR), or, if no other client reaches those ports, pass {FLAG}",

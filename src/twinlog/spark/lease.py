@@ -14,7 +14,9 @@ import importlib
 import logging
 import re
 import threading
-from collections.abc import Iterator
+import time
+from collections import deque
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from typing import Any, Final
@@ -24,8 +26,15 @@ from pyspark import RDD, SparkContext, TaskContext
 from twinlog.channel.frames import ChannelAddress
 from twinlog.channel.lane_secrets import LaneSecrets
 from twinlog.errors import TwinlogError
+from twinlog.model import LeaseCopy
+from twinlog.quantities import plural, size
 
 log = logging.getLogger(__name__)
+
+SHOWN: Final = 1000
+"""Partitions of a lease that Spark's page shows."""
+NOTED_WITHIN_S: Final = 2.0
+LAST_JOBS: Final = 100
 
 _OURS: Final = re.compile(r"^twinlog\.[\w.]+: (.*) \[([A-Z][A-Z0-9_]*)\]\s*$", re.MULTILINE)
 _LAST_WORDS: Final = re.compile(r"^[\w.]+(?:Error|Exception|Interrupt|Exit): .*$", re.MULTILINE)
@@ -71,6 +80,7 @@ class LeaseJob:
         self._context = context
         self._group = f"twinlog-lease-{lease}"
         self._description = description or self._group
+        self._noting: threading.Thread | None = None
         self._task = functools.partial(run_lane_task, entry=entry, lease=lease, address=address)
         self._lease = lease
         self._secrets = secrets
@@ -99,6 +109,43 @@ class LeaseJob:
             self._secrets.close(self._lease)
             self.done.set()
 
+    def note(self, copied: Sequence[LeaseCopy]) -> None:
+        """Show what the lanes have copied, if anybody can see it, as a job of one small task.
+
+        Its description has the sum, the details of its stage a row for each partition. The metrics
+        of the lanes' own tasks are of no use for that: only code in an executor's JVM can set them.
+        """
+        if copied:
+            self._noting = threading.Thread(target=self._note, args=[copied], daemon=True)
+            self._noting.start()
+
+    def _note(self, copied: Sequence[LeaseCopy]) -> None:
+        records, total = sum(one.records for one in copied), sum(one.bytes for one in copied)
+        lease = self._description.rpartition(", ")[0] or self._group
+        said = f"{lease} copied {plural(records, 'record')}, {size(total)}"
+        shown = ["\t".join(LeaseCopy._fields)]
+        shown += ["\t".join("?" if at == -1 else str(at) for at in one) for one in copied[:SHOWN]]
+        if len(copied) > SHOWN:
+            shown.append(f"and {plural(len(copied) - SHOWN, 'more partition')}")
+        with suppress(Exception):  # the application has ended
+            if not _is_shown(self._context):
+                return
+            self._context.setJobGroup(f"{self._group}-copied", said)
+            for key, value in {
+                "callSite.short": said,
+                "callSite.long": "\n".join(shown),
+                "twinlog.lease": str(self._lease),
+                "twinlog.records": str(records),
+                "twinlog.bytes": str(total),
+            }.items():
+                self._context.setLocalProperty(key, value)
+            self._context.parallelize([""], 1)._jrdd.count()
+
+    def await_note(self, within_s: float) -> None:
+        """Wait until what it has copied is shown."""
+        if self._noting is not None:
+            self._noting.join(within_s)
+
     def cancel(self) -> None:
         """End the job's tasks, or prevent them from starting. Has no effect if the job has ended.
 
@@ -115,6 +162,13 @@ class LeaseJob:
             scala.cancelJobGroupAndFutureJobs(self._group)
         except Exception as error:  # noqa: BLE001 (py4j raises anything when the JVM is gone)
             log.info("%s could not be cancelled: %s", self._group, type(error).__name__)
+
+
+def _is_shown(context: SparkContext) -> bool:
+    """Return True if Spark has a page or a history."""
+    given = context.getConf()
+    page = given.get("spark.ui.enabled", "true")
+    return "true" in (page, given.get("spark.eventLog.enabled", "false"))
 
 
 def error_of(job: str, text: str) -> TwinlogError:
@@ -155,9 +209,10 @@ class SparkLeaseStarter:
         self._entry = entry
         self._address = address
         self._secrets = secrets
+        self._jobs: deque[LeaseJob] = deque(maxlen=LAST_JOBS)
 
     def start(self, lease: int, lanes: int, description: str = "") -> LeaseJob:
-        return LeaseJob(
+        job = LeaseJob(
             self._context,
             entry=self._entry,
             address=self._address,
@@ -166,16 +221,30 @@ class SparkLeaseStarter:
             lanes=lanes,
             description=description,
         )
+        self._jobs.append(job)
+        return job
+
+    def finish(self) -> None:
+        """Wait until the last leases' rows are shown, because a history would call them failed."""
+        until = time.monotonic() + NOTED_WITHIN_S
+        for job in self._jobs:
+            job.await_note(max(0.0, until - time.monotonic()))
 
 
-def await_executor(context: SparkContext) -> None:
+def await_executor(context: SparkContext, *, has_python: bool = False) -> None:
     """Start a job that ends when an executor has run it, in the background. While it waits, Spark
-    logs why it has no executor; with dynamic allocation it requests one.
+    logs why it has no executor; with dynamic allocation it requests one. `has_python`: it also
+    starts the daemon from which lanes are forked.
     """
 
     def run() -> None:
         context.setJobGroup("twinlog-waits", "twinlog waits for an executor")
         with suppress(Exception):  # the application has ended
-            context.parallelize([""], 1)._jrdd.count()
+            one: RDD[str] = context.parallelize([""], 1)
+            (one.mapPartitions(_nothing) if has_python else one)._jrdd.count()
 
     threading.Thread(target=run, name="twinlog-waits", daemon=True).start()
+
+
+def _nothing(own: Iterable[str]) -> Iterable[str]:
+    return own

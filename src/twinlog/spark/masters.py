@@ -22,6 +22,9 @@ TASK_FAILURES: Final = 1000
 """How often a task may fail. Otherwise one killed worker would fail every lane of its lease."""
 
 CORES_MAX: Final = "spark.cores.max"
+OVERHEAD: Final = "spark.executor.minMemoryOverhead"
+HEAP_OVERHEAD_MIB: Final = 384
+"""Spark's own default, for the JVM alone."""
 SETTLED_S: Final = 3.0
 """Executors register one by one. After this time without a new one, no more are expected."""
 
@@ -51,24 +54,52 @@ def local_master(
     return f"local[{cores if slots == '*' else slots or 1},{failures or failures_allowed}]"
 
 
-def cores_wanted(url: str, lanes: int, given: Mapping[str, str]) -> dict[str, str]:
-    """Return the setting that limits a standalone cluster's application to the cores of these lanes
-    and their successors. It is empty if the user has set a limit, or `lanes` is 0.
+def slots_for(lanes: int, flows: int) -> int:
+    """Return the task slots for the lanes of all flows. The next lease of each flow replaces lane
+    by lane, and starts with one more.
     """
-    if not url.startswith("spark://") or not lanes or CORES_MAX in given:
+    return lanes + flows
+
+
+def cores_wanted(url: str, slots: int, given: Mapping[str, str]) -> dict[str, str]:
+    """Return the setting that limits a standalone cluster's application to the cores of these task
+    slots. It is empty if the user has set a limit, or `slots` is 0.
+    """
+    if not url.startswith("spark://") or not slots or CORES_MAX in given:
         return {}
     each = int(given.get("spark.executor.cores", 1))
-    cores = 2 * lanes * int(given.get("spark.task.cpus", 1))
+    cores = slots * int(given.get("spark.task.cpus", 1))
     cores = -(-cores // each) * each  # a smaller rest would start no executor
     log.info(
-        "%s: %d cores for %s and as many successors; %s sets another number",
+        "%s: %d cores for %s, of which each flow has one for its next lease; %s sets another "
+        "number",
         url,
         cores,
-        plural(lanes, "lane"),
+        plural(slots, "task slot"),
         CORES_MAX,
         extra=NEWS,
     )
     return {CORES_MAX: str(cores)}
+
+
+def held_by_standby(given: Mapping[str, str]) -> dict[str, str]:
+    """Return the settings, without those of the user, with which an idle application holds one
+    executor, and requests others for its leases.
+    """
+    held = {"enabled": "true", "shuffleTracking.enabled": "true", "minExecutors": "1"}
+    usual = {f"spark.dynamicAllocation.{key}": value for key, value in held.items()}
+    return {key: value for key, value in usual.items() if key not in given}
+
+
+def memory_wanted(url: str, lane_bytes: int, given: Mapping[str, str]) -> dict[str, str]:
+    """Return the setting for the memory of lanes beside the heap of an executor, in the containers
+    of YARN and Kubernetes. It is empty if the user has set it. `spark.executor.memoryOverhead`
+    overrides it.
+    """
+    if not lane_bytes or not (url == "yarn" or url.startswith("k8s://")) or OVERHEAD in given:
+        return {}
+    lanes = int(given.get("spark.executor.cores", 1)) // int(given.get("spark.task.cpus", 1))
+    return {OVERHEAD: f"{HEAP_OVERHEAD_MIB + -(-lanes * lane_bytes >> 20)}m"}
 
 
 def task_slots(
@@ -91,8 +122,8 @@ def task_slots(
         time.sleep(0.1)
     if 0 < slots < wanted:
         log.warning(
-            "%s offers %d task slots, but lanes and their successors need %d: fewer lanes are "
-            "used; add cores, or set tasks.max or --lanes lower",
+            "%s offers %d task slots, but lanes and the next lease need %d: fewer lanes are used; "
+            "add cores, or set tasks.max or --lanes lower",
             context.master,
             slots,
             wanted,
@@ -109,10 +140,11 @@ def slots_now(context: SparkContext) -> int:
     """Return the task slots of all executors. Raises Disconnected if the cluster has ended the
     application, or the JVM has ended.
     """
-    scala: Any = context._jsc.sc()
+    java: Any = context._jsc
     try:
-        if scala.isStopped():
+        if java is None or java.sc().isStopped():
             raise Disconnected("Spark has ended the application")
+        scala = java.sc()
         profile = scala.resourceProfileManager().defaultResourceProfile()
         return int(scala.maxNumConcurrentTasks(profile))
     except Py4JError as error:

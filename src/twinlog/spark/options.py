@@ -14,7 +14,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 from twinlog.config.files.properties import parse_properties
 from twinlog.errors import EnvironmentMissing, UsageError
@@ -31,8 +31,17 @@ USUAL: Final = {
     "spark.ui.retainedStages": "50",
     "spark.python.worker.faulthandler.enabled": "false",
     DRIVER_MEMORY: "512m",
+    # otherwise YARN and Kubernetes end an application after a few lost executors, even in a year
+    "spark.executor.maxNumFailures": "1000",
+    "spark.executor.failuresValidityInterval": "1h",
 }
 """Settings that a user may change."""
+
+_FORMER: Final = {
+    "spark.executor.maxNumFailures": "spark.yarn.max.executor.failures",
+    "spark.executor.failuresValidityInterval": "spark.yarn.executor.failuresValidityInterval",
+}
+"""Older names of settings that Spark still reads."""
 
 NEEDED: Final = {
     # a speculative copy of a slow lane would be a second writer
@@ -63,11 +72,14 @@ class SparkOptions:
     """The settings of `--conf`."""
     given: Mapping[str, str] = field(default_factory=dict)
     """All settings of the user: these, and those of files."""
+    context: Any = None
+    """The SparkContext of the caller's session, or None: Twinlog starts its own."""
 
     @property
     def usual(self) -> dict[str, str]:
         """Twinlog's settings that the user has not set."""
-        return {key: value for key, value in USUAL.items() if key not in self.given}
+        given = self.given
+        return {k: v for k, v in USUAL.items() if k not in given and _FORMER.get(k) not in given}
 
 
 def spark_options(
@@ -105,7 +117,8 @@ def spark_options(
     if mode != CLIENT:
         raise UsageError(
             f"the deploy mode {mode} is not one of `twinlog`, which is the driver itself: leave "
-            "--deploy-mode and spark.submit.deployMode out"
+            "--deploy-mode and spark.submit.deployMode out, or start twinlog/__main__.py by "
+            "`spark-submit --deploy-mode cluster`"
         )
     return SparkOptions(
         master=master,

@@ -21,7 +21,14 @@ from twinlog.machine import usable_cores
 from twinlog.spark.authentication import security_settings
 from twinlog.spark.gateway import Gateway, SubmittedGateway, start_jvm, submit_jvm
 from twinlog.spark.lease import reason_of
-from twinlog.spark.masters import TASK_FAILURES, cores_wanted, local_master, require_known
+from twinlog.spark.masters import (
+    TASK_FAILURES,
+    cores_wanted,
+    held_by_standby,
+    local_master,
+    memory_wanted,
+    require_known,
+)
 from twinlog.spark.options import NEEDED, SparkOptions, is_local, is_submitted, name_replaced
 from twinlog.spark.pack import ALIAS
 
@@ -41,6 +48,8 @@ class Engine:
 
     context: SparkContext
     gateway: Gateway
+    is_ours: bool = True
+    """False for a caller's session, which is not stopped."""
 
 
 def start_spark(
@@ -113,16 +122,22 @@ class DriverJvm:
             name_replaced(self._configured, security)
             self._settings |= security
 
-    def begin(self, lanes: int) -> Engine:
-        """Start the application. Raises EnvironmentMissing for a wrong setting, and Disconnected if
-        the cluster cannot be reached, after a minute.
+    def begin(
+        self, lanes: int, *, slots: int = 0, lane_bytes: int = 0, is_warm: bool = False
+    ) -> Engine:
+        """Start the application. `slots`: task slots that it takes of a standalone cluster, or 0
+        for all. `lane_bytes`: memory of a lane, or 0 if unknown. `is_warm`: it
+        holds one executor while it is idle. Raises EnvironmentMissing for a wrong setting, and
+        Disconnected if the cluster cannot be reached, after a minute.
         """
         url = str(self._options.master)
         if is_local(self._options.master):
             url = local_master(self._options.master, lanes, usable_cores(), self._task_failures)
         conf = SparkConf().setAppName(self._name).setMaster(url)
         conf.setAll([*self._settings.items()])
-        conf.setAll([*cores_wanted(url, lanes, self._configured).items()])
+        conf.setAll([*cores_wanted(url, slots, self._configured).items()])
+        conf.setAll([*memory_wanted(url, lane_bytes, self._configured).items()])
+        conf.setAll([*held_by_standby(self._configured).items()] if is_warm else [])
         try:
             return Engine(context=SparkContext(conf=conf), gateway=self.gateway)
         except Py4JError as error:
@@ -217,7 +232,9 @@ def _archive_settings(archive: Path | None, given: Mapping[str, str]) -> dict[st
 
 
 def stop_spark(engine: Engine) -> None:
-    """End Spark and its JVM, whatever their state."""
+    """End Spark and its JVM, whatever their state, unless they are a caller's."""
+    if not engine.is_ours:
+        return
     stopping = threading.Thread(target=_stop, args=(engine.context,), daemon=True)
     stopping.start()
     stopping.join(STOP_WITHIN_S)

@@ -10,7 +10,7 @@ whatever is missing on the target is a problem until another client creates it.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Final, Protocol
 
@@ -35,19 +35,15 @@ from twinlog.mirror.plan import PartitionPlan
 from twinlog.mirror.state.copies import CopyRow
 from twinlog.model import TopicPartition
 from twinlog.quantities import first_few, plural
-from twinlog.survey.absent_topics import (
-    absence,
-    absent,
-    made_meanwhile,
-    not_copied,
-    nothing_matches,
-    target_topic_missing,
-    target_topic_too_small,
-)
 from twinlog.survey.rights import denied, may
 from twinlog.survey.stale_metadata import require_gone
 from twinlog.survey.topic_configs import UNKNOWN_RULES, new_topic_configs, target_rules
-from twinlog.wire.error_codes import NONE, UNKNOWN_TOPIC_OR_PARTITION, error_for
+from twinlog.wire.error_codes import (
+    NONE,
+    TOPIC_ALREADY_EXISTS,
+    UNKNOWN_TOPIC_OR_PARTITION,
+    error_for,
+)
 
 NEEDED: Final = (Operation.WRITE, Operation.READ)
 """Required on remote topics: to copy, and to see how far the copy is."""
@@ -93,6 +89,19 @@ class Discovery:
     def partition_counts(self) -> dict[str, int]:
         """Partition counts of all topics that the source lists."""
         return {name: len(topic.partitions) for name, topic in self.source_topics.items()}
+
+    def fail(self, topic: TopicMetadata, error: TwinlogError, first: int = 0) -> None:
+        """Note why a topic, or its partitions from `first` on, cannot be mirrored now."""
+        count = len(topic.partitions)
+        problem = TopicProblem(topic=topic.name, partitions=count, error=error, first=first)
+        self.problems.append(problem)
+
+    def fail_each(
+        self, topics: Mapping[str, TopicMetadata], errors: Mapping[str, TwinlogError]
+    ) -> None:
+        """Note why each of these topics cannot be mirrored."""
+        for name, error in errors.items():
+            self.fail(topics[name], error)
 
     def fail_absent(self, flow: FlowConfig) -> None:
         """Make each absent topic a problem, because `--once` does not wait for them."""
@@ -143,14 +152,6 @@ class TopicVerdicts:
             self.errors.setdefault(name, error)
 
 
-def refused_topics(
-    topics: Mapping[str, TopicMetadata], errors: Mapping[str, TwinlogError]
-) -> Iterator[TopicProblem]:
-    """Yield a problem for each topic that is not copied."""
-    for name, error in errors.items():
-        yield TopicProblem(topic=name, partitions=len(topics[name].partitions), error=error)
-
-
 def mirrored_topics(flow: FlowConfig, found: ClusterMetadata) -> dict[str, TopicMetadata]:
     """Return the source topics, by name, that pass the filters and can have their new names."""
     topics = selected_topics(flow, found)
@@ -188,13 +189,13 @@ def discover(
     topics = selected_topics(flow, all_topics)
     out = Discovery(source_topics=all_topics.topics, absent=absent(flow, all_topics))
     refusals = refused_names(flow, topics)
-    out.problems += refused_topics(topics, refusals)
+    out.fail_each(topics, refusals)
     topics = {name: topic for name, topic in topics.items() if name not in refusals}
     there = target.metadata(None)
     verdict = None
     if guard is not None:
         verdict = guard.admit(source, target, topics, all_topics, there)
-        out.problems += refused_topics(topics, verdict.errors)
+        out.fail_each(topics, verdict.errors)
         out.notes += verdict.notes
         selector = TopicSelector.of(flow)
         begun = {name for name in verdict.copied if selector.selects(name)}
@@ -225,10 +226,7 @@ def discover(
             # existing partitions continue if others cannot be added
             known = there.topics.get(remote[name])
             unusable = known is None or known.error or flow.same_partitions
-            first = 0 if unusable or known is None else len(known.partitions)
-            out.problems.append(
-                TopicProblem(topic=name, partitions=len(topic.partitions), error=error, first=first)
-            )
+            out.fail(topic, error, 0 if unusable or known is None else len(known.partitions))
     judged = {} if guard is None else there.topics
     _plan(flow, topics, remote, target, out, lanes_are_us, judged)
     if guard is not None and verdict is not None:
@@ -378,18 +376,14 @@ def _plan(
         if found is None or found.error:
             code = UNKNOWN_TOPIC_OR_PARTITION if found is None else found.error
             error = error_for(code, cluster=flow.flow.target, doing=f"asking for {remote[name]}")
-            count = len(topics[name].partitions)
-            out.problems.append(TopicProblem(topic=name, partitions=count, error=error))
+            out.fail(topics[name], error)
             continue
         if not _is_judged(found, judged):
-            count, other = len(topics[name].partitions), made_meanwhile(flow, remote[name])
-            out.problems.append(TopicProblem(topic=name, partitions=count, error=other))
+            out.fail(topics[name], made_meanwhile(flow, remote[name]))
             continue
         lacks = [right for right in NEEDED if not may(seen, remote[name], right)]
         if lanes_are_us and lacks:
-            error = denied(flow.flow.target, lacks[0].name, remote[name])
-            count = len(topics[name].partitions)
-            out.problems.append(TopicProblem(topic=name, partitions=count, error=error))
+            out.fail(topics[name], denied(flow.flow.target, lacks[0].name, remote[name]))
             continue
         differs = len(found.partitions) != len(topics[name].partitions)
         targets = len(found.partitions) if flow.keyed_partitions and differs else 0
@@ -440,3 +434,84 @@ def with_group_starts(
         replace(plan, begin_at=offsets[plan.source].offset) if plan.source in offsets else plan
         for plan in known
     ]
+
+
+# Messages about topics that are missing or that appeared unexpectedly.
+
+PLAIN_NAME: Final = frozenset("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-_")
+
+
+def absent(flow: FlowConfig, found: ClusterMetadata) -> list[str]:
+    """Return topics that the configuration names without a pattern and that the source does not
+    show.
+    """
+    selector = TopicSelector.of(flow)
+    plain = (e for e in flow.topics.entries if set(e) <= PLAIN_NAME and selector.selects(e))
+    return [name for name in plain if name not in found.topics]
+
+
+def absence(flow: FlowConfig, name: str) -> str:
+    """Return the message for such a topic."""
+    return (
+        f"topic {name} does not exist on {flow.flow.source}, or Twinlog's user may not DESCRIBE it "
+        "(READ is enough); it is mirrored as soon as it is visible"
+    )
+
+
+def not_copied(flow: FlowConfig, name: str) -> PartitionError:
+    """Return the error of `--once`, which does not wait for topics."""
+    return PartitionError(
+        f"topic {name} does not exist on {flow.flow.source}, or Twinlog's user may not "
+        "DESCRIBE it: it is not copied; create it, grant READ on it, or remove it from `topics`",
+        flow=flow.flow,
+        code="TOPIC_MISSING",
+        fate=Fate.RETRIABLE,
+    )
+
+
+def nothing_matches(flow: FlowConfig, found: ClusterMetadata) -> str:
+    """Return the message if no topic is mirrored."""
+    many = plural(sum(not topic.is_internal for topic in found.topics.values()), "topic")
+    return (
+        f"{flow.flow}: nothing is copied: {flow.flow.source} shows {many} to Twinlog's user, and "
+        "`topics` matches none; correct the pattern, or grant READ on the intended topics "
+        "[MATCHES_NOTHING]"
+    )
+
+
+def target_topic_missing(flow: FlowConfig, remote: str) -> PartitionError:
+    """Return the error for a missing topic that the configuration forbids to create."""
+    return PartitionError(
+        f"topic {remote} does not exist on {flow.flow.target}, and "
+        "topic.creation.enable=false: create it; its copy begins as soon as it exists",
+        flow=flow.flow,
+        code="TARGET_TOPIC_MISSING",
+        fate=Fate.RETRIABLE,
+    )
+
+
+def target_topic_too_small(
+    flow: FlowConfig, remote: str, count: int, wanted: int
+) -> PartitionError:
+    """Return the error if the source has more partitions and the configuration forbids to
+    add any.
+    """
+    return PartitionError(
+        f"topic {remote} has {plural(count, 'partition')} on {flow.flow.target}, its "
+        f"source {wanted}, and topic.creation.enable=false: add partitions; the others are copied",
+        flow=flow.flow,
+        code="TARGET_TOPIC_TOO_SMALL",
+        fate=Fate.RETRIABLE,
+    )
+
+
+def made_meanwhile(flow: FlowConfig, remote: str) -> TwinlogError:
+    """Return the error if another client created the topic, or Twinlog did and the response was
+    lost. The next discovery checks it.
+    """
+    return error_for(
+        TOPIC_ALREADY_EXISTS,
+        cluster=flow.flow.target,
+        doing=f"creating topic {remote}",
+        advice="it was created a moment ago; its records are checked before it is written to",
+    )

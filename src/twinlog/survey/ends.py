@@ -5,7 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import replace
 from enum import Flag, auto
-from typing import Final, NamedTuple
+from typing import Final
+
+from msgspec import Struct
 
 from twinlog.cluster.client import ClusterClient
 from twinlog.cluster.logs.offsets import EARLIEST, LATEST, MAX_TIMESTAMP, list_offsets
@@ -15,7 +17,7 @@ from twinlog.mirror.plan import PartitionPlan
 from twinlog.model import Isolation, TopicPartition
 
 
-class LogState(NamedTuple):
+class LogState(Struct, frozen=True):
     """One partition's log as its leader reported it; None if not asked for, or not answered."""
 
     start: int | None = None
@@ -75,6 +77,14 @@ def read_ends(
     return found
 
 
+def empty_logs(client: ClusterClient, tps: Iterable[TopicPartition]) -> set[TopicPartition]:
+    """Return partitions that certainly have no record. One whose leader does not respond may have
+    some.
+    """
+    logs = read_ends(client, tps, Want.STARTS)
+    return {tp for tp, log in logs.items() if log.end is not None and log.start == log.end}
+
+
 def with_ends(
     source: ClusterClient, flow: FlowConfig, plans: Iterable[PartitionPlan]
 ) -> list[PartitionPlan]:
@@ -96,16 +106,26 @@ def known_ends(
     return known_offsets(source, partitions, LATEST, isolation=flow.isolation_level)
 
 
-def known_offsets(
-    source: ClusterClient,
+def known_starts(
+    client: ClusterClient,
     partitions: Iterable[TopicPartition],
-    at: int,
+    timeout_s: float | None = None,
+) -> dict[TopicPartition, int]:
+    """Return the log start of each partition that could be queried, as `known_offsets`."""
+    return known_offsets(client, partitions, EARLIEST, timeout_s=timeout_s)
+
+
+def known_offsets(
+    client: ClusterClient,
+    partitions: Iterable[TopicPartition],
+    at: int = LATEST,
     *,
     isolation: Isolation = Isolation.READ_UNCOMMITTED,
+    timeout_s: float | None = None,
 ) -> dict[TopicPartition, int]:
     """Return the offset at `at` (as in ListOffsets) for each partition that could be queried.
 
     Raises TwinlogError if the cluster cannot be queried.
     """
-    found = list_offsets(source, partitions, at, isolation=isolation)
+    found = list_offsets(client, partitions, at, isolation=isolation, timeout_s=timeout_s)
     return {tp: one.offset for tp, one in found.items() if not isinstance(one, TwinlogError)}

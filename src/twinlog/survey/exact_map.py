@@ -22,8 +22,8 @@ from twinlog.mirror.names.naming import (
 from twinlog.mirror.state.generations import CLAIMS, winning_claims
 from twinlog.model import NO_TOPIC_ID, Flow, TopicId, TopicPartition
 from twinlog.survey.ends import NO_ENDS, Want
-from twinlog.survey.map_reader import MapReader, why_no_rows
-from twinlog.survey.picture import read_flow
+from twinlog.survey.map_reader import MapReader
+from twinlog.survey.picture import read_flow, why_no_rows
 from twinlog.survey.replica import Certainty, Replica, by_headers, pair_into
 from twinlog.survey.state_reader import state_rows_if_any
 
@@ -167,5 +167,5 @@ class ExactMap:
             return lambda _: True
         claims = winning_claims(rows.of_kinds(*CLAIMS))
         names = [name for name in claims if Flow.of(name).source == self._flow.source]
-        intents = [rows.intents(name) for name in names]
-        return lambda topic: any(one.has_new_owners(topic) for one in intents)
+        owners = [rows.intents(name).new_owners for name in names]
+        return lambda topic: any(has_new_owners(topic) for has_new_owners in owners)

@@ -11,8 +11,10 @@ from twinlog.cluster.topics.internal_log import read_to_end
 from twinlog.errors import TwinlogError
 from twinlog.mirror.names.naming import STATUS_TOPIC
 from twinlog.mirror.state.published import PublishedStatus, published_status
+from twinlog.mirror.state.rows import Row
 from twinlog.model import TopicPartition
 
+HOME: Final = TopicPartition(STATUS_TOPIC, 0)
 LATELY_MS: Final = 600_000
 """The topic is first read from this far back: compaction may be a day late."""
 
@@ -21,16 +23,20 @@ def leader_status(target: ClusterClient, flow: str) -> PublishedStatus | None:
     """Return the newest row, whatever its age, or None if there is none or the topic does not
     exist.
     """
-    home = TopicPartition(STATUS_TOPIC, 0)
     found = target.metadata([STATUS_TOPIC]).topics.get(STATUS_TOPIC)
     if found is None or found.error:
         return None
-    lately = int(time.time() * 1000) - LATELY_MS
-    begin = list_offsets(target, [home], lately)[home]
-    late = 0 if isinstance(begin, TwinlogError) else begin.offset
-    for first in (late, 0) if late >= 0 else (0,):
-        rows = read_to_end(target, STATUS_TOPIC, 0, first)
-        status = published_status(flow, ((row.key, row.value) for row in rows))
-        if status is not None:
-            return status
-    return None
+    lately = rows_since(target, int(time.time() * 1000) - LATELY_MS)
+    return published_status(flow, lately or ()) or published_status(flow, _rows(target, 0))
+
+
+def rows_since(target: ClusterClient, since_ms: int) -> list[Row] | None:
+    """Return the rows of the status topic from this time on, or None if its log cannot be read."""
+    begin = list_offsets(target, [HOME], since_ms)[HOME]
+    if isinstance(begin, TwinlogError):
+        return None
+    return _rows(target, begin.offset) if begin.offset >= 0 else []
+
+
+def _rows(target: ClusterClient, first: int) -> list[Row]:
+    return [(row.key, row.value) for row in read_to_end(target, STATUS_TOPIC, 0, first)]

@@ -8,140 +8,30 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from functools import cached_property
-from types import MappingProxyType
+from collections.abc import Iterable
 from typing import Final
 
 from twinlog.cluster.client import ClusterClient
 from twinlog.cluster.logs.offsets import LATEST, OffsetResult, leader_epoch_ends, list_offsets
-from twinlog.cluster.net.metadata import ClusterMetadata, Operation
 from twinlog.cluster.topics.internal_log import read_to_end
-from twinlog.errors import CorruptData, Fate, FlowError, PartitionError, TwinlogError
+from twinlog.errors import CorruptData, Fate, FlowError, TwinlogError
 from twinlog.mirror.map.offset_map import (
     PartitionKey,
     PartitionMap,
     StoredRow,
-    map_home,
-    map_homes,
     row_key,
 )
-from twinlog.mirror.names.naming import map_topic_of
 from twinlog.mirror.plan import PartitionPlan
 from twinlog.mirror.state.generations import FlowHistory
-from twinlog.model import NO_TOPIC_ID, Flow, TopicId, TopicPartition
-from twinlog.survey.ends import Ends
-from twinlog.survey.rights import denied
-from twinlog.survey.state_reader import state_rows_if_any
-from twinlog.wire.error_codes import TOPIC_AUTHORIZATION_FAILED, UNKNOWN_TOPIC_OR_PARTITION
+from twinlog.model import NO_TOPIC_ID, TopicId, TopicPartition
+from twinlog.survey.replica import Maps
+from twinlog.wire.error_codes import UNKNOWN_TOPIC_OR_PARTITION
 from twinlog.wire.records import Record
 
 log = logging.getLogger(__name__)
 
-NO_EPOCHS: Final[Mapping[int, int]] = MappingProxyType({})
-
 LEADER_WAIT_S: Final = 5.0
 """How long to wait for a leader of the topic. A partition that was away is queried only once."""
-
-
-class Maps(Mapping[PartitionKey, PartitionMap]):
-    """The maps of all partitions at one moment. Later readings do not change it."""
-
-    def __init__(
-        self,
-        maps: Mapping[PartitionKey, PartitionMap],
-        unread: Mapping[int, TwinlogError],
-        partitions: int,
-        epochs: Mapping[int, int] = NO_EPOCHS,
-    ) -> None:
-        """`epochs`: the leader epoch under which each partition of the map topic was read."""
-        self._maps, self._unread, self._epochs = maps, unread, epochs
-        self.partitions = partitions
-        """Partition count of the map topic."""
-
-    def has_rows_of(self, source: TopicPartition, epoch: int | None) -> bool:
-        """Return whether all acknowledged rows of a partition are included.
-
-        A new leader may lack the newest rows until the lane that wrote them writes them again.
-        `epoch` is the leader epoch under which the lane reports that they exist; None: no lane has
-        the partition.
-        """
-        read = self._epochs.get(map_home(source, self.partitions), -1)
-        return epoch is None or read <= epoch
-
-    def problem(self, source: TopicPartition) -> PartitionError | None:
-        """Return why the map of a source partition is unknown now, or None if it is known."""
-        for home in map_homes(source, self.partitions) if self._unread else ():
-            error = self._unread.get(home)
-            if error is not None:
-                return PartitionError(
-                    f"{source}: its offset map cannot be read: {error.message}",
-                    code="MAP_MISSING" if error.code == "MAP_MISSING" else "MAP_UNREADABLE",
-                    fate=error.fate,
-                )
-        return None
-
-    def keys_to(self, topic_id: TopicId, partition: int) -> Sequence[PartitionKey]:
-        """Return the keys of all maps into one partition of the target."""
-        return self._by_target.get((topic_id, partition), ())
-
-    @cached_property
-    def _by_target(self) -> Mapping[tuple[TopicId, int], Sequence[PartitionKey]]:
-        out = defaultdict[tuple[TopicId, int], list[PartitionKey]](list)
-        for key in self._maps:
-            out[key.target_topic_id, key.partition].append(key)
-        return out
-
-    def require_all(self) -> None:
-        """Raise the reason if a partition of the map topic could not be read."""
-        for error in self._unread.values():
-            raise error
-
-    def newest_generation(self) -> int:
-        """Return the newest generation, as far as the map was read; -1 for a flow that never
-        copied.
-        """
-        return max((known.term.generation for known in self._maps.values()), default=-1)
-
-    def __getitem__(self, key: PartitionKey) -> PartitionMap:
-        return self._maps[key]
-
-    def __iter__(self) -> Iterator[PartitionKey]:
-        return iter(self._maps)
-
-    def __len__(self) -> int:
-        return len(self._maps)
-
-
-def read_maps(
-    client: ClusterClient, flow: Flow, seen: ClusterMetadata | None = None, *, after: Ends
-) -> Maps:
-    """Return the maps of what a flow copied to this cluster. They are not older than `after`.
-
-    They are empty if the flow has copied nothing. If the map topic may not be read, or is missing
-    although the flow has copied something, every partition has that problem. `seen`: metadata of
-    the cluster. Raises as `MapReader.read` does.
-    """
-    del after  # evidence of the order only
-    name = map_topic_of(flow)
-    found = (client.metadata([name]) if seen is None else seen).topics.get(name)
-    if found is None or found.error:
-        problem = why_no_rows(client, flow)
-        return Maps({}, {} if problem is None else {0: problem}, 1)
-    return MapReader(client, name, len(found.partitions)).read()
-
-
-def why_no_rows(client: ClusterClient, flow: Flow) -> TwinlogError | None:
-    """Return why a flow without a visible map topic has no rows; None if it never copied anything.
-    Raises TwinlogError if the state topic cannot be read.
-    """
-    name = map_topic_of(flow)
-    if client.metadata([name]).topics[name].error == TOPIC_AUTHORIZATION_FAILED:
-        return denied(client.alias, Operation.READ.name, name)
-    rows = state_rows_if_any(client).copies.values()
-    has_copied = any(row.is_live and Flow.of(row.flow).source == flow.source for row in rows)
-    return map_missing(name) if has_copied else None
 
 
 class MapReader:
@@ -185,7 +75,7 @@ class MapReader:
             if len(self._unread) == self.partitions:
                 raise next(iter(self._unread.values()))
             unread, epochs = dict(self._unread), dict(self._epochs)
-            return Maps(dict(self._maps), unread, self.partitions, epochs)
+            return Maps(self._maps, unread, self.partitions, epochs)
 
     def _check_topic(self) -> None:
         """Check the topic's ID, because rows of an earlier topic do not apply to a

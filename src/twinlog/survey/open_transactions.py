@@ -1,18 +1,27 @@
-"""Finds transactions that are open on the source, with their producers and start times."""
+"""Finds transactions that are open on the source, with their producers and start times, and the
+partitions whose copy they hold back.
+
+Records above the last stable offset belong to undecided transactions, or follow the first record of
+one. They are not lost, only not copyable yet. To find out why they are missing, a user needs to
+know whose transaction it is.
+"""
 
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Final
 
 from twinlog.cluster.client import ClusterClient
 from twinlog.cluster.logs.producers import transaction_starts
 from twinlog.cluster.logs.raw_log import fetch_records
+from twinlog.config.flow.schema import FlowConfig
 from twinlog.errors import TwinlogError
-from twinlog.model import TopicPartition
+from twinlog.model import Isolation, TopicPartition
 from twinlog.quantities import duration
+from twinlog.survey.discovery import mirrored_topics
+from twinlog.survey.ends import known_ends, known_offsets
 from twinlog.wire.record_batch import read_headers
 
 FIRST_BYTES: Final = 16_384
@@ -62,3 +71,49 @@ def _first_ms(source: ClusterClient, tp: TopicPartition, offset: int) -> int:
         return -1
     header = next((one for one, _ in read_headers(answer.records)), None)
     return -1 if header is None else header.base_timestamp
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HeldBackPartition:
+    """A partition that ends before its high watermark; -1 if the producer is unknown."""
+
+    tp: TopicPartition
+    last_stable_offset: int
+    records: int
+    """Number of offsets from there to the high watermark."""
+    producer_id: int
+    start_offset: int
+
+    def __str__(self) -> str:
+        who = "an open transaction"
+        if self.producer_id >= 0:
+            who += f" of producer id {self.producer_id} that began at offset {self.start_offset}"
+        return (
+            f"{self.tp}: copied up to the last stable offset {self.last_stable_offset}; {who} "
+            f"holds back the {self.records} offsets after it; they are copied when it ends "
+            "(see kafka-transactions.sh describe-producers) [OPEN_TRANSACTION]"
+        )
+
+
+def held_back(flow: FlowConfig, source: ClusterClient) -> Iterator[HeldBackPartition]:
+    """Yield the partitions of the flow's topics that an open transaction holds back now."""
+    if flow.isolation_level is not Isolation.READ_COMMITTED:
+        return
+    topics = mirrored_topics(flow, source.metadata(None))
+    tps = [tp for topic in topics.values() for tp in topic.tps]
+    # the lane has already reported partitions that cannot be queried
+    stable, high = known_ends(source, flow, tps), known_offsets(source, tps)
+    known = stable.keys() & high.keys()
+    behind = [tp for tp in tps if tp in known and stable[tp] < high[tp]]
+    open_ = transaction_starts(source, behind)
+    for tp in behind:
+        starts = open_.get(tp, {})
+        # the oldest transaction determines the last stable offset
+        producer_id = min(starts, key=starts.__getitem__, default=-1)
+        yield HeldBackPartition(
+            tp=tp,
+            last_stable_offset=stable[tp],
+            records=high[tp] - stable[tp],
+            producer_id=producer_id,
+            start_offset=starts.get(producer_id, -1),
+        )

@@ -23,13 +23,18 @@ from typing import NamedTuple
 
 from twinlog.cluster.client import ClusterClient
 from twinlog.cluster.logs.producers import known_producers
-from twinlog.cluster.net.metadata import ClusterMetadata
+from twinlog.cluster.net.metadata import ClusterMetadata, Operation
+from twinlog.errors import TwinlogError
+from twinlog.mirror.names.naming import map_topic_of
 from twinlog.mirror.plan import Pairing
 from twinlog.model import Flow, TopicPartition
 from twinlog.survey.ends import NO_ENDS, Ends, Want, read_ends
-from twinlog.survey.map_reader import Maps, read_maps
-from twinlog.survey.replica import NOT_READ, Ownership, Replica
+from twinlog.survey.map_reader import MapReader, map_missing
+from twinlog.survey.replica import NOT_READ, Maps, Ownership, Replica
 from twinlog.survey.replica import replica as replica_of
+from twinlog.survey.rights import denied
+from twinlog.survey.state_reader import state_rows_if_any
+from twinlog.wire.error_codes import TOPIC_AUTHORIZATION_FAILED
 
 NewOwners = Callable[[str], bool]
 """Returns True if other clients may write to the copy of a source topic."""
@@ -88,3 +93,33 @@ def read_flow(  # noqa: PLR0913 (keyword-only)
     ownership = Ownership(is_shared, producers, has_new_owners)
     found = read_maps(client, maps, seen, after=target) if isinstance(maps, Flow) else maps()
     return Picture(source=after, target=target, maps=found, ownership=ownership)
+
+
+def read_maps(
+    client: ClusterClient, flow: Flow, seen: ClusterMetadata | None = None, *, after: Ends
+) -> Maps:
+    """Return the maps of what a flow copied to this cluster. They are not older than `after`.
+
+    They are empty if the flow has copied nothing. If the map topic may not be read, or is missing
+    although the flow has copied something, every partition has that problem. `seen`: metadata of
+    the cluster. Raises as `MapReader.read` does.
+    """
+    del after  # evidence of the order only
+    name = map_topic_of(flow)
+    found = (client.metadata([name]) if seen is None else seen).topics.get(name)
+    if found is None or found.error:
+        problem = why_no_rows(client, flow)
+        return Maps({}, {} if problem is None else {0: problem}, 1)
+    return MapReader(client, name, len(found.partitions)).read()
+
+
+def why_no_rows(client: ClusterClient, flow: Flow) -> TwinlogError | None:
+    """Return why a flow without a visible map topic has no rows; None if it never copied anything.
+    Raises TwinlogError if the state topic cannot be read.
+    """
+    name = map_topic_of(flow)
+    if client.metadata([name]).topics[name].error == TOPIC_AUTHORIZATION_FAILED:
+        return denied(client.alias, Operation.READ.name, name)
+    rows = state_rows_if_any(client).copies.values()
+    has_copied = any(row.is_live and Flow.of(row.flow).source == flow.source for row in rows)
+    return map_missing(name) if has_copied else None

@@ -47,15 +47,27 @@ Nothing is locked while both clusters are read. Each answer is right all the sam
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections import defaultdict
+from collections.abc import Callable, Mapping, Sequence
 from enum import StrEnum
+from functools import cached_property
+from types import MappingProxyType
 from typing import Final, NamedTuple
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from twinlog.cluster.logs.producers import Producers
 from twinlog.errors import PartitionError, TwinlogError
 from twinlog.mirror.copy.fan_out import next_upstream
 from twinlog.mirror.map.copy_border import BorderUnknown, copy_border
-from twinlog.mirror.map.offset_map import Mark, PartitionKey, PartitionMap
+from twinlog.mirror.map.offset_map import (
+    Mark,
+    PartitionKey,
+    PartitionMap,
+    map_home,
+    map_homes,
+)
 from twinlog.mirror.map.runs import DOWNSTREAM, following, k_at, run_at
 from twinlog.mirror.map.translation import (
     Reach,
@@ -67,7 +79,6 @@ from twinlog.mirror.map.translation import (
 from twinlog.mirror.plan import Pairing
 from twinlog.model import NO_TOPIC_ID, SEQUENCE_MODULUS, TopicId, TopicPartition, sequence_of
 from twinlog.survey.ends import LogState
-from twinlog.survey.map_reader import Maps
 from twinlog.wire.record_batch import BatchHeader
 
 
@@ -94,7 +105,71 @@ class Witness(StrEnum):
     """The newest mark of the offset map."""
 
 
-class Copied(NamedTuple):
+NO_EPOCHS: Final[Mapping[int, int]] = MappingProxyType({})
+
+
+class Maps(dict[PartitionKey, PartitionMap]):
+    """The maps of all partitions at one moment. Later readings do not change it."""
+
+    def __init__(
+        self,
+        maps: Mapping[PartitionKey, PartitionMap],
+        unread: Mapping[int, TwinlogError],
+        partitions: int,
+        epochs: Mapping[int, int] = NO_EPOCHS,
+    ) -> None:
+        """`epochs`: the leader epoch under which each partition of the map topic was read."""
+        super().__init__(maps)
+        self._unread, self._epochs = unread, epochs
+        self.partitions = partitions
+        """Partition count of the map topic."""
+
+    def has_rows_of(self, source: TopicPartition, epoch: int | None) -> bool:
+        """Return whether all acknowledged rows of a partition are included.
+
+        A new leader may lack the newest rows until the lane that wrote them writes them again.
+        `epoch` is the leader epoch under which the lane reports that they exist; None: no lane has
+        the partition.
+        """
+        read = self._epochs.get(map_home(source, self.partitions), -1)
+        return epoch is None or read <= epoch
+
+    def problem(self, source: TopicPartition) -> PartitionError | None:
+        """Return why the map of a source partition is unknown now, or None if it is known."""
+        for home in map_homes(source, self.partitions) if self._unread else ():
+            error = self._unread.get(home)
+            if error is not None:
+                return PartitionError(
+                    f"{source}: its offset map cannot be read: {error.message}",
+                    code="MAP_MISSING" if error.code == "MAP_MISSING" else "MAP_UNREADABLE",
+                    fate=error.fate,
+                )
+        return None
+
+    def keys_to(self, topic_id: TopicId, partition: int) -> Sequence[PartitionKey]:
+        """Return the keys of all maps into one partition of the target."""
+        return self._by_target.get((topic_id, partition), ())
+
+    @cached_property
+    def _by_target(self) -> Mapping[tuple[TopicId, int], Sequence[PartitionKey]]:
+        out = defaultdict[tuple[TopicId, int], list[PartitionKey]](list)
+        for key in self:
+            out[key.target_topic_id, key.partition].append(key)
+        return out
+
+    def require_all(self) -> None:
+        """Raise the reason if a partition of the map topic could not be read."""
+        for error in self._unread.values():
+            raise error
+
+    def newest_generation(self) -> int:
+        """Return the newest generation, as far as the map was read; -1 for a flow that never
+        copied.
+        """
+        return max((known.term.generation for known in self.values()), default=-1)
+
+
+class Copied(Struct, frozen=True, gc=False):
     """How far a partition is copied. Offsets are None if unknown, or if nothing is copied."""
 
     certainty: Certainty
@@ -131,7 +206,7 @@ TARGET_TRUNCATED: Final = (
 )
 
 
-class Replica(NamedTuple):
+class Replica(Struct, frozen=True):
     """The state of one partition's copy. Only `replica` and `by_headers` make one."""
 
     pair: Pairing
@@ -157,7 +232,7 @@ class Replica(NamedTuple):
         if known is not None and (known.downstream, known.upstream) >= (downstream, upstream):
             return self
         lane = Copied(Certainty.EXACT, Witness.LANE, None, upstream, downstream)
-        return self._replace(copied=lane)
+        return replace(self, copied=lane)
 
     def to_target(self, upstream: int) -> Translation | None:
         """Translate a source offset, or return None if no target offset corresponds."""
@@ -203,8 +278,8 @@ def replica(
     copied, key, known = UNKNOWN, None, None
     problem = target.problem or later.problem or maps.problem(pair.source)
     if problem is None and target.end is not None:
-        key = _newest(pair, maps, targets)
-        known = None if key is None else maps[key]
+        known = _newest(pair, maps, targets)
+        key = None if known is None else known.key
         if key is None or known is None or not known.runs:
             copied, key, known = UNKNOWN if target.end else NOTHING, None, None
         elif not _is_same(key.source_topic_id, pair.source_topic_id):
@@ -240,12 +315,8 @@ def pair_into(
     if not pairs:
         return None
     *_, topic = max(pairs)
-    return Pairing(
-        source=TopicPartition(topic, target.partition),
-        target=target,
-        source_topic_id=source_ids.get(topic, NO_TOPIC_ID),
-        target_topic_id=topic_id,
-    )
+    source = TopicPartition(topic, target.partition)
+    return Pairing(source, target, source_ids.get(topic, NO_TOPIC_ID), topic_id)
 
 
 def by_headers(found: Replica, batch_from: Callable[[int, int], BatchHeader | None]) -> Replica:
@@ -261,7 +332,7 @@ def by_headers(found: Replica, batch_from: Callable[[int, int], BatchHeader | No
         raise BorderUnknown("accepted records of other clients are in between")
     end = found.target.end or 0
     border = copy_border(found.map, (found.target.start or 0, end), batch_from)
-    return found._replace(copied=up_to(found.map, border, Witness.HEADERS, end - border))
+    return replace(found, copied=up_to(found.map, border, Witness.HEADERS, end - border))
 
 
 def up_to(known: PartitionMap, end: int, witness: Witness, foreign: int = 0) -> Copied:
@@ -271,7 +342,8 @@ def up_to(known: PartitionMap, end: int, witness: Witness, foreign: int = 0) -> 
     run = runs[max(0, at - 1)]
     ordinal = end - (run.downstream - run.ordinal)
     if at < len(runs) or ordinal <= run.ordinal:
-        return _copied_to(known, Certainty.EXACT, witness, ordinal, end)._replace(foreign=foreign)
+        copied = _copied_to(known, Certainty.EXACT, witness, ordinal, end)
+        return replace(copied, foreign=foreign)
     upstream = run.upstream_of(ordinal)  # nothing else is announced: the usual case
     return Copied(Certainty.EXACT, witness, ordinal, upstream, end, upstream, foreign)
 
@@ -318,7 +390,7 @@ def _copied(pair: Pairing, known: PartitionMap, ownership: Ownership, end: int) 
     if not ownership.has_new_owners(pair.source.topic):
         return up_to(known, end, Witness.LOG_END)
     found = by_mark(known)
-    return found._replace(foreign=max(0, end - (found.downstream or 0)))
+    return replace(found, foreign=max(0, end - (found.downstream or 0)))
 
 
 def by_branches(key: PartitionKey, maps: Mapping[PartitionKey, PartitionMap]) -> Copied:
@@ -339,19 +411,20 @@ def by_branches(key: PartitionKey, maps: Mapping[PartitionKey, PartitionMap]) ->
     return Copied(Certainty.AT_LEAST, Witness.MARK, records, first, resumes_at=first)
 
 
-def _newest(pair: Pairing, maps: Maps, targets: int | None) -> PartitionKey | None:
-    """Return the key of the pair's rows, else of the newest ones of another source topic."""
+def _newest(pair: Pairing, maps: Maps, targets: int | None) -> PartitionMap | None:
+    """Return the pair's map, else the newest one of another source topic."""
+    if targets == 0 and (known := maps.get(pair.map_key)) is not None:
+        return known  # the usual case; a status calls this for each partition
     keys = maps.keys_to(pair.target_topic_id, pair.source.partition)
-    if len(keys) == 1 and targets in (None, keys[0].branches):
-        return keys[0]  # the usual case; a status calls this for each partition
     if targets is None:
         keys = [key for key in keys if key.branches] or keys
     else:
         keys = [key for key in keys if key.branches == targets]
-    if len(keys) <= 1:
-        return keys[0] if keys else None
     now = pair.source_topic_id
-    return max(keys, key=lambda key: (_is_same(key.source_topic_id, now), maps[key].term))
+    found = [maps[key] for key in keys]
+    return max(
+        found, key=lambda one: (_is_same(one.key.source_topic_id, now), one.term), default=None
+    )
 
 
 def _is_same(copied: TopicId, now: TopicId) -> bool:

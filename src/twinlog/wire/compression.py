@@ -1,12 +1,14 @@
-"""Kafka's five compression codecs for whole payloads, with a limit on the decompressed size.
+"""Kafka's compression codecs for whole payloads, with a limit on the decompressed size.
 
-Kafka's variants differ from the plain formats in three places:
+Kafka's data differs from the plain formats in three ways:
 
-- snappy uses the frame of a Java library: a magic, two version numbers, then blocks of raw snappy,
-  each preceded by its length. Some clients write one raw block without a frame; readers take both.
-- lz4 frames must have independent blocks: Kafka's reader refuses linked blocks, which lz4 libraries
-  write by default. So the frame is built here, with the same header bytes as Kafka's own writer.
-- lz4 frames in messages of magic 0 have a header checksum over the wrong bytes (KAFKA-3160).
+- snappy has the frame of a Java library: a magic, two version numbers, then blocks of raw snappy,
+  each preceded by its length. Some clients write one raw block without a frame. Readers accept
+  both.
+- lz4 frames must have independent blocks, because Kafka's reader rejects linked ones, which lz4
+  libraries write by default. So the frame is written here, with the same header bytes as Kafka's
+  own writer.
+- lz4 frames in messages of magic 0 have a header checksum of the wrong bytes (KAFKA-3160).
 """
 
 from __future__ import annotations
@@ -20,8 +22,8 @@ from twinlog.errors import CorruptData
 from twinlog.wire.record_batch import Codec
 
 DECOMPRESSED_LIMIT_BYTES = 256 << 20
-"""Far above the size of any normal batch: brokers accept 1 MiB by default. A decompression bomb is
-stopped here and does not exhaust the memory of the process.
+"""Far above the size of any normal batch: brokers accept 1 MiB by default. A decompression bomb
+fails here, before it uses up the memory of the process.
 """
 
 ZSTD_LEVEL = 3  # Kafka's default; the default of the library, 11, is ten times slower
@@ -31,7 +33,7 @@ _LEAST_GUESS_BYTES = 64 << 10
 _GUESSED_RATIO = 8
 _SMALL_BYTES = 1 << 10
 _LEAST_OF_SMALL_BYTES = 4 << 10
-"""What one or two records need; clearing more costs more than the decompression."""
+"""Enough for one or two records. Clearing a larger buffer takes longer than decompressing them."""
 
 _XERIAL_MAGIC = b"\x82SNAPPY\x00"
 _XERIAL_HEADER = _XERIAL_MAGIC + struct.pack(">ii", 1, 1)
@@ -54,7 +56,7 @@ _STREAMS: Final[dict[Codec, Any]] = {
 
 
 def compress(codec: Codec, data: bytes | bytearray | memoryview) -> bytes | bytearray | memoryview:
-    """Return `data` compressed so that brokers and all clients can decompress it."""
+    """Return the compressed data, in a form that brokers and all clients can decompress."""
     if codec is Codec.NONE:
         return data
     if codec is Codec.SNAPPY:
@@ -71,7 +73,7 @@ def decompress(
     data: bytes | bytearray | memoryview,
     limit_bytes: int = DECOMPRESSED_LIMIT_BYTES,
 ) -> bytes | bytearray | memoryview:
-    """Return the decompressed data; CorruptData if it is damaged or exceeds `limit_bytes`."""
+    """Return the decompressed data. Raises CorruptData if damaged or larger than `limit_bytes`."""
     if codec is Codec.NONE:
         if len(data) > limit_bytes:
             raise _too_much(codec, limit_bytes)
@@ -82,7 +84,7 @@ def decompress(
 
 
 def repair_lz4_header(data: bytes | memoryview) -> bytes:
-    """Return an lz4 frame of magic 0 with a correct header checksum (KAFKA-3160)."""
+    """Return an lz4 frame of magic 0 with the correct header checksum (KAFKA-3160)."""
     frame = bytearray(data)
     if len(frame) < len(_LZ4_HEADER) or not frame.startswith(_LZ4_MAGIC):
         raise CorruptData("not an lz4 frame")
@@ -101,11 +103,11 @@ def _too_much(codec: Codec, limit_bytes: int) -> CorruptData:
 def _decompress_stream(
     codec: Codec, data: bytes | bytearray | memoryview, limit_bytes: int
 ) -> memoryview:
-    """Decompress into a growing buffer, because the formats need not state the decompressed size.
+    """Decompress with growing buffers, because the formats need not state the decompressed size.
 
-    An error can mean a full buffer or damaged data, and only the message text of the library tells
-    them apart. So each error is retried with a larger buffer up to the limit. Damaged data is rare
-    here: the CRC is checked first.
+    The library raises the same error for a full buffer and for damaged data, with different texts.
+    So after any error a larger buffer is tried, up to the limit. Damaged data is rare, because the
+    CRC is checked before.
     """
     into = _STREAMS[codec].decompress_into
     least = _LEAST_GUESS_BYTES if len(data) > _SMALL_BYTES else _LEAST_OF_SMALL_BYTES
@@ -150,9 +152,7 @@ def _decompress_snappy(data: memoryview, limit_bytes: int) -> bytes | bytearray:
         (length,) = _BLOCK_LENGTH.unpack_from(data, position)
         position += _BLOCK_LENGTH.size
         if not 0 <= length <= len(data) - position:
-            raise CorruptData(
-                f"a snappy block says {length} bytes, {len(data) - position} are there"
-            )
+            raise CorruptData(f"a snappy block of {length} bytes has only {len(data) - position}")
         out += _snappy_block(
             data[position : position + length], limit_bytes - len(out), limit_bytes
         )

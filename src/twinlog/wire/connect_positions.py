@@ -3,11 +3,11 @@
 JSON without schemas or spaces, as Connect's JsonConverter writes it:
 
     key    ["MirrorSourceConnector",{"cluster":"A","partition":0,"topic":"orders"}]
-    value  {"offset":41}      the last record whose copy was acknowledged; it resumes at 42
+    value  {"offset":41}      the last record whose copy was acknowledged: it resumes at 42
 
-Connect looks up positions by the bytes of the key, so the order of the fields matters: it is the
-iteration order of a Java HashMap with these three names. Connect also finds a position only in the
-partition that Java's default partitioner chooses (`mirror.copy.partitioner`).
+Connect looks up a position by the bytes of its key, so the fields must be in the order in which a
+Java HashMap iterates over these three names. It also reads a position only from the partition that
+Java's default partitioner chooses (`mirror.copy.partitioner`).
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from twinlog.model import TopicPartition
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PositionKey:
-    """The connector and source partition that a position belongs to."""
+    """The connector and the source partition of a position."""
 
     connector: str
     cluster: str
@@ -57,9 +57,8 @@ def encode_position(offset: int) -> bytes:
 
 
 def decode_position(value: bytes | None) -> int | None:
-    """Return the offset of the last copied record.
-
-    None for a reset, or a value that MirrorMaker 2 ignores.
+    """Return the offset of the last copied record, or None for a reset or a value that
+    MirrorMaker 2 ignores.
     """
     match _loads(value):
         case {"offset": int(offset)} if offset >= 0:

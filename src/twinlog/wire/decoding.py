@@ -1,8 +1,8 @@
-"""Decode record batches (magic 2) to records: as rows of a table or as objects.
+"""Decodes batches of magic 2 to records: to rows of a table, or to objects.
 
-One scan serves all callers: encoding again, the columns of a DataFrame, and display. It is compiled
-if possible (`kernels`). Data that the compiled scan refuses is scanned again by the Python twin, so
-the verdict and the message text are the same in both cases. The CRC is not checked here: see
+All callers share one scan: re-encoding, the columns of a DataFrame, and display. It is compiled if
+possible (`kernels`). Data that the compiled scan rejects is scanned again in Python. So result and
+message are the same with and without the compiled kernels. The CRC is not checked here: see
 `record_batch.verify_crc`.
 """
 
@@ -27,14 +27,14 @@ _LAST_OFFSET: Final = (1 << 63) - 1
 
 
 class Scan:
-    """Reads one batch in steps of some records."""
+    """Decodes one batch in steps of some records."""
 
     def __init__(self, header: BatchHeader, batch: memoryview, limit_bytes: int) -> None:
         raw = batch[HEADER_BYTES:]
         if header.last_offset > _LAST_OFFSET:
             raise CorruptData(
-                f"batch at offset {header.base_offset}: offsets end at {_LAST_OFFSET}, its last "
-                f"is {header.last_offset}"
+                f"batch at offset {header.base_offset}: its last offset {header.last_offset} is "
+                f"above the highest one, {_LAST_OFFSET}"
             )
         self._header = header
         # a batch emptied by the log cleaner keeps its codec bits
@@ -46,7 +46,7 @@ class Scan:
         return not self._state[shapes.LEFT]
 
     def next(self, most: int) -> Table:
-        """Return at most `most` further records; CorruptData names the corrupt record."""
+        """Return at most `most` further records. CorruptData names the corrupt record."""
         if not CHOSEN.is_compiled:
             return self._judged(most)
         before = self._state[:]
@@ -83,25 +83,25 @@ def decode_rows(batch: memoryview, limit_bytes: int = DECOMPRESSED_LIMIT_BYTES) 
 
 
 def decode_batch(batch: memoryview, limit_bytes: int = DECOMPRESSED_LIMIT_BYTES) -> list[Record]:
-    """Return the records of `decode_rows` as objects.
+    """Return the records of exactly one batch as objects.
 
-    Control batches are decoded too; `control_type` interprets their records.
+    Those of a control batch are returned, too; `control_type` interprets them.
     """
     table = decode_table(batch, limit_bytes)
     return records_of(table, range(table.rows))
 
 
 def first_record(batch: memoryview, limit_bytes: int = DECOMPRESSED_LIMIT_BYTES) -> Record:
-    """Return the first record that the batch still contains."""
+    """Return the first record that is still in the batch. Raises CorruptData if there is none."""
     header = _header(batch)
     table = Scan(header, batch, limit_bytes).next(1)
     if not table.rows:
-        raise CorruptData(f"batch at offset {header.base_offset} holds no record")
+        raise CorruptData(f"batch at offset {header.base_offset} contains no record")
     return record_of(table, 0)
 
 
 def control_type(batch: memoryview) -> ControlType:
-    """Return whether a control batch commits or aborts; OTHER if it was emptied by the cleaner."""
+    """Return whether a control batch commits or aborts, or OTHER if the log cleaner emptied it."""
     for record in decode_batch(batch):
         if record.key is None or len(record.key) < _CONTROL_KEY.size:
             raise CorruptData(f"control record at offset {record.offset}: its key is too short")
@@ -111,7 +111,7 @@ def control_type(batch: memoryview) -> ControlType:
 
 
 def decode_table(batch: memoryview, limit_bytes: int = DECOMPRESSED_LIMIT_BYTES) -> Table:
-    """Return all records of exactly one batch, as a table over its decompressed payload."""
+    """Return all records of exactly one batch as a table over its decompressed payload."""
     header = _header(batch)
     scan = Scan(header, batch, limit_bytes)
     table = scan.next(header.count)

@@ -1,7 +1,7 @@
-"""Encode records as record batches (magic 2), as a producer sends them to a broker.
+"""Encodes records as batches of magic 2, as a producer sends them to a broker.
 
-The bytes of a record's key, value and headers are copied unchanged; only its length and its two
-deltas are encoded again (`kernels`).
+The bytes of a record's key, value and headers are copied unchanged. Only its length and its two
+deltas depend on the batch, so only these are encoded again (`kernels`).
 """
 
 from __future__ import annotations
@@ -30,11 +30,13 @@ from twinlog.wire.record_batch import (
 from twinlog.wire.rows import Rows, rows_of
 
 _UNEVENNESS = 1.1
-"""Parts of equal raw size compress differently; a part that is still too large is split again."""
+"""Surplus of parts, because parts of equal size compress differently. A part that is still too
+large is split again.
+"""
 
 
 class TimestampType(IntEnum):
-    """The clock that set the timestamps of a batch: a bit of its attributes."""
+    """Whether the producer or the broker set the timestamps of a batch: a bit of its attributes."""
 
     CREATE = 0
     LOG_APPEND = LOG_APPEND_TIME_BIT
@@ -51,7 +53,7 @@ class Encoded:
 
 
 def encode_rows(rows: Rows, *, codec: Codec) -> Encoded:
-    """Encode all records as one dense batch: their offsets become 0, 1, ..."""
+    """Encode the records as one dense batch. Their offsets become 0, 1, ..."""
     if not rows:
         raise ValueError("a batch needs at least one record")
     size, least, most = rows.measure()
@@ -73,7 +75,7 @@ def encode_rows(rows: Rows, *, codec: Codec) -> Encoded:
 def write_header(
     batch: bytearray, *, codec: Codec, count: int, base_timestamp: int, most: int
 ) -> None:
-    """Write the header of a dense batch before its payload; `most` is the greatest timestamp."""
+    """Write the header of a dense batch before its payload. `most` is the greatest timestamp."""
     HEADER.pack_into(
         batch,
         0,
@@ -104,7 +106,7 @@ def encode_batch(  # noqa: PLR0913 (the fields of one header)
     timestamp_type: TimestampType = TimestampType.CREATE,
     is_transactional: bool = False,
 ) -> bytearray:
-    """Encode all records as one dense batch with the offsets base_offset, base_offset + 1, ..."""
+    """Encode the records as one dense batch with the offsets base_offset, base_offset + 1, ..."""
     if not records:
         raise ValueError("a batch needs at least one record")
     encoded = encode_rows(rows_of(records), codec=codec)
@@ -133,10 +135,11 @@ def encode_batch(  # noqa: PLR0913 (the fields of one header)
 def encode_sized(
     rows: Rows, *, codec: Codec, limit_bytes: int, alone_bytes: int | None = None
 ) -> list[Encoded]:
-    """Encode all records in order, in as many batches as needed.
+    """Encode the records in order, in as many batches as needed.
 
-    Each batch is within `limit_bytes`, or within `alone_bytes` if it contains a single record. A
-    record that fits only without compression is sent uncompressed: the topic accepts that, too.
+    A batch has at most `limit_bytes`, or at most `alone_bytes` if it contains a single record. A
+    record that fits only without compression is encoded uncompressed, which every topic accepts.
+    Raises PartitionError (RECORD_TOO_LARGE) if a record fits in no batch.
     """
     if not rows:
         return []
@@ -161,10 +164,10 @@ def _encode_alone(rows: Rows, codec: Codec, limit_bytes: int) -> Encoded:
     batch = encode_rows(rows, codec=Codec.NONE)
     if len(batch.data) <= limit_bytes:
         return batch
-    compressed = "" if codec is Codec.NONE else f" ({codec.name.lower()} does not help)"
+    compressed = "" if codec is Codec.NONE else f" (also with {codec.name.lower()})"
     error = PartitionError(
         f"the record at offset {rows.offset(0)} makes a batch of {len(batch.data)} bytes"
-        f"{compressed}, but the target accepts at most {limit_bytes}: "
+        f"{compressed}, but the target topic accepts at most {limit_bytes}: "
         "raise max.message.bytes of the target topic",
         code="RECORD_TOO_LARGE",
     )
@@ -173,7 +176,7 @@ def _encode_alone(rows: Rows, codec: Codec, limit_bytes: int) -> Encoded:
 
 
 def _split(rows: Rows, parts: int) -> list[Rows]:
-    """Split into at least two runs of about equal raw size; none is empty."""
+    """Split into at least two non-empty runs of about equal size before compression."""
     sizes = rows.sizes()
     share = sum(sizes) / parts
     runs: list[Rows] = []

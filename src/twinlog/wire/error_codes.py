@@ -1,7 +1,9 @@
-"""All error codes of Kafka's protocol in one table: name, whether to retry, Twinlog's error.
+"""Kafka's error codes in one table: name, whether a retry can help, and Twinlog's error.
 
-Names, `retriable` and `stale` are those of Java's `Errors`, `RetriableException` and
-`InvalidMetadataException` (Kafka 4.3); a test compares them.
+A response of a broker has a number. `error_for` turns it into the exception that callers catch. Its
+class is the kind of error, its `fate` shows whether the same request may succeed later, and its
+`code` is the stable name for scripts and alerts. Names, `retriable` and `stale` are those of Java's
+`Errors`, `RetriableException` and `InvalidMetadataException` (Kafka 4.3); a test compares them.
 """
 
 from __future__ import annotations
@@ -121,27 +123,28 @@ _ROWS: Final = (
         19,
         "NOT_ENOUGH_REPLICAS",
         retriable=True,
-        advice="fewer replicas are in sync than min.insync.replicas asks for: check the brokers",
+        advice="fewer replicas are in sync than min.insync.replicas requires: check the brokers",
     ),
     _row(
         20,
         "NOT_ENOUGH_REPLICAS_AFTER_APPEND",
         retriable=True,
-        advice="fewer replicas are in sync than min.insync.replicas asks for: check the brokers",
+        advice="fewer replicas are in sync than min.insync.replicas requires: check the brokers",
     ),
     _row(21, "INVALID_REQUIRED_ACKS"),
     _row(22, "ILLEGAL_GENERATION"),
     _row(
         23,
         "INCONSISTENT_GROUP_PROTOCOL",
-        advice="another kind of application uses this group id",
+        advice="members of another kind of application already use this group ID",
     ),
     _row(24, "INVALID_GROUP_ID"),
     _row(25, "UNKNOWN_MEMBER_ID"),
     _row(
         26,
         "INVALID_SESSION_TIMEOUT",
-        advice="our session timeout is outside the brokers' group.{min,max}.session.timeout.ms",
+        advice="Twinlog's session timeout is outside the brokers' limits "
+        "(group.min.session.timeout.ms, group.max.session.timeout.ms)",
     ),
     _row(27, "REBALANCE_IN_PROGRESS"),
     _row(28, "INVALID_COMMIT_OFFSET_SIZE"),
@@ -168,7 +171,8 @@ _ROWS: Final = (
     _row(
         44,
         "POLICY_VIOLATION",
-        advice="a policy of the cluster does not allow it",
+        advice="a policy class of the brokers does not allow it (create.topic.policy.class.name, "
+        "alter.config.policy.class.name)",
     ),
     _row(45, "OUT_OF_ORDER_SEQUENCE_NUMBER"),
     _row(46, "DUPLICATE_SEQUENCE_NUMBER"),
@@ -178,7 +182,8 @@ _ROWS: Final = (
     _row(
         50,
         "INVALID_TRANSACTION_TIMEOUT",
-        advice="it is above the brokers' transaction.max.timeout.ms: ask for less, or raise that",
+        advice="the transaction timeout is above the brokers' transaction.max.timeout.ms: use a "
+        "shorter one, or raise that setting",
     ),
     _row(51, "CONCURRENT_TRANSACTIONS", retriable=True),
     _row(52, "TRANSACTION_COORDINATOR_FENCED"),
@@ -221,7 +226,7 @@ _ROWS: Final = (
     _row(78, "OFFSET_NOT_AVAILABLE", retriable=True),
     _row(79, "MEMBER_ID_REQUIRED"),
     _row(80, "PREFERRED_LEADER_NOT_AVAILABLE", retriable=True, stale=True),
-    _row(81, "GROUP_MAX_SIZE_REACHED", advice="the group is full (group.max.size of the brokers)"),
+    _row(81, "GROUP_MAX_SIZE_REACHED", advice="the group has group.max.size members already"),
     _row(82, "FENCED_INSTANCE_ID"),
     _row(83, "ELIGIBLE_LEADERS_NOT_AVAILABLE", retriable=True, stale=True),
     _row(84, "ELECTION_NOT_NEEDED", retriable=True, stale=True),
@@ -232,14 +237,14 @@ _ROWS: Final = (
         UNSTABLE_OFFSET_COMMIT,
         "UNSTABLE_OFFSET_COMMIT",
         retriable=True,
-        advice="a transaction that commits offsets of the group has not ended: try again once it "
-        "has; kafka-transactions.sh find-hanging names those that hang",
+        advice="a transaction that commits offsets of the group is still open: retry when it has "
+        "ended; kafka-transactions.sh find-hanging lists hanging ones",
     ),
     _row(
         THROTTLING_QUOTA_EXCEEDED,
         "THROTTLING_QUOTA_EXCEEDED",
         retriable=True,
-        advice="a quota of the brokers is used up",
+        advice="a broker quota is exceeded",
     ),
     _row(90, "PRODUCER_FENCED"),
     _row(91, "RESOURCE_NOT_FOUND"),
@@ -297,7 +302,7 @@ STALE_LEADER: Final = frozenset(
 
 
 def lookup(number: int) -> KafkaError:
-    """Return the row of a code; a code newer than this table is fatal and named by its number."""
+    """Return the row of a code. A code newer than this table is fatal, and named by its number."""
     return ERRORS.get(number) or _row(number, f"ERROR_{number}")
 
 
@@ -312,16 +317,18 @@ def error_for(
 ) -> ClusterError:
     """Return Twinlog's error for an error code in a response.
 
-    `doing` names the request and its topic, `acl` the permission that it needs.
+    `doing` describes the request, for example "creating topic orders". `acl` is the permission that
+    it needs. `detail` is the broker's own text. A denial has no `detail` if `acl` is given, because
+    `acl` is more precise. `advice` replaces that of the table.
     """
     row = lookup(number)
-    message = f"cluster {cluster}: {doing} was answered with {row.name}"
-    if detail:
+    message = f"cluster {cluster}: {doing} failed with {row.name}"
+    needed = acl if row.kind is Unauthorized else None
+    if detail and not needed:
         message += f" ({detail.strip().rstrip('.')})"
-    if row.kind is Unauthorized and acl:
-        message += f": grant {acl} to our user"
-    elif advice or row.advice:
-        message += f": {advice or row.advice}"
+    advice = f"grant {needed} to Twinlog's user" if needed else advice or row.advice
+    if advice:
+        message += f": {advice}"
     fate = Fate.RETRIABLE if row.retriable else None
     if row.kind is BrokerRefused:
         return BrokerRefused(message, kafka_error=number, code=row.code, fate=fate)

@@ -1,6 +1,7 @@
 """MirrorMaker 2's three internal records, byte for byte: offset syncs, checkpoints, heartbeats.
 
-Kafka's protocol types, big-endian; a string is an int16 length and UTF-8. Keys have no version.
+Their fields are Kafka's protocol types, big-endian. A string is an int16 length and UTF-8. Values
+of checkpoints and heartbeats begin with a version; keys have none.
 
     record      key                               value
     OffsetSync  topic of the source, partition    upstream offset, downstream offset
@@ -8,9 +9,9 @@ Kafka's protocol types, big-endian; a string is an int16 length and UTF-8. Keys 
                 partition                         metadata
     Heartbeat   source alias, target alias        version, timestamp in ms
 
-Like Java's readers, these decoders read every version as version 0 and ignore bytes after the
-fields. Records always have a value: Java's readers fail with an exception at a tombstone, so none
-is ever written. Decoding a tombstone raises CorruptData, and readers skip the record.
+Like Java's readers, these decoders read every version as version 0, and ignore bytes after the
+fields. No tombstone is ever written, because Java's readers fail at one. Decoding a tombstone
+raises CorruptData, and readers skip the record.
 """
 
 from __future__ import annotations
@@ -52,7 +53,7 @@ class OffsetSync:
 
     @classmethod
     def decode(cls, key: bytes | None, value: bytes | None) -> OffsetSync:
-        """Decode an offset sync; raises CorruptData."""
+        """Decode an offset sync. Raises CorruptData."""
         fields = _Fields("offset sync", key)
         topic_partition = fields.topic_partition()
         upstream_offset, downstream_offset = _Fields("offset sync", value).take(_OFFSETS)
@@ -65,7 +66,7 @@ class OffsetSync:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Checkpoint:
-    """A group's committed offset on the source, and where it resumes in the topic on the target."""
+    """A group's committed offset on the source, and where it resumes on the target."""
 
     group: str
     topic_partition: TopicPartition
@@ -73,7 +74,7 @@ class Checkpoint:
     upstream_offset: int
     downstream_offset: int
     metadata: str = ""
-    """The metadata that the group committed with its offset; empty if there is none."""
+    """The metadata that the group committed with its offset, or empty."""
 
     def key(self) -> bytes:
         return _encode_string(self.group) + _encode_topic_partition(self.topic_partition)
@@ -84,7 +85,7 @@ class Checkpoint:
 
     @classmethod
     def decode(cls, key: bytes | None, value: bytes | None) -> Checkpoint:
-        """Decode a checkpoint; raises CorruptData."""
+        """Decode a checkpoint. Raises CorruptData."""
         of_key = _Fields("checkpoint", key)
         group = of_key.string()
         topic_partition = of_key.topic_partition()
@@ -100,7 +101,7 @@ class Checkpoint:
 
     @classmethod
     def all_in(cls, records: Iterable[Record]) -> Iterator[Checkpoint]:
-        """Yield the checkpoints of a log that can be decoded, like Java's readers."""
+        """Yield all checkpoints that can be decoded. Others are skipped, as by Java's readers."""
         for record in records:
             with suppress(CorruptData):
                 yield cls.decode(record.key, record.value)
@@ -108,7 +109,7 @@ class Checkpoint:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Heartbeat:
-    """A sign of life of a flow, written to its target and mirrored onwards from there."""
+    """A heartbeat of a flow. It is written to the target, and other flows mirror it from there."""
 
     source_alias: str
     target_alias: str
@@ -122,7 +123,7 @@ class Heartbeat:
 
     @classmethod
     def decode(cls, key: bytes | None, value: bytes | None) -> Heartbeat:
-        """Decode a heartbeat; raises CorruptData."""
+        """Decode a heartbeat. Raises CorruptData."""
         of_key = _Fields("heartbeat", key)
         source_alias = of_key.string()
         target_alias = of_key.string()
@@ -135,11 +136,11 @@ def _encode_topic_partition(tp: TopicPartition) -> bytes:
 
 
 def _encode_string(text: str) -> bytes:
-    encoded = text.encode("utf-8", "replace")  # like Java: half a surrogate pair becomes "?"
+    encoded = text.encode("utf-8", "replace")  # as in Java, half a surrogate pair becomes "?"
     if len(encoded) > _MAX_STRING_BYTES:
         raise CorruptData(
-            f"a text of {len(encoded)} bytes, {text[:40]!r}..., does not fit into a record of "
-            f"MirrorMaker 2, which takes {_MAX_STRING_BYTES}: shorten the name or the metadata",
+            f"{text[:40]!r}... has {len(encoded)} bytes, but a record of MirrorMaker 2 can hold "
+            f"only {_MAX_STRING_BYTES}: shorten the name or the metadata",
             code="MM2_RECORD",
         )
     return _INT16.pack(len(encoded)) + encoded
@@ -151,7 +152,7 @@ class _Fields:
     def __init__(self, kind: str, encoded: bytes | None) -> None:
         if encoded is None:
             raise CorruptData(
-                f"MirrorMaker 2's {kind} has no key or no value; it is left out", code="MM2_RECORD"
+                f"a {kind} of MirrorMaker 2 lacks a key or value; it is skipped", code="MM2_RECORD"
             )
         self._kind = kind
         self._encoded = encoded
@@ -167,7 +168,7 @@ class _Fields:
         (length,) = self.take(_INT16)
         if length < 0:
             raise CorruptData(
-                f"MirrorMaker 2's {self._kind} has a text of {length} bytes; it is left out",
+                f"a {self._kind} of MirrorMaker 2 has a text of {length} bytes; it is skipped",
                 code="MM2_RECORD",
             )
         self._require(length)
@@ -183,7 +184,7 @@ class _Fields:
     def _require(self, size: int) -> None:
         if self._at + size > len(self._encoded):
             raise CorruptData(
-                f"MirrorMaker 2's {self._kind} ends after {len(self._encoded)} bytes, within a "
-                f"field; it is left out",
+                f"a {self._kind} of MirrorMaker 2 ends within a field, after "
+                f"{len(self._encoded)} bytes; it is skipped",
                 code="MM2_RECORD",
             )

@@ -1,7 +1,7 @@
-"""The flexible primitives of Kafka's protocol (KIP-482), as far as Fetch and Produce need them.
+"""Primitive types of Kafka's flexible message versions (KIP-482), as Fetch and Produce need them.
 
-Only these two frequent requests are encoded by hand: all others use the generated classes of the
-client library.
+Only these two requests are frequent enough to be encoded here. All others use the classes that the
+client library generates.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ def compact_string(text: str) -> bytes:
 
 
 class Reader:
-    """Reads primitives from one response buffer; reading past its end raises CorruptData."""
+    """Reads primitives from one response. Raises CorruptData at its end."""
 
     __slots__ = ("pos", "view")
 
@@ -57,7 +57,7 @@ class Reader:
         view, pos = self.view, self.pos
         while True:
             if pos >= len(view) or shift > 63:
-                raise CorruptData(f"a varint at byte {self.pos} of a response has no end")
+                raise CorruptData(f"a varint at byte {self.pos} of a response does not end")
             byte = view[pos]
             pos += 1
             value |= (byte & 0x7F) << shift
@@ -69,7 +69,7 @@ class Reader:
     def take(self, size: int) -> memoryview:
         if size < 0 or self.pos + size > len(self.view):
             raise CorruptData(
-                f"a response of {len(self.view)} bytes promises {size} bytes at {self.pos}"
+                f"a response of {len(self.view)} bytes announces {size} bytes at byte {self.pos}"
             )
         part = self.view[self.pos : self.pos + size]
         self.pos += size
@@ -84,7 +84,7 @@ class Reader:
         return None if raw is None else bytes(raw).decode("utf-8", "replace")
 
     def array_length(self) -> int:
-        """Return the number of elements of a compact array; 0 for a null array."""
+        """Return the number of elements of a compact array, or 0 for a null array."""
         return max(0, self.uvarint() - 1)
 
     def tags(self) -> dict[int, memoryview] | None:

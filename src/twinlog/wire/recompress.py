@@ -1,7 +1,8 @@
-"""Change the codec of a batch without looking at its records.
+"""Changes the codec of a batch without decoding its records.
 
-Records do not depend on the codec, so the header fields and records stay as they are, and only the
-payload is compressed again. That is several times cheaper than decoding and encoding the records.
+Records do not depend on the codec. So the payload is decompressed and compressed again, and all
+header fields but length, codec and CRC are kept. That is several times cheaper than decoding and
+encoding the records.
 """
 
 from __future__ import annotations
@@ -26,16 +27,16 @@ _OTHER_BITS: Final = 0xFF & ~0x07
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Recompression:
-    """The codec for batches, and whether it also replaces an existing codec."""
+    """The codec for batches, and whether it also replaces an existing codec (`every`)."""
 
     codec: Codec
     every: bool = False
 
     def of(self, header: BatchHeader, batch: memoryview, limit_bytes: int) -> memoryview:
-        """Return the batch as it is to be sent; the same object if it needs no change.
+        """Return the batch with the codec, or the same object if it is not changed.
 
-        The CRC is not set: `rewrite_header` does that. A batch that would exceed `limit_bytes` is
-        not changed.
+        A batch that would exceed `limit_bytes` is not changed. The CRC is not set, because
+        `rewrite_header` does that.
         """
         if header.codec is self.codec or (header.codec is not Codec.NONE and not self.every):
             return batch

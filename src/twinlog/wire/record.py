@@ -16,11 +16,11 @@ _NULL = -1
 
 
 class Record(NamedTuple):
-    """A record as a consumer sees it; a tuple, because the deep path makes one for each record.
+    """A record as a consumer sees it. It is a tuple because the deep path creates one per record.
 
-    `timestamp` is the effective one, in milliseconds: the broker's if the topic uses LogAppendTime.
-    Header keys are UTF-8; other bytes become lone surrogates and are restored on encoding (PEP
-    383), so that a copied record stays the same.
+    `timestamp` is the effective one in milliseconds: the broker's if the topic uses LogAppendTime.
+    Header keys are UTF-8. Bytes that are not become lone surrogates, and encoding restores them
+    (PEP 383), so that a copied record is unchanged.
     """
 
     offset: int
@@ -31,7 +31,7 @@ class Record(NamedTuple):
 
 
 class ControlType(StrEnum):
-    """The outcome of the producer's transaction according to a control batch."""
+    """The outcome of a transaction, as its marker states it."""
 
     ABORT = "abort"
     COMMIT = "commit"
@@ -41,8 +41,8 @@ class ControlType(StrEnum):
 def fingerprint(record: Record) -> int:
     """Return a CRC32C over timestamp, key and value.
 
-    Null and empty values differ, and so do the same bytes divided differently between key and
-    value.
+    Their lengths are included. So null differs from empty, and bytes at the end of the key differ
+    from the same bytes at the beginning of the value.
     """
     key, value = record.key, record.value
     crc = crc32c(

@@ -1,6 +1,8 @@
-"""Record batches as bytes: headers are read, checked and rewritten, but not the records.
+"""Record batches as bytes: headers are read, checked and rewritten; records are not decoded.
 
-This is the shallow path. A batch consists of 61 header bytes and a payload (KIP-98, "magic 2"):
+This is the shallow path, and the reason why a copy is cheap: a batch of any size is copied by
+changing a few of its first 61 bytes. A batch consists of this header and a payload (KIP-98,
+"magic 2"):
 
     offset  field                                offset  field
     0       baseOffset int64                     27      baseTimestamp int64
@@ -10,9 +12,9 @@ This is the shallow path. A batch consists of 61 header bytes and a payload (KIP
     17      crc uint32                           53      baseSequence int32
     21      attributes int16                     57      recordCount int32
 
-The CRC32C covers byte 21 to the end: the broker may set baseOffset and partitionLeaderEpoch without
-changing it, but these two fields are not protected by it. Older formats ("magic" 0 and 1, before
-Kafka 0.11) have offset, length and magic at the same places, so one loop reads a mixture of them.
+The CRC32C covers byte 21 to the end. The broker sets baseOffset and partitionLeaderEpoch, which are
+therefore outside of it and not protected. Older formats ("magic" 0 and 1, before Kafka 0.11) have
+offset, length and magic at the same positions, so one loop reads a log that contains all of them.
 """
 
 from __future__ import annotations
@@ -68,9 +70,9 @@ class Codec(IntEnum):
 
 
 class BatchHeader(NamedTuple):
-    """The header of one batch; a tuple, because the copy loop makes one for every batch.
+    """The header of one batch. It is a tuple because the copy loop creates one for every batch.
 
-    With magic 0 and 1 each message is a batch: `base_offset` is its offset (for a compressed
+    With magic 0 and 1, each message is a batch. `base_offset` is then its offset (for a compressed
     message, the LAST offset in it), and `count` is -1 if it is known only after decompression.
     """
 
@@ -95,7 +97,9 @@ class BatchHeader(NamedTuple):
 
     @property
     def next_offset(self) -> int:
-        """The offset after this batch; `count` is no help, as it is less in a compacted log."""
+        """The offset after this batch. Compaction removes records without changing it, so `count`
+        may be less than its distance from `base_offset`.
+        """
         return self.base_offset + self.last_offset_delta + 1
 
     @property
@@ -110,9 +114,9 @@ class BatchHeader(NamedTuple):
 
     @property
     def is_control(self) -> bool:
-        """Whether it is a transaction marker or another batch written by the broker itself.
+        """Whether the broker itself wrote it, usually as a transaction marker.
 
-        The old formats have none, regardless of the attributes.
+        The old formats have no such batches, whatever the attributes are.
         """
         return self.attributes & CONTROL_BIT != 0 and self.magic >= 2
 
@@ -126,14 +130,15 @@ class BatchHeader(NamedTuple):
 
     @property
     def is_dense(self) -> bool:
-        """Whether every offset has a record: brokers refuse other batches from producers."""
+        """Whether every offset has a record. Brokers reject other batches from producers."""
         return self.last_offset_delta + 1 == self.count
 
 
 def read_headers(buffer: memoryview, start: int = 0) -> Iterator[tuple[BatchHeader, int]]:
-    """Yield header and position of each batch in a Fetch response; drop a partial batch at the end.
+    """Yield header and position of each whole batch in a Fetch response.
 
-    Only lengths, counts and the magic are checked; `verify_crc` is a separate step.
+    A partial batch at the end is left out. Raises CorruptData if a length, count or magic is
+    invalid. CRCs are not checked: see `verify_crc`.
     """
     position, end = start, len(buffer)
     unpack = HEADER.unpack_from
@@ -155,7 +160,7 @@ def read_headers(buffer: memoryview, start: int = 0) -> Iterator[tuple[BatchHead
             or not 0 <= count <= last_delta + 1
         ):
             raise CorruptData(
-                f"batch at byte {position}: header makes no sense (base offset {offset}, length "
+                f"batch at byte {position}: its header is invalid (base offset {offset}, length "
                 f"{length}, last offset delta {last_delta}, {count} records)"
             )
         if length > end - position:
@@ -173,7 +178,7 @@ def read_header(batch: memoryview, position: int = 0) -> BatchHeader:
     """Return the header of the batch at `position`, which must be complete."""
     for header, _ in read_headers(batch, position):
         return header
-    raise CorruptData(f"batch at byte {position} is cut short: {len(batch) - position} bytes left")
+    raise CorruptData(f"batch at byte {position} is truncated: {len(batch) - position} bytes left")
 
 
 def verify_crc(buffer: memoryview, position: int, header: BatchHeader) -> None:
@@ -181,7 +186,7 @@ def verify_crc(buffer: memoryview, position: int, header: BatchHeader) -> None:
     end = position + header.length
     if end > len(buffer):
         raise CorruptData(
-            f"batch at offset {header.base_offset} is cut short: "
+            f"batch at offset {header.base_offset} is truncated after "
             f"{len(buffer) - position} of {header.length} bytes"
         )
     if header.magic == 2:
@@ -191,7 +196,8 @@ def verify_crc(buffer: memoryview, position: int, header: BatchHeader) -> None:
     if actual != header.crc:
         raise CorruptData(
             f"batch at offset {header.base_offset} (byte {position}, {header.length} bytes, magic "
-            f"{header.magic}): CRC in the header is {header.crc:#010x}, of the bytes {actual:#010x}"
+            f"{header.magic}) is corrupt: its CRC is {actual:#010x}, but its header says "
+            f"{header.crc:#010x}"
         )
 
 
@@ -203,16 +209,16 @@ def rewrite_header(
     base_sequence: int,
     is_transactional: bool = False,
 ) -> None:
-    """Turn a fetched batch into a batch of this producer, in place.
+    """Change a fetched batch into a batch of this producer, in place.
 
-    `batch` is writable and exactly one batch.
+    `batch` is writable and contains exactly one batch.
 
-    - baseOffset becomes 0: a broker rejects other values with INVALID_RECORD and assigns the real
-      one.
-    - The transactional bit is cleared, because the batch is not part of the source's transaction;
-      callers with a transaction of their own ask for it.
+    - baseOffset becomes 0. A broker rejects other values with INVALID_RECORD, and assigns the real
+      offset itself.
+    - The transactional bit is cleared, because the source's transaction does not exist on the
+      target. `is_transactional` sets it for a transaction of this producer.
     - The delete-horizon bit is cleared, because only the target's log cleaner may set it.
-      baseTimestamp stays: record timestamps are deltas to it with or without that bit.
+      baseTimestamp is kept, because record timestamps are deltas to it with and without that bit.
     """
     if (
         batch[MAGIC_POSITION] != 2
@@ -229,24 +235,24 @@ def rewrite_header(
 
 
 def _check_prefix(buffer: memoryview, position: int) -> tuple[int, int]:
-    """Return offset and total length, checked as far as possible without the magic."""
+    """Return offset and total length, checked by the limits that apply to every magic."""
     offset, length = _PREFIX.unpack_from(buffer, position)
     if length < _LEAST_LENGTH_OF_ALL or offset < 0:
         raise CorruptData(
-            f"batch at byte {position}: offset {offset} with a length of {length} makes no sense"
+            f"batch at byte {position} is invalid: it has offset {offset} and length {length}"
         )
     return offset, length + LENGTH_PREFIX_BYTES
 
 
 def _read_legacy_header(buffer: memoryview, position: int) -> BatchHeader | None:
-    """Return the header of a message of magic 0 or 1; None if the buffer ends inside the batch."""
+    """Return the header of a message of magic 0 or 1, or None if the buffer ends inside it."""
     offset, length = _check_prefix(buffer, position)
     magic = buffer[position + MAGIC_POSITION]
     least = _LEAST_LENGTH.get(magic)
     if least is None or length < least + LENGTH_PREFIX_BYTES:
         raise CorruptData(
-            f"batch at byte {position} (offset {offset}): magic {magic} with a length of {length} "
-            "makes no sense"
+            f"batch at byte {position} (offset {offset}) is invalid: it has magic {magic} and "
+            f"length {length}"
         )
     if length > len(buffer) - position:
         return None

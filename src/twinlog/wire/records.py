@@ -1,4 +1,15 @@
-"""Public interface of the deep path: record batches of every format to records, and back."""
+"""Public interface of the deep path: batches of every format to records and back.
+
+This module itself decodes message sets of magic 0 and 1 (before Kafka 0.11):
+
+    offset int64, size int32, crc uint32, magic int8, attributes int8, [timestamp int64: magic 1,]
+    key length int32 (negative: null), key, value length int32 (negative: null), value
+
+A compressed message is a wrapper: its value is a message set. The offsets of the inner messages are
+absolute with magic 0. With magic 1 (KIP-31) they count from 0, and the wrapper has the absolute
+offset of the last one. If the broker set the timestamp of a wrapper (LogAppendTime, KIP-32), it
+applies to all inner messages.
+"""
 
 from __future__ import annotations
 
@@ -32,22 +43,15 @@ __all__ = [
 ]
 
 
-# Decode message sets of magic 0 and 1 (before Kafka 0.11).
-#     offset int64, size int32, crc uint32, magic int8, attributes int8, [timestamp int64: magic 1,]
-#     key length int32 (negative: null), key, value length int32 (negative: null), value
-# A compressed message is a wrapper: its value is a message set. The offsets of the inner messages
-# are absolute with magic 0. With magic 1 (KIP-31) they count from 0, and the wrapper has the
-# absolute offset of the last one. If the broker set the timestamp of a wrapper (LogAppendTime,
-# KIP-32), it applies to all inner messages.
-
 _LENGTH = struct.Struct(">i")
 _KEY_POSITION = {0: 18, 1: 26}
 
 
 def decode_legacy(buffer: memoryview, limit_bytes: int = DECOMPRESSED_LIMIT_BYTES) -> list[Record]:
-    """Return all records of the messages in `buffer`, with CRCs checked.
+    """Return the records of all messages in `buffer`, after checking their CRCs.
 
-    A partial message at the end is dropped. Magic 0 has no timestamps: they are -1, as in Java.
+    A partial message at the end is left out. Records of magic 0 have no timestamp: it is -1, as in
+    Java.
     """
     records: list[Record] = []
     for header, position in read_headers(buffer):
@@ -92,7 +96,7 @@ def _sized(message: memoryview, position: int, header: BatchHeader) -> tuple[byt
 def _unwrap(wrapper: BatchHeader, value: bytes | None, limit_bytes: int) -> list[Record]:
     where = f"compressed message at offset {wrapper.base_offset}"
     if value is None or wrapper.codec is Codec.ZSTD:
-        raise CorruptData(f"{where} has no value that its format knows how to decompress")
+        raise CorruptData(f"{where} has no value, or a codec that its format does not support")
     if wrapper.magic == 0 and wrapper.codec is Codec.LZ4:
         value = repair_lz4_header(value)
     inner = memoryview(decompress(wrapper.codec, value, limit_bytes))
@@ -100,19 +104,19 @@ def _unwrap(wrapper: BatchHeader, value: bytes | None, limit_bytes: int) -> list
     for header, position in read_headers(inner):
         end = position + header.length
         if header.codec is not Codec.NONE:
-            raise CorruptData(f"{where} has another compressed one inside")
+            raise CorruptData(f"{where} contains another compressed message")
         key, inner_value = _key_and_value(inner[position:end], header)
         timestamp = header.base_timestamp
         if header.magic == 1 and wrapper.is_log_append_time:
             timestamp = wrapper.base_timestamp
         records.append(Record(header.base_offset, timestamp, key, inner_value))
     if not records or end != len(inner):
-        raise CorruptData(f"{where}: {len(inner) - end} bytes inside are no whole message")
+        raise CorruptData(f"{where}: its last {len(inner) - end} bytes are not a whole message")
     return _absolute(wrapper, records)
 
 
 def _absolute(wrapper: BatchHeader, records: list[Record]) -> list[Record]:
-    # offset 0: the producer left it to the broker, which did not set it
+    # a wrapper with offset 0 was not numbered by the broker, so the offsets inside are kept
     if wrapper.magic == 0 or wrapper.base_offset == 0:
         return records
     base_offset = wrapper.base_offset - records[-1].offset

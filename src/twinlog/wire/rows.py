@@ -1,7 +1,8 @@
-"""Records as bytes: rows of tables, in order, possibly of several batches.
+"""Records without objects: rows of one or several tables (`kernels.shapes`), in order.
 
-Code that splits and recombines records (holes, sizes, keys, joining) works on rows; an object is
-created only for a record that a caller asks for.
+A batch may have to be split and recombined: around missing offsets, by size, or by key. All of this
+selects rows, and `write` copies their bytes into a new batch. A `Record` is created only for a
+record that a caller requests.
 """
 
 from __future__ import annotations
@@ -35,11 +36,11 @@ _MANY_ROWS: Final = 1 << 12
 _FIRST_ROWS: Final = array("q", range(_MANY_ROWS))
 """Copying a slice of it is many times faster than iterating over a range."""
 _FRONT_BYTES: Final = 32
-"""An upper estimate of a record's own lengths, deltas and counts, rarely exceeded."""
+"""Estimated bytes of a record's lengths, deltas and counts. It is rarely exceeded."""
 
 
 class Rows:
-    """Some records, in order; slices share the bytes."""
+    """Records in order. Slices share their bytes."""
 
     __slots__ = ("_count", "parts")
 
@@ -58,7 +59,7 @@ class Rows:
         return self._count
 
     def slice(self, begin: int, end: int) -> Rows:
-        """Return the records [begin, end) of these."""
+        """Return the records with the indexes [begin, end)."""
         if begin <= 0 and end >= self._count:
             return self
         parts: list[Part] = []
@@ -83,7 +84,7 @@ class Rows:
         return Rows(parts)
 
     def where(self, keeps: Callable[[int], bool]) -> Rows:
-        """Return the records for whose offset `keeps` returns True."""
+        """Return the records whose offset `keeps` accepts."""
         parts: list[Part] = []
         for table, picked in self.parts:
             offsets = table.cells  # its first column
@@ -114,7 +115,7 @@ class Rows:
         return found
 
     def offset(self, index: int) -> int:
-        """Return the offset of one record; -1 is the index of the last."""
+        """Return the offset of one record. Index -1 is the last one."""
         table, row = self._find(index)
         return table.cells[row]
 
@@ -135,7 +136,7 @@ class Rows:
         return [record for table, picked in self.parts for record in records_of(table, picked)]
 
     def sizes(self) -> list[int]:
-        """Return the approximate number of bytes of each record in a payload."""
+        """Return the approximate size of each record in a payload (bytes)."""
         return [
             _FRONT_BYTES + ends[row] - rests[row]
             for table, picked in self.parts
@@ -148,7 +149,7 @@ class Rows:
         return table.cells[shapes.TIMESTAMP * table.stride + picked[0]]
 
     def measure(self) -> tuple[int, int, int]:
-        """Return the size of their payload, and their least and greatest timestamp."""
+        """Return the size of their payload (bytes), and their least and greatest timestamp (ms)."""
         base, size, number = self.first_timestamp(), 0, 0
         least = most = base
         for table, picked in self.parts:
@@ -158,7 +159,7 @@ class Rows:
         return size, least, most
 
     def write(self, out: bytearray, start: int) -> None:
-        """Write their payload, which fills `out` from `start` on."""
+        """Write their payload, which fills `out` from `start` on: `measure` returns its size."""
         base, number = self.first_timestamp(), 0
         for table, picked in self.parts:
             written = CHOSEN.kernels.rebuild(table, picked, number, base, out, start)
@@ -175,7 +176,7 @@ class Rows:
             if index < len(picked):
                 return table, picked[index]
             index -= len(picked)
-        raise IndexError(f"no record {index} behind the last one")
+        raise IndexError(f"there is no record {index} after the last one")
 
 
 def record_of(table: Table, row: int) -> Record:
@@ -233,12 +234,14 @@ def headers_at(data: bytes, position: int) -> Headers:
 
 
 def rows_of(records: Sequence[Record]) -> Rows:
-    """Return record objects as rows: those of old formats, and those that Twinlog itself writes."""
+    """Return record objects as rows, for old formats and for records that Twinlog itself writes."""
     return Rows.of(table_of(records))
 
 
 def table_of(records: Sequence[Record]) -> Table:
-    """Return record objects as a table; CorruptData if an offset or timestamp exceeds 64 bits."""
+    """Return record objects as a table. Raises CorruptData if an offset or timestamp exceeds 64
+    bits.
+    """
     data = bytearray()
     columns: list[list[int]] = [[] for _ in range(COLUMNS)]
     for offset, timestamp, key, value, headers in records:
@@ -257,7 +260,7 @@ def table_of(records: Sequence[Record]) -> Table:
     except OverflowError:
         first = records[0].offset
         raise CorruptData(
-            f"messages at offset {first}: an offset or a timestamp leaves 64 bits"
+            f"messages at offset {first}: an offset or timestamp exceeds 64 bits"
         ) from None
     offsets = columns[shapes.OFFSET]
     is_rising = all(offset < behind for offset, behind in pairwise(offsets))
@@ -284,7 +287,7 @@ def rest_of(record: Record) -> bytes:
 
 
 def _append(data: bytearray, value: bytes | None) -> int:
-    """Append length and bytes; return where the bytes begin."""
+    """Append the length and the bytes, and return the position of the bytes."""
     data += _NULL_LENGTH if value is None else encode_varint(len(value))
     at = len(data)
     data += value or b""

@@ -1,4 +1,4 @@
-"""An ACL on topics, with the numbers of Kafka's protocol."""
+"""An ACL on topics, with the protocol's numbers."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ WRITE: Final = 4
 
 
 class Pattern(IntEnum):
-    """How the resource name of an ACL is matched, with the protocol's numbers."""
+    """How the name in an ACL is matched, by its number in the protocol."""
 
     LITERAL = 3
     PREFIXED = 4
 
 
 class Permission(IntEnum):
-    """Whether an ACL allows or denies, with the protocol's numbers."""
+    """Whether an ACL allows or denies, by its number in the protocol."""
 
     DENY = 2
     ALLOW = 3
@@ -48,12 +48,12 @@ class TopicAcl(NamedTuple):
     principal: str
     host: str
     operation: int
-    """Kafka's number; unknown numbers of newer brokers are passed on."""
+    """Kafka's number. Numbers that only newer brokers know are kept unchanged."""
     permission: int
     """A number of `Permission`."""
 
     def __str__(self) -> str:
-        """Return a text like `ALLOW READ on topic A.orders* to User:app`."""
+        """Return text like `ALLOW READ on topic A.orders* to User:app`."""
         permission = "ALLOW" if self.permission == Permission.ALLOW else "DENY"
         operation = _OPERATIONS.get(self.operation, f"operation {self.operation}")
         star = "*" if self.pattern == Pattern.PREFIXED else ""

@@ -7,7 +7,7 @@ from enum import IntEnum
 
 
 class ConfigSource(IntEnum):
-    """Where a value comes from, with the protocol's numbers; newer brokers have others."""
+    """The source of a value, by its number in the protocol. Newer brokers have more of them."""
 
     UNKNOWN = 0
     DYNAMIC_TOPIC = 1
@@ -19,7 +19,7 @@ class ConfigSource(IntEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ConfigEntry:
-    """One config entry; a sensitive one has no value."""
+    """One config entry. A sensitive one has no value."""
 
     name: str
     value: str | None
@@ -29,5 +29,7 @@ class ConfigEntry:
 
     @property
     def is_default(self) -> bool:
-        """Like Java's ConfigEntry: a value from the broker's own file is not a default."""
+        """Whether it is Kafka's default. As in Java's ConfigEntry, a value from the broker's file
+        is none.
+        """
         return self.source == ConfigSource.DEFAULT

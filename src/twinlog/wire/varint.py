@@ -13,17 +13,17 @@ _TABLE_SIZE = 1 << 14
 
 
 def read_varint(data: bytes, position: int) -> tuple[int, int]:
-    """Return a 32-bit value and the position after it; IndexError if `data` ends before."""
+    """Return a 32-bit value and the position after it. Raises IndexError if `data` ends before."""
     return _read(data, position, VARINT_MOST_BYTES, _UINT32)
 
 
 def read_varlong(data: bytes, position: int) -> tuple[int, int]:
-    """Return a 64-bit value and the position after it; IndexError if `data` ends before."""
+    """Return a 64-bit value and the position after it. Raises IndexError if `data` ends before."""
     return _read(data, position, VARLONG_MOST_BYTES, _UINT64)
 
 
 def encode_varint(value: int) -> bytes:
-    """Encode a signed value of up to 64 bits; varint and varlong are the same bytes."""
+    """Encode a signed value of up to 64 bits. Varint and varlong are encoded in the same way."""
     raw = (value << 1) ^ (value >> 63)
     if raw < _TABLE_SIZE:
         return _TABLE[raw]
@@ -51,5 +51,5 @@ def _encode_unsigned(raw: int) -> bytes:
     return bytes(out)
 
 
-# Lengths and deltas are nearly always small, and a lookup is three times faster than the loop.
+# lengths and deltas are nearly always small, and a lookup is three times as fast as the loop
 _TABLE = tuple(_encode_unsigned(raw) for raw in range(_TABLE_SIZE))

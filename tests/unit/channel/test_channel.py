@@ -51,7 +51,7 @@ Server = Callable[..., "Listening"]
 
 
 class Listening:
-    """A server and the events it has delivered."""
+    """A server and the events that it has delivered."""
 
     def __init__(self, server: ChannelServer, events: queue.Queue[ChannelEvent]) -> None:
         self.server = server
@@ -60,7 +60,7 @@ class Listening:
         self._events = events
 
     def address_of(self, identity: LaneIdentity) -> ChannelAddress:
-        """As the task of that lane has it."""
+        """Return the driver's address with this lane's secret, as the lane's task gets it."""
         return replace(self.server.address, token=self._secrets[identity.lane])
 
     def next_event(self) -> ChannelEvent:
@@ -112,7 +112,7 @@ def lane(address: ChannelAddress, identity: LaneIdentity = LANE) -> Iterator[Cha
 
 
 def received(client: ChannelClient, count: int, within: float = 10.0) -> list[str]:
-    """The next messages, waited for as a lane does: with a selector, without spinning."""
+    """Return the next messages, waiting with a selector as a lane does."""
     texts: list[str] = []
     give_up_at = time.monotonic() + within
     while len(texts) < count:
@@ -215,7 +215,9 @@ def test_a_wrong_token_gets_nothing_and_is_reported_once(
         frame(HELLO, b""),
     ],
 )
-def test_a_stranger_is_cut_off_before_anything_is_parsed(listen: Server, opening: bytes) -> None:
+def test_an_unauthenticated_connection_is_closed_before_anything_is_parsed(
+    listen: Server, opening: bytes
+) -> None:
     driver = listen()
     with socket.create_connection((driver.address.host, driver.address.port)) as stranger:
         stranger.sendall(opening)
@@ -228,7 +230,7 @@ def test_a_stranger_is_cut_off_before_anything_is_parsed(listen: Server, opening
     assert driver.nothing_more()
 
 
-def test_a_stranger_that_says_nothing_is_dropped(
+def test_a_silent_unauthenticated_connection_is_closed(
     listen: Server, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("twinlog.channel.stranger.HELLO_WITHIN_S", 0.2)
@@ -251,7 +253,7 @@ def test_hello_and_messages_arrive_in_pieces_of_one_byte(listen: Server) -> None
         assert driver.texts(2) == ["one", "two"]
 
 
-def test_messages_in_the_same_packet_as_the_hello_are_not_left_lying(listen: Server) -> None:
+def test_messages_in_the_same_packet_as_the_hello_are_delivered(listen: Server) -> None:
     driver = listen()
     with socket.create_connection((driver.address.host, driver.address.port)) as sock:
         hello = frame(HELLO, hello_payload(driver.address.token, LANE))
@@ -277,7 +279,9 @@ def test_a_lane_that_sends_nonsense_is_disconnected_and_the_others_stay(listen: 
 
 
 def test_a_hello_works_once_and_an_older_attempt_is_refused(listen: Server) -> None:
-    """Whoever saw a hello can repeat it, and cannot make that of the next attempt from it."""
+    """A client that has seen a hello can repeat it, but cannot derive the hello of the next attempt
+    from it.
+    """
     driver = listen()
     second = replace(LANE, attempt=LANE.attempt + 1)
     for mine, others in ((LANE, [LANE]), (second, [LANE, second, replace(LANE, attempt=0)])):
@@ -292,7 +296,7 @@ def test_a_hello_works_once_and_an_older_attempt_is_refused(listen: Server) -> N
     assert driver.nothing_more()
 
 
-def test_a_secret_opens_the_channel_for_its_own_lane_alone(listen: Server) -> None:
+def test_a_secret_admits_only_its_own_lane(listen: Server) -> None:
     driver = listen()
     stolen = driver.address_of(LANE)
     for other in (
@@ -307,7 +311,7 @@ def test_a_secret_opens_the_channel_for_its_own_lane_alone(listen: Server) -> No
     assert driver.nothing_more()
 
 
-def test_a_proof_is_bound_to_all_that_it_is_said_with(listen: Server) -> None:
+def test_a_proof_is_bound_to_the_whole_identity(listen: Server) -> None:
     driver = listen()
     payload = hello_payload(driver.address.token, LANE)
     for index in range(len(payload)):
@@ -359,7 +363,7 @@ def address_of(host: str, port: int) -> ChannelAddress:
 
 
 @both_kinds
-def test_what_the_driver_said_before_it_died_still_arrives(listen: Server, tls: bool) -> None:
+def test_messages_sent_before_the_driver_died_arrive(listen: Server, tls: bool) -> None:
     driver = listen(tls=tls)
     with lane(driver.address) as client:
         driver.connected().peer.send(Note(text="last words"))
@@ -418,7 +422,7 @@ def test_last_heard_is_when_the_answered_ping_was_sent(listen: Server) -> None:
 
 
 def test_a_lane_gives_up_before_its_driver_gives_it_up(listen: Server) -> None:
-    """Its words are held back by the network: only what the driver really heard may count."""
+    """The network delays the lane's data. Only data that the driver has received may count."""
     driver = listen()
     with ExitStack() as stack:
         port, go_dark = stack.enter_context(black_hole(driver.address.port))
@@ -468,7 +472,7 @@ def test_closing_leaves_no_thread_and_no_port(listen: Server) -> None:
         socket.create_connection((driver.address.host, driver.address.port), timeout=1)
 
 
-def test_frames_are_cut_wherever_the_stream_is_cut() -> None:
+def test_frames_are_found_however_the_stream_is_divided() -> None:
     stream = frame(MESSAGE, b"one") + frame(HELLO, b"") + frame(MESSAGE, b"three")
     for cut in range(len(stream) + 1):
         reader, found = FrameReader(), []
@@ -488,7 +492,7 @@ def test_a_frame_over_the_limit_is_refused_at_both_ends() -> None:
         reader.next_frame()
 
 
-def test_a_stranger_may_not_send_a_frame_longer_than_a_hello() -> None:
+def test_an_unauthenticated_connection_may_not_send_a_frame_longer_than_a_hello() -> None:
     left, right = socket.socketpair()
     with left, right:
         stranger = Stranger(left, "here", 1)
@@ -500,7 +504,7 @@ def test_a_stranger_may_not_send_a_frame_longer_than_a_hello() -> None:
 
 @contextmanager
 def wiretap(port: int) -> Iterator[tuple[int, bytearray]]:
-    """A TCP proxy that keeps every byte that passes."""
+    """A TCP proxy that records every byte that passes."""
     seen = bytearray()
 
     def keep(data: bytes) -> bool:

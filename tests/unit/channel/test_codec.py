@@ -156,7 +156,7 @@ def test_every_cut_of_a_message_is_corrupt() -> None:
             CODEC.decode(data[:length])
 
 
-def test_the_error_names_the_place_and_not_the_value() -> None:
+def test_the_error_names_the_position_and_not_the_value() -> None:
     with pytest.raises(CorruptData) as caught:
         CODEC.decode(changed(note={"password": "hunter2"}))
     assert "message.note" in str(caught.value)
@@ -174,12 +174,12 @@ class HasTag:
 
 
 @pytest.mark.parametrize("kind", [HasSet, HasTag, int])
-def test_a_class_without_a_shape_is_refused_when_the_codec_is_made(kind: type) -> None:
+def test_a_class_that_is_no_message_is_refused(kind: type) -> None:
     with pytest.raises(TypeError):
         MessageCodec((kind,))
 
 
-def test_a_foreign_message_is_a_bug_of_ours() -> None:
+def test_a_message_of_an_unknown_class_raises_type_error() -> None:
     with pytest.raises(TypeError):
         CODEC.encode(Exact(offset=1))
 

@@ -42,7 +42,7 @@ TOO_LONG = struct.pack(">I", MAX_FRAME_BYTES + 1)
 
 
 class Driver:
-    """A real channel server, and what it says of its lanes."""
+    """A real channel server, and the events that it has delivered."""
 
     def __init__(self) -> None:
         self._events: queue.Queue[ChannelEvent] = queue.Queue()
@@ -51,7 +51,7 @@ class Driver:
         self._secrets = self.server.secrets.open(LANE.lease, 20)
 
     def address_of(self, identity: LaneIdentity) -> ChannelAddress:
-        """The server's, with the secret of that lane."""
+        """Return the server's address with the secret of this lane."""
         return replace(self.server.address, token=self._secrets[identity.lane])
 
     def connected(self) -> LaneConnected:
@@ -76,7 +76,7 @@ def driver() -> Iterator[Driver]:
 
 @contextmanager
 def plain_lane(driver: Driver) -> Iterator[socket.socket]:
-    """A lane that has shown its token, and then says what the test wants."""
+    """A lane that has authenticated, and then sends what the test wants."""
     address = driver.address_of(LANE)
     with socket.create_connection((address.host, address.port)) as sock:
         sock.sendall(frame(HELLO, hello_payload(address.token, LANE)))
@@ -85,7 +85,7 @@ def plain_lane(driver: Driver) -> Iterator[socket.socket]:
 
 @contextmanager
 def plain_driver() -> Iterator[tuple[ChannelAddress, queue.Queue[socket.socket]]]:
-    """Somebody who accepts a lane, and then says what the test wants."""
+    """A driver that accepts a lane, and then sends what the test wants."""
     accepted: queue.Queue[socket.socket] = queue.Queue()
     with socket.create_server(("127.0.0.1", 0)) as listener:
 
@@ -101,7 +101,7 @@ def plain_driver() -> Iterator[tuple[ChannelAddress, queue.Queue[socket.socket]]
 
 
 def said_to_a_lane(data: bytes) -> CorruptData:
-    """What the lane makes of these bytes of its driver."""
+    """Return how a lane reacts to these bytes from its driver."""
     with plain_driver() as (address, accepted):
         client = ChannelClient.connect(address, LANE, CODEC)
         with accepted.get(timeout=PATIENCE_S) as sock:
@@ -113,7 +113,7 @@ def said_to_a_lane(data: bytes) -> CorruptData:
     return caught.value
 
 
-def test_a_lane_whose_frame_is_over_the_limit_is_cut_off_and_the_next_one_is_heard(
+def test_a_lane_whose_frame_is_over_the_limit_is_disconnected_and_the_next_one_is_served(
     driver: Driver,
 ) -> None:
     with plain_lane(driver) as sock:
@@ -157,7 +157,9 @@ def test_a_lane_that_does_not_read_is_given_up_by_its_code(driver: Driver) -> No
 
 
 def test_a_lane_that_pings_and_does_not_read_costs_bounded_memory(driver: Driver) -> None:
-    """Every ping is answered: a lane that reads no answer would pile them up in the driver."""
+    """The driver answers every ping, so answers to a lane that does not read would fill its
+    memory.
+    """
     pings = frame(PING, bytes(1 << 20)) * 8
     with plain_lane(driver) as sock:
         driver.connected()

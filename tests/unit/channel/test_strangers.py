@@ -1,4 +1,6 @@
-"""Connections to the channel that are no lanes: they end nothing, lock nobody out, cost little."""
+"""Connections to the channel that are not lanes: they end nothing, keep no lane out, and cost
+little.
+"""
 
 from __future__ import annotations
 
@@ -124,7 +126,7 @@ def test_silent_connections_lock_no_lane_out(tls: bool) -> None:
         assert crowd[0].recv(1) == b""  # the oldest made room
 
 
-def test_one_address_takes_only_its_share() -> None:
+def test_one_address_gets_only_its_share_of_connections() -> None:
     left = channel_stranger.Strangers()
     others = [stranger(f"10.0.0.{number}") for number in range(4)]
     for one in others:
@@ -144,7 +146,7 @@ def stranger(host: str) -> channel_stranger.Stranger:
     return channel_stranger.Stranger(near, host, 1)
 
 
-def test_a_stranger_costs_no_more_bytes_than_a_hello_has() -> None:
+def test_an_unauthenticated_connection_buffers_no_more_bytes_than_a_hello() -> None:
     left, right = socket.socketpair()
     with left, right:
         one = channel_stranger.Stranger(left, "here", 1)
@@ -155,8 +157,8 @@ def test_a_stranger_costs_no_more_bytes_than_a_hello_has() -> None:
 
 
 @both_kinds
-def test_what_follows_a_hello_at_once_is_read_as_soon_as_it_is_known(tls: bool) -> None:
-    """It may lie in the TLS buffer, which no selector shows."""
+def test_data_sent_with_the_hello_is_read_after_authentication(tls: bool) -> None:
+    """The data may be in the TLS buffer, which no selector shows."""
     with listening(tls=tls) as (server, events):
         client = connect(server)
         for number in range(50):
@@ -187,7 +189,7 @@ def test_without_descriptors_it_waits_and_does_not_spin(monkeypatch: pytest.Monk
             return "Too many open files" in " ".join(noted)
 
         def crowd() -> bool:
-            """Other threads of this process close descriptors, too."""
+            """Occupy all descriptors, because other threads of this process close some, too."""
             if is_noted():
                 return True
             with suppress(OSError):
@@ -198,7 +200,9 @@ def test_without_descriptors_it_waits_and_does_not_spin(monkeypatch: pytest.Monk
             return is_noted()
 
         def is_let_in() -> bool:
-            """One, in the room that was made, which may be taken by now."""
+            """Return whether one more client gets in. Another thread may have used the free
+            descriptor already.
+            """
             if not len(server._strangers) and taken:
                 os.close(taken.pop())
             return len(server._strangers) >= 1
@@ -216,10 +220,10 @@ def test_without_descriptors_it_waits_and_does_not_spin(monkeypatch: pytest.Monk
         assert_lanes_are_heard(server, events)
 
 
-def test_a_connection_that_cannot_be_served_ends_alone(
+def test_an_error_on_one_connection_ends_only_that_connection(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """Whatever goes wrong with one of them, also what nobody thought of."""
+    """Any error on one connection, even an unexpected one, ends only that connection."""
     with listening(tls=False) as (server, events):
         client = connect(server)
         connected = events.get(timeout=PATIENCE_S)

@@ -32,10 +32,9 @@ from twinlog.cli.main import run
 from twinlog.client.group_translation import TranslatedGroup, TranslatedOffset
 from twinlog.client.offset_reset import Fit, GroupReset, ResetOffset
 from twinlog.client.producer_hold import Freed
-from twinlog.client.query_mark import MovedMark, MovedMarks
 from twinlog.client.repair import RepairLine
 from twinlog.client.skipping import SkipChange
-from twinlog.client.spark_checkpoint import Noted, Rewritten
+from twinlog.client.spark_checkpoint import MovedMark, MovedMarks, Noted, Rewritten
 from twinlog.client.steering import Change
 from twinlog.client.topology import KnownCluster, KnownFlow, Topology
 from twinlog.cluster.groups.group_members import Member
@@ -45,6 +44,7 @@ from twinlog.control.check.report import (
     CheckReport,
     ClusterReport,
     FlowReport,
+    LaneMemory,
     Plan,
     Problem,
     TopicReport,
@@ -175,7 +175,7 @@ def checkpoint(marks: MovedMarks) -> dict[str, Any]:
         other_sources=1 if marks.problem else 0,
     )
     return TRANSLATION | {
-        "twinlog.client.query_mark.move_marks": returns(marks),
+        "twinlog.client.spark_checkpoint.move_marks": returns(marks),
         "twinlog.client.spark_checkpoint.rewrite_checkpoint": returns(found),
     }
 
@@ -430,7 +430,7 @@ def verified(*, is_equal: bool, flows: int = 1) -> dict[str, Any]:
     ]
     return {
         "twinlog.control.verify.verification.verify_flows": returns(found),
-        "twinlog.cli.commands.compare.verify.time.time": returns(7.0),
+        "twinlog.cli.commands.verify.time.time": returns(7.0),
     }
 
 
@@ -470,6 +470,12 @@ def report(*, is_ready: bool) -> dict[str, Any]:
         changes=["orders: retention.ms 1 -> 2"],
         guarantee="exactly once",
         missing_capabilities=() if is_ready else ("transactions",),
+        memory=LaneMemory(
+            lanes=2,
+            lane_bytes=160 << 20,
+            process_bytes=450 << 20,
+            limit_bytes=None if is_ready else 1 << 30,
+        ),
     )
     found = CheckReport(
         file=FILE,

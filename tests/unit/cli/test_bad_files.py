@@ -12,7 +12,7 @@ from rich.console import Console
 
 from tests.support.properties import BASE
 from twinlog.cli.main import run
-from twinlog.cli.terminal.config_errors import error_parts
+from twinlog.cli.terminal.config_parts import error_parts
 from twinlog.config.load import load
 from twinlog.errors import ConfigError
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from twinlog.cli.options.steering_options import _chosen
+from twinlog.cli.commands.steer import _chosen
 from twinlog.config.load import load
 from twinlog.errors import UsageError
 

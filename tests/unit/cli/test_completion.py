@@ -13,8 +13,8 @@ from tests.support.command import ENTRY
 from tests.support.eventually import PATIENCE_S
 from tests.support.properties import BASE
 from tests.support.snapshots import flow, partition
+from twinlog.cli.commands.completion import SHELLS, VARIABLE
 from twinlog.cli.main import ASKED_BY_SHELLS, run
-from twinlog.cli.options.shells import SHELLS, VARIABLE
 from twinlog.control.watch.status_file import StatusFile
 
 Offered = Callable[..., list[str]]

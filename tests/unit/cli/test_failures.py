@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import Any
 
 from tests.support.snapshots import flow, partition
-from twinlog.cli.terminal.failures import FailureLines
+from twinlog.cli.terminal.progress import FailureLines
 from twinlog.control.watch.snapshot import FlowSnapshot, PartitionSnapshot
 
 NOW_MS = 1_700_000_000_000

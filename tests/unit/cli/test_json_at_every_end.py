@@ -42,6 +42,7 @@ MORE: Final = {
     ("offsets", "reset"): ["--group", "g", "--to-earliest", "--yes"],
     ("export",): ["--topic", "orders", "--side", "target", "--output", "x"],
     ("mirror",): ["--listen", "off"],
+    ("transform", "try"): ["--topic", "orders"],
 }
 """What a command needs beside FILE."""
 
@@ -159,7 +160,13 @@ def _impatient(monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(module, "GIVES_UP_S", 0.5)
 
 
-@pytest.mark.parametrize("words", [one for one in WITH_FILE if one != ("mirror",)], ids=" ".join)
+RUN_ELSEWHERE: Final = (("mirror",), ("transform", "try"))
+"""The second one needs a file with transforms (test_transforms.py)."""
+
+
+@pytest.mark.parametrize(
+    "words", [one for one in WITH_FILE if one not in RUN_ELSEWHERE], ids=" ".join
+)
 @pytest.mark.usefixtures("_impatient")
 def test_a_cluster_that_cannot_be_reached(
     words: tuple[str, ...], capsys: pytest.CaptureFixture[str]

@@ -18,12 +18,10 @@ import pytest
 from rich.console import Console
 
 from tests.support.snapshots import flow, partition
-from twinlog.cli.commands import check, offsets
-from twinlog.cli.commands.compare import diff, doctor
-from twinlog.cli.commands.groups import ready, reset
+from twinlog.cli.commands import check, diff, doctor, groups, offsets, reset
 from twinlog.cli.main import run
 from twinlog.cli.terminal import tables
-from twinlog.cli.terminal.config_errors import error_parts
+from twinlog.cli.terminal.config_parts import error_parts
 from twinlog.cli.terminal.logs import LogFormat, configure_logs
 from twinlog.cli.terminal.output import write_line
 from twinlog.cli.terminal.progress import PlainProgress, mirror_view
@@ -198,7 +196,7 @@ def test_what_a_comparison_and_a_look_at_groups_find_is_harmless(
     group = GroupReadiness(
         group=EVIL, is_share=False, here=evil, there=evil, committed=(committed,), why_not=(EVIL,)
     )
-    tables.write_all(ready.parts(FlowGroups(flow=EVIL, groups=[group], notes=[EVIL])))
+    tables.write_all(groups.parts(FlowGroups(flow=EVIL, groups=[group], notes=[EVIL])))
     side = ClusterView(alias=EVIL, problem=EVIL)
     seen = Observation(snapshot=evil_flow(), file=EVIL, source=side, target=side, notes=(EVIL,))
     tables.write_all(doctor.parts(seen, findings(seen)))

@@ -16,10 +16,8 @@ from rich.console import Console
 from tests.support.snapshots import flow, partition
 from twinlog.cli.commands.status import exit_code
 from twinlog.cli.main import run
-from twinlog.cli.terminal.status.rows import rows, totals, troubles
-from twinlog.cli.terminal.status.screen import ShownParts, screen
-from twinlog.cli.terminal.status.topic_table import since, state_style
-from twinlog.cli.terminal.status.watching import Speeds
+from twinlog.cli.terminal.status import ShownParts, Speeds, rows, screen, totals, troubles
+from twinlog.cli.terminal.tables import since, state_style
 from twinlog.codes import FlowState, PartitionState
 from twinlog.codes.states import severity_of
 from twinlog.control.check import offline_status
@@ -370,7 +368,7 @@ def test_watched_screen_is_renewed_until_it_is_interrupted(
             raise KeyboardInterrupt
         StatusFile(running).write([flow(partition(), state="RUNNING")])
 
-    monkeypatch.setattr("twinlog.cli.terminal.status.watching.time.sleep", pause)
+    monkeypatch.setattr("twinlog.cli.terminal.status.time.sleep", pause)
     assert run(["status", "--watch"]) == 0, "as it was last"
     first, _, second = capsys.readouterr().out.partition("\n\n")
     assert ("PARTLY_FAILED" in first, "RUNNING" in second) == (True, True)

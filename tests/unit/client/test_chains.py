@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from twinlog.client.chains import chain, fewest_hops, hops
+from twinlog.client.topology import chain, fewest_hops, hops
 from twinlog.mirror.names.naming import DefaultReplicationPolicy, IdentityReplicationPolicy
 
 DEFAULT = DefaultReplicationPolicy()

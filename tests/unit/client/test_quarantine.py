@@ -8,8 +8,8 @@ from typing import Any, cast
 
 import pytest
 
-from twinlog.client import quarantine
-from twinlog.client.quarantine import Quarantine
+from twinlog.client import skipping
+from twinlog.client.skipping import Quarantine
 from twinlog.cluster.client import ClusterClient
 from twinlog.errors import BrokerRefused
 from twinlog.mirror.skips import Skip
@@ -55,11 +55,11 @@ class Log:
         self._steps = others_step
         kept = quarantined(ONE, RECORD, is_batch=False, now_ms=1)
         self._other = self._encoded(kept, deleted)
-        monkeypatch.setattr(quarantine, "fetch_partition", self.fetch)
-        monkeypatch.setattr(quarantine, "produce_batch", lambda *call: self.produce(call[2]))
-        monkeypatch.setattr(quarantine, "ends_of_logs", lambda *_: {HOME: self.end()})
-        monkeypatch.setattr(quarantine, "offset_at", lambda *_: self.start)
-        monkeypatch.setattr(quarantine, "describe_producers", self.remembered)
+        monkeypatch.setattr(skipping, "fetch_partition", self.fetch)
+        monkeypatch.setattr(skipping, "produce_batch", lambda *call: self.produce(call[2]))
+        monkeypatch.setattr(skipping, "ends_of_logs", lambda *_: {HOME: self.end()})
+        monkeypatch.setattr(skipping, "offset_at", lambda *_: self.start)
+        monkeypatch.setattr(skipping, "describe_producers", self.remembered)
 
     def _encoded(self, record: Record, sequence: int) -> bytes:
         return bytes(
@@ -139,6 +139,6 @@ def test_of_several_batches_that_are_left_out_as_a_whole_each_is_kept(
         for n in (10, 12, 14)
     ]
     answer = SimpleNamespace(records=memoryview(bytearray(b"".join(held))))
-    monkeypatch.setattr(quarantine, "fetch_partition", lambda *_: answer)
+    monkeypatch.setattr(skipping, "fetch_partition", lambda *_: answer)
     found = made().read(wanted(Skip(first=10, next=14, is_batch=True)))
     assert [(one.offset, one.value) for one in found] == [(10, held[0]), (12, held[1])]

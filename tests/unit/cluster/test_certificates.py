@@ -1,4 +1,4 @@
-"""When certificates end: whose end is told, and how urgent it is."""
+"""When certificates expire: which expiry is reported, and how urgent it is."""
 
 from __future__ import annotations
 
@@ -43,14 +43,14 @@ def end_of(issued: Issued) -> int:
     ],
     ids=["one", "in-order", "reversed"],  # the texts differ from process to process
 )
-def test_of_a_truststore_the_earliest_is_told(pem: str, first: Issued, last: Issued) -> None:
+def test_earliest_expiry_of_a_truststore_is_reported(pem: str, first: Issued, last: Issued) -> None:
     (found,) = certificate_ends([entered_with(ca_pem=pem)])
     assert found.held is CertificatePurpose.TRUSTSTORE
     assert (found.ends_at, found.last_ends_at) == (end_of(first), end_of(last))
     assert found.subject == f"CN={first.certificate.subject.rfc4514_string()[3:]}"
 
 
-def test_of_a_chain_whatever_ends_first() -> None:
+def test_the_first_expiry_in_a_chain_is_reported() -> None:
     (found,) = certificate_ends(
         [entered_with(certificate_chain_pem=LEAF.pem + ISSUER.pem, private_key_pem="-")]
     )
@@ -71,11 +71,11 @@ def test_of_a_chain_whatever_ends_first() -> None:
         ),
     ],
 )
-def test_where_no_certificate_of_ours_is_used_nothing_is_told(settings: ClusterSettings) -> None:
+def test_nothing_is_reported_without_configured_certificates(settings: ClusterSettings) -> None:
     assert certificate_ends([settings]) == ()
 
 
-def test_the_same_for_several_clients_is_told_once() -> None:
+def test_a_certificate_of_several_clients_is_reported_once() -> None:
     settings = entered_with(ca_pem=CA.pem)
     assert len(certificate_ends([settings, settings])) == 1
 
@@ -104,11 +104,11 @@ def an_end(in_days: float, last_in_days: float | None = None) -> CertificateEnd:
         (an_end(0), Ending.SOON),
         (an_end(-0.1), Ending.OVER),
         (an_end(13, 300), Ending.SOON),
-        (an_end(-1, 300), Ending.SOON),  # while issuers change over: the other one vouches
+        (an_end(-1, 300), Ending.SOON),  # during a change of issuers, the other one is valid
         (an_end(-2, -1), Ending.OVER),
     ],
 )
-def test_fourteen_days_before_it_is_urgent(end: CertificateEnd, expected: Ending) -> None:
+def test_expiry_is_urgent_fourteen_days_before(end: CertificateEnd, expected: Ending) -> None:
     assert end.ending(NOW) is expected
     assert urgent([end], NOW) == (() if expected is Ending.FAR else ((expected, end),))
 
@@ -116,12 +116,12 @@ def test_fourteen_days_before_it_is_urgent(end: CertificateEnd, expected: Ending
 def test_the_line_names_file_subject_and_date() -> None:
     line = an_end(3).line(NOW)
     date = datetime.datetime.fromtimestamp(NOW + 3 * DAY_S, datetime.UTC)
-    for part in ("cluster A", "me.pem", "CN=mirror", f"ends on {date:%Y-%m-%d %H:%M} UTC"):
+    for part in ("cluster A", "me.pem", "CN=mirror", f"expires on {date:%Y-%m-%d %H:%M} UTC"):
         assert part in line
-    assert "ended on" in an_end(-3).line(NOW)
+    assert "expired on" in an_end(-3).line(NOW)
 
 
-def test_the_file_is_the_one_of_the_key_and_the_key_where_there_is_none() -> None:
+def test_the_file_of_the_key_or_else_the_key_is_named() -> None:
     files = (
         ("sasl.jaas.config: ssl.truststore.location", "endpoint.pem"),
         ("ssl.truststore.location", "ca.pem"),

@@ -1,4 +1,4 @@
-"""Which offsets of a writer's group are its mark."""
+"""Which offsets of a group are a valid mark of a writer."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ def metadata(**fields: Any) -> str:
     return json.dumps({"batch": 7, "rows": 5, "cluster": HERE, **fields})
 
 
-def test_what_a_writer_sets_is_its_mark() -> None:
+def test_the_offsets_of_a_mark_are_read_as_that_mark() -> None:
     mark = CommitMark(batch=7, rows=5, topics=frozenset({"orders", "returns"}))
     for cluster_id in (HERE, None):
         assert read_mark(mark.offsets(cluster_id), cluster_id) == (mark, [])
 
 
-def test_the_newest_counts_with_its_topics() -> None:
+def test_the_newest_mark_is_read_with_its_topics() -> None:
     old = CommitMark(batch=6, rows=2, topics=frozenset({"orders", "returns", "others"}))
     new = CommitMark(batch=7, rows=5, topics=frozenset({"orders", "returns"}))
     found = {**old.offsets(HERE), **new.offsets(HERE)}
@@ -50,14 +50,14 @@ def test_another_offset_is_none(offset: int, text: str) -> None:
     assert read_mark({TP: Committed(offset, text)}, HERE) == (None, [TP])
 
 
-def test_a_mark_of_an_earlier_release_does_not_name_the_cluster() -> None:
+def test_a_mark_of_an_earlier_release_has_no_cluster() -> None:
     found, invalid = read_mark({TP: Committed(7, '{"batch": 7, "rows": 5}')}, HERE)
     assert found == CommitMark(batch=7, rows=5, topics=frozenset({"orders"}))
     assert invalid == []
 
 
 @pytest.mark.parametrize("name", ["twinlog-1f2e", "1f2e"])
-def test_the_group_is_one_of_twinlogs_own(name: str) -> None:
-    """Whether the id is made of the checkpoint's location or given."""
+def test_the_group_of_a_mark_is_one_of_twinlogs_own(name: str) -> None:
+    """With an ID from the checkpoint's location, and with a configured one."""
     assert mark_group(name, "query") == "__twinlog-1f2e.query"
     assert is_own_group(mark_group(name, "query"))

@@ -1,4 +1,4 @@
-"""Which connectors the workers of Kafka Connect run, read from their group."""
+"""Which connectors the workers of Kafka Connect run, according to their group."""
 
 from __future__ import annotations
 
@@ -30,14 +30,14 @@ EAGER = (
 WITH_TASKS = frozenset({"MirrorSourceConnector"})
 
 
-def test_what_a_worker_had_when_it_joined() -> None:
+def test_connectors_that_a_worker_had_when_it_joined() -> None:
     found = group_of([(METADATA, NOTHING_NEW)])
     assert (found.members, found.connectors) == (1, WITH_TASKS)
     assert found.may_run("MirrorSourceConnector")
     assert not found.may_run("A->B.MirrorSourceConnector")
 
 
-def test_what_it_was_given() -> None:
+def test_connectors_that_a_worker_was_assigned() -> None:
     found = group_of([(EAGER_METADATA, EAGER), (METADATA, NOTHING_NEW)])
     assert (found.members, found.connectors) == (2, WITH_TASKS | {"mine"})
 
@@ -46,12 +46,12 @@ def test_a_stopped_connector_is_kept_without_tasks() -> None:
     assert not group_of([(METADATA, NOTHING_NEW)]).may_run("MirrorCheckpointConnector")
 
 
-def test_nobody() -> None:
+def test_a_group_without_workers_runs_nothing() -> None:
     assert not group_of([]).may_run("mine")
 
 
 @pytest.mark.parametrize(
     "member", [(EAGER_METADATA, b""), (b"", EAGER), (METADATA[:90], NOTHING_NEW), (METADATA, b"xx")]
 )
-def test_a_worker_of_which_nothing_is_known_may_run_anything(member: tuple[bytes, bytes]) -> None:
+def test_a_worker_with_unknown_data_may_run_anything(member: tuple[bytes, bytes]) -> None:
     assert group_of([member]).may_run("mine")

@@ -1,4 +1,4 @@
-"""What a connection makes of peers that are silent, gone, or not Kafka at all."""
+"""How connections fail at peers that are silent, gone, or not Kafka."""
 
 from __future__ import annotations
 
@@ -50,14 +50,14 @@ def open_to(port: int, *, timeout_s: float = 5.0) -> Connection:
         (silent, Disconnected, "took too long"),
         (closing, Disconnected, "closed the connection"),
         (saying(b"\x15\x03\x03\x00\x02\x02\x50"), CorruptData, "TLS listener"),
-        (saying(b"HTTP/1.1 400 Bad Request\r\n\r\n"), CorruptData, "not Kafka's protocol"),
-        (saying(struct.pack(">i", -5)), CorruptData, "not Kafka's protocol"),
+        (saying(b"HTTP/1.1 400 Bad Request\r\n\r\n"), CorruptData, "like a web server \\(HTTP\\)"),
+        (saying(struct.pack(">i", -5)), CorruptData, "does not use Kafka's protocol"),
         (saying(api_versions_answer(999)), CorruptData, "correlation ID 999"),
         (saying(struct.pack(">ii", 4, 1)), CorruptData, "cannot be read"),
         (saying(struct.pack(">ib", 1, 0)), CorruptData, "has only 1 bytes"),
     ],
 )
-def test_peer_that_does_not_speak_kafka(
+def test_peer_that_does_not_use_kafkas_protocol(
     behave: Peer, expected: type[TwinlogError], words: str
 ) -> None:
     with peer(behave) as port, pytest.raises(expected, match=words) as caught:
@@ -67,7 +67,7 @@ def test_peer_that_does_not_speak_kafka(
 
 
 def claiming(size: int, *, answers_handshake: bool) -> Peer:
-    """A broker with SASL whose answer to the handshake, or to the first token, claims that size."""
+    """A broker with SASL that announces this size of a response to the handshake or first token."""
 
     def behave(sock: socket.socket) -> None:
         def correlation_id() -> int:
@@ -88,8 +88,8 @@ def claiming(size: int, *, answers_handshake: bool) -> Peer:
 
 
 @pytest.mark.parametrize("answers_handshake", [False, True])
-def test_a_peer_costs_no_memory_before_it_has_authenticated_us(answers_handshake: bool) -> None:
-    """Four bytes of a stranger, and half a gigabyte was set aside."""
+def test_a_large_size_before_authentication_allocates_no_memory(answers_handshake: bool) -> None:
+    """Before, four bytes of any server made the client allocate half a gigabyte."""
     login = "org.apache.kafka.common.security.plain.PlainLoginModule"
     security = load_security(
         {
@@ -101,11 +101,11 @@ def test_a_peer_costs_no_memory_before_it_has_authenticated_us(answers_handshake
     )
     with peer(claiming(400 << 20, answers_handshake=answers_handshake)) as port:
         settings = ClusterSettings(alias="A", bootstrap=(("127.0.0.1", port),), security=security)
-        with pytest.raises(CorruptData, match="size of 419430400 bytes"):
+        with pytest.raises(CorruptData, match="would be 419430400 bytes"):
             Connection.open("127.0.0.1", port, settings, timeout_s=5)
 
 
-def test_nobody_listens() -> None:
+def test_refused_connection() -> None:
     with socket.create_server(("127.0.0.1", 0)) as server:
         port = server.getsockname()[1]
     with pytest.raises(Unreachable, match="connection refused"):
@@ -136,7 +136,7 @@ IMPOSSIBLE = [
 def test_impossible_address_is_an_error_of_the_connection(
     host: str, port: int, protocol: str
 ) -> None:
-    """Python raises UnicodeError, ValueError or OverflowError for them."""
+    """For such addresses, Python raises UnicodeError, ValueError or OverflowError."""
     security = load_security({"security.protocol": protocol}, where="A")
     settings = ClusterSettings(alias="A", bootstrap=((host, port),), security=security)
     with ClusterClient(settings, refused_s=0.0) as client, pytest.raises(Refused) as caught:
@@ -259,14 +259,14 @@ def silent_s(monkeypatch: pytest.MonkeyPatch) -> float:
     return 0.4
 
 
-def test_slow_answer_is_waited_for_while_bytes_arrive(silent_s: float) -> None:
+def test_a_slow_response_is_waited_for_while_bytes_arrive(silent_s: float) -> None:
     with peer(slow(0.05)) as port, slow_client(port, 60_000) as client, Stopwatch() as watch:
         assert len(client.metadata([]).brokers) == NODES
     assert watch.seconds > 2 * silent_s
 
 
 @pytest.mark.parametrize("steps", [0, STEPS // 2])
-def test_frozen_broker_is_given_up_as_soon_as_ever(silent_s: float, steps: int) -> None:
+def test_frozen_broker_fails_after_the_limit_of_silence(silent_s: float, steps: int) -> None:
     with (
         peer(slow(0.01, steps)) as port,
         slow_client(port, 60_000) as client,
@@ -281,7 +281,7 @@ def test_frozen_broker_is_given_up_as_soon_as_ever(silent_s: float, steps: int) 
     assert "request.timeout.ms" not in caught.value.message, "it would not help"
 
 
-def test_answer_that_takes_longer_than_allowed_names_the_key(silent_s: float) -> None:
+def test_a_slow_response_after_the_timeout_names_the_key(silent_s: float) -> None:
     with (
         peer(slow(0.1)) as port,
         slow_client(port, 1_000) as client,
@@ -347,7 +347,7 @@ def test_refused_login_names_address_mechanism_line_and_likely_cause(
 
 
 def test_listener_that_expects_a_login_is_named() -> None:
-    """It closes the connection at the first request that needs one."""
+    """Such a listener closes the connection at the first request that needs a login."""
 
     def behave(sock: socket.socket) -> None:
         apis = struct.pack(">hi", 0, 1) + struct.pack(">hhh", 3, 4, 4)
@@ -386,7 +386,7 @@ def test_unreachable_cluster_names_address_line_and_likely_cause(
     assert likely in caught.value.message
 
 
-def test_each_key_of_a_message_is_named_once_as_it_is_written() -> None:
+def test_keys_in_messages_have_their_name_in_the_file() -> None:
     name = settings_in_a_file(1).naming
     assert name("see ssl.truststore.* and sasl.mechanism.") == (
         "see A.ssl.truststore.* (mm2.properties:7) and A.admin.sasl.mechanism (mm2.properties:5)."

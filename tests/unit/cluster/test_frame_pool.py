@@ -1,4 +1,4 @@
-"""A buffer is given out again only once nobody holds a slice of it."""
+"""A buffer is reused only if no slice of it is referenced any more."""
 
 from twinlog.cluster.net.frame_pool import (
     MOST_BYTES,
@@ -13,7 +13,7 @@ SIZE = POOLED_FROM_BYTES + 1
 FREE_BYTES = 4 * STEP_BYTES
 
 
-def test_buffer_of_which_a_slice_lives_is_not_given_out_again() -> None:
+def test_buffer_with_a_referenced_slice_is_not_reused() -> None:
     pool = FramePool(FREE_BYTES)
     first = pool.take(SIZE)
     first[:5] = b"order"
@@ -29,7 +29,7 @@ def test_buffer_of_which_a_slice_lives_is_not_given_out_again() -> None:
     assert [bytes(each) for each in batches] == [b"%05d" % at for at in range(len(others))]
 
 
-def test_buffer_that_nobody_holds_is_used_again() -> None:
+def test_unreferenced_buffer_is_reused() -> None:
     pool = FramePool(FREE_BYTES)
     frame = pool.take(SIZE)
     home = id(frame.obj)
@@ -39,7 +39,7 @@ def test_buffer_that_nobody_holds_is_used_again() -> None:
     assert len(again) == SIZE // 2 + POOLED_FROM_BYTES // 2
 
 
-def test_small_and_huge_answers_have_buffers_of_their_own() -> None:
+def test_buffers_of_small_and_huge_responses_are_not_pooled() -> None:
     pool = FramePool(FREE_BYTES)
     for size in (4, POOLED_FROM_BYTES - 1, MOST_BYTES + 1):
         frame = pool.take(size)
@@ -47,7 +47,7 @@ def test_small_and_huge_answers_have_buffers_of_their_own() -> None:
         assert len(frame) == len(frame.obj) == size
 
 
-def test_small_answer_does_not_hold_a_large_buffer() -> None:
+def test_small_response_does_not_use_a_large_buffer() -> None:
     pool = FramePool(FREE_BYTES)
     large = pool.take(SPARE_BYTES + 2 * STEP_BYTES)
     home = id(large.obj)
@@ -57,7 +57,7 @@ def test_small_answer_does_not_hold_a_large_buffer() -> None:
     assert id(pool.take(SPARE_BYTES + STEP_BYTES).obj) == home
 
 
-def test_of_buffers_that_nobody_holds_few_bytes_are_kept() -> None:
+def test_unreferenced_buffers_are_limited() -> None:
     pool = FramePool(FREE_BYTES)
     size = SPARE_BYTES + STEP_BYTES
     frames = [pool.take(size) for _ in range(MOST_KEPT)]

@@ -1,4 +1,4 @@
-"""Our own messages about groups, by bytes that were written down by hand."""
+"""Group messages that the client library lacks, compared with bytes written by hand."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def sized(frame: bytes) -> bytes:
     return len(frame).to_bytes(4, "big") + frame
 
 
-def test_requests() -> None:
+def test_requests_have_these_bytes() -> None:
     of_group = DescribeShareGroupOffsetsRequest.DescribedGroup
     describe = DescribeShareGroupOffsetsRequest(groups=[of_group(group_id="g", topics=None)])
     group = b"\2" + b"\2g" + b"\0" + b"\0"  # one, its name, all topics, no tags
@@ -44,7 +44,7 @@ def test_requests() -> None:
 
 
 @pytest.mark.parametrize(("version", "lag"), [(0, b""), (1, LAG)])
-def test_answers(version: int, lag: bytes) -> None:
+def test_responses_are_decoded(version: int, lag: bytes) -> None:
     topic = b"\2" + b"\2t" + TOPIC_ID + PARTITION + lag + NO_ERROR + b"\0"
     body = b"\0\0\0\0" + b"\2" + b"\2g" + topic + NO_ERROR + b"\0"
     answer = protocol.decode_response(90, version, memoryview(body))
@@ -59,7 +59,7 @@ def test_answers(version: int, lag: bytes) -> None:
             protocol.decode_response(90, version, memoryview(body[:size]))
 
 
-def test_answer_to_what_was_set() -> None:
+def test_response_to_altered_offsets_is_decoded() -> None:
     refused = b"\0\3" + b"\4why" + b"\0"
     topic = b"\2" + b"\2t" + TOPIC_ID + b"\2" + b"\0\0\0\3" + refused + b"\0"
     body = b"\0\0\0\0" + b"\0\0" + b"\0" + topic + b"\0"
@@ -71,7 +71,7 @@ def test_answer_to_what_was_set() -> None:
 
 
 @pytest.mark.parametrize("number", [69, 77], ids=["consumer", "share"])
-def test_members_of_a_group(number: int) -> None:
+def test_members_of_a_group_are_decoded(number: int) -> None:
     is_share = number == 77
     assigned = b"\2" + TOPIC_ID + b"\2t" + b"\2" + b"\0\0\0\3" + b"\0" + b"\0"
     member = b"\2m" + (b"" if is_share else b"\0") + b"\0" + b"\0\0\0\1" + b"\5shop" + b"\3/h"

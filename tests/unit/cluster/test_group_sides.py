@@ -1,4 +1,4 @@
-"""What is said of a group on one cluster: known, not there, or not to be asked."""
+"""The state of a group on one cluster, also if it is missing or may not be described."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ def group(name: str, state: str) -> Group:
     return Group(name=name, protocol_type="consumer", state=state, kind="classic")
 
 
-def test_what_could_not_be_asked_is_null_with_a_reason() -> None:
+def test_unknown_state_and_members_are_null_with_a_reason() -> None:
     sides = GroupSides(
         found={name: group(name, "Stable") for name in ("busy", "mute")}
         | {"idle": group("idle", "Empty")},

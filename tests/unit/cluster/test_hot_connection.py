@@ -1,4 +1,4 @@
-"""What a connection hands out when its peer ends, or sends nonsense, in the midst of answers."""
+"""Responses of a connection that breaks or sends invalid bytes, and quotas."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from twinlog.errors import CorruptData, Disconnected
 
 
 class Peer:
-    """The broker's end of a connection that has asked three things: a, b and c."""
+    """The broker's end of a connection with three requests in flight: a, b and c."""
 
     def __init__(self) -> None:
         ours, self.sock = socket.socketpair()
@@ -57,7 +57,7 @@ def test_bytes_are_counted_with_headers_and_each_once(peer: Peer) -> None:
 
 
 @pytest.mark.parametrize("cut", [1, 5, 100])
-def test_answers_before_the_end_are_given_and_then_the_end_is_told(peer: Peer, cut: int) -> None:
+def test_responses_before_the_end_are_returned_before_the_error(peer: Peer, cut: int) -> None:
     first, second = peer.answer(1, b"one"), peer.answer(2, b"two" * 100)
     peer.sock.sendall(first + second[:cut])
     peer.sock.close()
@@ -68,8 +68,8 @@ def test_answers_before_the_end_are_given_and_then_the_end_is_told(peer: Peer, c
     assert peer.hot.unanswered() == ["b", "c"]
 
 
-def test_why_it_broke_is_said_in_words(peer: Peer) -> None:
-    """Without an error's number in brackets, where a code stands."""
+def test_the_reason_of_a_broken_connection_is_text(peer: Peer) -> None:
+    """It has no error number in brackets, because brackets contain a code."""
     peer.sock.close()  # with questions that it has not read
     with pytest.raises(Disconnected, match=r"broke: connection reset by peer \[DISCONNECTED\]$"):
         peer.received()
@@ -97,14 +97,14 @@ def test_answers_before_nonsense_are_given_and_nothing_counts_as_answered_by_it(
     assert peer.hot.unanswered() == ["b", "c"]
 
 
-def test_answers_that_nobody_could_read_are_put_back_in_their_order(peer: Peer) -> None:
+def test_requests_with_undecodable_responses_are_put_back_in_order(peer: Peer) -> None:
     peer.sock.sendall(peer.answer(1, b"") + peer.answer(2, b""))
     assert [context for context, _ in peer.received()] == ["a", "b"]
     peer.hot.put_back(["a", "b"])
     assert peer.hot.unanswered() == ["a", "b", "c"]
 
 
-def test_answers_arrive_whole_however_they_are_cut(peer: Peer) -> None:
+def test_responses_are_whole_whatever_pieces_arrive(peer: Peer) -> None:
     stream = peer.answer(1, b"one") + peer.answer(2, b"") + peer.answer(3, b"three" * 50)
     found = []
     for byte in stream:
@@ -129,13 +129,13 @@ def test_nothing_is_sent_while_the_broker_says_that_it_does_not_read(peer: Peer)
     eventually(lambda: may_send(peer))
 
 
-def test_little_is_sent_ahead_before_anything_was_taken(peer: Peer) -> None:
+def test_little_is_sent_ahead_before_the_first_response(peer: Peer) -> None:
     assert may_send(peer), "three small requests fit in the buffer of the broker's socket"
     peer.hot.submit(0, 9, [bytes(READ_AHEAD_BYTES)], "d")
     assert not may_send(peer)
 
 
-def test_a_part_of_what_was_taken_is_sent_ahead(peer: Peer) -> None:
+def test_a_part_of_the_recent_bytes_is_sent_ahead(peer: Peer) -> None:
     size = 8 * READ_AHEAD_BYTES
     for n in range(4, 8):
         peer.hot.submit(0, 9, [bytes(size)], n)

@@ -1,4 +1,4 @@
-"""JAAS texts as Kafka's own JaasConfig reads them: each accepted case was run through it."""
+"""JAAS configurations as Kafka's JaasConfig reads them. Accepted cases were run through it."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ from twinlog.cluster.security.jaas import BrokenJaas, parse_jaas
         ("M sufficient p=x;", {"p": "x"}),
     ],
 )
-def test_reads_what_java_reads(text: str, options: dict[str, str]) -> None:
+def test_valid_configurations_are_read_as_by_java(text: str, options: dict[str, str]) -> None:
     module = parse_jaas(text)
     assert module.name == "M"
     assert module.options == options
@@ -64,7 +64,7 @@ def test_reads_what_java_reads(text: str, options: dict[str, str]) -> None:
         ("M required p=a/b c=d;", "does not end with ';'"),
     ],
 )
-def test_says_where_it_is_broken(text: str, hint: str) -> None:
+def test_errors_name_the_position(text: str, hint: str) -> None:
     with pytest.raises(BrokenJaas) as caught:
         parse_jaas(text)
     assert hint in str(caught.value)
@@ -81,7 +81,7 @@ def test_says_where_it_is_broken(text: str, hint: str) -> None:
         "M hunter2 password=x;",
     ],
 )
-def test_never_shows_what_may_be_a_password(text: str) -> None:
+def test_errors_never_contain_a_possible_password(text: str) -> None:
     with pytest.raises(BrokenJaas) as caught:
         parse_jaas(text)
     assert "hunter2" not in str(caught.value)
@@ -99,6 +99,6 @@ def test_any_password_survives_quoting(password: str) -> None:
 
 
 @given(st.text())
-def test_any_text_is_read_or_refused(text: str) -> None:
+def test_any_text_is_read_or_rejected(text: str) -> None:
     with suppress(BrokenJaas):
         parse_jaas("M required " + text)

@@ -1,4 +1,4 @@
-"""What is loaded of the library of Kafka's messages, and what an application finds of it."""
+"""Which modules of the client library are loaded, and what an application can import."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ def said(script: str) -> str:
     return done.stdout.strip()
 
 
-def test_its_clients_are_not_loaded() -> None:
+def test_clients_of_the_library_are_not_loaded() -> None:
     modules = "twinlog.cluster.client, twinlog.cluster.groups.transactions"
     assert said(f"import sys, {modules}; print({CLIENTS})") == "[]"
 
@@ -32,11 +32,11 @@ def test_its_clients_are_not_loaded() -> None:
         "import kafka; kafka.__version__, kafka.errors.KafkaError, kafka.KafkaProducer",
     ],
 )
-def test_an_application_finds_them(first: str, then: str) -> None:
+def test_an_application_can_import_them(first: str, then: str) -> None:
     script = f"{first}\nimport twinlog.cluster.client\n{then}\nimport sys; print({CLIENTS})"
     assert said(script) == "['kafka.admin', 'kafka.consumer', 'kafka.producer']"
 
 
-def test_what_it_does_not_have() -> None:
+def test_missing_names_are_import_errors() -> None:
     script = "import twinlog.cluster.client, kafka\nprint(hasattr(kafka, 'nothing'))"
     assert said(script) == "False"

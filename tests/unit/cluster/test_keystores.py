@@ -1,4 +1,4 @@
-"""Stores as keytool, OpenSSL and the JVM write them, with and without passwords, and damaged."""
+"""Stores written by keytool, OpenSSL and the JVM, with and without passwords, and damaged."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def _keytool() -> str | None:
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Stores made by keytool, which a JRE has as well as a JDK."""
+    """Stores that keytool wrote. JREs and JDKs have keytool."""
     keytool = _keytool()
     if keytool is None:
         pytest.skip("no keytool on this machine")
@@ -150,7 +150,7 @@ def _p12(issued: Issued, others: list[Issued], password: str) -> bytes:
     )
 
 
-def test_chain_is_put_in_order_and_strangers_left_out() -> None:
+def test_chain_is_ordered_and_unrelated_certificates_are_dropped() -> None:
     middle = shared_authority().issue("Middle", is_authority=True)
     leaf, stranger = middle.issue("leaf"), shared_authority().issue("stranger")
     data = _p12(leaf, [stranger, shared_authority(), middle], PASSWORD)
@@ -167,7 +167,7 @@ def test_pem_with_and_without_password(password: str | None) -> None:
     assert identity.certificate_chain_pem == leaf.pem + shared_authority().pem
 
 
-def test_pem_on_one_line_as_properties_files_have_it() -> None:
+def test_pem_on_one_line_as_in_properties_files() -> None:
     leaf = shared_authority().issue("leaf")
     identity = keystores.identity_from_pem(
         " ".join(leaf.key_pem.split("\n")), "  ".join(leaf.pem.split("\n")), None
@@ -176,7 +176,7 @@ def test_pem_on_one_line_as_properties_files_have_it() -> None:
     assert identity.private_key_pem == leaf.key_pem
 
 
-def test_pem_key_of_somebody_else() -> None:
+def test_pem_key_that_does_not_match_the_certificate() -> None:
     leaf, other = shared_authority().issue("leaf"), shared_authority().issue("other")
     with pytest.raises(BrokenStore, match="none of its certificates belongs"):
         keystores.identity_from_pem(leaf.key_pem, other.pem, None)
@@ -197,7 +197,7 @@ def test_pem_without_certificates(text: str) -> None:
         keystores.trusted_from_pem(text)
 
 
-def test_pem_where_a_store_is_expected() -> None:
+def test_pem_file_with_another_store_type() -> None:
     with pytest.raises(BrokenStore, match="set the store's type to PEM"):
         keystores.trusted_from_store(shared_authority().pem.encode(), None)
 
@@ -205,7 +205,7 @@ def test_pem_where_a_store_is_expected() -> None:
 # not the encrypted PKCS#12 files: a flipped bit there may ask for billions of hash rounds
 @settings(deadline=None)
 @given(data=st.data())
-def test_damaged_files_are_refused_with_a_reason(folder: Path, data: st.DataObject) -> None:
+def test_damaged_files_are_rejected_with_a_reason(folder: Path, data: st.DataObject) -> None:
     name = data.draw(st.sampled_from(["trust-bare.p12", "trust.jks", "me.jks"]))
     content = bytearray((folder / name).read_bytes())
     at = data.draw(st.integers(0, len(content) - 1))
@@ -214,7 +214,7 @@ def test_damaged_files_are_refused_with_a_reason(folder: Path, data: st.DataObje
 
 
 @pytest.mark.parametrize("name", ["trust.p12", "me.p12", "me.jks"])
-def test_files_that_are_cut_off(folder: Path, name: str) -> None:
+def test_truncated_files(folder: Path, name: str) -> None:
     content = (folder / name).read_bytes()
     for size in range(0, len(content), 7):
         with pytest.raises((BrokenStore, WrongPassword)):
@@ -231,7 +231,7 @@ def _accepts_or_refuses(damaged: bytes) -> None:
 
 
 @given(st.binary(max_size=200))
-def test_any_bytes_are_refused(data: bytes) -> None:
+def test_random_bytes_are_rejected(data: bytes) -> None:
     for start in (b"", b"\x30", b"\xfe\xed\xfe\xed\0\0\0\2"):
         with pytest.raises((BrokenStore, WrongPassword)):
             keystores.trusted_from_store(start + data, None)

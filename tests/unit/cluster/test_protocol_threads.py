@@ -1,4 +1,4 @@
-"""Answers that several threads decode at once, each for the first time."""
+"""Responses that several threads decode at the same time, each for the first time."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def busy_switching() -> Iterator[None]:
 
 
 @pytest.mark.usefixtures("busy_switching")
-def test_first_answers_of_a_kind_are_decoded_by_one_thread_at_a_time() -> None:
+def test_first_responses_of_a_kind_are_decoded_one_at_a_time() -> None:
     sent = MetadataResponse(
         throttle_time_ms=7, brokers=[], cluster_id="c", controller_id=1, topics=[]
     )

@@ -1,4 +1,4 @@
-"""Key files that change under the same path: what new connections use, and what is said."""
+"""Key files that change under the same path: which content new connections use, and log lines."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ OLD, NEW = (shared_authority().issue(name) for name in ("old", "new"))
 
 
 class Keys:
-    """A keystore and a truststore in PEM, and who follows them."""
+    """A keystore and a truststore in PEM, and the object that follows them."""
 
     def __init__(self, folder: Path) -> None:
         self.identity, self.trust = folder / "me.pem", folder / "ca.pem"
@@ -77,14 +77,14 @@ def by_rename(path: Path) -> None:
 
 
 def by_rename_with_the_old_time(path: Path) -> None:
-    """As `cp -p` and some backup tools do it."""
+    """Replace a file like `cp -p` and some backup tools."""
     before = path.stat()
     by_rename(path)
     os.utime(path, ns=(before.st_atime_ns, before.st_mtime_ns))
 
 
 def by_link(path: Path) -> None:
-    """As Kubernetes does it: a link to another folder."""
+    """Replace a file like Kubernetes: by a link to another folder."""
     data = path.parent / "..data"
     data.mkdir()
     (data / path.name).write_text(pem_of(NEW))
@@ -107,13 +107,13 @@ def test_a_renewed_file_is_used_however_it_was_replaced(
     assert not keys.check(), "it is said once"
 
 
-def test_a_file_that_was_only_touched_is_no_renewal(keys: Keys) -> None:
+def test_a_touched_file_is_no_renewal(keys: Keys) -> None:
     os.utime(keys.identity, ns=(1, 1))
     assert not keys.check()
     assert keys.followed.settings is keys.first
 
 
-def test_a_file_that_changed_before_the_first_look_is_noticed(tmp_path: Path) -> None:
+def test_a_change_before_the_first_check_is_noticed(tmp_path: Path) -> None:
     keys = Keys(tmp_path)
     late = FollowedFiles(keys.first, keys.read)
     in_place(keys.identity)
@@ -131,7 +131,7 @@ WRONG = {
 
 
 @pytest.mark.parametrize(("content", "said"), WRONG.values(), ids=WRONG)
-def test_a_wrong_file_leaves_the_one_before_in_use_and_is_said_once(
+def test_an_unusable_file_is_logged_once_and_the_old_content_used(
     keys: Keys, content: str | None, said: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     if content is None:
@@ -153,7 +153,7 @@ def test_a_wrong_file_leaves_the_one_before_in_use_and_is_said_once(
     assert keys.certificate == NEW.pem
 
 
-def test_what_was_half_written_for_a_moment_is_not_spoken_of(
+def test_a_file_that_is_half_written_for_a_moment_is_not_logged(
     keys: Keys, caplog: pytest.LogCaptureFixture
 ) -> None:
     keys.identity.write_text(OLD.key_pem + NEW.pem)
@@ -163,7 +163,7 @@ def test_what_was_half_written_for_a_moment_is_not_spoken_of(
     assert not caplog.records
 
 
-def test_a_wrong_file_is_spoken_of_again_after_it_was_right(
+def test_an_unusable_file_is_logged_again_after_a_usable_one(
     keys: Keys, caplog: pytest.LogCaptureFixture
 ) -> None:
     for _ in range(2):
@@ -186,7 +186,7 @@ def from_provider(folder: Path, kind: str, **values: str) -> ClientProperties:
 
 
 @pytest.mark.parametrize("kind", ["DirectoryConfigProvider", "FileConfigProvider"])
-def test_what_a_config_provider_read_is_followed(
+def test_files_of_config_providers_are_followed(
     tmp_path: Path, kind: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     folder = tmp_path / "secret"
@@ -273,7 +273,7 @@ def test_the_truststore_of_a_token_endpoint_is_among_the_files(tmp_path: Path) -
 
 
 class Clock:
-    """Stands still until it is moved."""
+    """A clock that only the test moves."""
 
     def __init__(self) -> None:
         self.now = 1000.0
@@ -282,7 +282,7 @@ class Clock:
         return self.now
 
 
-def test_connections_look_no_more_often_than_every_ten_seconds(keys: Keys) -> None:
+def test_connections_check_files_at_most_every_ten_seconds(keys: Keys) -> None:
     clock = Clock()
     renewals = Renewals(clock)
     renewals.follow(keys.first, keys.read)
@@ -296,7 +296,7 @@ def test_connections_look_no_more_often_than_every_ten_seconds(keys: Keys) -> No
     assert renewals.known(keys.first).certificate_chain_pem == NEW.pem
 
 
-def test_nobody_waits_for_another_thread_that_reads(keys: Keys) -> None:
+def test_no_thread_waits_for_another_that_reads_files(keys: Keys) -> None:
     clock, reading, go_on = Clock(), threading.Event(), threading.Event()
 
     def read() -> SecuritySettings:
@@ -318,7 +318,7 @@ def test_nobody_waits_for_another_thread_that_reads(keys: Keys) -> None:
     assert renewals.current(keys.first).certificate_chain_pem == NEW.pem
 
 
-def test_settings_without_files_are_what_they_are() -> None:
+def test_settings_without_files_are_unchanged() -> None:
     plain = SecuritySettings()
     renewals = Renewals()
     renewals.follow(plain, lambda: plain)

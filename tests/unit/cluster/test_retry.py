@@ -1,4 +1,4 @@
-"""Retries: growing pauses with full jitter, a deadline that is kept, no try where none can help."""
+"""Retries: growing pauses with full jitter, a deadline, and errors that are not retried."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from twinlog.errors import AuthenticationFailed, Disconnected, TwinlogError, Unr
 
 
 class Time:
-    """A clock that only sleeping moves."""
+    """A clock that only `sleep` moves."""
 
     def __init__(self) -> None:
         self.now = 1000.0
@@ -34,7 +34,7 @@ def patience(time: Time, **backoff: int) -> Patience:
 
 
 def failing(times: int, error: TwinlogError) -> Callable[[], str]:
-    """An operation that fails so many times before it succeeds."""
+    """Return an operation that fails this many times before it succeeds."""
     left = times
 
     def operation() -> str:
@@ -75,7 +75,7 @@ def test_result_of_the_first_success_is_returned() -> None:
     assert time.slept == [0.1, 0.2, 0.4]
 
 
-def test_fatal_error_is_raised_at_once() -> None:
+def test_fatal_error_is_raised_immediately() -> None:
     time = Time()
     with pytest.raises(AuthenticationFailed):
         retry(failing(1, AuthenticationFailed("no")), deadline=None, patience=patience(time))
@@ -94,7 +94,7 @@ def test_last_error_is_raised_before_the_deadline_passes() -> None:
     assert time.now < 1001.0
 
 
-def test_caller_may_decide_what_is_worth_another_try() -> None:
+def test_caller_may_decide_which_errors_are_retried() -> None:
     time = Time()
     result = retry(
         failing(1, AuthenticationFailed("not yet")),

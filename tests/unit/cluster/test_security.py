@@ -1,4 +1,4 @@
-"""Java's security keys as settings: what is read, what is refused and how, what is never shown."""
+"""Java's security keys as settings: accepted and rejected values, and hidden secrets."""
 
 from __future__ import annotations
 
@@ -86,7 +86,7 @@ class TestProtocol:
         assert not settings.needs_sasl
 
     def test_unknown(self) -> None:
-        assert "security.protocol: 'TLS' is not known" in problem(security_protocol="TLS")
+        assert "security.protocol: 'TLS' is unknown" in problem(security_protocol="TLS")
 
     def test_files_of_an_unused_protocol_are_not_read(self) -> None:
         assert load(ssl_truststore_location="/no/such/file") == SecuritySettings()
@@ -174,7 +174,7 @@ class TestTls:
             ({"ssl_enabled_protocols": "TLSv1"}, "ssl.enabled.protocols: TLSv1 up to"),
             (
                 {"ssl_protocol": "TLSv1.2", "ssl_enabled_protocols": "TLSv1.3"},
-                "leaves none of TLSv1.2, TLSv1.3",
+                "includes none of TLSv1.2, TLSv1.3",
             ),
             ({"ssl_cipher_suites": "TLS_FOO_WITH_BAR"}, "no TLS_FOO_WITH_BAR"),
             ({"ssl_engine_factory_class": "com.acme.Ssl"}, "Java code cannot run here"),
@@ -216,11 +216,11 @@ class TestTls:
             ),
             (
                 {"ssl_keystore_location": "me.p12"},
-                "ssl.keystore.password: not set, and needed to open",
+                "ssl.keystore.password: not set, but needed to open",
             ),
             (
                 {"ssl_keystore_location": "ca.p12", "ssl_keystore_password": "secret"},
-                "it holds no private key",
+                "it contains no private key",
             ),
             (
                 {"ssl_keystore_type": "PEM", "ssl_keystore_location": "me-locked.pem"},
@@ -292,10 +292,10 @@ class TestPasswords:
             (
                 "SCRAM-SHA-512",
                 f"{OAUTH_MODULE} required password=hunter2;",
-                "OAuthBearerLoginModule does not serve SCRAM-SHA-512",
+                "OAuthBearerLoginModule is not for SCRAM-SHA-512",
             ),
-            ("PLAIN", "com.acme.Login required password=hunter2;", "com.acme.Login does not serve"),
-            ("OAUTHBEARER", f"{PLAIN_MODULE} required;", "does not serve OAUTHBEARER"),
+            ("PLAIN", "com.acme.Login required password=hunter2;", "com.acme.Login is not for"),
+            ("OAUTHBEARER", f"{PLAIN_MODULE} required;", "is not for OAUTHBEARER"),
         ],
     )
     def test_refused(self, mechanism: str, jaas: str, hint: str) -> None:
@@ -389,14 +389,14 @@ class TestOAuth:
     @pytest.mark.parametrize(
         ("options", "expected"),
         [
-            ('oauth.client.id="me"', "oauth.token.endpoint.uri: not set: a token by client"),
+            ('oauth.client.id="me"', "oauth.token.endpoint.uri: not set: requests with client"),
             (
                 'oauth.token.endpoint.uri="https://id.example/t" oauth.client.id="me"',
                 "oauth.client.secret: not set",
             ),
             (
                 'oauth.refresh.token="hunter2"',
-                "oauth.refresh.token: not supported: only client credentials are; remove",
+                "oauth.refresh.token: not supported, because only client credentials are: remove",
             ),
             (
                 'oauth.token.endpoint.uri="https://id.example/t" oauth.client.id="me" '
@@ -406,14 +406,14 @@ class TestOAuth:
             ),
         ],
     )
-    def test_what_strimzis_handler_cannot_be_given(self, options: str, expected: str) -> None:
+    def test_options_that_strimzis_handler_cannot_have(self, options: str, expected: str) -> None:
         message = sasl_problem(**self.strimzi(options))
         assert message.startswith(f"sasl.jaas.config: {expected}")
         assert "hunter2" not in message
 
     @pytest.mark.parametrize("shaded", ["", "kafkashaded."])
     def test_classes_of_databricks(self, shaded: str) -> None:
-        """Kafka's classes have a prefix there, and work as without it."""
+        """Databricks' clients have Kafka's classes with a prefix, which has no effect."""
         password = 'username="u" password="p";'
         for mechanism, module in (("PLAIN", PLAIN_MODULE), ("SCRAM-SHA-512", SCRAM_MODULE)):
             found = sasl(mechanism, f"{shaded}{module} required {password}")
@@ -430,7 +430,7 @@ class TestOAuth:
         assert found.oauth is not None
         assert found.oauth.client_id == "me"
 
-    def test_newer_keys_win_over_jaas_options(self) -> None:
+    def test_newer_keys_take_precedence_over_jaas_options(self) -> None:
         oauth = self.oauth(
             'clientId="old" clientSecret="old" scope="old"',
             **{
@@ -463,7 +463,7 @@ class TestOAuth:
         ("options", "keys", "hint"),
         [
             ("", {}, "sasl.oauthbearer.token.endpoint.url: not set"),
-            ('clientId="me"', {"url": ENDPOINT}, "client.secret: not set, nor clientSecret"),
+            ('clientId="me"', {"url": ENDPOINT}, "client.secret: neither set here nor as client"),
             ("", {"url": "ftp://x/"}, "must be an https, http or file address"),
             ("", {"url": "https://u:hunter2@x/"}, "without user name"),
             ("", {"url": "http://[::1"}, "its value is not an address"),
@@ -536,7 +536,7 @@ def test_errors_with_settings_in_their_text_show_no_secret() -> None:
     assert "hunter2" not in f"{_everything()} {[_everything()]} { ({'x': _everything()})!r}"
 
 
-def test_travels_as_json() -> None:
+def test_settings_can_be_sent_as_json() -> None:
     codec = MessageCodec([Renewed])
     sent = Renewed(source=_everything(), target=SecuritySettings())
     assert codec.decode(codec.encode(sent)) == sent

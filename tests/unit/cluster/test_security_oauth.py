@@ -1,4 +1,4 @@
-"""Tokens: a request as Java sends it, what its failures mean, when a token is kept or renewed."""
+"""Tokens: requests as Java sends them, their failures, and when a token is kept or renewed."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def jwt(**claims: object) -> str:
 
 @dataclass
 class Endpoint:
-    """A token endpoint: answers as it is told, and remembers what it was asked."""
+    """A token endpoint with prepared responses, which records its requests."""
 
     url: str = ""
     status: int = 200
@@ -88,7 +88,7 @@ def _handler(endpoint: Endpoint) -> type[http.server.BaseHTTPRequestHandler]:
 
 
 class TestRequest:
-    def test_is_what_java_sends(self, endpoint: Endpoint) -> None:
+    def test_request_is_that_of_java(self, endpoint: Endpoint) -> None:
         token = fetch_token(endpoint.settings(), NOW)
         assert (token.text, token.lifetime_s) == ("opaque", 300)
         headers, form = endpoint.asked[0]
@@ -102,13 +102,13 @@ class TestRequest:
         encoded = endpoint.asked[0][0]["Authorization"].removeprefix("Basic ")
         assert base64.b64decode(encoded) == b"me:a%3Ab+c"
 
-    def test_end_of_a_jwt_wins_over_what_the_answer_says(self, endpoint: Endpoint) -> None:
+    def test_expiry_of_a_jwt_takes_precedence_over_the_response(self, endpoint: Endpoint) -> None:
         text = jwt(sub="me", exp=NOW + 60)
         endpoint.body = json.dumps({"id_token": text, "expires_in": 9}).encode()
         assert fetch_token(endpoint.settings(), NOW).lifetime_s == 60
 
     @pytest.mark.parametrize("status", [400, 401, 403, 404])
-    def test_refusals_say_why_without_the_secret(self, endpoint: Endpoint, status: int) -> None:
+    def test_rejections_have_a_reason_but_no_secret(self, endpoint: Endpoint, status: int) -> None:
         endpoint.status = status
         endpoint.body = b'{"error":"invalid_client","error_description":"no hunter2\\n"}'
         with pytest.raises(AuthenticationFailed) as caught:
@@ -120,7 +120,7 @@ class TestRequest:
 
     @pytest.mark.parametrize("secret", ["hunter2-hunter2", 'a"b\\c/d e', "gr\u00fc\u00dfe-an-alle"])
     @pytest.mark.parametrize("length", range(160, 205, 3))
-    def test_no_part_of_the_secret_stays_where_an_answer_is_cut(
+    def test_no_part_of_the_secret_is_left_in_a_truncated_text(
         self, endpoint: Endpoint, secret: str, length: int
     ) -> None:
         settings = replace(endpoint.settings(), client_secret=secret)
@@ -140,7 +140,7 @@ class TestRequest:
             assert ascii(form)[1:5] not in said
 
     @pytest.mark.parametrize("status", [429, 500, 503])
-    def test_busy_endpoint_can_be_asked_again(self, endpoint: Endpoint, status: int) -> None:
+    def test_busy_endpoint_is_retriable(self, endpoint: Endpoint, status: int) -> None:
         endpoint.status = status
         with pytest.raises(Unreachable, match=f"status {status}"):
             fetch_token(endpoint.settings(), NOW)
@@ -152,15 +152,15 @@ class TestRequest:
         assert len(endpoint.asked) == 1
 
     @pytest.mark.parametrize("address", ["127.0.0.1:1", "login..svc", "a" * 64 + ".svc"])
-    def test_nobody_listens(self, endpoint: Endpoint, address: str) -> None:
+    def test_refused_connection_is_retriable(self, endpoint: Endpoint, address: str) -> None:
         settings = replace(endpoint.settings(), token_endpoint_url=f"http://{address}/token")
         with pytest.raises(Unreachable, match="does not respond"):
             fetch_token(settings, NOW)
 
-    def test_an_address_that_is_none_is_not_quoted(self, endpoint: Endpoint) -> None:
+    def test_an_invalid_address_is_not_quoted(self, endpoint: Endpoint) -> None:
         url = "http://127.0.0.1:1/token?key=of a url"
         settings = replace(endpoint.settings(), token_endpoint_url=url)
-        with pytest.raises(Unreachable, match="its address is no URL") as refused:
+        with pytest.raises(Unreachable, match="its address is not a valid URL") as refused:
             fetch_token(settings, NOW)
         assert "key" not in str(refused.value)
 
@@ -178,7 +178,7 @@ class TestRequest:
     )
     def test_answers_without_a_token(self, endpoint: Endpoint, body: bytes) -> None:
         endpoint.body = body
-        with pytest.raises(AuthenticationFailed, match="contains no token"):
+        with pytest.raises(AuthenticationFailed, match="has no token"):
             fetch_token(endpoint.settings(), NOW)
 
     @given(st.text())
@@ -213,7 +213,7 @@ def test_certificate_of_the_endpoint_is_checked(
 
 
 class Clockwork:
-    """Time and an endpoint in the test's hand."""
+    """A clock and an endpoint that the test controls."""
 
     def __init__(self) -> None:
         self.now = NOW
@@ -242,7 +242,7 @@ class TestCache:
             seen.append(cache.token(self.SETTINGS))
         assert seen == ["token-1", "token-1", "token-2", "token-2"]
 
-    def test_old_token_serves_while_the_endpoint_is_down(self) -> None:
+    def test_old_token_is_used_while_the_endpoint_is_down(self) -> None:
         world = Clockwork()
         cache = world.cache()
         cache.token(self.SETTINGS)
@@ -255,7 +255,7 @@ class TestCache:
         world.is_down = False
         assert cache.token(self.SETTINGS) == "token-2"
 
-    def test_token_without_an_end_is_renewed_soon(self) -> None:
+    def test_token_without_an_expiry_is_renewed_soon(self) -> None:
         world = Clockwork()
         world.lifetime_s = None
         cache = world.cache()
@@ -263,7 +263,7 @@ class TestCache:
         world.now += oauth.UNKNOWN_LIFETIME_S
         assert cache.token(self.SETTINGS) == "token-2"
 
-    def test_settings_do_not_share(self) -> None:
+    def test_different_settings_share_no_token(self) -> None:
         world = Clockwork()
         cache = world.cache()
         cache.token(self.SETTINGS)
@@ -291,7 +291,7 @@ class TestCache:
         assert seen == ["token-1"] * 8
 
 
-def test_refused_token_is_not_used_again(endpoint: Endpoint) -> None:
+def test_rejected_token_is_not_used_again(endpoint: Endpoint) -> None:
     settings = SecuritySettings(
         protocol="SASL_PLAINTEXT", sasl_mechanism="OAUTHBEARER", oauth=endpoint.settings()
     )
@@ -326,7 +326,7 @@ def test_unsecured_token() -> None:
 
 
 class TestAllowedAddresses:
-    """Who starts the process may say which addresses a file may name."""
+    """The user who starts the process can restrict the addresses in a file."""
 
     LOGIN = "org.apache.kafka.common.security.oauthbearer.OAuthBearerLoginModule required"
 
@@ -339,7 +339,7 @@ class TestAllowedAddresses:
         }
         return load_security(keys, where="A")
 
-    def test_any_is_allowed_as_long_as_nothing_is_said(
+    def test_any_address_is_allowed_without_the_variable(
         self, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         monkeypatch.delenv(ALLOWED_URLS, raising=False)
@@ -347,13 +347,13 @@ class TestAllowedAddresses:
         assert loaded.oauth is not None
 
     @pytest.mark.parametrize("url", ["https://b.example/token", "file:///etc/passwd"])
-    def test_others_are_refused(self, monkeypatch: pytest.MonkeyPatch, url: str) -> None:
+    def test_other_addresses_are_rejected(self, monkeypatch: pytest.MonkeyPatch, url: str) -> None:
         monkeypatch.setenv(ALLOWED_URLS, "https://a.example/token, https://c.example/token")
         with pytest.raises(ConfigError, match=ALLOWED_URLS):
             self.load(url)
         assert self.load("https://c.example/token").oauth is not None
 
-    def test_an_empty_list_allows_none(self, monkeypatch: pytest.MonkeyPatch) -> None:
+    def test_an_empty_list_allows_no_address(self, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setenv(ALLOWED_URLS, "")
         with pytest.raises(ConfigError, match=ALLOWED_URLS):
             self.load("https://a.example/token")

@@ -1,4 +1,4 @@
-"""SASL messages byte by byte: against the RFCs' examples, and against brokers that misbehave."""
+"""SASL messages byte by byte: the RFCs' examples, and brokers that misbehave."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def failure(settings: SecuritySettings, exchange: Callable[[bytes], bytes]) -> s
 
 
 def accepting() -> tuple[list[bytes], Callable[[bytes], bytes]]:
-    """A broker that says yes to everything, and what it has received."""
+    """Return a broker that accepts everything, and the list of its messages."""
     received: list[bytes] = []
 
     def exchange(message: bytes) -> bytes:
@@ -50,7 +50,7 @@ def accepting() -> tuple[list[bytes], Callable[[bytes], bytes]]:
 
 
 class ScramServer:
-    """The broker's side, independent of ours; it knows one user."""
+    """The broker's side for one user, implemented independently of `sasl.py`."""
 
     def __init__(
         self, mechanism: str, username: str, password: str, iterations: int = 4096
@@ -112,7 +112,7 @@ class TestScram:
         messages = scram_messages("SCRAM-SHA-256", "id", "p", "x", is_delegation_token=True)
         assert next(messages) == b"n,,n=id,r=x,tokenauth=true"
 
-    def test_each_exchange_has_a_nonce_of_its_own(self) -> None:
+    def test_each_exchange_has_a_new_nonce(self) -> None:
         servers = [ScramServer("SCRAM-SHA-256", "user", "pencil") for _ in range(2)]
         for server in servers:
             authenticate(settings("SCRAM-SHA-256"), server)
@@ -133,12 +133,12 @@ class TestScram:
         text = failure(
             settings("SCRAM-SHA-256"), lambda message: forged if server.first else server(message)
         )
-        assert "is this the right cluster?" in text
+        assert "check that it is the right cluster" in text
 
     @pytest.mark.parametrize("iterations", [1, 4095, 2_000_001, 999_999_999])
-    def test_iterations_that_are_unsafe(self, iterations: int) -> None:
+    def test_unsafe_iterations_are_rejected(self, iterations: int) -> None:
         server = ScramServer("SCRAM-SHA-256", "user", "pencil", iterations)
-        assert f"asks for {iterations}" in failure(settings("SCRAM-SHA-256"), server)
+        assert f"requires {iterations} iterations" in failure(settings("SCRAM-SHA-256"), server)
         assert len(server.received) == 1
 
     @pytest.mark.parametrize(
@@ -146,18 +146,18 @@ class TestScram:
         [b"r=other,s=c2FsdA==,i=4096", b"r={ours},s=c2FsdA==,i=4096"],
         ids=["another nonce", "our nonce alone"],
     )
-    def test_answer_to_another_question(self, answer: bytes) -> None:
+    def test_response_with_another_nonce_is_rejected(self, answer: bytes) -> None:
         def exchange(message: bytes) -> bytes:
             return answer.replace(b"{ours}", message.rpartition(b"r=")[2])
 
         assert "does not match the request" in failure(settings("SCRAM-SHA-256"), exchange)
 
     @given(st.binary())
-    def test_any_answer_is_a_refusal(self, answer: bytes) -> None:
+    def test_any_other_response_is_an_authentication_error(self, answer: bytes) -> None:
         failure(settings("SCRAM-SHA-256"), lambda _: answer)
 
     @given(st.text(max_size=30), st.text(max_size=30), st.text(max_size=12))
-    def test_any_fields_are_a_refusal(self, tail: str, salt: str, times: str) -> None:
+    def test_any_fields_are_an_authentication_error(self, tail: str, salt: str, times: str) -> None:
         def exchange(message: bytes) -> bytes:
             ours = message.rpartition(b"r=")[2].decode(errors="replace")
             return f"r={ours}{tail},s={salt},i={times}".encode(errors="replace")
@@ -174,7 +174,7 @@ class TestPlain:
     def test_answer_that_is_not_empty(self) -> None:
         assert "malformed" in failure(settings("PLAIN"), lambda _: b"pencil")
 
-    def test_error_of_the_exchange_goes_through(self) -> None:
+    def test_error_of_the_exchange_is_raised_unchanged(self) -> None:
         def exchange(message: bytes) -> bytes:
             raise ConnectionResetError
 
@@ -195,7 +195,7 @@ class TestOAuthBearer:
         assert sent == [b"n,,\x01auth=Bearer pencil\x01a=b\x01c=d e\x01\x01"]
 
     @pytest.mark.parametrize("last_answer", [b"", b"anything"])
-    def test_refusal_with_a_reason(self, last_answer: bytes) -> None:
+    def test_rejection_with_a_reason(self, last_answer: bytes) -> None:
         answers = iter([b'{"status":"invalid_token"}', last_answer])
         sent: list[bytes] = []
 
@@ -207,7 +207,7 @@ class TestOAuthBearer:
         assert sent[1] == b"\x01"
 
 
-def test_nothing_is_sent_where_no_sasl_is_wanted() -> None:
+def test_nothing_is_sent_without_sasl() -> None:
     def exchange(message: bytes) -> bytes:
         raise AssertionError
 

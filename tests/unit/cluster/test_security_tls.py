@@ -1,4 +1,4 @@
-"""Handshakes against a small TLS server: what is trusted, what is refused and in which words."""
+"""Handshakes with a small TLS server: trusted and rejected certificates, and messages."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ LOCAL = ("localhost", "127.0.0.1", "::1")
 
 @contextmanager
 def serving(answer: Callable[[socket.socket], object]) -> Iterator[socket.socket]:
-    """A connected client socket; the other end is handled in a thread."""
+    """Yield a connected client socket, whose other end is handled in a thread."""
     with socket.create_server(("127.0.0.1", 0)) as server:
 
         def run() -> None:
@@ -48,7 +48,7 @@ def serving(answer: Callable[[socket.socket], object]) -> Iterator[socket.socket
 def tls_server(
     tmp_path: Path,
 ) -> Callable[..., AbstractContextManager[socket.socket]]:
-    """Serves with this certificate; echoes one byte."""
+    """A TLS server with this certificate, which echoes one byte."""
 
     def start(
         issued: Issued,
@@ -81,7 +81,7 @@ Server = Callable[..., AbstractContextManager[socket.socket]]
 
 
 def talk(sock: socket.socket, settings: SecuritySettings, host: str = "localhost") -> ssl.SSLSocket:
-    """A handshake and one byte there and back."""
+    """Do a handshake, send one byte and receive it."""
     secured = wrap_socket(sock, host, settings)
     assert isinstance(secured, ssl.SSLSocket)
     with secured:
@@ -99,7 +99,7 @@ def refusal(
     return caught.value
 
 
-def test_without_tls_the_socket_is_returned_as_it_is() -> None:
+def test_without_tls_the_socket_is_returned_unchanged() -> None:
     left, right = socket.socketpair()
     with left, right:
         assert wrap_socket(left, "x", SecuritySettings(protocol="SASL_PLAINTEXT")) is left
@@ -111,7 +111,7 @@ def test_names_and_addresses_of_the_certificate(tls_server: Server, host: str) -
         talk(sock, TRUSTING, host)
 
 
-def test_common_name_serves_where_there_is_no_other_name(tls_server: Server) -> None:
+def test_common_name_is_used_without_alternative_names(tls_server: Server) -> None:
     with tls_server(shared_authority().issue("localhost")) as sock:
         talk(sock, TRUSTING)
 
@@ -131,7 +131,7 @@ def test_certificate_for_another_host(tls_server: Server, host: str) -> None:
 def test_unknown_issuer(tls_server: Server) -> None:
     server = authority("Somebody").issue("broker", hosts=LOCAL)
     with tls_server(server) as sock:
-        assert "ssl.truststore.* does not vouch" in refusal(sock, TRUSTING).message
+        assert "ssl.truststore.* lacks the issuer" in refusal(sock, TRUSTING).message
     with tls_server(server) as sock:
         error = refusal(sock, SecuritySettings(protocol="SSL", check_hostname=False))
     assert isinstance(error, AuthenticationFailed)
@@ -141,7 +141,7 @@ def test_unknown_issuer(tls_server: Server) -> None:
 @pytest.mark.parametrize(
     ("days", "hint"), [((-10, -1), "has expired"), ((1, 10), "not valid yet: compare the clocks")]
 )
-def test_certificate_out_of_time(tls_server: Server, days: tuple[int, int], hint: str) -> None:
+def test_expired_or_early_certificate(tls_server: Server, days: tuple[int, int], hint: str) -> None:
     with tls_server(shared_authority().issue("broker", hosts=LOCAL, days=days)) as sock:
         assert hint in refusal(sock, TRUSTING).message
 
@@ -156,7 +156,7 @@ def test_intermediate_and_own_certificates_can_be_trusted_as_in_java(tls_server:
         talk(sock, TRUSTING)
 
 
-def test_our_certificate(tls_server: Server) -> None:
+def test_client_certificate_is_accepted(tls_server: Server) -> None:
     server = shared_authority().issue("broker", hosts=LOCAL)
     middle = shared_authority().issue("Middle", is_authority=True)
     me = middle.issue("me")
@@ -176,7 +176,7 @@ def test_our_certificate(tls_server: Server) -> None:
         (shared_authority().issue("me", days=(-9, -1)), "client certificate as expired"),
     ],
 )
-def test_our_certificate_is_missing_or_refused(
+def test_client_certificate_is_missing_or_rejected(
     tls_server: Server, version: ssl.TLSVersion, certificate: Issued | None, hint: str
 ) -> None:
     settings = TRUSTING
@@ -222,7 +222,7 @@ def test_chosen_cipher_suite(tls_server: Server) -> None:
     assert used == [("ECDHE-ECDSA-AES128-GCM-SHA256", "TLSv1.2", 128)]
 
 
-def test_suites_of_tls_1_3_alone_rule_the_older_version_out(tls_server: Server) -> None:
+def test_only_suites_of_tls_1_3_disable_tls_1_2(tls_server: Server) -> None:
     def old(context: ssl.SSLContext) -> None:
         context.maximum_version = ssl.TLSVersion.TLSv1_2
 
@@ -237,17 +237,17 @@ def test_plain_text_listener() -> None:
     with serving(lambda peer: peer.sendall(b"\0\0\0\x10 this is no TLS")) as sock:
         error = refusal(sock, TRUSTING)
     assert isinstance(error, AuthenticationFailed)
-    assert "plain text (security.protocol)" in error.message
+    assert "plain text, check security.protocol" in error.message
 
 
-def test_connection_closed_in_the_handshake_can_be_tried_again() -> None:
+def test_connection_closed_in_the_handshake_is_retriable() -> None:
     with serving(lambda peer: peer.recv(1)) as sock:
         error = refusal(sock, TRUSTING)
     assert isinstance(error, Unreachable)
     assert error.fate is Fate.RETRIABLE
 
 
-def test_no_answer_can_be_tried_again() -> None:
+def test_handshake_without_response_is_retriable() -> None:
     done = threading.Event()
     with serving(lambda _: done.wait(10)) as sock:
         sock.settimeout(0.1)

@@ -1,4 +1,4 @@
-"""Bootstrap lists as users write them."""
+"""Bootstrap addresses as users write them."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ from twinlog.errors import ConfigError
         ("SSL://kafka:9093", (("kafka", 9093),)),
     ],
 )
-def test_addresses(text: str, expected: tuple[tuple[str, int], ...]) -> None:
+def test_valid_addresses(text: str, expected: tuple[tuple[str, int], ...]) -> None:
     assert parse_bootstrap(text) == expected
 
 
 @pytest.mark.parametrize("text", ["", " , ", "a", "a:", ":9092", "a:x", "a:0", "a:65536", "a:-1"])
-def test_what_is_no_address_names_the_key(text: str) -> None:
+def test_an_invalid_address_is_an_error_with_the_key(text: str) -> None:
     with pytest.raises(ConfigError, match=r"A\.bootstrap\.servers"):
         parse_bootstrap(text, "A.bootstrap.servers")
 

@@ -1,4 +1,4 @@
-"""What the blocking client makes of a broker that throttles us: it waits, and misses nothing."""
+"""How the blocking client behaves under a quota: it waits, and reads everything."""
 
 from __future__ import annotations
 
@@ -91,7 +91,7 @@ class Quota:
 
 
 class OneBroker(ClusterClient):
-    """A client whose only broker is in memory; the mute is its connection's."""
+    """A client whose only broker is in memory. The mute belongs to its connection."""
 
     def __init__(self, quota: Quota, partitions: int = 1) -> None:
         self.quota = quota
@@ -176,7 +176,7 @@ def test_many_partitions_pass_under_a_quota() -> None:
     assert quota.now < 10 * 400_000 / quota.bytes_s + 12
 
 
-def test_what_was_read_before_a_connection_breaks_is_kept() -> None:
+def test_records_before_a_broken_connection_are_kept() -> None:
     quota = Quota(50_000.0, batches=40, fails_at=4)
     tps = [TopicPartition(TOPIC, n) for n in range(4)]
     found = fetch_records(OneBroker(quota, 4), dict.fromkeys(tps, (0, 400000)))
@@ -190,7 +190,7 @@ def test_a_batch_that_no_quota_lets_pass_is_told_in_the_end() -> None:
     found = fetch_records(OneBroker(quota), {tp: (0, 1)})[tp]
     assert isinstance(found, BrokerRefused)
     assert found.code == "THROTTLING_QUOTA_EXCEEDED"
-    assert "consumer_byte_rate of client id us" in found.message
+    assert "consumer_byte_rate of client ID us" in found.message
     assert quota.now > 60
 
 

@@ -9,10 +9,9 @@ from pathlib import Path
 import pytest
 
 from twinlog.cli.main import run
-from twinlog.config.combined import load_all
 from twinlog.config.config_file import read_files, read_raw
 from twinlog.config.files.raw import RawConfig
-from twinlog.config.load import load, load_raw
+from twinlog.config.load import load, load_all, load_raw
 from twinlog.control.flow.wiring import cluster_settings
 from twinlog.errors import ConfigError
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tests.support.properties import Loader, refusal, warnings_of
-from twinlog.config.advice.flow_patterns import glob_like, hopeless
+from twinlog.config.advice.audit import glob_like, hopeless
 from twinlog.config.regex.java_regex import compile_java
 from twinlog.config.values.warnings import WarningCode
 

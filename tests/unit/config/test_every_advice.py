@@ -13,10 +13,9 @@ from tests.support.advice_cases import ENVIRONMENT, OF_PROPERTIES, SECRETS, File
 from tests.support.advice_resources import OF_OTHERS
 from tests.support.advice_sites import Site, advice_sites
 from twinlog.config.advice.explanation import explain
-from twinlog.config.combined import load_all
 from twinlog.config.files.mirror_maker_1 import PairOptions, read_pair
 from twinlog.config.flow.schema import MirrorConfig
-from twinlog.config.load import load, load_raw
+from twinlog.config.load import load, load_all, load_raw
 from twinlog.config.values.warnings import WarningCode
 from twinlog.errors import ConfigError
 
@@ -34,6 +33,8 @@ FOLLOWED_ELSEWHERE: Final = {
     "--secrets: {}: a path with one of : { } $ cannot be written into a configuration; use another "
     "folder": "test_strimzi.py",
     "its YAML is nested too deeply; correct it": "test_strimzi.py",
+    "remove these lines, or exclude the topics and run the function in a stream of your own "
+    "(docs/transforms.md)": "test_transforms.py",
 }
 """Advice that is not about a line of a file, and the module that tests it."""
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from twinlog.config.flow.groups import GroupsConfig
+from twinlog.config.flow.schema import GroupsConfig
 from twinlog.config.load import load
 
 

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from tests.support.properties import BASE, Loader
-from twinlog.config.combined import load_all
+from twinlog.config.load import load_all
 from twinlog.config.series import ALL_SERIES, MetricNames, SeriesConfig
 from twinlog.errors import ConfigError
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from twinlog.cli.commands.compare.diff import SHOWN_EACH, line, parts
+from twinlog.cli.commands.diff import SHOWN_EACH, line, parts
 from twinlog.cli.terminal.tables import write_all
 from twinlog.control.compare.deviation import Aspect, Deviation, FlowComparison, Total
 

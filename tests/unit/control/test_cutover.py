@@ -12,8 +12,8 @@ import pytest
 from msgspec import structs
 
 from tests.support.snapshots import PUBLISHED
-from twinlog.cli.commands.cutover import switchover as command
-from twinlog.cli.commands.cutover.begin import is_confirmed, require_an_answer
+from twinlog.cli.commands import cutover as command
+from twinlog.cli.commands.cutover import is_confirmed, require_an_answer
 from twinlog.cluster.logs.producers import ProducerState
 from twinlog.config.load import load
 from twinlog.control.cutover import failover as cutover_failover

@@ -11,14 +11,13 @@ import pytest
 from msgspec import structs
 
 from tests.support import snapshots
-from twinlog.cli.commands.compare.doctor import parts
+from twinlog.cli.commands.doctor import parts
 from twinlog.cli.terminal.tables import write_all
 from twinlog.cluster.topics.quotas import Quota
 from twinlog.codes import FlowState
 from twinlog.config.flow.tuning import Tuning
-from twinlog.control.doctor.finding import Finding, Likelihood
 from twinlog.control.doctor.findings import CHECKS, findings
-from twinlog.control.doctor.observation import ClusterView, Limit, Observation
+from twinlog.control.doctor.observation import ClusterView, Finding, Likelihood, Limit, Observation
 from twinlog.control.doctor.observing import heard, reported_rate, snapshot_of
 from twinlog.control.watch.snapshot import FlowSnapshot, PartitionSnapshot
 from twinlog.control.watch.status_file import StatusFile, running_mirrors

@@ -8,18 +8,16 @@ from pathlib import Path
 import pytest
 
 from tests.support.settings import settings_for
-from twinlog.cli.commands.cutover.drill import interrupting
+from twinlog.cli.commands.drill import interrupting
 from twinlog.cluster.client import ClusterClient
 from twinlog.config.config_file import read_raw
 from twinlog.config.load import load
 from twinlog.control.cutover.switchover import FenceKind
 from twinlog.control.drill import cleaning
 from twinlog.control.drill.cleaning import OF_A_DRILL
-from twinlog.control.drill.drill import DrillPlan, DrillResult, TopicShape, drill_text
+from twinlog.control.drill.drill import DrillPlan, DrillResult, TopicShape, drill_text, page
 from twinlog.control.drill.names import DrillNames, Part
-from twinlog.control.drill.rehearsal import Load, Measured
-from twinlog.control.drill.report import page
-from twinlog.control.drill.verdict import Defect, findings, read_again
+from twinlog.control.drill.rehearsal import Defect, Load, Measured, findings, read_again
 from twinlog.model import Flow, TopicPartition
 
 TP = TopicPartition("orders", 0)

@@ -12,7 +12,7 @@ import psutil
 import pytest
 
 from tests.support.eventually import eventually
-from twinlog.control.drill.mirror_process import MirrorProcess
+from twinlog.control.drill.rehearsal import MirrorProcess
 from twinlog.errors import FlowError
 from twinlog.private_files import memory_file
 
@@ -45,7 +45,7 @@ def test_it_ends_when_its_drill_is_killed(tmp_path: Path) -> None:
     )
     drill = (
         "import sys, time; from pathlib import Path\n"
-        "from twinlog.control.drill.mirror_process import MirrorProcess\n"
+        "from twinlog.control.drill.rehearsal import MirrorProcess\n"
         "from twinlog.private_files import memory_file\n"
         "with memory_file(Path(sys.argv[1]).read_text()) as file:\n"
         "    mirror = MirrorProcess(Path(f'/proc/self/fd/{file}'), pass_fds=(file,))\n"

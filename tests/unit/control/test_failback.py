@@ -18,18 +18,24 @@ from msgspec import structs
 
 from tests.support.folded_rows import fold
 from tests.support.memory_log import LaggingLog, MemoryLog, MemoryView
-from twinlog.client.record_lines import record_line, record_of
+from twinlog.client.export import record_line, record_of
 from twinlog.cluster.client import ClusterClient
 from twinlog.cluster.groups.group_offsets import Committed
 from twinlog.control.cutover.scope import CutoverScope
-from twinlog.control.failback import copy_end, failback, replay, saved, tail
+from twinlog.control.failback import copy_end, failback, replay, saved
 from twinlog.control.failback.copy_end import CopyEnd, CopyEnds
 from twinlog.control.failback.failback import Failback, FailbackPlan, Tail
 from twinlog.control.failback.parting import Parting, SourceLog
-from twinlog.control.failback.promotion_watch import PromotionWatch
-from twinlog.control.failback.replay import Replay, TailWork, work_of
-from twinlog.control.failback.saved import Owner, SavedFile, SavedTail, uncovered
-from twinlog.control.failback.tail import TailCounts, TailRecord, Transaction
+from twinlog.control.failback.replay import PromotionWatch, Replay, TailWork, work_of
+from twinlog.control.failback.saved import (
+    Owner,
+    SavedFile,
+    SavedTail,
+    TailCounts,
+    TailRecord,
+    Transaction,
+    uncovered,
+)
 from twinlog.errors import BrokerRefused, FlowError, PartitionError
 from twinlog.mirror.findings import Span
 from twinlog.mirror.map.offset_map import ChunkRow, Mark, PartitionKey, PartitionMap, Term
@@ -41,9 +47,8 @@ from twinlog.mirror.state.skipping import WantedSkip
 from twinlog.model import Flow, TopicId, TopicPartition
 from twinlog.private_files import FolderNotPrivate
 from twinlog.survey.ends import NO_ENDS, LogState
-from twinlog.survey.map_reader import Maps
 from twinlog.survey.picture import Picture
-from twinlog.survey.replica import Ownership, replica
+from twinlog.survey.replica import Maps, Ownership, replica
 from twinlog.wire.encoding import encode_batch
 from twinlog.wire.record_batch import BatchHeader, Codec
 from twinlog.wire.records import Record
@@ -306,10 +311,10 @@ def test_a_tail_that_is_deleted_while_it_is_read_ends_the_run(
     def refuse(*_: object, **__: object) -> None:
         raise BrokerRefused("gone", code="OFFSET_OUT_OF_RANGE")
 
-    monkeypatch.setattr(tail, "fetch_partition", refuse)
+    monkeypatch.setattr(saved, "fetch_partition", refuse)
     client = cast("ClusterClient", SimpleNamespace(alias="A"))
     with pytest.raises(FlowError, match="no longer has offset 20") as caught:
-        next(tail.read_tail(client, TP, Span(20, 25)))
+        next(saved.read_tail(client, TP, Span(20, 25)))
     assert caught.value.code == "TAIL_MOVED"
 
 

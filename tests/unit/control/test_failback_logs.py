@@ -9,10 +9,9 @@ import pytest
 
 from twinlog.control.cutover.scope import CutoverScope
 from twinlog.control.failback import parting, reverse
-from twinlog.control.failback.copy_end import CopyEnd
+from twinlog.control.failback.copy_end import BothReads, CopyEnd
 from twinlog.control.failback.parting import MARKER, Comparing, Parting
 from twinlog.control.failback.reverse import BEFORE_ALL, Reverse, reverse_start
-from twinlog.control.failback.side_by_side import BothReads
 from twinlog.errors import FlowError
 from twinlog.mirror.map.offset_map import Mark, PartitionKey, PartitionMap, Term
 from twinlog.mirror.map.runs import Run

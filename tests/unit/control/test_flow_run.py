@@ -1,4 +1,4 @@
-"""A flow's run by a clock that a test moves: leases, hand-over, silence, `--once`, reload."""
+"""A flow's run with a manual clock: leases, hand-over, silence, `--once`, reload."""
 
 from __future__ import annotations
 
@@ -10,7 +10,12 @@ import pytest
 from msgspec import structs
 
 from tests.support.driver import Driver, LaneStub, plan_of
-from twinlog.control.lanes.lanes import HELLO_WITHIN_S, WARM_UP_TIMEOUT_S, LeaseState
+from twinlog.control.lanes.lanes import (
+    HELLO_WITHIN_S,
+    STEP_AFTER_S,
+    WARM_UP_TIMEOUT_S,
+    LeaseState,
+)
 from twinlog.control.lanes.partitions import (
     LEFT_OUT_S,
     RELEASED_SHOWN_S,
@@ -24,7 +29,7 @@ from twinlog.lane.late_requests import SILENCE_MS, wait_s
 from twinlog.lane.messages import LaneLoad, Progress, Take
 from twinlog.lane.reporting import given_back
 from twinlog.mirror.findings import LogFinding
-from twinlog.model import TopicPartition
+from twinlog.model import LeaseCopy, TopicPartition
 
 SILENCE_S = SILENCE_MS / 1000
 LATE_S = wait_s()
@@ -71,7 +76,7 @@ def test_nothing_is_given_before_a_lane_is_ready(driver: Driver) -> None:
     assert {one.placement for one in driver.run.partitions.values()} == {Placement.PENDING}
 
 
-def test_lease_begins_with_those_that_are_ready_when_the_others_had_their_time(
+def test_lease_begins_with_the_ready_lanes_after_the_warm_up_timeout(
     driver: Driver,
 ) -> None:
     driver.run.tick()
@@ -106,6 +111,68 @@ def test_next_lease_takes_over_by_message(running: tuple[Driver, list[LaneStub]]
     assert driver.jobs[0].cancelled == 0, "it ends by itself"
 
 
+def test_next_lease_takes_over_lane_by_lane_without_slots_for_all(
+    running: tuple[Driver, list[LaneStub]],
+) -> None:
+    driver, old = running
+    for lane in old:
+        lane.progress(*lane.taken, ordinal=5)
+    driver.pass_time(301)
+    first = driver.connect(2, 0).ready()
+    driver.pass_time(STEP_AFTER_S)
+    assert not any(lane.asked_back for lane in old), "its neighbour may still come"
+    driver.pass_time(1)
+    assert sorted(old[0].asked_back) == old[0].taken
+    assert old[1].asked_back == []
+    old[0].gives_back(*old[0].taken)
+    assert first.taken == old[0].taken
+    driver.run.tick()
+    assert (old[0].is_stopped, old[1].is_stopped) == (True, False)
+    old[0].goes()
+    driver.pass_time(WARM_UP_TIMEOUT_S / 2)
+    second = driver.connect(2, 1).ready()
+    driver.run.tick()
+    assert driver.run.current is driver.run.leases[1]
+    old[1].gives_back(*old[1].taken)
+    assert second.taken == old[1].taken
+    driver.run.tick()
+    assert old[1].is_stopped
+    assert all_taken(first, second) == [here(n) for n in range(4)]
+    assert driver.jobs[0].cancelled == 0
+
+
+def test_partitions_of_a_lost_lane_go_to_lanes_that_stay(
+    running: tuple[Driver, list[LaneStub]],
+) -> None:
+    driver, old = running
+    driver.has_begun(*FOUR)
+    for lane in old:
+        lane.progress(*lane.taken, ordinal=5)
+    driver.pass_time(301)
+    first = driver.connect(2, 0).ready()
+    driver.pass_time(STEP_AFTER_S + 1)
+    lost = old[1].taken
+    old[1].goes()
+    driver.pass_time(1)
+    assert set(lost) <= set(first.taken), "the other old lane is being replaced"
+
+
+def test_a_lane_ends_for_a_lease_that_finds_no_slot(running: tuple[Driver, list[LaneStub]]) -> None:
+    driver, old = running
+    driver.most_lanes = 1  # the cluster has lost a worker
+    driver.pass_time(301)
+    assert [lease.size for lease in driver.run.leases] == [2, 1]
+    driver.pass_time(WARM_UP_TIMEOUT_S - 5)
+    assert not any(lane.is_stopped for lane in old)
+    driver.pass_time(6)
+    assert [lane.is_stopped for lane in old] == [False, True]
+    old[1].gives_back(*old[1].taken)
+    old[1].goes()
+    assert sorted(old[0].taken) == [here(n) for n in range(4)]
+    driver.pass_time(WARM_UP_TIMEOUT_S + 5)
+    assert not old[0].is_stopped, "the last one stays until the next lease has one"
+
+
 def test_partition_keeps_its_count_over_a_hand_over(running: tuple[Driver, list[LaneStub]]) -> None:
     driver, old = running
     for lane in old:
@@ -121,7 +188,47 @@ def test_partition_keeps_its_count_over_a_hand_over(running: tuple[Driver, list[
     assert driver.run.partitions[tp].total_records == before == 60
 
 
-def test_lease_that_fails_is_tried_again_with_pauses_that_grow(driver: Driver) -> None:
+def test_lease_notes_what_its_lanes_have_copied(running: tuple[Driver, list[LaneStub]]) -> None:
+    driver, old = running
+    for lane in old:
+        lane.progress(*lane.taken, ordinal=5)
+    driver.pass_time(301)
+    new = driver.lanes_of(2)
+    for lane in old:
+        lane.gives_back(*lane.taken)
+    for lane in new:
+        lane.progress(*lane.taken, ordinal=12)
+    driver.run.stop()
+    for lane in (*old, *new):
+        lane.goes()
+    for job in driver.jobs:
+        job.is_done = True
+    driver.run.tick()
+    first, second = driver.jobs
+    assert first.copied == [LeaseCopy("orders", n, -1, 5, 5, 500) for n in range(4)]
+    assert second.copied == [LeaseCopy("orders", n, 5, 12, 12, 1200) for n in range(4)]
+
+
+def test_rows_of_a_lease_add_up_over_lanes_that_are_lost(
+    running: tuple[Driver, list[LaneStub]],
+) -> None:
+    driver, (first, second) = running
+    driver.has_begun(*FOUR)
+    first.progress(*first.taken, ordinal=0)
+    first.progress(*first.taken, ordinal=5)
+    lost = first.taken
+    first.goes()
+    driver.pass_time(1)
+    assert set(lost) < set(second.taken)
+    second.progress(*lost, ordinal=3)
+    driver.run.stop()
+    second.goes()
+    driver.jobs[0].is_done = True
+    driver.run.tick()
+    assert driver.jobs[0].copied == [LeaseCopy(*tp, 0, 3, 8, 800) for tp in lost]
+
+
+def test_failed_lease_is_retried_with_growing_pauses(driver: Driver) -> None:
     starts = []
     for _ in range(9):
         driver.run.tick()
@@ -150,7 +257,7 @@ def test_lease_whose_lanes_never_come_is_given_up(driver: Driver) -> None:
 # -- lanes that go
 
 
-def test_lane_whose_connection_ends_gives_its_partitions_to_the_other(
+def test_partitions_of_a_disconnected_lane_go_to_the_other_lane(
     running: tuple[Driver, list[LaneStub]],
 ) -> None:
     driver, (first, second) = running
@@ -170,7 +277,9 @@ def test_lane_whose_connection_ends_gives_its_partitions_to_the_other(
 def test_what_never_began_waits_until_nothing_of_the_lost_lane_can_arrive(
     running: tuple[Driver, list[LaneStub]],
 ) -> None:
-    """The lane may have begun it: its first row may arrive, and the records behind it."""
+    """The lost lane may have begun the partition: its first row may still arrive, and records after
+    it.
+    """
     driver, (first, second) = running
     lost = list(first.taken)
     begun = lost[0]
@@ -200,7 +309,7 @@ def test_silent_lane_is_given_up_when_it_has_stopped_by_itself(
     assert waits == {(LATE_S - SILENCE_S - 1) * 1000}, "since it was heard"
 
 
-def test_what_a_lane_says_after_it_was_given_up_does_not_count(
+def test_messages_of_a_lane_that_was_given_up_are_ignored(
     running: tuple[Driver, list[LaneStub]],
 ) -> None:
     driver, (first, second) = running
@@ -217,7 +326,7 @@ def test_what_a_lane_says_after_it_was_given_up_does_not_count(
     assert known.acked_ordinal < 1000
 
 
-def test_what_lanes_have_used_is_added_up_over_leases(
+def test_cpu_time_of_lanes_is_summed_over_leases(
     running: tuple[Driver, list[LaneStub]],
 ) -> None:
     driver, (first, second) = running
@@ -243,7 +352,7 @@ def test_second_attempt_of_a_lane_waits_for_the_first_to_end(
     assert again.sent == [driver.run.work]
 
 
-def test_lane_of_a_lease_that_is_not_ours_is_sent_away(
+def test_lane_of_an_unknown_lease_is_ended(
     running: tuple[Driver, list[LaneStub]],
 ) -> None:
     driver, _ = running
@@ -255,7 +364,7 @@ def test_lane_of_a_lease_that_is_not_ours_is_sent_away(
 # -- troubles
 
 
-def test_partition_that_stands_still_is_tried_again_within_half_a_minute(
+def test_failed_partition_is_retried_within_30_s(
     running: tuple[Driver, list[LaneStub]],
 ) -> None:
     driver, (first, second) = running
@@ -275,7 +384,7 @@ def test_partition_that_stands_still_is_tried_again_within_half_a_minute(
     assert partition.failure is None
 
 
-def test_map_that_cannot_be_read_holds_up_what_starts_cold_alone() -> None:
+def test_unreadable_map_delays_only_cold_starts() -> None:
     driver = Driver(FOUR)
     driver.reads_map = False
     driver.run.tick()
@@ -315,7 +424,7 @@ def test_once_ends_when_every_partition_is_done() -> None:
     assert driver.run.is_finished
 
 
-def test_once_changes_no_lease() -> None:
+def test_once_renews_no_lease() -> None:
     driver = Driver(FOUR, once=True, lease_s=10.0)
     driver.run.tick()
     lanes = driver.lanes_of(1)
@@ -324,7 +433,7 @@ def test_once_changes_no_lease() -> None:
     assert len(driver.jobs) == 1
 
 
-def test_once_does_not_try_again_what_stands_still_and_ends() -> None:
+def test_once_does_not_retry_failed_partitions() -> None:
     driver = Driver(FOUR[:1], once=True, lanes=1)
     driver.run.tick()
     (lane,) = driver.lanes_of(1, 1)
@@ -335,8 +444,8 @@ def test_once_does_not_try_again_what_stands_still_and_ends() -> None:
 
 
 @pytest.mark.parametrize(("wait_ms", "most_s"), [(0, 0.0), (10_000, LEFT_OUT_S)])
-def test_once_gives_up_a_trouble_that_lasts_a_minute(wait_ms: int, most_s: float) -> None:
-    """Also one of which each try leaves requests on their way."""
+def test_once_gives_up_a_problem_that_lasts_a_minute(wait_ms: int, most_s: float) -> None:
+    """This includes a problem after which each attempt leaves requests that may still arrive."""
     driver = Driver(FOUR[:1], once=True, lanes=1)
     driver.run.tick()
     (lane,) = driver.lanes_of(1, 1)
@@ -350,7 +459,7 @@ def test_once_gives_up_a_trouble_that_lasts_a_minute(wait_ms: int, most_s: float
 
 
 @pytest.mark.parametrize("step_s", [-3600, 3600])
-def test_once_gives_up_by_the_time_that_passes_not_by_the_clock_on_the_wall(step_s: int) -> None:
+def test_once_gives_up_by_the_monotonic_clock(step_s: int) -> None:
     driver = Driver(FOUR[:1], once=True)
     driver.run.tick()
     (lane, *_) = driver.lanes_of(1)
@@ -364,8 +473,10 @@ def test_once_gives_up_by_the_time_that_passes_not_by_the_clock_on_the_wall(step
     assert ONCE_GIVES_UP_S <= driver.clock.now - began < ONCE_GIVES_UP_S + 5
 
 
-def test_once_waits_for_what_a_lane_holds_back_after_another_was_lost() -> None:
-    """Its trouble began before; records are held back until late requests are over."""
+def test_once_waits_for_batches_that_are_held_back_after_a_lane_was_lost() -> None:
+    """The problem began earlier, and records are held back until late requests can no longer
+    arrive.
+    """
     driver = Driver(FOUR[:2], once=True)
     driver.run.tick()
     first, second = driver.lanes_of(1)
@@ -385,7 +496,7 @@ def test_once_waits_for_what_a_lane_holds_back_after_another_was_lost() -> None:
     assert not driver.is_stopping()
 
 
-def test_once_gives_up_a_spark_that_starts_no_lane() -> None:
+def test_once_gives_up_if_spark_starts_no_lane() -> None:
     driver = Driver(FOUR, once=True)
     tries = 0
     while not driver.is_stopping():
@@ -401,7 +512,7 @@ def test_once_gives_up_a_spark_that_starts_no_lane() -> None:
 # -- reload
 
 
-def test_topic_that_is_taken_off_the_list_is_released_shown_and_forgotten(
+def test_topic_that_is_removed_from_the_list_is_released_shown_and_forgotten(
     running: tuple[Driver, list[LaneStub]],
 ) -> None:
     driver, (first, second) = running
@@ -416,7 +527,7 @@ def test_topic_that_is_taken_off_the_list_is_released_shown_and_forgotten(
     assert here(3) not in driver.run.partitions
 
 
-def test_topic_that_comes_back_is_copied_on(running: tuple[Driver, list[LaneStub]]) -> None:
+def test_topic_that_is_listed_again_resumes(running: tuple[Driver, list[LaneStub]]) -> None:
     driver, (first, second) = running
     driver.run.set_plans(FOUR[:3])
     holder = next(lane for lane in (first, second) if here(3) in lane.taken)
@@ -434,7 +545,7 @@ def test_new_topic_goes_to_the_lane_with_the_least(running: tuple[Driver, list[L
     assert here(0, "payments") in first.taken
 
 
-def test_topic_made_anew_does_not_go_on_where_the_old_one_stopped(
+def test_recreated_topic_does_not_resume_at_the_old_position(
     running: tuple[Driver, list[LaneStub]],
 ) -> None:
     driver, (first, second) = running
@@ -457,7 +568,7 @@ def test_topic_made_anew_does_not_go_on_where_the_old_one_stopped(
     assert takes[-1].handed is None
 
 
-def test_late_requests_of_a_topic_that_was_hidden_for_a_moment_are_waited_for(
+def test_late_requests_count_for_a_topic_that_was_hidden_for_a_moment(
     running: tuple[Driver, list[LaneStub]],
 ) -> None:
     driver, lanes = running

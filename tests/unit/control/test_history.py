@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import pytest
+
 from tests.support.snapshots import flow, partition
 from twinlog.codes import FlowState
-from twinlog.control.watch.history import EVERY_S, KEPT, LastHour
+from twinlog.control.watch import history as history_module
+from twinlog.control.watch.history import EVERY_S, KEPT, TOPIC_ROWS, BusyTopics, LastHour
 
 
 def test_a_row_every_ten_seconds_for_an_hour() -> None:
@@ -25,3 +28,47 @@ def test_what_is_not_known_is_none_and_a_standby_has_no_row() -> None:
     (row,) = history.rows("A->B")
     assert (row.lag, row.loss_records, row.loss_ms, row.p50_ms) == (None, None, None, None)
     assert history.rows("C->B") == history.rows("nobody") == []
+
+
+def test_a_topic_has_a_row_every_half_minute_for_an_hour() -> None:
+    history = LastHour()
+    for second in range(0, 3600 + 120, 10):
+        parts = [partition("orders", n, lag=second if n else -1, bytes=second) for n in range(3)]
+        history.update(second, second * 1000, [flow(*parts, partition("dark", lag=-1))])
+    rows = history.topics.rows("A->B", "orders")
+    assert len(rows) == TOPIC_ROWS
+    assert (rows[0].at_ms, rows[-1].at_ms) == (120_000, 3_690_000)
+    assert rows[-1][1:] == (2 * 3690, 3 * 3690)
+    assert {row.lag for row in history.topics.rows("A->B", "dark")} == {-1}
+    assert history.topics.rows("A->B", "nothing") == []
+    kept = history.topics._rows["A->B", "orders"]
+    assert kept.itemsize * len(kept) == 2880, "bytes of a topic"
+
+
+def busy(topics: BusyTopics, *moved: int) -> list[str]:
+    """The topics that are kept after each has copied so many bytes in all."""
+    parts = [partition(f"t{number}", bytes=total) for number, total in enumerate(moved)]
+    topics.update(1, [flow(*parts)])
+    return [f"t{number}" for number in range(len(moved)) if topics.rows("A->B", f"t{number}")]
+
+
+def test_of_many_topics_those_with_the_most_traffic_are_kept(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(history_module, "MOST_TOPICS", 2)
+    topics = BusyTopics()
+    assert len(busy(topics, 0, 0, 0, 0)) == 2
+    assert busy(topics, 0, 0, 50, 70) == ["t2", "t3"]
+    assert busy(topics, 40, 0, 50, 170) == ["t0", "t3"], "one that was busy before it was known"
+    assert busy(topics, 40, 0, 50, 170) == ["t0", "t3"], "nothing has moved"
+    assert busy(topics, 40, 30, 50, 270) == ["t1", "t3"]
+    topics.update(1, [flow(partition("t9"))])
+    assert topics.rows("A->B", "t3") == [], "its topic is gone"
+
+
+def test_the_topics_of_a_flow_that_is_no_longer_led_have_no_rows() -> None:
+    history = LastHour()
+    history.update(0, 0, [flow(partition("orders"))])
+    assert history.topics.rows("A->B", "orders")
+    history.update(60, 60_000, [flow(partition("orders"), state=FlowState.STANDBY, generation=-1)])
+    assert history.topics.rows("A->B", "orders") == []

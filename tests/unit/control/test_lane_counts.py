@@ -13,9 +13,9 @@ from twinlog.channel.codec import MessageCodec
 from twinlog.channel.reachable import address_for_executors
 from twinlog.channel.server import ChannelServer
 from twinlog.config.flow.schema import FlowConfig
-from twinlog.control.flow.wiring import lanes_of
+from twinlog.control.flow.wiring import lanes_in_memory, lanes_of
 from twinlog.control.process import engine as engine_module
-from twinlog.control.process.engine import SparkEngine, lanes_in_memory
+from twinlog.control.process.engine import SparkEngine
 from twinlog.control.process.run import MirrorOptions
 from twinlog.control.process.supervisor import Supervisor
 from twinlog.lane.messages import MESSAGES
@@ -59,9 +59,9 @@ def test_lanes_of_a_flow(
 
 
 @pytest.mark.parametrize(
-    ("slots", "flows", "lanes"), [(16, 1, 8), (8, 1, 4), (3, 1, 1), (1, 1, 1), (16, 2, 4)]
+    ("slots", "flows", "lanes"), [(16, 1, 8), (8, 1, 7), (3, 1, 2), (1, 1, 1), (16, 2, 7)]
 )
-def test_a_given_master_has_room_for_every_lease_and_its_successor(
+def test_a_given_master_has_room_for_every_lease_and_a_lane_of_the_next(
     flow: FlowConfig, slots: int, flows: int, lanes: int
 ) -> None:
     engine = an_engine([flow], master="spark://somewhere:7077", lanes=8)
@@ -75,7 +75,7 @@ def test_lanes_follow_the_slots_of_a_cluster(flow: FlowConfig) -> None:
     for slots in (4, 8, 4, 0):  # 0: its executors are lost, and others will come
         engine._count(slots)
         found.append(engine.lanes_for(flow, 100, flows=1))
-    assert found == [2, 4, 2, 2]
+    assert found == [3, 4, 3, 3]
 
 
 def test_a_reload_gets_no_more_lanes_than_this_spark_was_made_for(
@@ -115,6 +115,24 @@ def test_without_a_limit_memory_does_not_count(
     assert an_engine([flow]).lanes_for(flow, 100, flows=1) == 8
     monkeypatch.setattr(engine_module, "memory_limit", lambda: 1536 * MEBIBYTE)
     assert an_engine([flow]).lanes_for(flow, 100, flows=1) == 6
+
+
+@pytest.mark.parametrize(
+    ("master", "is_warm", "starts"),
+    [
+        ("spark://somewhere:7077", False, False),
+        ("spark://somewhere:7077", True, True),
+        ("yarn", True, True),
+        (None, True, True),  # Spark of this machine always starts with the process
+    ],
+)
+def test_a_warm_standby_starts_spark_with_the_process(
+    flow: FlowConfig, master: str | None, is_warm: bool, starts: bool
+) -> None:
+    warm = replace(flow, lanes=replace(flow.lanes, has_warm_standby=is_warm))
+    engine = an_engine([flow, warm], master=master)
+    assert engine._needed.is_set() is starts
+    assert engine._is_warm is (is_warm and master is not None)
 
 
 def test_lanes_of_this_machine_stay_on_loopback(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -14,8 +14,7 @@ from msgspec import structs
 
 from tests.support.snapshots import PUBLISHED
 from twinlog.codes import FlowState
-from twinlog.control.check.last_run import last_run, lives_here
-from twinlog.control.check.reported_status import of_now
+from twinlog.control.check.reported_status import last_run, lives_here, of_now
 from twinlog.control.watch.status_file import status_folder, write_status
 from twinlog.mirror.state.generations import Claim, FlowHistory
 from twinlog.mirror.state.published import PublishedStatus

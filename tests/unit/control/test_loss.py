@@ -16,8 +16,8 @@ from twinlog.config.flow.start import Starts, TopicStart
 from twinlog.control.flow.snapshots import flow_snapshot
 from twinlog.control.lanes.pacing import Pacer
 from twinlog.control.risk.held_back import OpenOnes
-from twinlog.control.risk.limits import RiskLimits
 from twinlog.control.risk.resting import Rest, RestingWatch, RestQuestions
+from twinlog.control.risk.running_flow import RiskLimits
 from twinlog.control.risk.source_watch import SHARE_OF_TIME, Offsets, SourceWatch
 from twinlog.control.watch.snapshot import FlowSnapshot
 from twinlog.control.watch.state_since import FlowSince
@@ -30,9 +30,8 @@ from twinlog.mirror.plan import PartitionPlan, Refusal
 from twinlog.mirror.state.intents import Intent, IntentKind, flow_intents
 from twinlog.model import EARLIEST, StartAt, StartKind, TopicId, TopicPartition
 from twinlog.survey.ends import LogState
-from twinlog.survey.map_reader import Maps
 from twinlog.survey.open_transactions import OpenTransaction
-from twinlog.survey.replica import Ownership, replica
+from twinlog.survey.replica import Maps, Ownership, replica
 from twinlog.survey.topic_configs import NO_LIMIT
 
 FIRST, SECOND = (TopicPartition("orders", number) for number in range(2))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from twinlog.control.duties.rounds import PartitionView
-from twinlog.control.groups.no_counterpart import reasons
+from twinlog.control.groups.counterparts import reasons
 from twinlog.mirror.state.intents import Intent, IntentKind, flow_intents
 from twinlog.model import TopicId, TopicPartition
 

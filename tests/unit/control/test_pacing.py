@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 
 import pytest
 
-from twinlog.config.flow.priority import Priorities
+from twinlog.config.flow.start import Priorities
 from twinlog.control.lanes import pacing
 from twinlog.control.lanes.pacing import Pacer, shares
 

@@ -19,8 +19,8 @@ from twinlog.control.lanes.partitions import (
     LaneKey,
     Partition,
     Placement,
+    view_of,
 )
-from twinlog.control.lanes.views import view_of
 from twinlog.control.lanes.wanted import unwanted
 from twinlog.lane.messages import Away, HandOver, PartitionProgress
 from twinlog.mirror.plan import PartitionPlan

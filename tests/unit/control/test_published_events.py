@@ -190,7 +190,7 @@ def test_rest_tells_those_of_a_flow_that_is_led_elsewhere_by_time(rest: Rest) ->
         assert [one["message"] for one in found] == ["here", "A->B: orders-3: no"]
     number = found[-1].pop("number")
     assert found[-1] == {
-        "time": "2027-01-15T08:00:00.000+00:00",
+        "atMs": 1_800_000_000_000,
         "level": "WARNING",
         "flow": "A->B",
         "topic": "orders",

@@ -11,7 +11,7 @@ from tests.support.properties import IDENTITY, flows_of
 from twinlog.cluster.client import ClusterClient
 from twinlog.cluster.net.metadata import ClusterMetadata, TopicMetadata
 from twinlog.config.flow.schema import FlowConfig
-from twinlog.control.cutover.upstreams import FlowUpstreams
+from twinlog.control.cutover.copies import FlowUpstreams
 from twinlog.control.loops.guard import LoopGuard
 from twinlog.control.loops.neighbours import Neighbours
 from twinlog.mirror.names.filters import policy_of

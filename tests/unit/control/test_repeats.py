@@ -1,13 +1,17 @@
-"""The same bytes again are answered without being parsed, and as if they had been."""
+"""The same bytes again are answered without being parsed, and as if they had been: over connections
+that are closed after an answer, and over one that is not.
+"""
 
 from __future__ import annotations
 
+import re
 import socket
 import ssl
+import threading
 from collections.abc import Iterator
-from contextlib import ExitStack
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, BinaryIO, NamedTuple
 
 import pytest
 
@@ -85,27 +89,48 @@ def parsed(rest: Server, monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """Paths that were asked of the front, as they come."""
     calls, paths = Front.__call__, []
 
-    async def counted(self: Front, scope: Any, *given: Any) -> None:
+    async def counted(self: Front, scope: Any, *given: Any, **more: Any) -> None:
         paths.append(f"{scope['method']} {scope['path']}")
-        await calls(self, scope, *given)
+        await calls(self, scope, *given, **more)
 
     monkeypatch.setattr(Front, "__call__", counted)
     return paths
 
 
-def get(token: str, *lines: str, path: str = FLOWS, method: str = "GET") -> bytes:
-    head = (f"{method} {path} HTTP/1.1", "Host: localhost", f"Authorization: Bearer {token}")
+def get(
+    token: str, *lines: str, path: str = FLOWS, method: str = "GET", closes: bool = True
+) -> bytes:
+    head = [f"{method} {path} HTTP/1.1", "Host: localhost", f"Authorization: Bearer {token}"]
+    if closes:
+        head.append("Connection: close")
     return "\r\n".join((*head, *lines, "", "")).encode()
 
 
-def asked(rest: Server, *pieces: bytes) -> bytes:
-    """What comes until the server closes the connection."""
+@contextmanager
+def connected(rest: Server) -> Iterator[socket.socket]:
     with ExitStack() as stack:
         client = stack.enter_context(socket.create_connection(rest.address, timeout=60))
         client.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         if rest.tls is not None:
             client = rest.tls.wrap_socket(client, server_hostname="localhost")
             stack.enter_context(client)
+        yield client
+
+
+def next_answer(reader: BinaryIO) -> bytes:
+    """One answer of several, by its length."""
+    head = b""
+    while not head.endswith(b"\r\n\r\n"):
+        line = reader.readline()
+        assert line, head
+        head += line
+    length = re.search(rb"content-length: (\d+)", head)
+    return head + (reader.read(int(length[1])) if length else b"")
+
+
+def asked(rest: Server, *pieces: bytes) -> bytes:
+    """What comes until the server closes the connection."""
+    with connected(rest) as client:
         for number, piece in enumerate(pieces):
             if number:
                 client.settimeout(0.2)
@@ -187,12 +212,81 @@ def test_of_two_requests_in_one_piece_one_is_answered(rest: Server, token: str) 
         assert answer.count(b"HTTP/1.1 200 ") == 1
 
 
+def test_a_connection_carries_many_requests_known_ones_and_others(
+    rest: Server, token: str, parsed: list[str]
+) -> None:
+    same = get(token, closes=False)
+    with connected(rest) as client, client.makefile("rb") as reader:
+
+        def answer(request: bytes) -> bytes:
+            client.sendall(request)
+            return next_answer(reader)
+
+        first, *_ = (answer(same) for _ in range(3))
+        parsed.clear()
+        for _ in range(3):
+            assert without_date(answer(same)) == without_date(first)
+            assert answer(get(token, path="/healthz", closes=False)).endswith(b"true}\n")
+            assert answer(get(token, path="/nothing", closes=False)).startswith(b"HTTP/1.1 404 ")
+        assert parsed == ["GET /healthz", "GET /nothing"] * 3
+        assert b"\r\nConnection: close\r\n" in answer(get(token))
+        assert client.recv(1) == b""
+    assert b"connection: " not in first.lower()
+
+
+def test_requests_in_one_piece_are_all_answered_in_their_order(rest: Server, token: str) -> None:
+    flows, health = get(token, closes=False), get(token, path="/healthz", closes=False)
+    for _ in range(4):
+        with connected(rest) as client, client.makefile("rb") as reader:
+            client.sendall(flows + flows + health + flows)
+            found = [next_answer(reader) for _ in range(4)]
+            assert [b'"flows":' in one for one in found] == [True, True, False, True]
+            client.sendall(flows)
+            assert b'"flows":' in next_answer(reader)
+
+
+def test_a_client_that_reads_late_gets_every_answer(
+    rest: Server, token: str, monitor: Monitor
+) -> None:
+    """What it has not read is bounded: the server then reads no further request of it."""
+    monitor.update([flow(partition(), reason="x" * 20_000)])
+    same, many = get(token, f"X-Long: {'x' * 3000}", closes=False), 5_000
+    with connected(rest) as client, client.makefile("rb") as reader:
+        client.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 65_536)
+        client.sendall(same)
+        assert next_answer(reader)
+        sent = [0]
+
+        def send() -> None:
+            for _ in range(many):
+                client.sendall(same)
+                sent[0] += 1
+
+        sender = threading.Thread(target=send, daemon=True)
+        sender.start()
+        before = -1
+        while sent[0] != before:
+            before = sent[0]
+            sender.join(1)  # a second without a further request: it waits for the server
+        assert sent[0] < many
+        for _ in range(many):
+            assert b'"flows":' in next_answer(reader)
+        sender.join()
+
+
 def test_so_many_requests_are_known_and_no_longer_ones() -> None:
     known = repeats.Repeats()
-    known.keep(b"x" * (repeats.LONGEST + 1), b"answer", lambda: True)
-    assert known.answer(b"x" * (repeats.LONGEST + 1)) is None
+
+    def keep(request: bytes) -> None:
+        answer = b"answer " + request
+        known.keep(request, repeats.Repeat(answer, is_current=lambda: True, closes=False))
+
+    keep(b"x" * (repeats.LONGEST + 1))
+    assert known.find(b"x" * (repeats.LONGEST + 1)) is None
     for number in range(repeats.AT_MOST + 1):
-        known.keep(b"%d" % number, b"answer %d" % number, lambda: True)
-    assert known.answer(b"%d" % repeats.AT_MOST) == b"answer %d" % repeats.AT_MOST
-    found = [known.answer(b"%d" % number) for number in range(repeats.AT_MOST)]
+        keep(b"%d" % number)
+    last = known.find(b"%d" % repeats.AT_MOST)
+    assert last is not None
+    assert last.answer == b"answer %d" % repeats.AT_MOST
+    found = [known.find(b"%d" % number) for number in range(repeats.AT_MOST)]
     assert found == [None] * repeats.AT_MOST

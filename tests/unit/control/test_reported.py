@@ -22,8 +22,7 @@ from twinlog.cluster.net.settings import ClusterSettings
 from twinlog.codes import FlowState
 from twinlog.config.flow.schema import MirrorConfig
 from twinlog.config.load import load
-from twinlog.control.check.last_run import LastRun
-from twinlog.control.check.reported_status import Reported, _by_flow, _report
+from twinlog.control.check.reported_status import LastRun, Reported, _by_flow, _report
 from twinlog.control.watch.events import last_events
 from twinlog.control.watch.snapshot import FlowSnapshot
 from twinlog.control.web.api import answers, leaders, shown

@@ -30,7 +30,7 @@ from twinlog.control.watch.events import EventLog
 from twinlog.control.watch.monitor import Monitor
 from twinlog.control.watch.snapshot import FlowSnapshot
 from twinlog.control.web import server
-from twinlog.control.web.api import answers, app, leaders, shown, site, topics
+from twinlog.control.web.api import answers, app, inputs, leaders, shown, site, topics
 from twinlog.flow_log import FlowLog
 from twinlog.mirror.state.intents import FlowIntents
 from twinlog.mirror.state.published import Proof, published_status
@@ -107,6 +107,10 @@ def test_the_last_hour_is_told_of_a_flow_that_is_led_here(rest: Rest) -> None:
     }
     assert rest.get("/api/v1/flows/C->B/history")["rows"] == []
     assert rest.ask("/api/v1/flows/X->B/history").status == 404
+    (row,) = rest.get(f"{A_B}/topics/orders/history")["rows"]
+    assert (row["lag"], row["bytes"]) == (100, 50_000)
+    assert rest.get(f"{A_B}/topics/nothing/history")["rows"] == []
+    assert rest.ask("/api/v1/flows/X->B/topics/orders/history").status == 404
 
 
 def test_flows_that_clusters_leaves_to_others_are_shown_and_steered(
@@ -183,6 +187,20 @@ def test_topics_are_filtered_sorted_and_paged(rest: Rest, query: str, expected: 
     assert found["reportedBy"] == "here"
 
 
+@pytest.mark.parametrize("path", ["partitions?sort=-lag&topic=order", "topics?topic=o"])
+def test_next_leads_through_all_pages(rest: Rest, path: str) -> None:
+    kind = path.partition("?")[0]
+    whole = rest.get(f"{A_B}/{path}")
+    assert whole["next"] is None
+    page = rest.get(f"{A_B}/{path}&limit=1")
+    found = page[kind]
+    while page["next"] is not None:
+        page = rest.get(page["next"])
+        found += page[kind]
+    assert found == whole[kind]
+    assert len(found) == whole["total"] > 1
+
+
 def test_a_topic_has_the_numbers_of_its_partitions_and_says_what_is_not_known() -> None:
     parts = [
         partition("orders", 0, lag=5, lag_ms=70, loss_records=2, loss_ms=30, left_ms=900, bytes=1),
@@ -190,15 +208,15 @@ def test_a_topic_has_the_numbers_of_its_partitions_and_says_what_is_not_known() 
         partition("orders", 2, lag=4, state="FAILED", code="DIVERGED", left_ms=400, bytes=3),
         partition("pay", 0, lag=1000, loss_records=0, bytes=0, state="PAUSED"),
     ]
-    total, (one, _) = topics.page(parts, topics.TopicQuery())
+    total, (one, _) = topics.page(parts, inputs.TopicQuery())
     assert (total, one.topic, one.target_topic, one.partitions) == (2, "orders", "A.orders", 3)
     assert (one.state, one.codes, one.unusual_partitions) == ("FAILED", ["DIVERGED"], 1)
     assert (one.lag, one.lag_unknown_partitions, one.lag_ms) == (9, 1, 70)
     assert (one.loss_records, one.loss_unknown_partitions, one.loss_ms) == (2, 2, 30)
     assert (one.kept_ms, one.kept_known, one.bytes) == (400, False, 6)
-    query = topics.TopicQuery.model_validate({"sort": "-lag"})
+    query = inputs.TopicQuery.model_validate({"sort": "-lag"})
     assert [row.topic for row in topics.page(parts, query)[1]] == ["orders", "pay"], "may be worst"
-    (pay,) = topics.page(parts, topics.TopicQuery(code="", topic="pay"))[1]
+    (pay,) = topics.page(parts, inputs.TopicQuery(code="", topic="pay"))[1]
     assert (pay.kept_ms, pay.kept_known, pay.loss_records, pay.loss_ms) == (None, True, 0, None)
 
 
@@ -288,10 +306,16 @@ def test_what_is_not_known_is_said_and_sorted_as_the_worst() -> None:
         partition("orders", number, lag=lag, loss_records=lag) for number, lag in enumerate((5, -1))
     ]
     for column in ("lag", "lossRecords"):
-        query = answers.PartitionQuery.model_validate({"sort": f"-{column}"})
+        query = inputs.PartitionQuery.model_validate({"sort": f"-{column}"})
         assert [one.partition for one in shown.page(parts, query)[1]] == [1, 0]
-    found = shown._seen(flow(*parts), 0, 0.0)
-    assert (found["lag"], found["lag_unknown_partitions"]) == (5, 1)
+    found = answered(shown._seen(flow(*parts), 0, 0.0))
+    assert (found.lag, found.lag_unknown_partitions) == (5, 1)
+
+
+def answered(fields: dict[str, Any]) -> answers.Flow:
+    """A flow, by what a snapshot or a leader's row says of it."""
+    names: dict[str, Any] = {"flow": "A->B", "source": "A", "target": "B", "problem": ""}
+    return answers.Flow.model_validate(names | {"wanted": None, "verify_runs": None} | fields)
 
 
 def test_of_a_flow_led_elsewhere_the_row_tells_lag_objective_and_proof() -> None:
@@ -300,35 +324,35 @@ def test_of_a_flow_led_elsewhere_the_row_tells_lag_objective_and_proof() -> None
         PUBLISHED, lag=12, lag_unknown=1, rpo_ms=1000, rpo_excess="why", proof=proof
     )
     status = structs.replace(status, p50_ms=7, p99_ms=95)
-    found = shown._reported(status, PUBLISHED.at_ms)
-    assert (found["lag"], found["lag_unknown_partitions"]) == (12, 1)
-    assert (found["loss"].objective_ms, found["loss"].excess) == (1000, "why")
-    assert found["verified"] == answers.Verified(
+    found = answered(shown._reported(status, PUBLISHED.at_ms))
+    assert (found.lag, found.lag_unknown_partitions) == (12, 1)
+    assert (found.loss.objective_ms, found.loss.excess) == (1000, "why")
+    assert found.verified == answers.Verified(
         mode="full", at_ms=5, records=9, differences=0, is_complete=True
     )
-    assert found["latency"] == answers.Latency(p50_ms=7, p99_ms=95)
-    assert found["retention"] is None, "its leader is of an earlier release"
-    earlier = shown._reported(PUBLISHED, PUBLISHED.at_ms)
-    assert (earlier["lag"], earlier["lag_unknown_partitions"], earlier["verified"]) == (
-        (None, None, None)
-    )
-    assert earlier["latency"] is None
+    assert found.latency == answers.Latency(p50_ms=7, p99_ms=95)
+    assert found.retention is None, "its leader is of an earlier release"
+    earlier = answered(shown._reported(PUBLISHED, PUBLISHED.at_ms))
+    assert (earlier.lag, earlier.lag_unknown_partitions, earlier.verified) == (None, None, None)
+    assert earlier.latency is None
 
 
 def test_the_soonest_end_of_retention_is_told_of_a_flow() -> None:
     parts = [partition("a"), partition("b", lag=1, left_ms=900)]
     parts.append(partition("c", lag=9, left_ms=70, needs_ms=80, is_near_deletion=True))
-    found = shown._seen(flow(*parts), 0, 0.0)["retention"]
+    found = answered(shown._seen(flow(*parts), 0, 0.0)).retention
     soonest = answers.Retention(kept_ms=70, kept_known=True, topic="c", near_deletion=["c"])
     assert found == soonest
     row = published(flow(*parts), every_ms=5000)
-    assert shown._reported(row, 0)["retention"] == soonest, "and so for other processes"
+    assert answered(shown._reported(row, 0)).retention == soonest, "and so for other processes"
     none = answers.Retention(kept_ms=None, kept_known=True, topic=None, near_deletion=[])
-    assert shown._seen(flow(parts[0]), 0, 0.0)["retention"] == none
+    assert answered(shown._seen(flow(parts[0]), 0, 0.0)).retention == none
     parts.append(partition("d", lag=1, is_left_known=False))
-    found = shown._seen(flow(*parts), 0, 0.0)["retention"]
+    found = answered(shown._seen(flow(*parts), 0, 0.0)).retention
+    assert found is not None
     assert (found.kept_ms, found.kept_known) == (70, False)
-    assert shown._seen(flow(*parts, state="STANDBY"), 0, 0.0)["retention"] is None
+    standby = shown._seen(flow(*parts, state="STANDBY"), 0, 0.0)
+    assert answered(standby).retention is None
 
 
 def test_partitions_that_no_cluster_tells_are_no_empty_page(rest: Rest) -> None:
@@ -349,6 +373,7 @@ def test_events_are_numbered_and_asked_for_by_flow(rest: Rest) -> None:
         "three",
     ]
     assert [one["flow"] for one in found["events"]] == ["A->B", "C->B", ""]
+    assert all(0 <= time.time() * 1000 - one["atMs"] < 60_000 for one in found["events"])
     later = rest.get(f"/api/v1/events?since={found['events'][1]['number']}")
     assert [one["message"] for one in later["events"]] == ["three"]
     assert [one["flow"] for one in rest.get("/api/v1/events?flow=C-%3EB")["events"]] == ["C->B"]
@@ -401,6 +426,14 @@ GETS = [
 ]
 
 
+WANTED: dict[str, Any] = {
+    "paused": True,
+    "bytesPerSecond": None,
+    "pausedTopics": [],
+    "releasedTopics": [],
+}
+
+
 def test_no_secret_is_in_any_answer(rest: Rest) -> None:
     for path in GETS:
         assert PASSWORD.encode() not in rest.ask(path.replace(">", "%3E")).body, path
@@ -430,6 +463,11 @@ def test_no_secret_is_in_any_answer(rest: Rest) -> None:
         (f"{A_B}/limit", "POST", {"bytesPerSecond": 5}, 400, "REQUEST_INVALID", "1024"),
         (f"{A_B}/topics/pause", "POST", {"topics": []}, 400, "REQUEST_INVALID", "body: topics"),
         (f"{A_B}/topics/pause", "POST", {"topics": ["a("]}, 400, "USAGE", "topics: this ( is not"),
+        (f"{A_B}/wanted", "PUT", {"paused": True}, 400, "REQUEST_INVALID", "bytesPerSecond: is"),
+        (f"{A_B}/wanted", "PUT", WANTED | {"paused": 1}, 400, "REQUEST_INVALID", "body: paused: "),
+        (f"{A_B}/wanted", "PUT", WANTED, 503, "UNREACHABLE", "connection refused"),
+        (f"{A_B}/wanted", "GET", None, 503, "UNREACHABLE", "commands in effect for A->B are unkn"),
+        (f"{A_B}/wanted", "POST", {}, 405, "METHOD_NOT_ALLOWED", "accepts only GET, HEAD, PUT"),
         (f"{A_B}/pause", "POST", {"reason": "x" * 70_000}, 413, "REQUEST_TOO_LARGE", "65536"),
         (f"{A_B}/pause", "POST", {}, 503, "UNREACHABLE", "connection refused"),
     ],
@@ -441,10 +479,16 @@ def test_what_is_refused_says_what_where_and_what_to_do(
     assert (answer.status, answer.json["code"]) == (status, code), answer
     assert what in answer.json["what"]
     assert not answer.json["what"].startswith("--"), "an option of the command line"
-    assert answer.json["where"] == path.partition("?")[0].replace("%3E", ">")
+    found = path.partition("?")[0]
+    assert (answer.json["instance"], answer.json["where"]) == (found, found.replace("%3E", ">"))
+    assert answer.json["detail"] == answer.json["what"]
+    assert (answer.json["type"], answer.json["status"]) == (f"/api/v1/codes/{code}", status)
+    assert conditions()[code].meaning.startswith(answer.json["title"])
     assert (answer.json["do"] != "") is bool(conditions()[code].advice)
     assert not answer.json["do"].startswith("exit code"), "which a client has none of"
-    assert answer.headers["Content-Type"] == "application/json"
+    assert answer.headers["Content-Type"] == "application/problem+json"
+    assert (answer.headers["Allow"] is not None) == (status == 405)
+    assert (answer.headers["Retry-After"] is not None) == (status == 503)
 
 
 def test_a_bug_is_told_without_its_text(rest: Rest, monitor: Monitor) -> None:
@@ -452,6 +496,7 @@ def test_a_bug_is_told_without_its_text(rest: Rest, monitor: Monitor) -> None:
     answer = rest.ask(A_B)
     assert (answer.status, answer.json["code"]) == (500, "INTERNAL")
     assert "many" not in answer.json["what"]
+    assert answer.headers["Content-Type"] == "application/problem+json"
 
 
 def test_a_stream_sends_flows_and_events_as_they_come(rest: Rest, monitor: Monitor) -> None:
@@ -487,14 +532,6 @@ def test_streams_are_bounded_and_end_with_the_process(
         assert (answer.status, answer.json["code"]) == (503, "REST_BUSY")
         assert answer.headers["Retry-After"]
     eventually(lambda: all(one.ended for one in readers))
-
-
-@pytest.mark.parametrize("path", ["/api/v1/flows", A_B, "/api/v1/codes", "/healthz", "/page/"])
-def test_a_connection_carries_one_request(rest: Rest, path: str) -> None:
-    """So each has one deadline from its first byte on."""
-    for _ in range(2):
-        answer = rest.ask(path)
-        assert (answer.status, answer.headers["Connection"]) == (200, "close")
 
 
 def test_a_hundred_clients_that_come_at_once_are_all_answered(rest: Rest) -> None:

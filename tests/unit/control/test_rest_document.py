@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import json
+import re
 from collections.abc import Iterator
+from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
@@ -11,16 +14,18 @@ import schemathesis
 
 from tests.support.rest import Rest, few, rest_of
 from tests.support.snapshots import flow, partition
+from tools.pages import openapi
 from tools.pages import rest as rest_page
 from twinlog.client import steering
 from twinlog.config.load import load
 from twinlog.control.check import both_logs
 from twinlog.control.cutover import scope
 from twinlog.control.watch.monitor import Monitor
-from twinlog.control.web.api import leaders, openapi
-from twinlog.control.web.api.endpoints import ENDPOINTS
+from twinlog.control.web.api import leaders
+from twinlog.control.web.api.endpoints import DOCUMENT, ENDPOINTS, STREAM
 
 EXAMPLES = 2
+DOCS = Path(__file__).parents[3] / "docs"
 
 
 @pytest.fixture(scope="module")
@@ -42,8 +47,8 @@ def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Rest]:
 
 @pytest.fixture(scope="module")
 def document(served: Rest) -> Any:
-    found = openapi.document()
-    del found["paths"][openapi.STREAM]  # it has no end
+    found = json.loads((DOCS / openapi.FILE).read_text())
+    del found["paths"][STREAM]  # it has no end
     schema = schemathesis.openapi.from_dict(found)
     schema.config.update(base_url=f"http://{served.address}")
     refused = schema.config.checks.negative_data_rejection
@@ -60,20 +65,45 @@ def test_every_answer_is_as_the_document_says(case: Any) -> None:
     case.call_and_validate()
 
 
-def test_the_document_is_served_as_it_is_made(served: Rest) -> None:
-    found = served.get(openapi.PATH)
-    assert found == openapi.document()
+def test_the_document_is_a_file_in_the_docs_and_in_the_wheel(served: Rest) -> None:
+    text = openapi.render()
+    assert (DOCS / openapi.FILE).read_text() == text, "run: python -m tools.pages"
+    packaged = files("twinlog.control.web.api").joinpath(openapi.FILE).read_text(encoding="utf-8")
+    assert packaged == text, "run: python -m tools.pages"
+    found = served.get(DOCUMENT)
+    assert found == json.loads(text)
     assert found["openapi"] == "3.1.0"
     operations = {(path, method) for path, some in found["paths"].items() for method in some}
-    assert operations == {(one.path, one.method.lower()) for one in ENDPOINTS} | {
-        (openapi.STREAM, "get")
-    }
+    assert operations == {(one.path, one.method.lower()) for one in ENDPOINTS} | {(STREAM, "get")}
     ids = [one["operationId"] for some in found["paths"].values() for one in some.values()]
     assert len(ids) == len(set(ids))
 
 
+def properties() -> Iterator[tuple[str, dict[str, Any]]]:
+    for name, schema in openapi.document()["components"]["schemas"].items():
+        for key, value in schema.get("properties", {}).items():
+            yield f"{name}.{key}", value
+
+
+def test_every_field_is_explained_and_has_a_name_in_camel_case() -> None:
+    silent = [name for name, value in properties() if not value.get("description")]
+    assert silent == []
+    odd = [name for name, _ in properties() if not re.fullmatch(r"\w+\.[a-z][a-zA-Z0-9]*", name)]
+    assert odd == []
+
+
+def test_answers_may_get_more_fields_and_have_no_part_without_a_type() -> None:
+    schemas = openapi.document()["components"]["schemas"]
+    closed = {name for name, one in schemas.items() if one.get("additionalProperties") is False}
+    assert closed == {one.body.__name__ for one in ENDPOINTS if one.body is not None}
+    bare = [
+        name for name, value in properties() if '"additionalProperties": true' in json.dumps(value)
+    ]
+    assert bare == []
+
+
 def test_the_docs_name_every_path_and_what_it_takes() -> None:
-    text = (Path(__file__).parents[3] / "docs" / "rest.md").read_text()
+    text = (DOCS / "rest.md").read_text()
     assert rest_page.with_table(text) == text, "run: python -m tools.pages"
     (pause,) = (line for line in rest_page.table().splitlines() if "{flow}/topics/pause" in line)
     assert "`reason`, `dryRun`, `topics`" in pause

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 import pytest
 
 from tests.support.eventually import PATIENCE_S, eventually
-from twinlog.control.duties.rounds import Duties
+from twinlog.control.duties.rounds import Duties, NotPermitted
 from twinlog.errors import Disconnected, TwinlogError
 
 
@@ -99,6 +99,27 @@ def test_an_error_is_one_line_and_the_rounds_and_other_duties_go_on(
         ("INFO", "A->B: failing: works again"),
     ]
     assert caplog.records[1].__dict__["news"], "and people see it"
+
+
+def test_a_missing_permission_is_logged_once_and_tried_again_later(
+    caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    refused = NotPermitted("no heartbeats: grant WRITE", flow="A->B")
+    duty, lines, errors = Counting(fail=lambda _: refused), list[str](), list[TwinlogError]()
+    duties = Duties("A->B", [duty], on_error=errors.append, log_once=lines.append)
+    duties.start()
+    eventually(lambda: bool(lines))
+    duties.stop()
+    duties.join(PATIENCE_S)
+    assert (duty.rounds, lines, errors) == (1, ["A->B: no heartbeats: grant WRITE"], [])
+    monkeypatch.setattr("twinlog.control.duties.rounds.REFUSED_PAUSE_S", 0.01)
+    duty.fail = lambda at: refused if at < 4 else None
+    duties = Duties("A->B", [duty], on_error=errors.append, log_once=lines.append)
+    duties.start()
+    eventually(lambda: duty.rounds > 5)
+    duties.stop()
+    duties.join(PATIENCE_S)
+    assert (len(lines), errors, caplog.text) == (3, [], "")
 
 
 def test_a_bug_is_seen_and_stops_nothing(

@@ -18,7 +18,7 @@ from twinlog.cli.commands.mirror import COLLECTED_AFTER
 from twinlog.control.flow.snapshots import flow_snapshot
 from twinlog.control.process import supervisor
 from twinlog.control.process.supervisor import Showing
-from twinlog.control.risk.limits import RiskLimits
+from twinlog.control.risk.running_flow import RiskLimits
 from twinlog.control.watch import status_file
 from twinlog.control.watch.monitor import Monitor
 from twinlog.control.watch.snapshot import FlowSnapshot

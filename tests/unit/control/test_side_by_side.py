@@ -8,8 +8,8 @@ from typing import Any, cast
 
 import pytest
 
-from twinlog.control.failback import side_by_side as module
-from twinlog.control.failback.side_by_side import BothReads, side_by_side
+from twinlog.control.failback import copy_end as module
+from twinlog.control.failback.copy_end import BothReads, side_by_side
 from twinlog.errors import FlowError, TwinlogError, or_raise
 from twinlog.model import TopicPartition
 

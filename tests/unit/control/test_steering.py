@@ -13,8 +13,8 @@ from msgspec import structs
 
 from tests.support.driver import Driver, LaneStub, plan_of, work_of
 from twinlog.codes import FlowState, PartitionState
-from twinlog.config.flow.priority import Priorities
 from twinlog.config.flow.schema import FlowConfig
+from twinlog.config.flow.start import Priorities
 from twinlog.control.duties.rounds import Duties
 from twinlog.control.flow.snapshots import flow_snapshot
 from twinlog.control.flow.steering import Steering

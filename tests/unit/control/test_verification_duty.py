@@ -18,15 +18,15 @@ from tests.support.memory_log import MemoryLog
 from twinlog.codes import FlowState
 from twinlog.config.load import load
 from twinlog.control.duties import verification
-from twinlog.control.duties.rounds import LedFlow, PartitionView
+from twinlog.control.duties.rounds import LedFlow, NotPermitted, PartitionView
 from twinlog.control.duties.verification import Verification
-from twinlog.control.flow.duty_catalogue import duties_of
+from twinlog.control.flow.managed_flow import duties_of
 from twinlog.control.flow.wiring import flow_setup
 from twinlog.errors import TwinlogError, Unauthorized
 from twinlog.mirror.map.offset_map import ChunkRow, Mark, PartitionMap, Run, Term
 from twinlog.mirror.names.naming import STATE_TOPIC
 from twinlog.model import TopicId, TopicPartition
-from twinlog.survey.map_reader import Maps
+from twinlog.survey.replica import Maps
 from twinlog.wire.error_codes import UNKNOWN_TOPIC_OR_PARTITION
 from twinlog.wire.record_batch import Codec
 from twinlog.wire.records import Record, encode_batch
@@ -63,7 +63,6 @@ class Copy:
         setup = flow_setup(config)
         self.cpu_s, self.mirror_s, self.lane_ms = 0.0, 1_000.0, 0
         self.now_s, self.state = 5_000.0, FlowState.RUNNING
-        self.said: list[str] = []
         self.here, self.there = log_of(), log_of()
         self.view = PartitionView(
             source=TopicPartition("orders", 0),
@@ -86,7 +85,7 @@ class Copy:
             partitions=self._partitions,
             read_map=self._read_map,
             snapshot=lambda: replace(snapshots.flow(), lane_cpu_ms=self.lane_ms, state=self.state),
-            log_once=self.said.append,
+            log_once=lambda _: None,
         )
         fetch_from_memory(monkeypatch)
         monkeypatch.setattr(verification, "offset_at", self._start)
@@ -291,20 +290,17 @@ def test_partitions_that_are_no_copy_of_ours_are_left_alone(
     assert (full.found.records, full.maps) == (0, 0)
 
 
-def test_a_missing_right_is_said_once_and_asked_again_later(
+def test_a_missing_right_ends_the_round_with_what_to_do(
     full: Copy, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    duty = full.duty()
     refused: TwinlogError = Unauthorized("no", code="TOPIC_UNAUTHORIZED")
 
     def refuse(*_: Any) -> Any:
         raise refused
 
     monkeypatch.setattr(verification, "offset_at", refuse)
-    duty.round()
-    duty.round()
-    (line,) = full.said
-    assert "or set twinlog.verify=off" in line
+    with pytest.raises(NotPermitted, match=r"or set twinlog\.verify=off"):
+        full.duty().round()
 
 
 def test_off_is_no_duty(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

@@ -23,10 +23,10 @@ from twinlog.survey.replica import Witness, up_to
 from twinlog.survey.verify.partition import (
     MappedCopy,
     PartitionBounds,
+    VerifiedLog,
     VerifyTask,
     verify_partition,
 )
-from twinlog.survey.verify.pieces import VerifiedLog
 from twinlog.wire.record_batch import Codec
 from twinlog.wire.records import Record, encode_batch
 
@@ -125,7 +125,7 @@ def test_a_topic_whose_new_name_is_refused_is_not_left_out(monkeypatch: pytest.M
     )
     source = SimpleNamespace(metadata=lambda _: None)
     flow = verification._Flow(
-        *cast("Any", (None, setup, source, None, VerifyScope(), None, lambda *_: None))
+        *cast("Any", (setup, source, None, VerifyScope(), None, lambda *_: None))
     )
     problem = SimpleNamespace(topic="orders", first=0, error="RENAME_CLASH")
     found = Discovery(problems=[cast("Any", problem)])

@@ -11,8 +11,8 @@ from typing import Any, cast
 
 import pytest
 
-from twinlog.cli.commands.compare.verify import explained, problems
-from twinlog.control.verify import groups, recording
+from twinlog.cli.commands.verify import explained, problems
+from twinlog.control.verify import recording, verification
 from twinlog.control.verify.recording import Asked, Records, run_of
 from twinlog.control.verify.result import (
     Standing,
@@ -156,9 +156,9 @@ def test_a_group_that_could_not_be_asked_is_not_called_identical() -> None:
         flow = VerifiedFlow(flow="A->B", partitions=[partition()])
         survey.offsets = {"billing": here}
         with pytest.MonkeyPatch.context() as patch:
-            patch.setattr(groups, "survey_groups", lambda *_: survey)
+            patch.setattr(verification, "survey_groups", lambda *_: survey)
             nobody = cast("Any", None)
-            groups.verify_groups(nobody, nobody, nobody, {"billing": there}, flow)
+            verification.verify_groups(nobody, nobody, nobody, {"billing": there}, flow)
         assert (flow.answer, len(flow.notes)) == (VerifyAnswer.UNKNOWN, 1)
 
 

@@ -1,4 +1,6 @@
-"""A lane's partitions without a cluster: its clock is moved by hand, and its jobs wait."""
+"""A lane's partitions without a cluster: with a manual clock, and with jobs that wait for
+the test.
+"""
 
 from __future__ import annotations
 
@@ -39,7 +41,7 @@ HERE, THERE = TopicPartition("t", 0), TopicPartition("A.t", 0)
 
 @dataclass
 class Jobs:
-    """They wait until a test says how one ends."""
+    """Background jobs that wait until the test ends them."""
 
     waiting: list[tuple[JobKind, Any]] = field(default_factory=list)
 
@@ -54,7 +56,7 @@ class Jobs:
 
 
 class Lane:
-    """What stands behind a lane's ports is here; what it says is kept."""
+    """A lane whose ports belong to the test. The messages that it sends are kept."""
 
     def __init__(self) -> None:
         self.clock, self.jobs, self.said = HandClock(), Jobs(), list[object]()
@@ -83,7 +85,7 @@ class Lane:
         self.assignments.take(Take(partitions=(one,)))
 
     def after(self, seconds: float) -> list[object]:
-        """What it says at its turn then, without its progress."""
+        """Return the messages that the lane sends in the next turn, without progress reports."""
         self.clock.now += seconds
         self.said.clear()
         self.assignments.pump(hurry=False)
@@ -102,7 +104,7 @@ def lane() -> Iterator[Lane]:
 
 
 def handed(*, wait_ms: int = 0, map_epoch: int = -1) -> TakePartition:
-    """From the lane before, at rest behind its first record."""
+    """A hand-over of the lane before, drained after its first record."""
     start = StartPoint(
         ordinal=1, upstream=1, k=0, last_fetched_epoch=0, is_protected=False, last_timestamp=-1
     )
@@ -119,7 +121,7 @@ def only(said: list[object]) -> ReleasedPartition:
     return one
 
 
-def test_who_has_no_leader_is_given_back_when_its_time_is_over(lane: Lane) -> None:
+def test_leaderless_partition_is_given_back_after_its_time_limit(lane: Lane) -> None:
     lane.target.leaderless[THERE] = lane.clock.now
     lane.take(take(0))
     assert lane.after(NO_LEADER_AFTER_S - 0.1) == []
@@ -129,7 +131,7 @@ def test_who_has_no_leader_is_given_back_when_its_time_is_over(lane: Lane) -> No
     assert lane.assignments.is_empty
 
 
-def test_who_is_led_again_is_searched(lane: Lane) -> None:
+def test_partition_with_a_new_leader_is_searched(lane: Lane) -> None:
     lane.target.leaderless[THERE] = lane.clock.now
     lane.take(take(0))
     assert lane.after(1.0) == []
@@ -144,7 +146,7 @@ def test_who_is_led_again_is_searched(lane: Lane) -> None:
 
 
 @pytest.mark.parametrize(("after_s", "holds_back"), [(1.9, True), (2.1, False)])
-def test_what_would_make_the_target_forget_us_waits_for_late_requests(
+def test_batch_after_which_the_target_may_forget_the_id_waits_for_late_requests(
     lane: Lane, after_s: float, *, holds_back: bool
 ) -> None:
     lane.take(handed(wait_ms=2_000))
@@ -179,7 +181,7 @@ def test_rows_that_were_handed_over_are_written_again_under_a_newer_leader_of_th
     assert over.map_epoch == 3, "they are not written yet: that is for the next lane"
 
 
-def test_its_load_is_what_it_holds_and_its_traffic_since_the_last_report(lane: Lane) -> None:
+def test_load_is_waiting_records_and_traffic_since_the_last_report(lane: Lane) -> None:
     memory = work_of().memory_bytes
     lane.take(handed())
     (copy,) = lane.assignments._copies()
@@ -212,7 +214,7 @@ def test_rows_that_were_handed_over_are_not_written_again_under_the_same_leader(
     assert over.map_epoch == 3
 
 
-def test_who_is_released_while_it_is_searched_leaves_at_once(lane: Lane) -> None:
+def test_partition_released_during_its_search_leaves_immediately(lane: Lane) -> None:
     lane.take(take(0))
     lane.assignments.release([HERE])
     assert only(lane.after(0.0)).handed is None
@@ -220,7 +222,7 @@ def test_who_is_released_while_it_is_searched_leaves_at_once(lane: Lane) -> None
     assert [one for one in lane.said if isinstance(one, Troubled)] == []
 
 
-def test_what_is_taken_again_begins_without_a_trace_of_its_last_stay(lane: Lane) -> None:
+def test_partition_taken_again_begins_with_fresh_state(lane: Lane) -> None:
     lane.take(handed(wait_ms=2_000))
     lane.assignments.release([HERE])
     only(lane.after(0.0))

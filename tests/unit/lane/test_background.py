@@ -1,4 +1,4 @@
-"""Jobs of one kind wait for no other kind, and end when the lane does."""
+"""Jobs of one kind do not wait for jobs of another kind, and end when the lane ends."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def not_expected(error: TwinlogError) -> None:
 
 
 @pytest.mark.parametrize("kind", [JobKind.METADATA, JobKind.CONNECTION, JobKind.WATCH])
-def test_no_other_work_waits_for_looks(background: LaneJobs, kind: JobKind) -> None:
+def test_no_other_work_waits_for_searches(background: LaneJobs, kind: JobKind) -> None:
     go_on = threading.Event()
     done: list[str] = []
     for _ in range(2 * THREADS[JobKind.SEARCH]):
@@ -61,7 +61,7 @@ def test_a_pause_of_a_job_ends_with_the_lane() -> None:
     eventually(lambda: bool(ended), what="the end of the pause")
 
 
-def test_what_a_job_posts_before_its_end_is_delivered_first(background: LaneJobs) -> None:
+def test_calls_posted_by_a_job_are_delivered_before_its_result(background: LaneJobs) -> None:
     reported: list[str] = []
 
     def job() -> str:

@@ -1,4 +1,4 @@
-"""Who leads what, as brokers tell that may be behind each other."""
+"""Leaders by the metadata of brokers, some of which are stale."""
 
 import selectors
 from dataclasses import dataclass, field
@@ -28,7 +28,7 @@ BROKERS = {
 
 @dataclass
 class Client:
-    """Answers as the broker would that a test has in mind."""
+    """Answers as the broker of the test would."""
 
     answer: ClusterMetadata | None = None
     asked: int = 0
@@ -46,7 +46,7 @@ class Client:
 
 @dataclass
 class Jobs:
-    """Done at once."""
+    """Jobs that complete immediately."""
 
     is_closed: bool = False
 
@@ -77,7 +77,9 @@ class Rig:
     def hears(
         self, leader: int, epoch: int, *, topic_id: TopicId = FIRST, after_s: float = 0.0
     ) -> Leader | None:
-        """Whom it takes for the leader once a broker has told it this."""
+        """Return which broker the side considers the leader after a broker has returned this
+        metadata.
+        """
         partition = PartitionMetadata(
             partition=0, leader=leader, leader_epoch=epoch, replicas=(1, 2), isr=(1, 2), error=0
         )
@@ -90,7 +92,7 @@ class Rig:
         self.clock.now += after_s
         self.side.need_topics((TP.topic,))
         asked = self.client.asked
-        self.side.tend()
+        self.side.tick()
         assert self.client.asked == asked + 1
         return self.side.leaders.get(TP)
 
@@ -142,7 +144,7 @@ def test_nobody_is_asked_for_ever_and_a_cluster_with_older_epochs_for_good_is_ta
     assert rig.hears(1, 3, after_s=PAUSE_S) == Leader(1, 3)
     asked = rig.client.asked
     rig.clock.now += PAUSE_S
-    rig.side.tend()
+    rig.side.tick()
     assert rig.client.asked == asked
 
 

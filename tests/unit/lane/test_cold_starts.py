@@ -1,4 +1,6 @@
-"""How many looks partitions cost that wait for the same, and who waits for whom."""
+"""How many searches partitions cost that wait for the same reason, and which partitions wait for
+others.
+"""
 
 from __future__ import annotations
 
@@ -17,10 +19,10 @@ from twinlog.errors import PartitionError, TwinlogError
 from twinlog.lane import cold_starts
 from twinlog.lane.cold_starts import SEARCHES_AT_ONCE, ColdStarts
 from twinlog.lane.events import Found
+from twinlog.lane.lane_partition import ColdStart
 from twinlog.lane.messages import TakePartition, Work
 from twinlog.lane.ports import LanePorts
 from twinlog.lane.sides.background import JobKind
-from twinlog.lane.stay import ColdStart
 from twinlog.mirror.map.offset_map import Mark
 from twinlog.mirror.ports import RawRecords
 from twinlog.mirror.start.cold_start import AT_ONCE
@@ -33,12 +35,12 @@ from twinlog.wire.records import Record
 OTHER_FLOW: Final = 12
 NOW_MS: Final = HandClock().wall_ms()
 OLD_MS: Final = NOW_MS - 30 * 3_600_000
-"""The target may have forgotten who wrote it."""
+"""A timestamp after which the target may have forgotten the producer ID."""
 
 
 @dataclass
 class Jobs:
-    """Looks that have begun: a test says when one runs, and what is delivered when."""
+    """Searches that have begun. The test decides when one runs and when its result is delivered."""
 
     searches: list[tuple[Callable[[], Any], Callable[[Any], None], Callable[[Any], None]]] = field(
         default_factory=list
@@ -53,7 +55,7 @@ class Jobs:
         self.posted.append(call)
 
     def run(self) -> None:
-        """The oldest look, to its end."""
+        """Run the oldest search to its end."""
         job, then, _ = self.searches.pop(0)
         answer = job()
         self.deliver()
@@ -65,7 +67,7 @@ class Jobs:
 
 
 class CountingView(MemoryView):
-    """Both clusters' logs; each question counts, about however many partitions it is."""
+    """The logs of both clusters. Each query counts once, for any number of partitions."""
 
     def __init__(self, logs: Mapping[TopicPartition, MemoryLog], topic_id: TopicId) -> None:
         super().__init__(logs, topic_id)
@@ -78,14 +80,14 @@ class CountingView(MemoryView):
 
 
 class OneBatch(CountingView):
-    """Each read brings one batch of a partition, as if it were large."""
+    """Each read returns one batch of a partition, as if it were large."""
 
     def _read(self, log: MemoryLog, offset: int) -> RawRecords:
         return RawRecords(records=log.read(offset, 1), high_watermark=log.ends.high_watermark)
 
 
 class Client:
-    """Stands for the view of its cluster."""
+    """Replaces the view of its cluster."""
 
     def __init__(self, view: CountingView) -> None:
         self.view = view
@@ -109,7 +111,7 @@ class Side:
 
 @dataclass
 class Leaders:
-    """Who has a leader that answers us."""
+    """Which partitions have a leader that responds."""
 
     slow: set[TopicPartition] = field(default_factory=set)
 
@@ -121,7 +123,7 @@ class Leaders:
 
 
 class Lane:
-    """A starter over logs in memory."""
+    """Cold starts over logs in memory."""
 
     def __init__(
         self,
@@ -215,7 +217,7 @@ def test_what_waits_for_late_requests_is_looked_at_together() -> None:
     assert not lane.found
     before = lane.questions
     lane.clock.now += 3.0
-    lane.starter.tend()
+    lane.starter.tick()
     assert len(lane.jobs.searches) == 1
     lane.jobs.run()
     assert len(lane.found) == 200
@@ -230,7 +232,7 @@ def test_a_start_waits_for_late_requests_only_where_a_repeat_does_not_show() -> 
     assert [tp.partition for tp in lane.found] == [0]
 
 
-def test_an_end_that_others_took_over_is_found_behind_late_requests() -> None:
+def test_end_of_a_taken_over_copy_is_found_after_late_requests() -> None:
     lane = Lane(1, is_shared=True)
     (tp,) = lane.logs
     theirs = [Record(offset=0, timestamp=NOW_MS, key=None, value=b"theirs")]
@@ -239,7 +241,7 @@ def test_an_end_that_others_took_over_is_found_behind_late_requests() -> None:
     lane.jobs.run()
     assert not lane.found
     lane.clock.now += 3.0
-    lane.starter.tend()
+    lane.starter.tick()
     lane.jobs.run()
     (found,) = lane.found.values()
     assert isinstance(found, StartPoint)
@@ -250,13 +252,15 @@ def test_an_end_that_others_took_over_is_found_behind_late_requests() -> None:
 def test_what_is_shared_waits_for_late_requests_where_the_target_may_not_know_us(
     is_known: bool,
 ) -> None:
-    """A mark is final only behind them: else a later start reads all that others write."""
+    """A mark is final only after late requests. Otherwise a later start reads everything that other
+    clients write.
+    """
     lane = Lane(1, lambda _: NOW_MS if is_known else OLD_MS, is_shared=True)
     lane.begin([take(0, wait_ms=2_000, mark=Mark(1, 1))])
     lane.jobs.run()
     assert bool(lane.found) is is_known
     lane.clock.now += 3.0
-    lane.starter.tend()
+    lane.starter.tick()
     while lane.jobs.searches:
         lane.jobs.run()
     assert lane.found
@@ -276,7 +280,7 @@ def test_what_comes_while_looks_are_under_way_gathers() -> None:
     assert not lane.starter.is_busy
 
 
-def test_those_whose_broker_does_not_answer_keep_nobody_waiting() -> None:
+def test_partitions_with_a_silent_broker_delay_no_others() -> None:
     lane = Lane(20)
     lane.leaders.slow = {TopicPartition("t", number) for number in range(0, 20, 2)}
     for number in range(0, 20, 2):
@@ -287,7 +291,7 @@ def test_those_whose_broker_does_not_answer_keep_nobody_waiting() -> None:
     assert len(lane.jobs.searches) == stuck + 1
 
 
-def test_one_that_left_is_not_started_by_the_look_that_has_begun() -> None:
+def test_partition_that_left_is_not_started_by_a_running_search() -> None:
     lane = Lane(2)
     lane.begin([take(0)])
     lane.starter.forget(lane.starts[TopicPartition("t", 0)])
@@ -317,7 +321,7 @@ def test_who_was_written_last_starts_before_all_are_looked_at() -> None:
     assert len(lane.found) == 200
 
 
-def test_what_a_look_could_not_finish_is_told_to_those_who_still_wait() -> None:
+def test_failed_search_reports_to_the_partitions_without_a_result() -> None:
     lane = Lane(AT_ONCE + 8)
     lane.begin(take(number) for number in range(AT_ONCE + 8))
     job, _, failed = lane.jobs.searches.pop()
@@ -329,7 +333,7 @@ def test_what_a_look_could_not_finish_is_told_to_those_who_still_wait() -> None:
     assert not lane.starter.is_busy
 
 
-def test_very_many_are_shared_by_looks_and_one_is_left_for_who_comes_next() -> None:
+def test_very_many_partitions_share_searches_and_one_stays_free() -> None:
     lane = Lane(1000)
     lane.begin(take(number) for number in range(999))
     assert len(lane.jobs.searches) == SEARCHES_AT_ONCE - 1
@@ -341,7 +345,9 @@ def test_very_many_are_shared_by_looks_and_one_is_left_for_who_comes_next() -> N
 
 
 def others_write(log: MemoryLog, batches: int) -> None:
-    """Another flow of ours does, and the target has forgotten who wrote before."""
+    """Another Twinlog flow writes to the topic, and the target has forgotten the producer IDs of
+    earlier records.
+    """
     log.forget(NOW_MS)
     for number in range(batches):
         data = encode_batch(
@@ -364,13 +370,13 @@ def test_one_whose_end_is_searched_keeps_nobody_waiting() -> None:
     (_,) = lane.jobs.searches
     lane.jobs.run()
     assert {*lane.found} == {one.source for one in idle}
-    lane.starter.tend()
+    lane.starter.tick()
     assert len(lane.jobs.searches) == SEARCHES_AT_ONCE
     lane.begin([take(200, mark=Mark(1, 1, is_final=True))])
     assert len(lane.jobs.searches) == SEARCHES_AT_ONCE + 1
     while lane.jobs.searches:
         lane.jobs.run()
-        lane.starter.tend()
+        lane.starter.tick()
     assert len(lane.found) == 201
     assert not [found for found in lane.found.values() if isinstance(found, TwinlogError)]
     assert not lane.starter.is_busy

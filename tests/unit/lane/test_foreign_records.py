@@ -1,4 +1,4 @@
-"""What a look for other writers makes of its answer."""
+"""What the watch for other writers concludes from its checks."""
 
 from __future__ import annotations
 
@@ -30,37 +30,37 @@ def a_watch(known: list[PartitionCopy]) -> ForeignRecordWatch:
 
 
 def doubting() -> PartitionCopy:
-    """Five records of others lie before its second one."""
+    """A copy with five foreign records before its second record."""
     copy = a_copy(alone=False)
     copy.on_fetched(fetched(batch(0, 1), batch(1, 1)), (), NOW)
     sent(copy)
     answer(copy, K)
     sent(copy)
     answer(copy, K + 6)
-    assert copy.company.unknown == Span(K + 1, K + 6)
+    assert copy.others.unknown == Span(K + 1, K + 6)
     return copy
 
 
-def test_what_lies_behind_a_doubted_range_is_still_to_be_looked_at() -> None:
+def test_records_after_an_unknown_range_are_checked_later() -> None:
     known: list[PartitionCopy] = []
     watch, copy = a_watch(known), doubting()
     watch._learn(watch._asked(copy), Writers(end=K + 40, stranger=None, others=True))
     assert known == [copy]
-    assert copy.company.is_ours
+    assert copy.others.has_other_flow
     assert watch._asked(copy).span.first == copy.acked_downstream == K + 7
 
 
-def test_what_was_read_to_the_end_is_not_read_again() -> None:
+def test_checked_records_are_not_read_again() -> None:
     watch, copy = a_watch([]), doubting()
-    copy.company.unknown = None
+    copy.others.unknown = None
     watch._learn(watch._asked(copy), Writers(end=K + 40, stranger=None, others=True))
     assert watch._asked(copy).span.first == K + 40
 
 
-def test_what_nobody_can_read_yet_was_not_looked_at() -> None:
-    """A stranger's records above the high watermark are seen once the replicas have them."""
+def test_records_above_the_high_watermark_count_as_unchecked() -> None:
+    """Foreign records above the high watermark are found when the replicas have them."""
     watch, copy = a_watch([]), doubting()
-    copy.company.unknown = None
+    copy.others.unknown = None
     log = LaggingLog(MemoryLog(), 0)
     log.append(bytes(encode_batch([Record(0, NOW, b"k", b"v")], codec=Codec.NONE)))
     view = cast("Any", MemoryView({copy.target: log}, TopicId("a" * 32)))
@@ -74,15 +74,15 @@ def test_what_nobody_can_read_yet_was_not_looked_at() -> None:
     assert found == Writers(end=1, stranger=0, others=False)
 
 
-def test_a_doubted_range_that_cannot_be_read_yet_stays_doubted() -> None:
+def test_unknown_range_that_cannot_be_read_yet_stays_unknown() -> None:
     known: list[PartitionCopy] = []
     watch, copy = a_watch(known), doubting()
     watch._learn(watch._asked(copy), Writers(end=K + 1, stranger=None, others=False))
-    assert copy.company.unknown == Span(K + 1, K + 6)
+    assert copy.others.unknown == Span(K + 1, K + 6)
     assert not known
 
 
-def test_a_stranger_between_our_records_ends_the_stay_on_this_lane() -> None:
+def test_foreign_records_between_own_ones_end_the_copy_on_this_lane() -> None:
     watch, copy = a_watch([]), doubting()
     watch._learn(watch._asked(copy), Writers(end=K + 40, stranger=K + 3, others=False))
     assert copy.trouble is not None
@@ -93,7 +93,7 @@ def test_a_stranger_between_our_records_ends_the_stay_on_this_lane() -> None:
 
 
 def a_log(*batches: tuple[int, int, int]) -> MemoryLog:
-    """Each of so many records: (producer id, first sequence, count)."""
+    """A log with these numbers of records: (producer ID, first sequence, count)."""
     log = MemoryLog()
     for producer_id, sequence, count in batches:
         log.forget(NOW + 1)
@@ -109,7 +109,7 @@ OURS, OTHER_FLOW = 9, 12
 
 
 def writers_in(copy: PartitionCopy, log: MemoryLog, span: Span) -> Writers:
-    """What a look finds in this log, of which the watch then learns."""
+    """Return what a check finds in this log, after the watch has processed the result."""
     watch = a_watch([])
     watch.known_producers = frozenset({OURS, OTHER_FLOW})
     view = cast("Any", MemoryView({copy.target: log}, TopicId("a" * 32)))
@@ -128,9 +128,9 @@ def test_a_repeat_of_ours_between_our_records_is_no_other_flow() -> None:
     assert not sent(copy)
 
 
-def test_a_repeat_of_ours_behind_an_idle_copy_is_extra() -> None:
+def test_repeated_own_records_after_an_idle_copy_are_extra() -> None:
     copy = doubting()
-    copy.company.unknown = None
+    copy.others.unknown = None
     assert copy.is_idle
     writers_in(copy, a_log((OURS, 0, 2), (OTHER_FLOW, 0, 3), (OURS, 0, 1)), Span(2, FOREVER))
     assert copy.trouble is not None
@@ -139,29 +139,31 @@ def test_a_repeat_of_ours_behind_an_idle_copy_is_extra() -> None:
 
 def test_what_we_sent_since_we_asked_is_neither_a_repeat_nor_another_flow() -> None:
     copy = doubting()
-    copy.company.unknown = None
+    copy.others.unknown = None
     found = writers_in(copy, a_log((OURS, 0, 2), (OURS, 2, 3)), Span(2, FOREVER))
     assert (found.repeat, found.others) == (None, False)
     assert copy.trouble is None
-    assert not copy.company.is_ours
+    assert not copy.others.has_other_flow
 
 
 def test_nothing_hides_what_is_in_doubt() -> None:
-    """A mark behind it, or a lane that begins without a look, would."""
+    """A mark after the unknown records would hide them, and so would a lane that begins without a
+    check.
+    """
     copy = doubting()
     copy.tail.mark = Mark(1, K + 1)
     copy.drain()
     assert copy.mark(at_rest=True) == Mark(1, K + 1)
     assert hand_over(copy) is None
-    copy.company.unknown = None
+    copy.others.unknown = None
     assert copy.mark(at_rest=True) == Mark(2, K + 7, is_final=True)
     assert hand_over(copy) is not None
 
 
 def test_another_log_under_the_same_name_is_looked_at_from_its_beginning() -> None:
-    """The topic was made anew while the lane had it: offsets begin again."""
+    """The topic was re-created while the lane had the partition, so its offsets begin again."""
     watch, before = a_watch([]), doubting()
-    before.company.unknown = None
+    before.others.unknown = None
     watch._learn(watch._asked(before), Writers(end=K + 400, stranger=None, others=False))
     assert watch._asked(before).span.first == K + 400
     assert watch._asked(a_copy(alone=False)).span.first == K

@@ -1,4 +1,4 @@
-"""Under which leader of the map's partition a lane says that its rows are there."""
+"""Under which leader epoch of the map's partition a lane reports that its rows exist."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ Answer = Callable[[Round], None]
 
 @pytest.fixture
 def answer(monkeypatch: pytest.MonkeyPatch, writer: MapWriter) -> Answer:
-    """Every round is written."""
+    """Acknowledge every round."""
     there = SimpleNamespace(tp=HOME, error=0, message=None)
     monkeypatch.setattr(map_writer, "produce_answer", lambda *_: (0, [there]))
     return lambda sent: cast("Any", writer.on_answer)(sent, memoryview(b""))
@@ -48,7 +48,7 @@ def writer() -> MapWriter:
 
 @dataclass(eq=False)
 class Copy:
-    """What is asked of one."""
+    """What the writer needs of a copy."""
 
     tail: MapTail
     source: TopicPartition = SOURCE
@@ -56,7 +56,7 @@ class Copy:
 
 @pytest.fixture
 def copy(writer: MapWriter) -> PartitionCopy:
-    """Its rows are there under epoch 3."""
+    """A copy whose rows exist under epoch 3."""
     key = PartitionKey(NO_TOPIC_ID, NO_TOPIC_ID, 0)
     tail = MapTail(key=key, topic="t", term=Term(1, 0), chunk=0, runs=[Run(0, 0, 0)])
     made = cast("PartitionCopy", Copy(tail))
@@ -66,7 +66,7 @@ def copy(writer: MapWriter) -> PartitionCopy:
 
 
 def sent(copy: PartitionCopy, epoch: int) -> Round:
-    """All that its tail has to write now."""
+    """Return all rows that its tail has to write now."""
     rows = []
     while (row := copy.tail.next_row()) is not None:
         rows.append((copy, row[1]))
@@ -78,7 +78,7 @@ def elects(writer: MapWriter, epoch: int) -> None:
     writer._see_leader(HOME, writer._homes[HOME])
 
 
-def test_rows_of_a_copy_that_always_has_newer_ones_are_there_as_well(
+def test_rows_are_confirmed_although_the_copy_always_has_newer_ones(
     writer: MapWriter, answer: Answer, copy: PartitionCopy
 ) -> None:
     elects(writer, 4)
@@ -90,7 +90,7 @@ def test_rows_of_a_copy_that_always_has_newer_ones_are_there_as_well(
     assert writer.epoch_of(copy) == 4
 
 
-def test_an_answer_of_the_leader_before_says_nothing_of_the_new_one(
+def test_response_of_the_old_leader_confirms_nothing_about_the_new_one(
     writer: MapWriter, answer: Answer, copy: PartitionCopy
 ) -> None:
     copy.tail.announce(Run(5, 9, 5), None)
@@ -102,7 +102,7 @@ def test_an_answer_of_the_leader_before_says_nothing_of_the_new_one(
     assert writer.epoch_of(copy) == 4
 
 
-def test_all_chunks_that_are_remembered_have_to_be_there(
+def test_all_remembered_chunks_must_be_written_again(
     writer: MapWriter, answer: Answer, copy: PartitionCopy
 ) -> None:
     for number in range(1, 2 * RUNS_PER_CHUNK):

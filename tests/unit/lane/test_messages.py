@@ -1,4 +1,4 @@
-"""What driver and lanes tell each other, over the channel's codec."""
+"""All messages of driver and lanes survive the channel's codec."""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""Which replica is read: what the leader named, for a while, and never one that just failed."""
+"""Which replica is read: the one that the leader named, for a while, and never one that just
+failed.
+"""
 
 import pytest
 
@@ -16,7 +18,7 @@ def clock() -> HandClock:
     return HandClock()
 
 
-def test_what_the_leader_named_is_read_for_a_while(clock: HandClock) -> None:
+def test_replica_named_by_the_leader_is_read_for_a_while(clock: HandClock) -> None:
     near = NearReplicas("rack-2", clock)
     assert near.node_of(TP, LEADER) == LEADER
     assert near.prefer(TP, NEAR)
@@ -30,7 +32,7 @@ def test_what_the_leader_named_is_read_for_a_while(clock: HandClock) -> None:
     assert near.node_of(TP, LEADER) == LEADER
 
 
-def test_one_that_failed_is_not_read_at_once_again(clock: HandClock) -> None:
+def test_failed_replica_is_avoided_for_a_while(clock: HandClock) -> None:
     near = NearReplicas("rack-2", clock)
     near.prefer(TP, NEAR)
     near.avoid(TP)
@@ -40,7 +42,7 @@ def test_one_that_failed_is_not_read_at_once_again(clock: HandClock) -> None:
     assert near.prefer(TP, NEAR)
 
 
-def test_one_that_cannot_be_connected_to_is_noticed(clock: HandClock) -> None:
+def test_unreachable_replica_is_detected(clock: HandClock) -> None:
     near = NearReplicas("rack-2", clock)
     assert not near.cannot_be_reached(TP)
     near.prefer(TP, NEAR)

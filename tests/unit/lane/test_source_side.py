@@ -1,4 +1,4 @@
-"""Who is asked for records, while every answer is in order and old."""
+"""When leaders are queried although every response is valid: it may be stale."""
 
 import selectors
 from collections.abc import Iterator
@@ -29,7 +29,7 @@ class Copied:
 
 
 class Brokers(ClusterSide):
-    """None of them can be connected to."""
+    """A cluster whose brokers cannot be reached."""
 
     def connection_to(self, node: int) -> None:
         return None
@@ -62,7 +62,7 @@ class Rig:
         self.source._enter(self.state, WaitsFor.RECORDS, node)
 
     def asks(self, after_s: float) -> bool:
-        """Whether metadata of the topic is asked for then."""
+        """Return whether the topic's metadata is queried at this time."""
         self.clock.now += after_s
         self.source.pump(hurry=False)
         wanted, self.side._wanted_topics = self.side._wanted_topics, set()

@@ -1,4 +1,6 @@
-"""For how long an answer says that a name still means our topic: see lane.sides.topic_by_name."""
+"""For how long a response proves that a name still means the same topic
+(`lane.sides.topic_by_name`).
+"""
 
 from __future__ import annotations
 
@@ -19,7 +21,7 @@ def test_nothing_is_known_at_first(by_name: TopicByName) -> None:
     assert by_name.wants_metadata(10.0, NEVER)
 
 
-def test_metadata_counts_from_when_it_was_asked_for(by_name: TopicByName) -> None:
+def test_metadata_counts_from_its_request(by_name: TopicByName) -> None:
     assert by_name.wants_metadata(10.0, 9.999), "asked before there was anything to send"
     assert not by_name.wants_metadata(10.01, 10.0)
     by_name.on_same(10.0)
@@ -37,7 +39,7 @@ def test_answer_counts_from_when_its_batch_was_sent(by_name: TopicByName) -> Non
     assert by_name.is_fresh(11.01)
 
 
-def test_refused_batch_says_nothing(by_name: TopicByName) -> None:
+def test_rejected_batch_proves_nothing(by_name: TopicByName) -> None:
     by_name.on_sent(10.0)
     by_name.on_answered(10.001, is_ours=False)
     assert not by_name.is_fresh(10.001)
@@ -52,7 +54,7 @@ def test_pipeline_is_as_old_as_its_flights_are_long(by_name: TopicByName) -> Non
     assert not by_name.is_fresh(10.65), "longer than the last ones flew"
 
 
-def test_one_long_flight_may_have_been_a_stall_of_ours(by_name: TopicByName) -> None:
+def test_one_long_round_trip_may_be_a_local_stall(by_name: TopicByName) -> None:
     by_name.on_sent(10.0)
     by_name.on_answered(10.005, is_ours=True)
     by_name.on_sent(10.005)
@@ -62,15 +64,17 @@ def test_one_long_flight_may_have_been_a_stall_of_ours(by_name: TopicByName) -> 
     assert not by_name.is_fresh(13.1)
 
 
-def test_connection_that_breaks_leaves_nothing(by_name: TopicByName) -> None:
+def test_broken_connection_ends_all_evidence(by_name: TopicByName) -> None:
     by_name.on_same(10.0)
     by_name.on_sent(10.0)
     by_name.on_disconnected()
     assert not by_name.is_fresh(10.001)
 
 
-def test_slow_answers_are_asked_for_again_and_then_taken(by_name: TopicByName) -> None:
-    """As long as it may have been us; a network that is that slow must not stop the copy."""
+def test_slow_responses_are_requested_again_and_then_accepted(by_name: TopicByName) -> None:
+    """Only for as long as the local process may have caused the delay. A network that is that slow
+    must not stop the copy.
+    """
     now, asked_at = 10.0, NEVER
     asked = 0
     while by_name.wants_metadata(now, asked_at):

@@ -1,4 +1,4 @@
-"""What somebody else wrote between our records: found exactly, or not accepted."""
+"""Foreign records between this flow's: they are found exactly, or not accepted."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def ours(base: int, count: int, ordinal: int) -> bytes:
 
 
 def walked(first: int, end: int, *log: bytes) -> ForeignWalk | None:
-    """The log is read a batch at a time."""
+    """Walk over the log, which is read one batch at a time."""
     starts = []
     at = first
     for one in log:
@@ -72,7 +72,7 @@ def test_records_at_the_end_are_one_range() -> None:
     assert [one.producer_id for one in found.foreign] == [-1, 4]
 
 
-def test_others_at_the_same_place_are_others() -> None:
+def test_different_records_at_the_same_offsets_are_different() -> None:
     one, other = walked(73, 75, batch(73, 2)), walked(73, 75, batch(73, 1), batch(74, 1))
     assert one is not None
     assert other is not None
@@ -80,7 +80,7 @@ def test_others_at_the_same_place_are_others() -> None:
     assert one.accepted != other.accepted
 
 
-def test_ours_between_are_ranges_and_jumps() -> None:
+def test_own_records_in_between_separate_ranges_and_are_jumps() -> None:
     found = walked(
         73, 81, batch(73, 2), ours(75, 2, 3), ours(77, 1, 5), batch(78, 1), ours(79, 2, 6)
     )
@@ -90,7 +90,7 @@ def test_ours_between_are_ranges_and_jumps() -> None:
     assert (found.next_ordinal, found.accepted.k) == (8, 73)
 
 
-def test_what_was_cleaned_of_them_is_theirs() -> None:
+def test_cleaned_offsets_between_foreign_records_are_foreign() -> None:
     found = walked(73, 80, batch(73, 1), ours(78, 2, 3))
     assert found is not None
     assert (found.ranges, found.jumps) == (((73, 78),), ((3, 78),))
@@ -101,11 +101,11 @@ def test_what_was_cleaned_of_them_is_theirs() -> None:
     [ours(75, 2, 4), ours(75, 2, 2)],
     ids=["one-is-missing", "one-comes-twice"],
 )
-def test_where_ours_are_not_whole_nothing_is_accepted(behind: bytes) -> None:
+def test_nothing_is_accepted_if_own_records_are_missing(behind: bytes) -> None:
     assert walked(73, 77, batch(73, 2), behind) is None
 
 
-def test_where_all_is_ours_nothing_is_accepted() -> None:
+def test_nothing_is_accepted_without_foreign_records() -> None:
     assert walked(73, 75, ours(73, 2, 3)) is None
 
 
@@ -123,7 +123,7 @@ def test_log_is_one_stretch_until_something_is_accepted() -> None:
     [(70, 78, True), (70, 77, False), (73, 90, False), (74, 90, False)],
     ids=["new", "not-there-any-more", "in-the-map", "and-more"],
 )
-def test_acceptance_counts_until_the_map_has_it(k: int, end: int, expected: bool) -> None:
+def test_acceptance_is_pending_until_the_map_has_it(k: int, end: int, expected: bool) -> None:
     one = Accepted(ranges=((75, 78),), k=73)
     assert pending([one], TailStretch(k, 0), end) == ([one] if expected else [])
 
@@ -155,7 +155,7 @@ WANTED: Final = WantedAcceptance(
 )
 
 
-def test_row_comes_back_and_is_of_one_log() -> None:
+def test_row_is_read_back_and_belongs_to_one_log() -> None:
     assert flow_intents("A->B", [WANTED.encode()]).accepted == (WANTED,)
     there = TopicPartition("A.orders", 0)
     assert WANTED.is_of(there, "a" * 32)
@@ -164,7 +164,7 @@ def test_row_comes_back_and_is_of_one_log() -> None:
 
 
 @pytest.mark.parametrize("ranges", ["[75]", "[78,75]", "[76,78]", "[]", '["75",78]'], ids=str)
-def test_row_that_is_no_range_is_said(ranges: str) -> None:
+def test_row_with_invalid_ranges_is_corrupt(ranges: str) -> None:
     key = b'["flow","A->B","intent","accept","A.orders","id",0,75]'
     value = f'{{"v":1,"ranges":{ranges},"k":1,"digest":0,"who":"a","at_ms":1,"reason":""}}'.encode()
     with pytest.raises(CorruptData) as found:

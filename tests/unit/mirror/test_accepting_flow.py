@@ -21,13 +21,17 @@ from twinlog.mirror.start.break_search import find_break
 PROGRAMS: Final = 120
 PROGRAM_BYTES: Final = 800
 MAY_STOP: Final = {*memory_flow.MAY_STOP, "TARGET_TRUNCATED"}
-"""What was accepted before the first record of ours may be lost by an unclean election."""
+"""Codes with which a copy may stop: an unclean election may lose records that were accepted before
+the flow's first record.
+"""
 OURS: Final = frozenset({PRODUCER_ID})
 
 
 @dataclass(slots=True)
 class AcceptingFlow(MemoryFlow):
-    """Whoever finds it stopped for a stranger's record accepts that, as `client.repair` does."""
+    """A flow whose operator accepts foreign records whenever it stops for them, as `client.repair`
+    does.
+    """
 
     acceptances: int = 0
 
@@ -81,7 +85,7 @@ class AcceptingFlow(MemoryFlow):
                 assert said == upstream, f"offset {record.offset} is u{upstream}, map: {said}"
 
 
-def test_in_every_order_of_steps_the_copy_resumes_behind_what_is_accepted() -> None:
+def test_in_every_order_of_steps_the_copy_resumes_after_accepted_records() -> None:
     stops = Counter[str]()
     acceptances = 0
     for seed in range(PROGRAMS):

@@ -1,4 +1,6 @@
-"""Which ACLs remote topics get: testAclFiltering and testAclTransformation of MM2, our two keys."""
+"""Which ACLs remote topics get: testAclFiltering and testAclTransformation of MirrorMaker 2, and
+Twinlog's two keys.
+"""
 
 from __future__ import annotations
 
@@ -40,7 +42,7 @@ def prefix(name: str, operation: int = READ) -> TopicAcl:
 
 
 REMOTES = ["A.orders"]
-"""Copies."""
+"""Remote topics."""
 
 
 @pytest.fixture
@@ -128,7 +130,7 @@ def test_nothing_is_removed_unless_asked_for(folder: Path) -> None:
     ],
     ids=str,
 )
-def test_only_what_a_sync_could_have_made_is_removed(
+def test_only_acls_that_a_sync_could_have_created_are_removed(
     folder: Path, there: TopicAcl, goes: bool
 ) -> None:
     assert rules(folder, REMOVAL).leftover([there], set(), REMOTES) == ({there} if goes else set())
@@ -140,14 +142,14 @@ def test_prefixes_are_removed_only_where_they_are_copied(folder: Path) -> None:
     assert rules(folder, REMOVAL, PREFIXED).leftover(there, set(), REMOTES) == {prefix("A.ord")}
 
 
-def test_nothing_is_removed_where_names_do_not_tell_whose_it_is(folder: Path) -> None:
+def test_nothing_is_removed_if_names_do_not_show_the_origin(folder: Path) -> None:
     assert (
         rules(folder, REMOVAL, PREFIXED, IDENTITY).leftover([acl("orders")], set(), ["orders"])
         == set()
     )
 
 
-def test_a_policy_of_ones_own_names_topics_and_no_patterns(folder: Path) -> None:
+def test_custom_policy_names_topics_and_no_patterns(folder: Path) -> None:
     own = replace(rules(folder, REMOVAL, PREFIXED), stem=None)
     assert own.wanted([acl("orders"), prefix("ord")], ["orders"]) == {acl("A.orders")}
     assert own.leftover([acl("A.orders")], set(), REMOTES) == set()

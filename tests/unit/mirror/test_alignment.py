@@ -1,4 +1,4 @@
-"""Which source record the last record of a target topic is, when MirrorMaker 2 copied it there."""
+"""Which source record the last record of a target topic is, if MirrorMaker 2 copied it there."""
 
 from __future__ import annotations
 
@@ -21,7 +21,9 @@ def aligned(
     holes: Sequence[int] = (),
     is_compacted: bool = True,
 ) -> Aligned | None:
-    """Numbers stand for records; `holes` are target offsets that were cleaned away."""
+    """Return the position. Numbers represent records; `holes` are target offsets that were cleaned
+    away.
+    """
     offsets = [at for at in range(len(target) + len(holes)) if at not in holes]
     alignment = Alignment(
         target_offsets=offsets,
@@ -48,7 +50,7 @@ def test_after_a_stop_in_order_it_is_the_noted_record() -> None:
     )
 
 
-def test_records_behind_the_noted_one_are_found() -> None:
+def test_records_after_the_noted_one_are_found() -> None:
     assert aligned([1, 2, 3, 4], dense(1, 2, 3, 4, 5), noted=0) == Aligned(
         upstream=3, jumped_back=False
     )
@@ -67,14 +69,14 @@ def test_jump_back_of_a_restart() -> None:
     assert found == Aligned(upstream=2, jumped_back=True)
 
 
-def test_jump_back_is_not_taken_for_a_place_of_equal_records() -> None:
+def test_jump_back_is_not_mistaken_for_equal_records() -> None:
     # the last record alone is also at 1; what stands before it says that it is the one at 4
     assert aligned([1, 7, 8, 9, 7], dense(1, 7, 8, 9, 7, 5), noted=0) == Aligned(
         upstream=4, jumped_back=False
     )
 
 
-def test_of_equal_records_the_lowest_that_was_surely_copied() -> None:
+def test_of_equal_records_the_lowest_certainly_copied_one_is_used() -> None:
     assert aligned([7, 7, 7], dense(7, 7, 7, 7, 7, 7), noted=3) == Aligned(
         upstream=3, jumped_back=False
     )
@@ -109,7 +111,7 @@ def test_first_records_are_gone_from_the_source() -> None:
 
 
 @pytest.mark.parametrize("target", [[9], [1, 2, 9], [9, 9, 2, 3], [2, 1, 3]])
-def test_records_of_somebody_else(target: list[int]) -> None:
+def test_foreign_records(target: list[int]) -> None:
     assert aligned(target, dense(1, 2, 3, 4), noted=0) is None
 
 
@@ -133,8 +135,8 @@ def test_any_history_of_restarts_is_found_again() -> None:
             assert found.upstream == at, seed
 
 
-def test_any_history_with_a_marker_behind_every_record_is_found_again() -> None:
-    """A marker is no record that compaction took away: none on the target lies in its room."""
+def test_any_history_with_a_marker_after_every_record_is_found_again() -> None:
+    """A marker is no record that compaction removed, so no target record belongs to its offset."""
     for seed in range(300):
         chance = random.Random(seed)
         records = chance.sample(range(1000), 60)

@@ -1,4 +1,4 @@
-"""Which checkpoints are written and which offsets are set, as rows of tables."""
+"""Which checkpoints are written and which offsets are set, by tables of cases."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
-"""A copy beside which others write: what it sends, what it notes, and how its mark says where it
-ended.
+"""A copy in a topic to which other clients write: what it sends, what it announces, and its
+mark.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from dataclasses import replace
 import pytest
 
 from tests.support.one_copy import DAY, NOW, K, a_copy, answer, batch, fetched, sent
-from twinlog.mirror.copy.company import MARK_AFTER
+from twinlog.mirror.copy.other_writers import MARK_AFTER
 from twinlog.mirror.copy.partition import PIPELINE, CopyState, PartitionCopy
 from twinlog.mirror.findings import Span
 from twinlog.mirror.map.map_tail import MOVED_TOGETHER, RUNS_PER_CHUNK, MapTail
@@ -18,7 +18,7 @@ from twinlog.model import NO_TOPIC_ID
 
 
 def running(count: int = 40) -> PartitionCopy:
-    """Its first batch, of one record, was answered."""
+    """A copy whose first batch, of one record, was acknowledged."""
     copy = a_copy(alone=False)
     copy.on_fetched(fetched(*(batch(n, 1) for n in range(count))), (), NOW)
     sent(copy)
@@ -30,39 +30,39 @@ def test_nothing_more_is_sent_before_it_is_known_who_wrote_between_our_records()
     copy = running()
     on_the_way = len(sent(copy))
     answer(copy, K + 1 + 5)
-    assert copy.company.unknown == Span(K + 1, K + 6)
+    assert copy.others.unknown == Span(K + 1, K + 6)
     assert copy.trouble is None
     assert not sent(copy)
     for number in range(2, 1 + on_the_way):
         answer(copy, K + number + 5)
-    assert copy.company.unknown == Span(K + 1, K + 6), "the others moved no further"
-    copy.company.is_ours, copy.company.unknown = True, None
+    assert copy.others.unknown == Span(K + 1, K + 6), "the others moved no further"
+    copy.others.has_other_flow, copy.others.unknown = True, None
     assert sent(copy)
 
 
-def test_several_that_wrote_are_asked_for_together() -> None:
+def test_several_foreign_ranges_are_checked_together() -> None:
     copy = running()
     sent(copy)
     answer(copy, K + 1 + 5)
     answer(copy, K + 2 + 9)
-    assert copy.company.unknown == Span(K + 1, K + 11)
+    assert copy.others.unknown == Span(K + 1, K + 11)
 
 
-def test_beside_a_flow_of_ours_nothing_stops() -> None:
+def test_copy_continues_if_another_twinlog_flow_writes() -> None:
     copy = running()
-    copy.company.is_ours = True
+    copy.others.has_other_flow = True
     for number in range(1, 20):
         sent(copy)
         answer(copy, K + 3 * number)
         assert copy.trouble is None
-        assert copy.company.unknown is None
+        assert copy.others.unknown is None
     assert copy.acked_downstream == K + 3 * 19 + 1
     assert [run.downstream for run in copy.tail.runs[-3:]] == [K + 51, K + 54, K + 57]
 
 
 def test_records_that_are_read_after_a_move_need_no_row_of_their_own() -> None:
     copy = running(1)
-    copy.company.is_ours = True
+    copy.others.has_other_flow = True
     for number in range(1, 5):
         copy.on_fetched(fetched(batch(number, 1)), (), NOW)
         assert len(sent(copy)) == 1, "no row of the map is waited for"
@@ -71,7 +71,7 @@ def test_records_that_are_read_after_a_move_need_no_row_of_their_own() -> None:
 
 def test_rows_of_records_that_moved_are_written_for_many_together() -> None:
     copy = running(MOVED_TOGETHER + 20)
-    copy.company.is_ours = True
+    copy.others.has_other_flow = True
     copy.tail.next_row()
     written = 0
     for number in range(1, MOVED_TOGETHER + 10):
@@ -82,7 +82,7 @@ def test_rows_of_records_that_moved_are_written_for_many_together() -> None:
 
 
 @pytest.mark.parametrize("listed", [True, False])
-def test_one_request_is_on_its_way_where_the_target_may_forget_us(listed: bool) -> None:
+def test_one_request_is_in_flight_if_the_target_may_forget_the_id(listed: bool) -> None:
     copy = a_copy(alone=False, listed=listed, expiry=DAY if listed else None)
     copy.on_fetched(fetched(*(batch(n, 1) for n in range(40))), (), NOW + 3_600_000)
     sent(copy, NOW + 3_600_000)
@@ -100,7 +100,7 @@ def test_the_mark_of_a_copy_at_rest_is_final() -> None:
 
 
 @pytest.mark.parametrize("why", ["lost answers", "late requests", "in flight"])
-def test_no_mark_is_final_while_something_of_ours_may_arrive(why: str) -> None:
+def test_no_mark_is_final_while_own_requests_may_arrive(why: str) -> None:
     copy = running(5)
     copy.lost_answers = why == "lost answers"
     copy.late_requests = why == "late requests"
@@ -109,11 +109,11 @@ def test_no_mark_is_final_while_something_of_ours_may_arrive(why: str) -> None:
     assert not copy.mark(at_rest=True).is_final
 
 
-def test_the_mark_of_an_idle_copy_moves_over_what_others_wrote() -> None:
+def test_mark_of_an_idle_copy_moves_past_foreign_records() -> None:
     copy = running(1)
-    copy.company.reach = K + 1 + MARK_AFTER - 1
+    copy.others.reach = K + 1 + MARK_AFTER - 1
     assert copy.mark() == Mark(1, K + 1), "not worth a row"
-    copy.company.reach += 1
+    copy.others.reach += 1
     assert copy.mark() == Mark(1, K + 1 + MARK_AFTER)
     copy.on_fetched(fetched(batch(1, 1)), (), NOW)
     assert copy.mark() == Mark(1, K + 1), "something of ours is about to be written"
@@ -155,7 +155,7 @@ def a_tail(runs: int) -> MapTail:
     )
 
 
-def test_what_was_announced_behind_a_moved_record_moves_with_it() -> None:
+def test_runs_announced_after_a_moved_record_move_with_it() -> None:
     tail = a_tail(4)  # ordinals 0, 2, 4, 6
     tail.moved(Run(3, 5, 13), 10)
     assert tail.runs == [

@@ -1,4 +1,6 @@
-"""What a config sync sends: MM2's MirrorSourceConnectorTest on config properties, and the diff."""
+"""What a config sync sends: MirrorMaker 2's MirrorSourceConnectorTest on config properties, and the
+differences.
+"""
 
 from __future__ import annotations
 
@@ -21,8 +23,8 @@ from twinlog.wire.topic_config import ConfigEntry, ConfigSource
 NAME = "retention.ms"
 
 
-def test_a_value_that_is_taken_away_may_shorten_life_as_the_targets_brokers_say() -> None:
-    """Their default may be an hour."""
+def test_a_removed_value_may_shorten_life_depending_on_the_brokers() -> None:
+    """The brokers' default may be an hour."""
     gone = ConfigDiff(name=NAME, new=None, old="172800000", was_own=True)
     assert (shortens_life(gone), may_shorten_life(gone)) == (False, True)
     assert not may_shorten_life(replace(gone, new="172800001"))
@@ -65,8 +67,9 @@ def chosen(*, copies_defaults: bool = False, exclude: str = "") -> ConfigPropert
     ids=str,
 )
 def test_which_sources_count(given: ConfigEntry, wanted: dict[str, str | None]) -> None:
-    """testConfigPropertyFiltering: only DEFAULT_CONFIG is a default; a broker file is left out, and
-    what is set for one broker: another one would have answered something else.
+    """testConfigPropertyFiltering: only DEFAULT_CONFIG is a default. Values from a broker's file,
+    or set for a single broker, are ignored, because another broker would have responded
+    differently.
     """
     assert wanted_configs(chosen(), [given]) == wanted
 
@@ -78,7 +81,7 @@ def test_the_sources_defaults_are_set_on_request() -> None:
 
 
 @pytest.mark.parametrize("source", [ConfigSource.DYNAMIC_TOPIC, ConfigSource.DEFAULT])
-def test_what_is_excluded_is_neither_set_nor_taken_away(source: ConfigSource) -> None:
+def test_excluded_configs_are_neither_set_nor_removed(source: ConfigSource) -> None:
     rules = chosen(exclude=r"retention\..*", copies_defaults=source is ConfigSource.DYNAMIC_TOPIC)
     assert wanted_configs(rules, [entry("1", source)]) == {}
 
@@ -142,7 +145,7 @@ def test_a_difference_shows_both_values() -> None:
         ("segment.bytes", "2000000", "1048576", False),
     ],
 )
-def test_what_shortens_the_life_of_records(
+def test_changes_that_shorten_the_life_of_records(
     name: str, old: str | None, new: str | None, shortens: bool
 ) -> None:
     assert shortens_life(ConfigDiff(name=name, new=new, old=old, was_own=True)) is shortens

@@ -1,4 +1,4 @@
-"""Rows that say which topics are copies."""
+"""Rows that state which topics are copies."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ ROW = CopyRow(
 )
 
 
-def test_the_newest_row_of_a_topic_holds() -> None:
+def test_the_newest_row_of_a_topic_counts() -> None:
     ended = structs.replace(ROW, ended=True)
     other = structs.replace(ROW, topic="ship")
     rows = [one.encode() for one in (ROW, other, ended)]
@@ -39,7 +39,7 @@ def test_rows_and_claims_share_a_topic() -> None:
     assert fan_producers(rows) == {}
 
 
-def test_what_is_not_a_row_is_not_passed_over() -> None:
+def test_invalid_rows_are_not_ignored() -> None:
     with pytest.raises(CorruptData, match="STATE_CORRUPT"):
         copy_rows([(b"{", b"{")])
 
@@ -56,7 +56,7 @@ def test_which_topic_a_row_speaks_of() -> None:
     assert not older.is_of("any", NO_TOPIC_ID)
 
 
-def test_where_a_copy_is_from() -> None:
+def test_origin_of_a_copy() -> None:
     assert ROW.is_from("cluster-a", "pay", HERE)
     assert not ROW.is_from("cluster-a", "pay", THERE)
     assert ROW.is_from("cluster-a", "pay", NO_TOPIC_ID)

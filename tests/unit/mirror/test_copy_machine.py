@@ -23,13 +23,15 @@ from tests.support.mutants import MUTANTS, Mutant, take_away
 from twinlog.mirror.map import map_tail
 
 STEPS_TAKEN: Final = int(os.environ.get("TWINLOG_STEPS", "200000"))
-"""As many as one likes: TWINLOG_STEPS=5000000 scripts/test tests/unit/mirror -k copy_machine"""
+"""Number of steps. More with TWINLOG_STEPS=5000000 scripts/test tests/unit/mirror -k
+copy_machine
+"""
 PARTS: Final = 6
 PROGRAM_BYTES: Final = 800
 FEW_RUNS: Final = 3
-"""In a chunk, so that chunks fill up."""
+"""Runs per chunk: few, so that chunks fill up."""
 SEARCHED: Final = 4_000
-"""Programs in which a mutant is searched that its own does not notice any more."""
+"""Number of programs that are tried for a mutant which its own program does not detect any more."""
 
 
 def program_of(seed: int) -> bytes:
@@ -64,7 +66,7 @@ def test_every_order_of_steps_keeps_every_record_once_in_order_and_the_map_true(
 
 
 @pytest.mark.parametrize("mutant", MUTANTS, ids=[mutant.rule for mutant in MUTANTS])
-def test_rule_that_is_taken_away_is_missed(mutant: Mutant, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_removed_rule_is_detected(mutant: Mutant, monkeypatch: pytest.MonkeyPatch) -> None:
     run(program_of(mutant.seed))
     take_away(mutant, monkeypatch)
     if is_noticed(mutant.seed):

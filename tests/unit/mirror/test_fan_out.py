@@ -1,4 +1,6 @@
-"""A source partition that is written as branches: who gets which record, and what the map says."""
+"""A source partition that is written as branches: which branch gets which record, and what the map
+contains.
+"""
 
 from __future__ import annotations
 
@@ -87,7 +89,7 @@ def fetch(fan: FanOut, *batches: bytes) -> None:
 
 
 def written(fan: FanOut) -> None:
-    """All rows are in the map topic."""
+    """Put all announced rows into the map topic."""
     for part in fan.parts:
         part.tail.on_durable(part.tail.runs[-1])
 
@@ -132,7 +134,7 @@ def test_nothing_is_sent_before_its_last_record_is_in_the_map() -> None:
     assert all(sent(branch) for branch in fan.parts)
 
 
-def test_a_branch_takes_nothing_that_it_has() -> None:
+def test_a_branch_skips_records_that_it_already_has() -> None:
     fan = a_fan(starts=(0, 20, 25))
     fetch(fan, a_batch(0, 30))
     written(fan)
@@ -141,7 +143,7 @@ def test_a_branch_takes_nothing_that_it_has() -> None:
         assert found == [b"v%d" % o for o in theirs(branch, start, 30)]
 
 
-def test_others_between_our_records_move_k_and_stop_nothing() -> None:
+def test_foreign_records_move_k_and_stop_nothing() -> None:
     fan = a_fan()
     branch = fan.parts[0]
     for begin, at in ((0, K + 500), (30, K + 900)):
@@ -168,7 +170,7 @@ def test_one_batch_is_on_its_way_unless_the_target_surely_remembers_us(listed: b
     assert len(sent(branch)) == (3 if listed else 1)
 
 
-def test_the_least_branch_says_how_far_the_source_is_copied() -> None:
+def test_the_slowest_branch_determines_how_far_the_source_is_copied() -> None:
     fan = a_fan()
     fetch(fan, a_batch(0, 30))
     written(fan)
@@ -180,7 +182,7 @@ def test_the_least_branch_says_how_far_the_source_is_copied() -> None:
     assert fan.acked_ordinal == 30
 
 
-def test_a_branch_without_records_says_how_far_the_source_was_read() -> None:
+def test_a_branch_without_records_announces_how_far_the_source_was_read() -> None:
     fan = a_fan()
     quiet = fan.parts[0]
     only = next(o for o in range(100) if partition_of(a_record(o), 3) == 1)
@@ -207,7 +209,7 @@ def test_trouble_of_one_branch_brings_all_to_rest() -> None:
     assert [sent(branch) for branch in fan.parts] == [[], [], []]
 
 
-def test_what_stands_before_a_bad_batch_is_taken_and_the_bad_one_comes_next() -> None:
+def test_records_before_a_bad_batch_are_taken_and_the_next_read_begins_with_it() -> None:
     fan = a_fan()
     bad = bytearray(a_batch(30, 30))
     bad[-1] ^= 1
@@ -217,7 +219,7 @@ def test_what_stands_before_a_bad_batch_is_taken_and_the_bad_one_comes_next() ->
         fetch(fan, bytes(bad))
 
 
-def test_where_a_branch_goes_on() -> None:
+def test_where_a_branch_resumes() -> None:
     runs = (read_to(0, 100), Run(4, 130, 70), read_to(5, 160), Run(9, 200, 80))
     assert next_upstream(runs, 0) == 100
     assert next_upstream(runs, 5) == 160
@@ -260,7 +262,9 @@ def test_batch_that_is_too_large_there_is_cut_and_each_part_announced() -> None:
 
 
 def test_nothing_is_read_before_all_branches_have_a_row() -> None:
-    """What is read would take the place of a first row, which says where the others begin."""
+    """A record that is read would replace a first row, which states where the other
+    branches begin.
+    """
     fan = a_fan(3, rows=False)
     assert not fan.begins()
     for branch in fan.parts:

@@ -113,7 +113,7 @@ def test_heartbeats_are_mirrored_despite_the_filter(topic: str) -> None:
     assert selector(heartbeats=False).selects(topic)
 
 
-def test_our_own_topics_are_not_mirrored_whatever_the_separator_is() -> None:
+def test_internal_topics_of_twinlog_are_not_mirrored_whatever_the_separator_is() -> None:
     policy = DefaultReplicationPolicy(separator="_", internal_separator="_")
     chosen = selector(policy=policy)
     assert chosen.verdict("mm2-twinlog-state.internal") is Verdict.INTERNAL

@@ -1,4 +1,4 @@
-"""What people are told to do with a topic that cannot be copied on."""
+"""What messages advise for a topic whose copy cannot continue."""
 
 from __future__ import annotations
 
@@ -32,13 +32,13 @@ SAID = (
 
 
 @pytest.mark.parametrize("finding", SAID, ids=lambda one: one.code)
-def test_a_copy_of_ours_alone_is_saved_and_then_deleted(finding: LogFinding) -> None:
+def test_message_for_an_own_topic_saves_before_it_deletes(finding: LogFinding) -> None:
     text = finding.worded("A->B")
     assert text.index("twinlog export FILE --flow 'A->B' ") < text.index("delete the target")
 
 
 @pytest.mark.parametrize("finding", SAID, ids=lambda one: one.code)
-def test_nobody_is_told_to_delete_a_topic_that_an_application_has_as_well(
+def test_no_message_suggests_deleting_a_topic_of_an_application(
     finding: LogFinding,
 ) -> None:
     text = finding.worded("A->B", is_shared=True)
@@ -48,7 +48,7 @@ def test_nobody_is_told_to_delete_a_topic_that_an_application_has_as_well(
 
 
 @pytest.mark.parametrize("finding", SAID, ids=lambda one: one.code)
-def test_where_the_flow_is_not_known_the_commands_name_none(finding: LogFinding) -> None:
+def test_commands_name_no_flow_if_it_is_unknown(finding: LogFinding) -> None:
     error = finding.error()
     assert "twinlog export FILE --side " in error.message
     assert "--flow" not in error.message
@@ -72,6 +72,6 @@ def test_a_finding_goes_from_a_lane_to_the_driver_as_a_value() -> None:
     )
 
 
-def test_a_trouble_without_a_decision_keeps_its_words() -> None:
+def test_a_problem_without_a_finding_keeps_its_message() -> None:
     trouble = given_back(SOURCE, PartitionError("no leader", code="NO_LEADER"), None, 7)
     assert trouble.worded("A->B", is_shared=True) == trouble

@@ -1,4 +1,4 @@
-"""What the source had at a flow's first look: rows of the state topic."""
+"""The topics that the source had when a flow first read it: rows of the state topic."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def test_survey_that_is_not_whole_counts_for_nothing() -> None:
         assert first_survey(FLOW, [*rest, *first_survey_rows(FLOW, SEEN)]) == SEEN
 
 
-def test_two_that_write_at_once_are_not_mixed() -> None:
+def test_concurrent_writers_are_not_mixed() -> None:
     mine, other = first_survey_rows(FLOW, MANY), first_survey_rows(FLOW, MANY | LATER)
     for order in set(itertools.permutations([0] * len(mine) + [1] * len(other))):
         rows = {0: iter(mine), 1: iter(other)}
@@ -49,18 +49,18 @@ def test_two_that_write_at_once_are_not_mixed() -> None:
         assert first_survey(FLOW, log) == first
 
 
-def test_answer_that_was_lost_and_a_row_that_came_twice() -> None:
+def test_lost_response_and_repeated_row() -> None:
     rows = first_survey_rows(FLOW, MANY)
     assert first_survey(FLOW, [rows[0], *rows]) == MANY
 
 
-def test_rows_of_others_are_not_looked_into() -> None:
+def test_rows_of_other_flows_are_not_parsed() -> None:
     newer = (b'["flow","B->A","intent"]', b'{"v":99}')
     assert first_survey(FLOW, [newer, (b"\xff", b""), *first_survey_rows(FLOW, SEEN)]) == SEEN
     with pytest.raises(CorruptData):
         first_survey(FLOW, [(first_survey_rows(FLOW, SEEN)[0][0], b"{")])
 
 
-def test_those_who_read_other_rows_pass_over_them() -> None:
+def test_readers_of_other_rows_ignore_them() -> None:
     rows = first_survey_rows(FLOW, SEEN)
     assert (winning_claims(rows), copy_rows(rows), fan_producers(rows)) == ({}, {}, {})

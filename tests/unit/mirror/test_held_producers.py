@@ -1,4 +1,4 @@
-"""The row that says that a flow holds producers back."""
+"""The row with the quota that a flow has set for producers."""
 
 from __future__ import annotations
 
@@ -19,18 +19,18 @@ def test_what_was_written_is_read() -> None:
     assert held_producers(key, value) == row
 
 
-def test_without_rates_nobody_is_held() -> None:
+def test_without_rates_no_producer_is_throttled() -> None:
     key, value = HeldProducers(flow="A->B", rates=(), at_ms=5).encode()
     assert held_producers(key, value) is None
     assert held_producers(key, None) is None
 
 
-def test_keys_of_others_are_none_of_it() -> None:
+def test_keys_of_other_rows_do_not_match() -> None:
     assert not any(is_held_row(key, "A->B") for key in (None, b"", b"\xff", b"[]", b'{"a":1}'))
 
 
 @pytest.mark.parametrize("fields", [{}, {"rates": 7, "at_ms": 1}, {"rates": ["x"], "at_ms": 1}])
-def test_what_cannot_be_read_is_said(fields: dict[str, object]) -> None:
+def test_unreadable_row_is_corrupt(fields: dict[str, object]) -> None:
     key, value = encode_row(["flow", "A->B", "producers-held"], fields)
     with pytest.raises(CorruptData) as caught:
         held_producers(key, value)

@@ -1,4 +1,4 @@
-"""What people want of a flow: the newest row of each kind and topic counts."""
+"""Operators' intents for a flow: the newest row of each kind and topic counts."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def found(*rows: Intent) -> FlowIntents:
     return flow_intents("A->B", [row.encode() for row in rows])
 
 
-def test_nothing_is_wanted_at_first() -> None:
+def test_no_intent_is_set_at_first() -> None:
     assert found() == FlowIntents()
     assert found().pause is None
     assert found().limit is None
@@ -49,7 +49,7 @@ def test_newest_row_counts() -> None:
     assert found(limit(5000), intent(IntentKind.LIMIT, is_set=False)).limit is None
 
 
-def test_a_replayed_topic_is_copied_once_neither_it_nor_the_flow_is_promoted() -> None:
+def test_a_replayed_topic_is_copied_if_neither_it_nor_the_flow_is_promoted() -> None:
     replay = [intent(IntentKind.REPLAY, topic) for topic in ("orders", "sales")]
     flow, topic = intent(IntentKind.PROMOTE), intent(IntentKind.PROMOTE, "orders")
     released = intent(IntentKind.RELEASE, "sales")
@@ -62,7 +62,7 @@ def test_a_replayed_topic_is_copied_once_neither_it_nor_the_flow_is_promoted() -
     assert demoted.after([flow]) == found(*replay, flow, topic)
 
 
-def test_pause_of_a_flow_is_one_of_each_topic_and_outlives_theirs() -> None:
+def test_pause_of_a_flow_pauses_each_topic_and_outlives_their_pauses() -> None:
     flow, topic = intent(), intent(topic="orders")
     assert found(flow, topic).pause_of("orders") == topic
     assert found(flow, topic).pause_of("other") == flow
@@ -72,14 +72,14 @@ def test_pause_of_a_flow_is_one_of_each_topic_and_outlives_theirs() -> None:
     assert left.topics(IntentKind.PAUSE) == []
 
 
-def test_those_of_other_flows_are_others() -> None:
+def test_intents_of_other_flows_are_ignored() -> None:
     assert found(intent(flow="A->C"), intent(IntentKind.RELEASE, "orders", flow="B->A")) == (
         FlowIntents()
     )
 
 
-def test_whoever_reads_other_rows_reads_past_them() -> None:
-    """Also a process of a release that knows no intents."""
+def test_readers_of_other_rows_ignore_intents() -> None:
+    """This includes a process of a release that does not know intents."""
     rows = [intent().encode(), limit(5000).encode()]
     assert winning_claims(rows) == {}
     assert copy_rows(rows) == {}
@@ -87,7 +87,7 @@ def test_whoever_reads_other_rows_reads_past_them() -> None:
     assert producers_of("A->B", rows) == frozenset()
 
 
-def test_tombstone_takes_back() -> None:
+def test_tombstone_revokes() -> None:
     key, value = intent().encode()
     assert flow_intents("A->B", [(key, value), (key, None)]) == FlowIntents()
 
@@ -105,7 +105,7 @@ def test_tombstone_takes_back() -> None:
     ],
     ids=str,
 )
-def test_row_of_another_shape_is_not_guessed_at(wrong: dict[str, Any]) -> None:
+def test_row_with_other_fields_is_corrupt(wrong: dict[str, Any]) -> None:
     key, value = intent().encode()
     row = key, json.dumps(json.loads(value) | wrong).encode()
     with pytest.raises(CorruptData) as refusal:
@@ -113,7 +113,7 @@ def test_row_of_another_shape_is_not_guessed_at(wrong: dict[str, Any]) -> None:
     assert refusal.value.code == "STATE_CORRUPT"
 
 
-def test_row_that_lacks_something() -> None:
+def test_row_that_lacks_a_field() -> None:
     for name in ("is_set", "bytes_per_second", "who", "at_ms", "reason"):
         key, value = intent().encode()
         fields = {name_: one for name_, one in json.loads(value).items() if name_ != name}
@@ -135,7 +135,7 @@ def test_key_that_cannot_be_read(key: bytes) -> None:
     assert refusal.value.code == "STATE_CORRUPT"
 
 
-def test_what_is_promoted_is_released_for_good() -> None:
+def test_promoted_topics_are_released() -> None:
     whole, topic = intent(IntentKind.PROMOTE), intent(IntentKind.PROMOTE, "orders")
     assert found(whole).promotion == whole
     assert found(whole).released == frozenset()
@@ -146,7 +146,7 @@ def test_what_is_promoted_is_released_for_good() -> None:
     assert found(intent(IntentKind.FENCE, "orders")).released == frozenset()
 
 
-def test_newer_release_wants_what_this_one_does_not_know() -> None:
+def test_intent_of_a_newer_release_is_an_error() -> None:
     key = json.dumps(["flow", "A->B", "intent", "rehearse", ""]).encode()
     with pytest.raises(CorruptData) as refusal:
         flow_intents("A->B", [(key, intent().encode()[1])])
@@ -157,7 +157,7 @@ def test_newer_release_wants_what_this_one_does_not_know() -> None:
     assert refusal.value.code == "STATE_TOO_NEW"
 
 
-def test_row_that_cannot_be_read_is_over_with_a_newer_one_of_its_key() -> None:
+def test_newer_row_replaces_an_unreadable_one_of_its_key() -> None:
     key, _ = intent().encode()
     assert flow_intents("A->B", [(key, b"{"), intent().encode()]).pause == intent()
 
@@ -176,7 +176,7 @@ ROWS = st.lists(
 
 @given(rows=ROWS, data=st.data())
 def test_compaction_changes_nothing(rows: list[Intent], data: st.DataObject) -> None:
-    """It takes any rows away but the newest of each key."""
+    """It removes any rows except the newest of each key."""
     newest = {row.key: at for at, row in enumerate(rows)}
     kept = [
         row
@@ -186,7 +186,7 @@ def test_compaction_changes_nothing(rows: list[Intent], data: st.DataObject) -> 
     assert found(*kept) == found(*rows)
 
 
-def test_records_that_are_left_out_are_told_by_their_place() -> None:
+def test_skips_are_identified_by_their_position() -> None:
     one = WantedSkip(
         flow="A->B",
         topic="orders",
@@ -224,7 +224,7 @@ def test_records_that_are_left_out_are_told_by_their_place() -> None:
     ],
     ids=["short", "empty", "text", "number", "nobody"],
 )
-def test_row_of_a_skip_that_cannot_be_read_is_said(key: str, value: dict[str, object]) -> None:
+def test_unreadable_skip_is_corrupt(key: str, value: dict[str, object]) -> None:
     fields = {"next": 6, "is_batch": False, "code": "X", "who": "a", "at_ms": 1, "reason": ""}
     row = json.dumps({"v": 1, **fields, **value}).encode()
     with pytest.raises(CorruptData) as found:

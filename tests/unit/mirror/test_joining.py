@@ -1,4 +1,4 @@
-"""Small batches become larger ones: the same records, ordinals and runs, within every limit."""
+"""Small batches become larger ones with the same records, ordinals and runs, within every limit."""
 
 from __future__ import annotations
 
@@ -75,7 +75,7 @@ LOGS = st.lists(
     min_size=1,
     max_size=20,
 )
-"""(offsets left out before it, records, codec) of each batch."""
+"""(offsets missing before it, records, codec) of each batch."""
 
 
 BOTH = pytest.mark.parametrize("kernels", [CHOSEN.kernels, TWIN], ids=["compiled", "twin"])
@@ -83,7 +83,7 @@ BOTH = pytest.mark.parametrize("kernels", [CHOSEN.kernels, TWIN], ids=["compiled
 
 @BOTH
 @pytest.mark.parametrize("codec", [Codec.NONE, Codec.LZ4], ids=["none", "lz4"])
-def test_single_records_are_joined_on_their_way_in(kernels: Kernels, codec: Codec) -> None:
+def test_single_records_are_joined_by_the_intake(kernels: Kernels, codec: Codec) -> None:
     raw = [one(n, 1, codec=codec) for n in range(100)]
     with use(kernels):
         (out,) = taken(raw, join_bytes=1 << 16)
@@ -103,7 +103,7 @@ def test_single_records_are_joined_on_their_way_in(kernels: Kernels, codec: Code
 
 @BOTH
 @given(log=LOGS, most=st.integers(0, 3000))
-def test_what_is_joined_on_its_way_in_is_the_same_records(
+def test_batches_joined_by_the_intake_have_the_same_records(
     kernels: Kernels, log: list[tuple[int, int, Codec]], most: int
 ) -> None:
     raw, at = [], 0
@@ -126,7 +126,7 @@ def test_what_is_joined_on_its_way_in_is_the_same_records(
 
 
 @BOTH
-def test_joined_batches_end_in_front_of_what_goes_alone(kernels: Kernels) -> None:
+def test_joined_batches_end_before_batches_that_are_sent_alone(kernels: Kernels) -> None:
     def changed(batch: bytearray, at: int, value: int, *, crc: bool = True) -> bytearray:
         batch[at] = value
         if crc:
@@ -148,14 +148,14 @@ def test_joined_batches_end_in_front_of_what_goes_alone(kernels: Kernels) -> Non
 
 
 @BOTH
-def test_no_batch_joined_on_its_way_in_spans_the_wrap_of_sequences(kernels: Kernels) -> None:
+def test_no_batch_joined_by_the_intake_spans_the_wrap_of_sequences(kernels: Kernels) -> None:
     with use(kernels):
         out = taken([one(n, 1) for n in range(5)], SEQUENCE_MODULUS - 3, join_bytes=1 << 16)
     assert [batch.count for batch in out] == [3, 2]
 
 
 @BOTH
-def test_what_is_joined_gets_the_codec_that_is_asked_for(kernels: Kernels) -> None:
+def test_joined_batches_get_the_configured_codec(kernels: Kernels) -> None:
     wanted = Recompression(codec=Codec.ZSTD)
     with use(kernels):
         (out,) = taken([one(n, 1) for n in range(9)], join_bytes=1 << 16, recompression=wanted)
@@ -164,7 +164,7 @@ def test_what_is_joined_gets_the_codec_that_is_asked_for(kernels: Kernels) -> No
 
 
 @given(LOGS, st.integers(0, 2000), st.integers(100, 2000))
-def test_records_ordinals_and_runs_stay(
+def test_joining_keeps_records_ordinals_and_runs(
     log: list[tuple[int, int, Codec]], target: int, limit: int
 ) -> None:
     raw, at = [], 0
@@ -192,7 +192,7 @@ def test_records_ordinals_and_runs_stay(
             assert header.length <= limit
 
 
-def test_single_records_become_batches_of_the_size_asked_for() -> None:
+def test_single_records_become_batches_of_the_configured_size() -> None:
     plain = taken([one(n, 1) for n in range(100)])
     out = joined(plain, 2000)
     assert 3 < len(out) < 10
@@ -200,7 +200,7 @@ def test_single_records_become_batches_of_the_size_asked_for() -> None:
     assert all(len(batch.data) <= 2000 for batch in out)
 
 
-def test_the_last_run_brings_its_fingerprint() -> None:
+def test_joined_batch_has_the_fingerprint_of_its_last_run() -> None:
     plain = taken([one(0, 1), one(5, 1), one(9, 1), one(10, 1)])
     assert [batch.fingerprint is None for batch in plain] == [False, False, False, True]
     (out,) = joined(plain)
@@ -217,7 +217,7 @@ def test_the_last_run_brings_its_fingerprint() -> None:
     ],
     ids=["many records", "another codec", "too large together"],
 )
-def test_what_stays_apart(batches: list[bytearray]) -> None:
+def test_batches_that_are_not_joined(batches: list[bytearray]) -> None:
     plain = taken(batches)
     assert joined(plain, 800) == plain
 

@@ -32,13 +32,15 @@ from twinlog.model import TopicId
 KEY = PartitionKey(TopicId("a" * 32), TopicId("b" * 32), 3)
 K = 70
 FEW_RUNS = 3
-"""In a chunk, so that chunks fill up."""
+"""Runs per chunk: few, so that chunks fill up."""
 
 Round = list[tuple[ChunkRow, Run]]
 
 
 class MapHistory(RuleBasedStateMachine):
-    """One partition of a flow, its map topic, and the lanes that hold it one after the other."""
+    """One partition of a flow, its map topic, and the lanes that have the partition one after the
+    other.
+    """
 
     repeats_newest_chunk = True
 
@@ -59,7 +61,7 @@ class MapHistory(RuleBasedStateMachine):
     # -- lanes -------------------------------------------------------------------------------------
 
     def begin(self) -> None:
-        """A cold start: the map is read, the log looked at."""
+        """Make a cold start: read the map and the log."""
         known = self.folded()
         ordinal = len(self.log)
         position = Run(ordinal, self.log[-1] + 1 if self.log else 0, K + ordinal)
@@ -77,7 +79,7 @@ class MapHistory(RuleBasedStateMachine):
         self.rest()
 
     def rest(self) -> None:
-        """Nothing is read, on its way or waiting."""
+        """Stop the lane: it has nothing read, in flight or waiting."""
         self.round: Round = []
         self.queue: list[tuple[int, Run | None]] = []
         """Upstream offset of each record that was read, and the run that it begins."""
@@ -124,7 +126,7 @@ class MapHistory(RuleBasedStateMachine):
     @precondition(lambda self: self.round)
     @rule(appended=st.booleans())
     def rows_are_refused(self, appended: bool) -> None:
-        """With NOT_ENOUGH_REPLICAS_AFTER_APPEND they are there all the same."""
+        """Reject rows. With NOT_ENOUGH_REPLICAS_AFTER_APPEND they are in the topic nevertheless."""
         self.topic += [row for row, _ in self.round if appended]
         for _ in self.round:
             self.tail.on_refused()
@@ -152,7 +154,9 @@ class MapHistory(RuleBasedStateMachine):
     @precondition(lambda self: not self.round)
     @rule()
     def lease_changes(self) -> None:
-        """What was read and not sent is dropped; the next lane goes on from the hand-over."""
+        """Hand the partition over. Records that were read and not sent are dropped, and the next
+        lane continues from the hand-over.
+        """
         handed = self.tail.handed(len(self.log))
         if handed is None:
             self.begin()
@@ -179,7 +183,7 @@ class MapHistory(RuleBasedStateMachine):
 
     @rule(share=st.integers(1, 4))
     def topic_is_compacted(self, share: int) -> None:
-        """The cleaner leaves the end of the log alone."""
+        """Run the cleaner, which leaves the end of the log alone."""
         upto = len(self.topic) * share // 4
         newest = {row.encode()[0]: at for at, row in enumerate(self.topic)}
         self.topic = [
@@ -209,7 +213,7 @@ class MapHistory(RuleBasedStateMachine):
 
 
 class NoRepetition(MapHistory):
-    """As the first releases did it: a term's first row holds its position alone."""
+    """A term's first row has its position only, as in the first releases."""
 
     repeats_newest_chunk = False
 
@@ -228,7 +232,9 @@ def test_a_late_row_and_the_cleaner_take_no_run_away() -> None:
 
 
 def test_maps_of_earlier_releases_lose_nothing_to_a_late_row_either() -> None:
-    """Their terms begin at the position alone: what the cleaner removed is in the late row."""
+    """Their terms begin with the position only, and the late row has the runs that the cleaner
+    removed.
+    """
     first, second = Run(0, 0, 0), Run(5, 7, 5)
     old = ChunkRow(key=KEY, term=Term(1, 0), chunk=0, topic="orders", runs=(first, second))
     ahead = replace(old, runs=(*old.runs, Run(8, 20, 8)))

@@ -1,4 +1,4 @@
-"""What the state topic knows of rows in the offset map."""
+"""What the state topic records about rows of the offset map."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def test_partitions_that_are_noted_had_a_row() -> None:
 
 @pytest.mark.parametrize("some", [{1, 2}, {0, 3}, {0, 1, 5, 6}, {7}])
 def test_one_without_a_row_takes_no_other_along(some: set[int]) -> None:
-    """It may have waited for its leader since the topic was made."""
+    """The partition may have waited for its leader since the topic was created."""
     known = mapped_copies("A->B", [noting_rows("A->B", (ORDERS, COPY), some)])
     assert {one for one in range(10) if known.has_row(ORDERS, COPY, one)} == some
 
@@ -37,7 +37,7 @@ def test_records_of_earlier_releases_count_from_the_first_partition_on() -> None
 
 
 @pytest.mark.parametrize(("source", "target"), [(AUDIT, COPY), (ORDERS, ANOTHER)])
-def test_a_topic_that_was_made_anew_is_another_copy(source: TopicId, target: TopicId) -> None:
+def test_a_recreated_topic_is_another_copy(source: TopicId, target: TopicId) -> None:
     rows = [noting_rows("A->B", (ORDERS, COPY), {0}), noting_rows("A->B", (source, target), {1})]
     known = mapped_copies("A->B", rows)
     assert not known.has_row(source, target, 0)
@@ -45,7 +45,7 @@ def test_a_topic_that_was_made_anew_is_another_copy(source: TopicId, target: Top
 
 
 def test_all_records_count_together_and_each_flow_has_its_own() -> None:
-    """A leader that has lost its lead without knowing it says what it knew."""
+    """A leader that has lost its leadership without knowing it writes what it knew."""
     rows = [
         noting_rows("A->B", (ORDERS, COPY), {0, 4}),
         noting_rows("C->B", (ORDERS, COPY), range(9)),
@@ -76,6 +76,6 @@ def test_rows_of_this_kind_are_known_by_their_key() -> None:
     assert not is_mapped_row(b"no json", "A->B")
 
 
-def test_brokers_without_topic_ids_tell_no_copy_from_another() -> None:
+def test_without_topic_ids_copies_cannot_be_distinguished() -> None:
     assert is_known(ORDERS, COPY)
     assert not is_known(NO_TOPIC_ID, COPY)

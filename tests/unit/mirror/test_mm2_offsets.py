@@ -1,4 +1,6 @@
-"""Pairs of offsets that a MirrorMaker 2 left lead to no place behind what is to be read."""
+"""Pairs of offsets that MirrorMaker 2 wrote never lead to an offset after the records still to be
+read.
+"""
 
 from __future__ import annotations
 
@@ -20,8 +22,8 @@ FAR = 1 << 40
 @st.composite
 def copies(draw: st.DrawFn) -> tuple[list[int], int, list[Pair]]:
     """The upstream offset of each record of a target, by its offset there (-1: a marker), where
-    our part begins, and the syncs: MirrorMaker 2 starts some times, each time at or before where it
-    stopped, and then we go on behind the last record.
+    Twinlog's part begins, and the syncs. MirrorMaker 2 starts several times, each time at or before
+    the position where it stopped, and then Twinlog continues after the last record.
     """
     source = sorted(draw(st.sets(st.integers(0, 60), min_size=1, max_size=40)))
     target: list[int] = []
@@ -52,25 +54,25 @@ def test_nothing_is_skipped_there_and_back(copy: tuple[list[int], int, list[Pair
         assert all(at >= begin for at in target[downstream:] if at >= 0)
 
 
-def test_a_log_made_anew_voids_what_was_known() -> None:
+def test_a_recreated_log_voids_earlier_pairs() -> None:
     pairs = [Pair(0, 0), Pair(500, 400), Pair(600, 10), Pair(700, 90)]
     assert kept(pairs, FAR, FAR) == (Pair(600, 10), Pair(700, 90))
 
 
-def test_a_record_copied_again_has_its_newest_place() -> None:
+def test_a_record_copied_again_has_its_newest_offset() -> None:
     assert kept([Pair(0, 0), Pair(7, 7), Pair(5, 9), Pair(5, 10)], FAR, FAR) == (
         Pair(0, 0),
         Pair(5, 10),
     )
 
 
-def test_nothing_at_or_behind_the_beginning_of_our_map() -> None:
+def test_no_pair_at_or_after_the_beginning_of_the_map() -> None:
     pairs = [Pair(0, 0), Pair(7, 7), Pair(9, 9)]
     assert kept(pairs, 9, FAR) == tuple(pairs[:2])
     assert kept(pairs, FAR, 7) == tuple(pairs[:1])
 
 
-def test_of_many_the_newest_stay_and_some_of_the_rest() -> None:
+def test_of_many_pairs_the_newest_and_some_others_are_kept() -> None:
     pairs = [Pair(n, n) for n in range(100_000)]
     found = kept(pairs, FAR, FAR)
     assert found[-NEWEST_KEPT:] == tuple(pairs[-NEWEST_KEPT:])

@@ -150,7 +150,7 @@ def test_heartbeats_are_never_named_by_the_separator() -> None:
     assert not UNDERSCORE.is_heartbeats_topic("us.heartbeats")
 
 
-def test_our_own_topics_are_internal_to_mirrormaker_2() -> None:
+def test_internal_topics_of_twinlog_are_internal_to_mirrormaker_2() -> None:
     own = [STATE_TOPIC, PROBE_TOPIC, offset_map_topic("us")]
     assert own == [
         "mm2-twinlog-state.internal",

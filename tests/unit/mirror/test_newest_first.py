@@ -1,4 +1,4 @@
-"""Which reads see the newest records of a log, whatever their sizes are."""
+"""Which reads return the newest records of a log, whatever their sizes are."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from twinlog.wire.record_batch import Codec, read_headers
 from twinlog.wire.records import Record, encode_batch
 
 ANSWER = 10_000
-"""What a broker answers at the most, unless one batch is larger."""
+"""Maximum bytes of a broker's response, unless one batch is larger."""
 
 
 class Log:
@@ -60,7 +60,7 @@ class Log:
     ],
     ids=["small", "cleaned", "holes", "last-is-large", "first-is-large", "two-large"],
 )
-def test_all_are_seen(sizes: dict[int, int], seen: list[int], reads: int) -> None:
+def test_all_newest_records_are_read(sizes: dict[int, int], seen: list[int], reads: int) -> None:
     log = Log(sizes)
     assert log.seen(range(100)) == seen
     assert len(log.reads) <= reads

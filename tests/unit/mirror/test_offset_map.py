@@ -1,5 +1,5 @@
-"""The offset map as a fold: whatever was written in whatever order, the newest term's truth is
-what is read.
+"""The offset map as a fold: whatever was written in whatever order, the runs of the newest term are
+valid.
 """
 
 from __future__ import annotations
@@ -80,7 +80,7 @@ def test_new_term_voids_rows_written_ahead_of_its_cut() -> None:
     assert folded(row(Term(1, 0), Run(0, 0, 0), ahead), row(Term(2, 1), cut)) == [Run(0, 0, 0), cut]
 
 
-def test_row_of_an_older_term_behind_a_newer_cut_is_void_from_the_cut_on() -> None:
+def test_row_of_an_older_term_written_after_a_newer_cut_is_void_from_the_cut_on() -> None:
     zombie = row(Term(1, 0), Run(0, 0, 0), Run(50, 90, 50))
     assert folded(row(Term(2, 1), Run(0, 0, 0), Run(40, 40, 40)), zombie) == [
         Run(0, 0, 0),
@@ -99,7 +99,9 @@ def test_late_row_of_a_broken_connection_is_ignored() -> None:
 def test_map_written_in_chunks_by_several_terms_reads_as_one(
     runs: tuple[Run, ...], data: st.DataObject
 ) -> None:
-    """Any split into chunks and terms, with rows repeated and with rows ahead that a cut voids."""
+    """Any division into chunks and terms, with rows repeated and with rows ahead that a cut
+    voids.
+    """
     rows: list[ChunkRow] = []
     term, chunk, begin = Term(1, 0), 0, 0
     for end in range(1, len(runs) + 1):
@@ -122,7 +124,7 @@ def test_map_written_in_chunks_by_several_terms_reads_as_one(
 
 
 @given(gapped_runs(), st.integers(0, 900))
-def test_every_ordinal_lies_in_the_last_run_at_or_below_it(
+def test_every_ordinal_is_in_the_last_run_at_or_below_it(
     runs: tuple[Run, ...], ordinal: int
 ) -> None:
     found = run_at(runs, ordinal)
@@ -176,7 +178,7 @@ def test_rows_of_a_partition_always_go_to_the_same_map_partition() -> None:
 
 
 def test_tail_never_repeats_a_lost_write_under_its_key() -> None:
-    """What was lost may still arrive, behind the larger chunk that took its place."""
+    """The lost row may still arrive, after the larger chunk that replaced it."""
     tail = MapTail(key=KEY, topic="orders", term=Term(1, 0), chunk=0, runs=[Run(0, 0, 0)])
     tail.announce(Run(5, 9, 5), None)
     lost = tail.next_row()
@@ -243,7 +245,7 @@ def test_null_values_take_chunks_away_but_never_the_first() -> None:
 
 
 def test_rows_of_two_partitions_of_the_topic_read_as_one_map_in_any_order() -> None:
-    """More partitions were added to the map topic between two terms."""
+    """Partitions were added to the map topic between two terms."""
     before = [row(Term(1, 0), Run(0, 0, 0), Run(5, 7, 5))]
     after = [row(Term(2, 0), Run(0, 0, 0), Run(5, 7, 5), Run(8, 11, 8))]
     assert folded(*before, *after) == folded(*after, *before)

@@ -1,4 +1,6 @@
-"""Offset syncs by the offset map: of copied records only, in rising order, never too far apart."""
+"""Offset syncs from the offset map: only of copied records, in rising order, never too far
+apart.
+"""
 
 from __future__ import annotations
 
@@ -55,7 +57,7 @@ def test_much_at_once_is_thinned_evenly() -> None:
     assert last.ordinal - found[-1].ordinal <= len(runs) / MOST_AT_ONCE
 
 
-def test_a_history_is_the_closer_the_newer() -> None:
+def test_history_has_more_syncs_near_the_end() -> None:
     runs = (Run(0, 0, 0),)
     found = history(runs, SyncPoint(10_000, 10_000, 10_000), 10)
     assert found[0] == SyncPoint(0, 0, 0)
@@ -64,7 +66,7 @@ def test_a_history_is_the_closer_the_newer() -> None:
     assert history(runs, SyncPoint(0, 0, 0), 10) == [SyncPoint(0, 0, 0)]
 
 
-def test_a_sync_of_another_copy_is_not_gone_on_from() -> None:
+def test_a_sync_of_another_copy_is_not_continued() -> None:
     assert point_at(RUNS, 105, 74) == SyncPoint(4, 105, 74)
     assert point_at(RUNS, 105, 90) is None
     assert point_at(RUNS, 103, 73) is None, "a gap"
@@ -73,7 +75,7 @@ def test_a_sync_of_another_copy_is_not_gone_on_from() -> None:
 
 
 def translate(syncs: list[SyncPoint], offset: int) -> int:
-    """As MirrorMaker 2's readers."""
+    """Translate as MirrorMaker 2's readers do."""
     known = [sync for sync in syncs if sync.upstream <= offset]
     if not known:
         return -1
@@ -92,7 +94,7 @@ def translate(syncs: list[SyncPoint], offset: int) -> int:
 def test_no_reader_ever_goes_on_behind_the_right_record(
     steps: list[tuple[int, int, int]], lag_max: int, cut: int, data: st.DataObject
 ) -> None:
-    """Runs with gaps on the source, and records of others on the target."""
+    """Runs with gaps on the source, and foreign records on the target."""
     runs: list[Run] = []
     downstream_of: dict[int, int] = {}
     ordinal, upstream, downstream = 0, 7, 3

@@ -36,7 +36,7 @@ def known(*runs: Run, mark: Mark | None = None, name: str = "orders") -> Partiti
 
 
 def answers(origins: Origins, header: BatchHeader, first: int, end: int) -> dict[int, int | None]:
-    """Upstream offset by target offset, of those of a batch that are in a range."""
+    """Return upstream offset by target offset, for the records of a batch that are in a range."""
     out: dict[int, int | None] = {}
     stretches = origins.stretches(header, first)
     bounds = [one.begin for one in stretches] + [header.next_offset]
@@ -47,14 +47,14 @@ def answers(origins: Origins, header: BatchHeader, first: int, end: int) -> dict
 
 
 class History:
-    """What lanes and, if it is shared, others write from an ordinal on; ends with a run that is
-    only announced.
+    """Records that lanes and, in a shared topic, other clients write from an ordinal on. It ends
+    with a run that is only announced.
     """
 
     def __init__(self, dice: random.Random, ordinal: int, *, shared: bool) -> None:
         self.dice, self.ordinal, self.upstream = dice, ordinal, 1_000
         self.end = self.thought = 500
-        """Where the log ends, and where the lane thinks it does."""
+        """Where the log ends, and where the lane expects it to end."""
         self.runs = [Run(ordinal, self.upstream, self.end)]
         self.marks = [Mark(ordinal, self.end)]
         self.truth: dict[int, int | None] = {}
@@ -89,7 +89,7 @@ class History:
 
 @pytest.mark.parametrize("begin", [0, SEQUENCE_MODULUS - 30, 5 * SEQUENCE_MODULUS - 70])
 @pytest.mark.parametrize("shared", [False, True])
-def test_every_part_of_a_log_is_told_exactly(begin: int, shared: bool) -> None:
+def test_origins_of_every_part_of_a_log_are_exact(begin: int, shared: bool) -> None:
     dice = random.Random(begin)
     for _ in range(30):
         log = History(dice, begin, shared=shared)
@@ -105,7 +105,7 @@ def test_every_part_of_a_log_is_told_exactly(begin: int, shared: bool) -> None:
             assert found == {at: log.truth[at] for at in range(first, end)}
 
 
-def test_a_part_holds_what_its_range_needs_and_no_more() -> None:
+def test_origin_contains_only_the_runs_of_its_range() -> None:
     runs = [Run(10 * at, 20 * at, 10 * at) for at in range(1_000)]
     for mark in (None, Mark(9_995, 9_995)):
         origin = origin_of(known(*runs, mark=mark), "A", 5_003, 5_015, 9_995)
@@ -118,8 +118,10 @@ def test_a_part_holds_what_its_range_needs_and_no_more() -> None:
     assert origin_of(known(Run(0, 0, 100)), "A", 150, 150, 200) is None
 
 
-def test_two_flows_into_one_topic_and_two_lives_of_a_source() -> None:
-    """Producers tell flows apart, and where its map begins a life from the one before."""
+def test_two_flows_into_one_topic_and_a_recreated_source() -> None:
+    """Producer IDs distinguish flows. The beginning of its map distinguishes a copy from the one
+    before.
+    """
     before, after = known(Run(0, 0, 100)), known(Run(0, 3, 120), name="orders")
     other = known(Run(0, 70, 90), name="payments")
     other.producers = {OTHERS}
@@ -133,15 +135,17 @@ def test_two_flows_into_one_topic_and_two_lives_of_a_source() -> None:
     assert answers(origins, batch(92, 2, 0), 90, 200) == {92: None, 93: None}
 
 
-def test_old_messages_are_nobodys() -> None:
+def test_messages_of_old_formats_have_no_origin() -> None:
     origin = origin_of(known(Run(0, 0, 0)), "A", 0, 10, 10)
     assert origin is not None
     old = batch(1, 1, 1)._replace(magic=1)
     assert answers(Origins([origin]), old, 0, 10) == {1: None}
 
 
-def test_a_part_that_does_not_tell_is_an_error_and_no_null() -> None:
-    """A map without a mark, so of a topic thought to be ours alone, and others wrote."""
+def test_an_insufficient_part_of_the_map_is_an_error() -> None:
+    """A map without a mark belongs to a topic in which no foreign records are expected, but there
+    are some.
+    """
     runs = [Run(0, 0, 0), Run(5, 50, 5), Run(10, 100, 10)]
     origin = origin_of(known(*runs), "A", 12, 20, 20)
     assert origin is not None

@@ -33,7 +33,7 @@ NOW: Final = 1_700_000_000_000
 
 
 class Kind(Enum):
-    """Who may write to the target topic, and where our records lie."""
+    """Which clients may write to the target topic, and where this flow's records are."""
 
     OWN = "own"
     SHARED = "shared"
@@ -46,7 +46,7 @@ def record(number: int) -> Record:
 
 @dataclass
 class Copy:
-    """Records 0 to `made` of a source, and a target that holds what a test says."""
+    """Records 0 to `made` of a source, and a target with the records that a test puts there."""
 
     kind: Kind
     made: int = 30
@@ -78,14 +78,14 @@ class Copy:
         self.begins()
 
     def begins(self) -> None:
-        """The copy has its first row, and nothing is written yet."""
+        """Write the first row of the copy. No record is written yet."""
         end = self.target.end
         self.runs = (read_to(0, 0),) if self.kind is Kind.KEYED else (Run(0, 0, end),)
         if self.kind is not Kind.OWN:
             self.mark = Mark(0, end)
 
     def ours(self, first: int, count: int) -> None:
-        """Our batch arrives."""
+        """Append a batch of this flow."""
         records = [record(number) for number in range(first, first + count)]
         data = encode_batch(records, codec=Codec.NONE, producer_id=OURS, base_sequence=first)
         answer = self.target.append(bytes(data))
@@ -95,14 +95,14 @@ class Copy:
             self.runs = (*self.runs, Run(last, last, answer.base_offset + count - 1))
 
     def marked(self, *, is_final: bool = False) -> None:
-        """The map says that all of ours lies before the log's end."""
+        """Write a mark: all records of this flow are before the log's end."""
         if self.kind is not Kind.OWN:
             ours = [one.header for one in self.target.batches if one.header.producer_id == OURS]
             ordinal = ours[-1].base_sequence + ours[-1].count if ours else 0
             self.mark = Mark(ordinal, self.target.end, is_final)
 
     def theirs(self, count: int, producer_id: int = STRANGER) -> None:
-        """Somebody else writes."""
+        """Append records of another client."""
         known = self.target.producer(producer_id)
         first = 0 if known is None else known.last_sequence + 1
         records = [record(1000 + number) for number in range(count)]
@@ -110,11 +110,11 @@ class Copy:
         assert not self.target.append(bytes(data)).error
 
     def forgotten(self) -> None:
-        """The broker does not remember our producer id."""
+        """Let the broker forget the producer ID."""
         self.target.forget(NOW + 10_000_000)
 
     def starts(self) -> StartPoint | str:
-        """What a start finds: a point, or a code."""
+        """Return what a start finds: a point, or a code."""
         request = replace(self.request, runs=self.runs, mark=self.mark)
         here = MemoryView({HERE: self.source}, SOURCE_ID)
         there = Counting({THERE: self.target}, TARGET_ID)
@@ -131,7 +131,7 @@ class Copy:
 
 
 class Counting(MemoryView):
-    """Fetches are counted, and bring one batch each."""
+    """Fetches are counted, and return one batch each."""
 
     reads = 0
 
@@ -141,7 +141,7 @@ class Counting(MemoryView):
 
 
 def resumes(found: StartPoint | str) -> tuple[int, int] | str:
-    """(ordinal, upstream)."""
+    """Return (ordinal, upstream) of a start."""
     return found if isinstance(found, str) else (found.ordinal, found.upstream)
 
 
@@ -155,21 +155,21 @@ def shared(request: pytest.FixtureRequest) -> Copy:
     return Copy(request.param)
 
 
-def test_one_partition_takes_all_records_of_the_keyed_topic() -> None:
+def test_one_partition_gets_all_records_of_the_keyed_topic() -> None:
     assert {partition_of(record(number), 1) for number in range(30)} == {0}
 
 
 # -- nothing is wrong
 
 
-def test_the_copy_resumes_behind_what_is_written(copy: Copy) -> None:
+def test_the_copy_resumes_after_its_last_record(copy: Copy) -> None:
     copy.ours(0, 10)
     copy.marked()
     copy.ours(10, 5)
     assert resumes(copy.starts()) == (15, 15)
 
 
-def test_the_copy_resumes_though_the_broker_has_forgotten_us(copy: Copy) -> None:
+def test_the_copy_resumes_although_the_broker_has_forgotten_the_id(copy: Copy) -> None:
     copy.ours(0, 10)
     copy.marked()
     copy.ours(10, 5)
@@ -177,7 +177,7 @@ def test_the_copy_resumes_though_the_broker_has_forgotten_us(copy: Copy) -> None
     assert resumes(copy.starts()) == (15, 15)
 
 
-def test_records_of_a_flow_of_ours_mean_nothing(shared: Copy) -> None:
+def test_records_of_another_twinlog_flow_do_not_end_the_copy(shared: Copy) -> None:
     shared.ours(0, 10)
     shared.marked()
     for first in (10, 15):
@@ -191,7 +191,7 @@ def test_records_of_a_flow_of_ours_mean_nothing(shared: Copy) -> None:
     assert shared.kind is Kind.KEYED or found.has_company
 
 
-def test_what_others_write_need_not_be_on_enough_replicas(shared: Copy) -> None:
+def test_foreign_records_need_not_be_on_enough_replicas(shared: Copy) -> None:
     shared.ours(0, 10)
     shared.marked()
     shared.theirs(3, OTHER_FLOW)
@@ -202,7 +202,7 @@ def test_what_others_write_need_not_be_on_enough_replicas(shared: Copy) -> None:
     assert found.k + found.ordinal == shared.target.end - 3, "K is an estimate from below"
 
 
-def test_what_is_ours_must_be_on_enough_replicas(copy: Copy) -> None:
+def test_own_records_must_be_on_enough_replicas(copy: Copy) -> None:
     copy.ours(0, 10)
     copy.marked()
     copy.ours(10, 5)
@@ -211,7 +211,7 @@ def test_what_is_ours_must_be_on_enough_replicas(copy: Copy) -> None:
 
 
 @pytest.mark.parametrize("forgotten", [False, True], ids=["remembered", "forgotten"])
-def test_what_nobody_can_read_yet_is_neither_there_nor_missing(
+def test_records_above_the_high_watermark_are_neither_present_nor_missing(
     copy: Copy, *, forgotten: bool
 ) -> None:
     copy.ours(0, 10)
@@ -228,7 +228,7 @@ def test_what_nobody_can_read_yet_is_neither_there_nor_missing(
     assert resumes(copy.starts()) == (10, 10), "their leader is gone, and they with it"
 
 
-def test_what_others_write_above_the_high_watermark_keeps_a_forgotten_copy_waiting(
+def test_foreign_records_above_the_high_watermark_delay_a_forgotten_copy(
     shared: Copy,
 ) -> None:
     shared.ours(0, 10)
@@ -243,7 +243,9 @@ def test_what_others_write_above_the_high_watermark_keeps_a_forgotten_copy_waiti
 
 
 def injected_gap(copy: Copy) -> None:
-    """Ours 0-9, not 10-14, 15-19: the broker had forgotten us in between."""
+    """Records 0-9 and 15-19 of this flow, without 10-14, because the broker had forgotten the
+    producer ID in between.
+    """
     copy.ours(0, 10)
     copy.marked()
     copy.forgotten()
@@ -255,13 +257,13 @@ def test_missing_records_are_a_gap(copy: Copy) -> None:
     assert copy.starts() == "GAP_WRITTEN"
 
 
-def test_missing_records_are_a_gap_when_the_broker_has_forgotten_us_again(copy: Copy) -> None:
+def test_missing_records_are_a_gap_if_the_broker_has_forgotten_the_id_again(copy: Copy) -> None:
     injected_gap(copy)
     copy.forgotten()
     assert copy.starts() == "GAP_WRITTEN"
 
 
-def test_a_gap_stays_where_others_filled_its_offsets(shared: Copy) -> None:
+def test_a_gap_is_found_although_foreign_records_fill_its_offsets(shared: Copy) -> None:
     shared.ours(0, 10)
     shared.marked()
     shared.theirs(5, OTHER_FLOW)
@@ -302,7 +304,7 @@ def test_the_target_lost_its_end(copy: Copy) -> None:
 
 
 @pytest.mark.parametrize("is_final", [False, True], ids=["running", "final mark"])
-def test_a_stranger_wrote_where_our_records_were(*, is_final: bool) -> None:
+def test_a_foreign_record_at_the_offset_of_an_own_one(*, is_final: bool) -> None:
     copy = Copy(Kind.SHARED)
     copy.ours(0, 10)
     copy.ours(10, 5)
@@ -314,8 +316,8 @@ def test_a_stranger_wrote_where_our_records_were(*, is_final: bool) -> None:
 
 
 @pytest.mark.parametrize("cleaned", ["nothing", "the batch there", "the source's record"])
-def test_a_stranger_wrote_where_our_records_were_and_the_topic_is_compacted(cleaned: str) -> None:
-    """Only what is there on both sides, and differs, says so."""
+def test_a_foreign_record_at_the_offset_of_an_own_one_in_a_compacted_topic(cleaned: str) -> None:
+    """Only records that exist on both sides and differ prove it."""
     copy = Copy(Kind.SHARED)
     copy.ours(0, 10)
     copy.ours(10, 5)
@@ -333,7 +335,7 @@ def test_a_stranger_wrote_where_our_records_were_and_the_topic_is_compacted(clea
     assert (found == "TARGET_TRUNCATED") is (cleaned == "nothing"), found
 
 
-def test_a_mark_above_our_last_record_is_no_loss_of_ours() -> None:
+def test_a_mark_after_the_last_own_record_is_no_loss() -> None:
     copy = Copy(Kind.SHARED)
     copy.ours(0, 10)
     copy.theirs(20, OTHER_FLOW)
@@ -351,7 +353,7 @@ def test_what_lay_behind_the_mark_is_deleted_and_forgotten(shared: Copy) -> None
     assert shared.starts() == "TARGET_TRUNCATED", "5 to 7 must not be copied a second time"
 
 
-def test_what_lay_behind_the_mark_is_deleted_and_remembered(shared: Copy) -> None:
+def test_records_after_the_mark_are_deleted_and_the_broker_remembers_them(shared: Copy) -> None:
     shared.ours(0, 5)
     shared.marked()
     shared.ours(5, 3)
@@ -360,8 +362,8 @@ def test_what_lay_behind_the_mark_is_deleted_and_remembered(shared: Copy) -> Non
 
 
 class CatchingUp(LaggingLog):
-    """Others write without a pause: by the time of a Fetch the in-sync replicas have all that was
-    the log's end before.
+    """Other clients write without a pause: at each Fetch the in-sync replicas have the log up to
+    its previous end.
     """
 
     def read(self, offset: int, most: int | None = None, below: int | None = None) -> memoryview:
@@ -369,7 +371,7 @@ class CatchingUp(LaggingLog):
         return MemoryLog.read(self, offset, most, below)
 
 
-def test_a_flow_of_ours_that_never_rests_keeps_no_start_waiting(shared: Copy) -> None:
+def test_another_flow_that_writes_constantly_delays_no_start(shared: Copy) -> None:
     shared.ours(0, 5)
     shared.marked()
     shared.ours(5, 3)
@@ -379,7 +381,7 @@ def test_a_flow_of_ours_that_never_rests_keeps_no_start_waiting(shared: Copy) ->
     assert resumes(shared.starts()) == (8, 8), "the log was read to its end"
 
 
-def test_a_final_mark_is_believed_when_all_behind_it_is_deleted(shared: Copy) -> None:
+def test_a_final_mark_counts_if_everything_after_it_is_deleted(shared: Copy) -> None:
     shared.ours(0, 8)
     shared.marked(is_final=True)
     shared.theirs(5, OTHER_FLOW)
@@ -403,8 +405,8 @@ def test_lost_rows_are_never_a_second_copy(copy: Copy) -> None:
 
 
 @pytest.mark.parametrize("bound", ["group_at", "began_at"])
-def test_lost_rows_are_seen_wherever_a_copy_would_begin(copy: Copy, bound: str) -> None:
-    """In the way of MirrorMaker 1 a copy begins where the source's group stands."""
+def test_lost_rows_are_detected_wherever_a_copy_would_begin(copy: Copy, bound: str) -> None:
+    """As with MirrorMaker 1, a copy begins at the offset of the source's group."""
     copy.ours(0, 10)
     copy.runs, copy.mark = (), None
     where = {"group_at": 7} if bound == "group_at" else {"began_at": 7}
@@ -414,14 +416,14 @@ def test_lost_rows_are_seen_wherever_a_copy_would_begin(copy: Copy, bound: str) 
     assert copy.starts() == "MAP_MISSING"
 
 
-def test_a_group_s_place_is_no_reason_why_our_id_is_listed(shared: Copy) -> None:
+def test_a_group_offset_does_not_explain_a_listed_producer_id(shared: Copy) -> None:
     shared.ours(0, 10)
     shared.runs, shared.mark = (), None
     shared.request = replace(shared.request, group_at=7)
     assert shared.starts() == "MAP_MISSING"
 
 
-def test_a_copy_begins_where_the_group_stands_and_not_beyond_the_end(copy: Copy) -> None:
+def test_a_copy_begins_at_the_group_offset_and_not_after_the_end(copy: Copy) -> None:
     copy.runs, copy.mark = (), None
     copy.request = replace(copy.request, group_at=30)
     assert resumes(copy.starts()) == (0, 30)
@@ -445,7 +447,7 @@ def test_what_the_source_deleted_behind_the_group_s_place_is_told(
 
 
 @pytest.mark.parametrize("forgotten", [False, True], ids=["listed", "forgotten"])
-def test_lost_rows_of_one_branch_are_no_branch_that_never_began(*, forgotten: bool) -> None:
+def test_lost_rows_of_one_branch_are_not_a_branch_that_never_began(*, forgotten: bool) -> None:
     first, second = Copy(Kind.KEYED), Copy(Kind.KEYED)
     for one in (first, second):
         one.ours(0, 10)
@@ -478,14 +480,14 @@ def test_a_branch_that_never_began_begins_with_the_others() -> None:
     assert [(one.ordinal, one.upstream) for one in points] == [(0, 4), (0, 4)]
 
 
-def test_our_listed_id_alone_says_that_rows_were_lost(copy: Copy) -> None:
+def test_a_listed_producer_id_proves_that_rows_were_lost(copy: Copy) -> None:
     copy.ours(0, 10)
     copy.runs, copy.mark = (), None
     copy.target.delete_before(10)
     assert copy.starts() == "MAP_MISSING"
 
 
-def test_records_of_others_in_a_new_topic(copy: Copy) -> None:
+def test_foreign_records_in_a_new_topic(copy: Copy) -> None:
     copy.theirs(5)
     copy.runs, copy.mark = (), None
     expected = "FOREIGN_DATA" if copy.kind is Kind.OWN else (0, 0)
@@ -501,7 +503,7 @@ def test_an_emptied_target_whose_first_row_was_never_written_begins(copy: Copy) 
 # -- a stranger
 
 
-def test_a_stranger_behind_us_ends_the_copy() -> None:
+def test_foreign_records_after_the_copy_end_it() -> None:
     copy = Copy(Kind.SHARED, made=10)
     copy.ours(0, 10)
     copy.marked()
@@ -512,7 +514,7 @@ def test_a_stranger_behind_us_ends_the_copy() -> None:
     assert found.k + found.ordinal == 10, "where it ended: before the stranger's first record"
 
 
-def test_a_stranger_behind_us_and_more_at_the_source() -> None:
+def test_foreign_records_after_the_copy_and_more_records_at_the_source() -> None:
     copy = Copy(Kind.SHARED)
     copy.ours(0, 10)
     copy.marked()
@@ -521,7 +523,7 @@ def test_a_stranger_behind_us_and_more_at_the_source() -> None:
 
 
 @pytest.mark.parametrize("between", [STRANGER, OTHER_FLOW], ids=["stranger", "other flow"])
-def test_what_is_called_final_is_where_the_look_found_our_end(between: int) -> None:
+def test_final_mark_is_where_the_walk_found_the_end(between: int) -> None:
     copy = Copy(Kind.SHARED, made=8)
     copy.ours(0, 5)
     copy.marked()
@@ -537,7 +539,7 @@ def test_what_is_called_final_is_where_the_look_found_our_end(between: int) -> N
     assert resumes(copy.starts()) == (8, 8)
 
 
-def test_a_copy_that_was_taken_over_passes_no_open_transaction() -> None:
+def test_a_taken_over_copy_does_not_pass_an_open_transaction() -> None:
     copy = Copy(Kind.SHARED, made=10)
     copy.rules = replace(copy.rules, isolation=Isolation.READ_COMMITTED)
     copy.ours(0, 10)
@@ -557,7 +559,7 @@ def test_a_copy_that_was_taken_over_passes_no_open_transaction() -> None:
 
 
 class CommitsMeanwhile(MemoryView):
-    """A transaction of the source ends between two questions of a look."""
+    """A transaction of the source ends between two queries of a start."""
 
     def begins(
         self, starts: Mapping[TopicPartition, StartAt], *, isolation: Isolation
@@ -587,7 +589,7 @@ def test_what_is_committed_while_a_taken_over_copy_is_looked_at_is_not_passed(
     assert "upstream records [10, 14)" in found.message
 
 
-def test_a_stranger_means_nothing_in_a_keyed_topic() -> None:
+def test_foreign_records_do_not_matter_in_a_keyed_topic() -> None:
     copy = Copy(Kind.KEYED)
     copy.ours(0, 10)
     copy.marked()
@@ -595,7 +597,7 @@ def test_a_stranger_means_nothing_in_a_keyed_topic() -> None:
     assert resumes(copy.starts()) == (10, 10)
 
 
-def test_a_stranger_in_a_topic_that_is_ours_alone() -> None:
+def test_foreign_records_in_an_own_topic() -> None:
     copy = Copy(Kind.OWN)
     copy.ours(0, 10)
     copy.theirs(5)

@@ -1,4 +1,4 @@
-"""One partition's copy: what may be sent when, and what every answer of the target means."""
+"""One partition's copy: what may be sent when, and what every response of the target means."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def marker(base: int, *, epoch: int) -> bytes:
     return with_epoch(control(base, 1), epoch)
 
 
-def test_header_carries_our_producer_and_the_ordinal_as_sequence() -> None:
+def test_header_has_the_producer_id_and_the_ordinal_as_sequence() -> None:
     copy = a_copy(ordinal=(1 << 31) + 5, upstream=40)
     copy.on_fetched(fetched(batch(40, 3)), (), NOW)
     (out,) = sent(copy)
@@ -74,7 +74,9 @@ def test_unprotected_partition_has_one_request_in_flight_after_trouble(
 
 
 def test_unprotected_batch_behind_a_pause_goes_alone() -> None:
-    """The target may have forgotten us in it, and takes what follows a batch that it refuses."""
+    """The target may have forgotten the producer ID in the pause, and would accept a batch after
+    one that it rejects.
+    """
     copy, long_after = a_copy(last_timestamp=NOW - 2 * DAY), NOW + TROUBLE_MS
     old = [batch(n, 1, timestamp=NOW - 2 * DAY) for n in range(3)]
     fresh = [batch(n, 1, timestamp=NOW) for n in range(3, 40)]
@@ -148,8 +150,10 @@ def test_higher_offset_than_k_promises_is_extra_records() -> None:
 
 @pytest.mark.parametrize("alone", [True, False], ids=["own", "shared"])
 @pytest.mark.parametrize("distance", [-3, 7])
-def test_a_repeat_is_one_wherever_it_lies(*, alone: bool, distance: int) -> None:
-    """A lane thought dead wrote these sequences, behind records of others: not our records."""
+def test_a_repeat_is_recognized_at_any_offset(*, alone: bool, distance: int) -> None:
+    """A lane that was thought dead wrote these sequences after foreign records, so they are not
+    this lane's records.
+    """
     copy = a_copy(alone=alone)
     copy.on_fetched(fetched(batch(0, 5)), (), NOW)
     sent(copy)
@@ -226,7 +230,7 @@ def test_log_of_a_new_leader_is_looked_at_before_anything_is_sent(
     assert (copy.trouble is not None) == is_new
 
 
-def test_log_of_a_leader_that_may_have_restarted_is_looked_at_before_anything_is_sent() -> None:
+def test_log_of_a_leader_that_may_have_restarted_is_checked_before_sending() -> None:
     copy = a_copy()
     copy.leader.may_have_restarted()
     copy.on_fetched(fetched(batch(0, 1)), (), NOW)
@@ -237,7 +241,7 @@ def test_log_of_a_leader_that_may_have_restarted_is_looked_at_before_anything_is
 
 @pytest.mark.parametrize("minutes", [-30, 30])
 def test_clock_that_is_off_by_minutes_takes_no_forgotten_producer_for_known(minutes: int) -> None:
-    """The broker forgets after a day by its clock; ours is off."""
+    """The broker forgets the ID after a day by its own clock. The local clock is wrong."""
     copy = a_copy(last_timestamp=NOW - DAY)
     assert not copy.is_protected(NOW, NOW + minutes * 60_000)
 
@@ -315,7 +319,9 @@ def test_unknown_outcome_of_what_was_in_flight_is_remembered() -> None:
 
 
 def test_batch_behind_which_we_may_be_forgotten_waits_for_late_requests() -> None:
-    """Fresh ones keep us known, so that the target knows a late one for what it is."""
+    """After a fresh batch the target still remembers the ID, so it recognizes a late request as a
+    repeat.
+    """
     copy = a_copy(late=True)
     copy.on_fetched(fetched(batch(0, 1), batch(1, 1, timestamp=NOW - DAY), batch(2, 1)), (), NOW)
     assert [one.ordinal for one in sent(copy)] == [0]
@@ -328,14 +334,16 @@ def test_batch_behind_which_we_may_be_forgotten_waits_for_late_requests() -> Non
 
 
 def test_fresh_batch_waits_for_no_late_request_though_the_target_has_forgotten_us() -> None:
-    """A late one begins with the same records: whichever comes second is refused."""
+    """A late request begins with the same records, so whichever comes second is rejected."""
     copy = a_copy(late=True, listed=False, last_timestamp=NOW - 2 * DAY)
     copy.on_fetched(fetched(batch(0, 1)), (), NOW)
     assert [one.ordinal for one in sent(copy)] == [0]
 
 
 def test_fresh_batch_waits_for_a_lane_that_may_live_where_the_target_has_forgotten_us() -> None:
-    """It may send our batch, and behind it an old one by which the target forgets us again."""
+    """That lane may send this batch and then an old one, after which the target forgets the ID
+    again.
+    """
     copy = a_copy(late=True, old_lane=True, listed=False, last_timestamp=NOW - 2 * DAY)
     copy.on_fetched(fetched(batch(0, 1)), (), NOW)
     assert sent(copy) == []
@@ -376,7 +384,7 @@ def test_what_is_held_back_takes_no_memory_and_moves_nothing() -> None:
     assert trouble(copy) == ("HELD_BACK", Fate.RETRIABLE)
 
 
-def test_what_is_held_back_can_be_released() -> None:
+def test_copy_with_held_back_batches_can_be_released() -> None:
     copy = a_copy(late=True)
     copy.on_fetched(fetched(batch(0, 1, timestamp=NOW - DAY)), (), NOW)
     assert sent(copy) == []
@@ -387,7 +395,7 @@ def test_what_is_held_back_can_be_released() -> None:
 
 @pytest.mark.parametrize("last", [NOW, NOW - 3 * DAY])
 def test_old_batch_is_not_sent_behind_fresh_ones_that_are_not_answered(last: int) -> None:
-    """Both may come late, and make the target forget us before the next lane's fresh one."""
+    """Both may arrive late, and let the target forget the ID before the next lane's fresh batch."""
     copy, later = a_copy(last_timestamp=last), NOW + TROUBLE_MS + 1
     old = batch(2, 1, timestamp=NOW - 2 * DAY)
     copy.on_fetched(fetched(batch(0, 1), batch(1, 1), old, batch(3, 1)), (), NOW)
@@ -426,7 +434,7 @@ def test_flipped_bit_is_never_sent() -> None:
         copy.on_fetched(fetched(bytes(bad), batch(6, 1)), (), NOW)
 
 
-def test_header_without_sense_holds_back_nothing_before_it() -> None:
+def test_invalid_header_holds_back_nothing_before_it() -> None:
     copy = a_copy()
     bad = bytearray(batch(4, 2))
     bad[8:12] = b"\x00\x00\x00\x05"  # its length
@@ -447,7 +455,9 @@ def test_record_too_large_holds_back_nothing_before_it() -> None:
 
 
 def test_batch_that_never_becomes_whole_is_corrupt() -> None:
-    """A damaged length: waiting for the rest of it would last for ever, and in silence."""
+    """Its length is damaged. Waiting for the rest of it would never end, and would not be
+    reported.
+    """
     copy = a_copy()
     bad = bytearray(batch(0, 2))
     bad[9] = 1
@@ -469,7 +479,7 @@ def test_release_drops_what_was_not_sent_and_keeps_what_was_answered() -> None:
     assert copy.is_drained
 
 
-def test_end_is_reached_behind_trailing_markers() -> None:
+def test_end_is_reached_after_trailing_markers() -> None:
     copy = a_copy(end=12)
     copy.on_fetched(fetched(batch(0, 10)), (), NOW)
     sent(copy)
@@ -493,7 +503,7 @@ def control(offset: int, producer_id: int, *, commit: bool = True) -> bytes:
 
 
 def transactional(raw: bytearray, bits: int = 0x10) -> bytes:
-    """The same batch with attribute bits set, its CRC made right again."""
+    """The same batch with attribute bits set, and with its CRC corrected."""
     from crc32c import crc32c
 
     raw[22] |= bits
@@ -586,7 +596,7 @@ def test_no_batch_spans_the_sequence_wrap() -> None:
     assert sequences == [(1 << 31) - 2, 0]
 
 
-def test_nothing_at_or_behind_the_end_is_taken() -> None:
+def test_nothing_at_or_after_the_end_is_copied() -> None:
     intake = an_intake()
     out = intake.take(fetched(batch(0, 2), batch(2, 2), batch(4, 2)), (), 4)
     assert [b.upstream for b in out] == [0, 2]
@@ -665,7 +675,7 @@ def test_batch_behind_one_that_was_refused_and_is_there_is_of_another_writer() -
     assert copy.acked_ordinal == 2
 
 
-def test_refused_batch_that_cannot_be_taken_apart_says_so() -> None:
+def test_rejected_batch_that_cannot_be_split_fails() -> None:
     copy = a_copy()
     nonsense = bytearray(batch(0, 2))
     nonsense[61:] = bytes(len(nonsense) - 61)
@@ -685,7 +695,7 @@ def _crc(encoded: bytearray) -> bytes:
 def test_whole_batch_that_begins_with_an_old_record_waits_for_late_requests(
     first_age: int, goes: int
 ) -> None:
-    """The target may have refused it: another lane has then sent it in parts."""
+    """The target may have rejected the batch, and another lane has then sent it in parts."""
     copy = a_copy(late=True)
     kept = [Record(0, NOW - first_age, b"k", b"v"), Record(1, NOW, b"k", b"v")]
     copy.on_fetched(fetched(bytes(encode_batch(kept, codec=Codec.NONE))), (), NOW)

@@ -1,4 +1,4 @@
-"""Records are placed by key as Java's producer places them, and without one by their offset."""
+"""Records are placed by key as by Java's producer, and records without a key by their offset."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from twinlog.wire.record import Record
         (b"abc", 479470107),
     ],
 )
-def test_it_is_javas_hash(key: bytes, expected: int) -> None:
+def test_hash_is_that_of_java(key: bytes, expected: int) -> None:
     assert murmur2(key) == expected % (1 << 32)
 
 

@@ -1,4 +1,4 @@
-"""Rows of the status topic: what was written comes back, and nothing else is taken for it."""
+"""Rows of the status topic: written values are read back, and invalid rows are rejected."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ from twinlog.mirror.state.published import Behind, Proof, failed_set_up, publish
 FAILED = structs.replace(
     PUBLISHED, generation=-1, state="FAILED", code="WRONG_CLUSTER", reason="why"
 )
-"""What a process writes that cannot set the flow up."""
+"""The status of a process that cannot set the flow up."""
 
 
-def test_what_was_written_comes_back() -> None:
+def test_written_status_is_read_back() -> None:
     assert published_status("A->B", [PUBLISHED.encode()]) == PUBLISHED
 
 
-def test_what_was_known_to_be_missing_comes_back_and_an_older_row_has_none() -> None:
+def test_missing_records_are_read_back_and_older_rows_have_none() -> None:
     late = Behind(topic="orders", partition=2, upstream=20, end=50)
     reported = structs.replace(PUBLISHED, behind=(late,))
     key, value = reported.encode()
@@ -32,7 +32,7 @@ def test_what_was_known_to_be_missing_comes_back_and_an_older_row_has_none() -> 
     assert published_status("A->B", [(key, json.dumps(older).encode())]) == PUBLISHED
 
 
-def test_an_earlier_release_tells_nothing_of_lag_objective_and_proof() -> None:
+def test_rows_of_an_earlier_release_have_no_lag_objective_and_proof() -> None:
     proof = Proof(mode="sample", at_ms=5, records=3, differences=0, is_complete=False)
     reported = structs.replace(
         PUBLISHED, lag=3, lag_unknown=1, rpo_ms=1000, rpo_excess="why", proof=proof
@@ -66,7 +66,7 @@ def test_a_row_that_was_on_its_way_at_the_end_is_not_the_last() -> None:
     assert published_status("A->B", [ended.encode(), PUBLISHED.encode()]) == ended
 
 
-def test_a_row_that_was_taken_away_tells_nothing() -> None:
+def test_a_deleted_row_is_ignored() -> None:
     assert published_status("A->B", [PUBLISHED.encode(), (PUBLISHED.encode()[0], None)]) is None
 
 
@@ -75,7 +75,7 @@ def changed(**fields: Any) -> tuple[bytes, bytes]:
     return key, json.dumps({**json.loads(value), **fields}).encode()
 
 
-def test_what_a_later_release_says_besides_is_left_out() -> None:
+def test_additional_fields_of_a_later_release_are_ignored() -> None:
     one = {**json.loads(PUBLISHED.encode()[1])["unusual"][0], "colour": "red"}
     assert published_status("A->B", [changed(weather="fine", unusual=[one])]) == PUBLISHED
 
@@ -119,7 +119,7 @@ def test_what_a_later_release_says_besides_is_left_out() -> None:
         "empty",
     ],
 )
-def test_a_row_that_cannot_be_read_is_said(row: tuple[bytes, bytes]) -> None:
+def test_an_unreadable_row_is_an_error(row: tuple[bytes, bytes]) -> None:
     with pytest.raises(CorruptData):
         published_status("A->B", [row])
     assert published_status("A->B", [PUBLISHED.encode(), row]) == PUBLISHED, (
@@ -130,11 +130,11 @@ def test_a_row_that_cannot_be_read_is_said(row: tuple[bytes, bytes]) -> None:
 @pytest.mark.parametrize(
     ("every_ms", "lives_ms"), [(5_000, 45_000), (60_000, 180_000), (10**9, 600_000)]
 )
-def test_it_tells_of_now_for_three_of_its_intervals(every_ms: int, lives_ms: int) -> None:
+def test_status_is_current_for_three_of_its_intervals(every_ms: int, lives_ms: int) -> None:
     assert structs.replace(PUBLISHED, every_ms=every_ms).lives_ms == lives_ms
 
 
-def test_record_that_holds_a_partition_up_is_told_and_earlier_rows_say_none() -> None:
+def test_record_that_stops_a_partition_is_read_back_and_earlier_rows_have_none() -> None:
     poison = Poison(skip=Skip(first=5, next=9, is_batch=True), topic_id="a" * 32)
     stuck = structs.replace(PUBLISHED.unusual[0], poison=poison)
     reported = structs.replace(PUBLISHED, unusual=(stuck,))
@@ -149,7 +149,7 @@ def test_record_that_holds_a_partition_up_is_told_and_earlier_rows_say_none() ->
 @pytest.mark.parametrize(
     "change", [{"next": 5}, {"first": -1}, {"first": "5"}, {"is_batch": 1}], ids=str
 )
-def test_poison_that_is_no_range_is_said(change: dict[str, object]) -> None:
+def test_poison_with_an_invalid_range_is_an_error(change: dict[str, object]) -> None:
     poison = Poison(skip=Skip(first=5, next=9), topic_id="a" * 32)
     reported = structs.replace(
         PUBLISHED, unusual=(structs.replace(PUBLISHED.unusual[0], poison=poison),)
@@ -161,13 +161,13 @@ def test_poison_that_is_no_range_is_said(change: dict[str, object]) -> None:
         published_status("A->B", [(key, json.dumps(fields).encode())])
 
 
-def test_who_cannot_set_the_flow_up_replaces_no_row_of_a_leader() -> None:
+def test_failed_set_up_replaces_no_row_of_a_leader() -> None:
     assert FAILED.encode()[0] != PUBLISHED.encode()[0]
     assert published_status("A->B", [PUBLISHED.encode(), FAILED.encode()]) == PUBLISHED
     assert published_status("A->B", [FAILED.encode()]) is None
 
 
-def test_the_last_of_those_who_cannot_set_the_flow_up_counts() -> None:
+def test_the_last_failed_set_up_counts() -> None:
     other = structs.replace(FAILED, state="DEGRADED", pid=78, at_ms=FAILED.at_ms - 9000)
     rows = [PUBLISHED.encode(), FAILED.encode(), other.encode()]
     assert failed_set_up("A->B", rows) == other
@@ -178,7 +178,7 @@ def test_the_last_of_those_who_cannot_set_the_flow_up_counts() -> None:
 
 
 @pytest.mark.parametrize("changes", [{"host": "north-1"}, {"pid": 78}], ids=str)
-def test_one_that_fails_no_more_hides_no_other_that_does(changes: dict[str, Any]) -> None:
+def test_a_process_that_no_longer_fails_hides_no_other_failure(changes: dict[str, Any]) -> None:
     other = structs.replace(FAILED, code="UNREACHABLE", **changes)
     ended, other_ended = (
         structs.replace(FAILED, state="STOPPED"),
@@ -192,14 +192,14 @@ def test_one_that_fails_no_more_hides_no_other_that_does(changes: dict[str, Any]
 
 
 @pytest.mark.parametrize("state", ["RUNNING", "STOPPED"])
-def test_what_a_leader_wrote_since_counts_whatever_clocks_say(state: str) -> None:
+def test_later_row_of_a_leader_counts_whatever_clocks_show(state: str) -> None:
     late = structs.replace(FAILED, at_ms=PUBLISHED.at_ms + 60_000)
     led = structs.replace(PUBLISHED, state=state).encode()
     assert failed_set_up("A->B", [late.encode(), led]) is None
     assert failed_set_up("A->B", [led, late.encode()]) == late
 
 
-def test_a_set_up_that_cannot_be_read_is_said() -> None:
+def test_an_unreadable_set_up_is_an_error() -> None:
     key, value = FAILED.encode()
     newer = key, json.dumps(json.loads(value) | {"state": "FLYING"}).encode()
     with pytest.raises(CorruptData):

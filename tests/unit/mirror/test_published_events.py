@@ -1,4 +1,4 @@
-"""Rows of what happened to a flow: they come back, within bounds, and nothing else does."""
+"""Rows of a flow's events: they are read back within bounds, and invalid rows are rejected."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from twinlog.mirror.state.published_events import (
 EVENT = json.loads(HAPPENED.encode()[1])["events"][0]
 
 
-def test_rows_of_all_leaders_come_back_beside_the_status() -> None:
+def test_rows_of_all_leaders_are_read_beside_the_status() -> None:
     other = structs.replace(HAPPENED, host="west-1")
     rows = [HAPPENED.encode(), PUBLISHED.encode(), other.encode()]
     assert published_events("A->B", rows) == (HAPPENED, other)
@@ -30,7 +30,7 @@ def test_rows_of_all_leaders_come_back_beside_the_status() -> None:
     assert published_status("A->B", rows) == PUBLISHED
 
 
-def test_a_row_says_which_run_wrote_it_and_one_of_an_earlier_release_does_not() -> None:
+def test_a_row_has_its_run_unless_an_earlier_release_wrote_it() -> None:
     key, value = structs.replace(HAPPENED, run="5f2c").encode()
     older = json.loads(value)
     assert older.pop("run") == "5f2c"
@@ -55,7 +55,7 @@ def test_a_row_says_which_run_wrote_it_and_one_of_an_earlier_release_does_not() 
         {"run": 5},
     ],
 )
-def test_what_is_none_of_ours_is_said_where_nothing_else_is_there(
+def test_invalid_rows_are_an_error_if_there_are_no_valid_ones(
     change: dict[str, object],
 ) -> None:
     key, value = HAPPENED.encode()
@@ -65,7 +65,7 @@ def test_what_is_none_of_ours_is_said_where_nothing_else_is_there(
         published_events("A->B", [bad])
 
 
-def test_a_row_is_small_and_has_the_newest() -> None:
+def test_a_row_is_bounded_and_has_the_newest_events() -> None:
     many = [structs.replace(DIVERGED, number=n, message="no") for n in range(100)]
     assert [one.number for one in within_bounds(many)] == [*range(100 - MOST_EVENTS, 100)]
     long = [structs.replace(one, message="x" * LONGEST_MESSAGE) for one in many]

@@ -1,4 +1,6 @@
-"""A copy is played with both logs cleaned at random, and followed by content alone."""
+"""A copy is simulated, both logs are cleaned at random, and the copy is followed by content
+alone.
+"""
 
 from __future__ import annotations
 
@@ -25,16 +27,18 @@ TERM = Term(7, 0)
 
 
 class Copy:
-    """A source log whose offsets are records, markers or emptied, and what was copied of it."""
+    """A source log whose offsets are records, markers or emptied, and the target records copied
+    from it.
+    """
 
     def __init__(self) -> None:
         self.records: dict[int, int] = {}
-        """upstream offset -> identity, as the source has it now"""
+        """Identity by upstream offset, as the source has it now."""
         self.markers: set[int] = set()
         self.end = 0
         self.target: dict[int, int] = {}
         self.truth: list[int] = []
-        """ordinal -> upstream offset"""
+        """Upstream offset by ordinal."""
         self.start = 0
 
     def write(self, number: int) -> None:
@@ -71,7 +75,7 @@ class Copy:
         return follower.follow(self.slots(is_compacted=is_compacted), FROM_BEGINNING)
 
     def next_upstream(self) -> int:
-        """The first record that is not copied, or the end."""
+        """Return the first record that is not copied, or the end."""
         later = [offset for offset in self.records if offset > self.truth[-1]]
         return min(later, default=self.end)
 
@@ -144,7 +148,7 @@ def clean(log: dict[int, int], keys: dict[int, int], *, below: int) -> None:
             del log[offset]
 
 
-def test_what_the_source_deleted_in_front_is_allowed() -> None:
+def test_records_deleted_at_the_beginning_of_the_source_are_allowed() -> None:
     copy = Copy()
     for number in range(1, 50):
         copy.write(number)
@@ -157,7 +161,7 @@ def test_what_the_source_deleted_in_front_is_allowed() -> None:
     assert found.runs[0] == Run(20, 20, 20)
 
 
-def test_what_the_target_deleted_in_front_is_known_all_the_same() -> None:
+def test_records_deleted_at_the_beginning_of_the_target_are_mapped_all_the_same() -> None:
     copy = Copy()
     for number in range(1, 50):
         copy.write(number)
@@ -243,7 +247,7 @@ def test_every_row_leaves_a_map_to_start_by(count: int, producers: set[int]) -> 
     assert known.producers == producers
 
 
-def test_a_rebuild_that_died_is_open_also_behind_a_mirrors_rows() -> None:
+def test_an_interrupted_rebuild_is_open_even_after_rows_of_a_mirror() -> None:
     runs = RunList(k=0)
     for number in range(1000):
         runs.add(number, number * 2)

@@ -1,4 +1,4 @@
-"""Names that `twinlog.rename` gives: which cannot be had, and the way back from a name."""
+"""Names by `twinlog.rename`: which names are refused, and how a name is mapped back."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import pytest
 
 from tests.support.properties import loader
 from twinlog.config.flow.schema import FlowConfig
-from twinlog.control.cutover.upstreams import FlowUpstreams
+from twinlog.control.cutover.copies import FlowUpstreams
 from twinlog.mirror.names.acl_rules import AclRules
 from twinlog.mirror.names.filters import policy_of
 from twinlog.mirror.names.renaming import is_renamed, plain_upstream, refused_names, unkept_names
@@ -47,7 +47,7 @@ def remote(flow: FlowConfig, topic: str) -> str:
     ],
     ids=str,
 )
-def test_the_policy_names_what_a_rule_gave_and_heartbeats_keep_their_names(
+def test_the_policy_applies_rules_and_heartbeats_keep_their_names(
     tmp_path: Path, lines: tuple[str, ...], topic: str, name: str
 ) -> None:
     flow = flow_of(tmp_path, "(.*):eu-$1", *lines)
@@ -115,7 +115,7 @@ def row(topic: str, topic_id: TopicId, source: str) -> CopyRow:
 
 
 @pytest.mark.parametrize("rules", ["orders:eu-orders", "", "pay:eu-orders"], ids=str)
-def test_the_way_back_is_what_was_copied_whatever_the_rules_are_now(
+def test_names_map_back_to_what_was_copied_whatever_the_rules_are_now(
     tmp_path: Path, rules: str
 ) -> None:
     flow = flow_of(tmp_path, rules)
@@ -136,7 +136,7 @@ def test_a_topic_without_a_row_has_its_plain_name_or_none(tmp_path: Path) -> Non
     assert plain_upstream(identity, "pay") == "pay"
 
 
-def test_rows_of_other_topics_are_what_they_were() -> None:
+def test_rows_of_other_topics_do_not_change() -> None:
     plain = row("A.orders", NEW, "orders")
     assert b"renamed" in plain.encode()[1]
     key, value = CopyRow(

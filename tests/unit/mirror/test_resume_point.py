@@ -33,7 +33,7 @@ class Logs:
     isolation: Isolation = Isolation.READ_COMMITTED
 
     def write(self, value: bytes, *, commit: bool = True, copied: bool = True) -> int:
-        """Its offset at the source; a marker lies behind it."""
+        """Append a record, followed by a marker. Returns its offset at the source."""
         at = self.source.write([Record(0, 1_000, b"k", value)], producer_id=100)
         self.source.finish(100, 1_000, commit=commit)
         if commit and copied:
@@ -52,7 +52,7 @@ class Logs:
         self.target.append(bytes(batch))
 
     def start(self, *runs: tuple[int, int]) -> StartPoint | TwinlogError:
-        """By a map with these ordinals and upstream offsets."""
+        """Start by a map with these ordinals and upstream offsets."""
         request = StartRequest(
             source=HERE,
             target=THERE,
@@ -82,7 +82,7 @@ def test_what_was_rolled_back_is_no_neighbour_of_the_last_record() -> None:
     assert logs.resumes((0, 0), (1, second), (2, third)) == last + 1
 
 
-def test_who_copies_what_was_rolled_back_finds_it_there() -> None:
+def test_copy_of_uncommitted_records_finds_aborted_ones() -> None:
     logs = Logs(isolation=Isolation.READ_UNCOMMITTED)
     logs.write(b"0")
     second = logs.write(b"rolled back", commit=False)
@@ -92,7 +92,9 @@ def test_who_copies_what_was_rolled_back_finds_it_there() -> None:
 
 
 def test_row_that_names_what_was_rolled_back_is_no_divergence() -> None:
-    """How far the source was read, as the next lane said it while the one before still wrote."""
+    """The row states how far the source was read. The next lane wrote it while the one before still
+    wrote records.
+    """
     logs = Logs()
     logs.write(b"0")
     second = logs.write(b"1")
@@ -134,14 +136,16 @@ def test_other_records_are_still_a_divergence() -> None:
 
 
 def of_many(count: int = 150) -> tuple[Logs, list[Run]]:
-    """Logs of so many records, and the map that they have."""
+    """Logs with this many records, and their map."""
     logs = Logs()
     upstream = [logs.write(b"%d" % at) for at in range(count)]
     return logs, [Run(at, offset, at) for at, offset in enumerate(upstream)]
 
 
 def lacking(logs: Logs, runs: list[Run], kept: int) -> tuple[list[Run], StartPoint]:
-    """What the start by the first runs makes of the map, but for the position."""
+    """Return what a start that has only the first runs corrects in the map, without the
+    position.
+    """
     found = logs.start(*(run[:2] for run in runs[:kept]))
     assert isinstance(found, StartPoint), found
     assert found.upstream == runs[-1].upstream + 1

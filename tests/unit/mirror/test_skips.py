@@ -1,4 +1,4 @@
-"""Records that somebody wants left out: the copy goes on as if the source had never kept them."""
+"""Records that an operator skips: the copy continues as if the source had never had them."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def batch(base: int, count: int, *, size: int = 1) -> bytes:
 
 
 def spoiled(encoded: bytes) -> bytes:
-    """Its last byte is another one."""
+    """The batch with a wrong last byte."""
     return encoded[:-1] + bytes([encoded[-1] ^ 0xFF])
 
 
@@ -64,7 +64,7 @@ def keys(out: list[OutBatch]) -> list[int]:
     return [int((r.key or b"")[1:]) for one in out for r in decode_batch(one.data)]
 
 
-def test_one_record_of_a_batch_is_left_out_and_the_next_has_its_ordinal() -> None:
+def test_one_record_of_a_batch_is_skipped_and_the_next_gets_its_ordinal() -> None:
     way = intake(Skip(first=2, next=3))
     out = way.take(fetched(batch(0, 5), batch(5, 2)), (), 1 << 60)
     assert keys(out) == [0, 1, 3, 4, 5, 6]
@@ -75,26 +75,26 @@ def test_one_record_of_a_batch_is_left_out_and_the_next_has_its_ordinal() -> Non
 
 
 @pytest.mark.parametrize("first", [0, 4])
-def test_first_or_last_record_of_a_batch_is_left_out(first: int) -> None:
+def test_first_or_last_record_of_a_batch_is_skipped(first: int) -> None:
     way = intake(Skip(first=first, next=first + 1))
     out = way.take(fetched(batch(0, 5), batch(5, 1)), (), 1 << 60)
     assert keys(out) == [n for n in range(6) if n != first]
     assert way.position == 6
 
 
-def test_only_record_of_a_batch_is_left_out() -> None:
+def test_only_record_of_a_batch_is_skipped() -> None:
     way = intake(Skip(first=0, next=1))
     assert way.take(fetched(batch(0, 1)), (), 1 << 60) == []
     assert (way.ordinal, way.position, way.left_out) == (0, 1, [(0, 1)])
 
 
-def test_what_is_below_the_position_is_not_told_again() -> None:
+def test_skips_below_the_position_are_not_reported_again() -> None:
     way = intake(Skip(first=2, next=3), position=3)
     assert keys(way.take(fetched(batch(0, 5)), (), 1 << 60)) == [3, 4]
     assert way.left_out == []
 
 
-def test_corrupt_batch_names_its_offsets_once_nothing_stands_before_it() -> None:
+def test_corrupt_batch_names_its_offsets_when_it_is_the_first() -> None:
     way = intake()
     records = fetched(batch(0, 5), spoiled(batch(5, 5)), batch(10, 1))
     assert keys(way.take(records, (), 1 << 60)) == [0, 1, 2, 3, 4]
@@ -106,7 +106,7 @@ def test_corrupt_batch_names_its_offsets_once_nothing_stands_before_it() -> None
 
 
 def test_corrupt_header_that_reaches_too_far_is_bounded_by_the_next_batch() -> None:
-    """The delta of its last offset is under the checksum, and is what is wrong."""
+    """The delta of its last offset is covered by the checksum, and is the field that is wrong."""
     wrong = bytearray(batch(5, 5))
     wrong[23:27] = (1 << 20).to_bytes(4, "big")
     with pytest.raises(CorruptData) as found:
@@ -117,8 +117,10 @@ def test_corrupt_header_that_reaches_too_far_is_bounded_by_the_next_batch() -> N
     assert way.position == 10
 
 
-def test_corrupt_batch_whose_end_nobody_else_tells_is_not_believed_beyond_its_records() -> None:
-    """Else all that is still to come, up to a wrong offset, would be left out."""
+def test_corrupt_batch_of_unknown_end_names_no_offsets() -> None:
+    """Otherwise everything up to a wrong offset would be skipped, including records still
+    to come.
+    """
     wrong = bytearray(batch(5, 5))
     wrong[23:27] = (1 << 20).to_bytes(4, "big")
     for records, poisoned in ((bytes(wrong), None), (spoiled(batch(5, 5)), (5, 10))):
@@ -127,8 +129,8 @@ def test_corrupt_batch_whose_end_nobody_else_tells_is_not_believed_beyond_its_re
         assert found.value.poison == poisoned
 
 
-def test_batch_is_left_out_unread_and_what_follows_is_asked_for_anew() -> None:
-    """The end of a rolled back transaction may lie in it: only the broker knows that."""
+def test_batch_is_skipped_unread_and_the_next_one_is_fetched_again() -> None:
+    """The batch may contain the end of an aborted transaction, which only the broker knows."""
     way = intake(Skip(first=5, next=10, is_batch=True))
     records = fetched(batch(0, 5), spoiled(batch(5, 5)), batch(10, 1))
     assert keys(way.take(records, (), 1 << 60)) == [0, 1, 2, 3, 4]
@@ -137,8 +139,8 @@ def test_batch_is_left_out_unread_and_what_follows_is_asked_for_anew() -> None:
     assert (way.ordinal, way.position) == (6, 11)
 
 
-def test_of_a_sound_batch_that_reaches_further_only_these_records_are_left_out() -> None:
-    """Another replica leads, whose header is right."""
+def test_of_a_valid_longer_batch_only_the_records_to_skip_are_skipped() -> None:
+    """Another replica leads, and its header is right."""
     way = intake(Skip(first=0, next=3, is_batch=True))
     assert keys(way.take(fetched(batch(0, 5)), (), 1 << 60)) == [3, 4]
 
@@ -165,7 +167,7 @@ def test_record_that_is_too_large_is_named_within_its_batch() -> None:
         pytest.param(TOPIC_AUTHORIZATION_FAILED, -1, 1, None, id="no-fault-of-a-record"),
     ],
 )
-def test_what_the_target_refuses_is_named_where_it_says_which(
+def test_rejected_record_is_named_if_the_target_names_it(
     error: int, record: int, count: int, expected: tuple[int, int] | None
 ) -> None:
     sent = OutBatch(
@@ -183,7 +185,7 @@ def test_what_the_target_refuses_is_named_where_it_says_which(
     assert poison(sent, error, record) == expected
 
 
-def test_start_reads_what_lies_before_a_corrupt_batch() -> None:
+def test_start_reads_records_before_a_corrupt_batch() -> None:
     broken = bytearray(batch(5, 5))
     broken[61] = 0x7F  # the length of its first record: it cannot be decoded
     raw = fetched(batch(0, 5), bytes(broken))
@@ -204,9 +206,7 @@ def test_start_reads_what_lies_before_a_corrupt_batch() -> None:
     ],
     ids=["nothing", "batch", "each-alone", "range"],
 )
-def test_what_is_left_out_does_not_wait_to_be_copied(
-    skips: tuple[Skip, ...], expected: bool
-) -> None:
+def test_skipped_records_do_not_wait_to_be_copied(skips: tuple[Skip, ...], expected: bool) -> None:
     raw = fetched(batch(5, 2))
     read = {5: raw, 7: memoryview(b"")}
     found = holds_records(
@@ -217,7 +217,9 @@ def test_what_is_left_out_does_not_wait_to_be_copied(
 
 @dataclass(slots=True)
 class SkippingFlow(MemoryFlow):
-    """Where the cleaner would come, somebody skips the record at which the copy stands."""
+    """A flow whose operator skips the record at which the copy stops, whenever the cleaner would
+    run.
+    """
 
     def compact_source(self, number: int) -> bool:
         if number % 3 == 0:
@@ -242,7 +244,7 @@ class SkippingFlow(MemoryFlow):
         assert not there & left_out, "it was to be left out"
 
 
-def test_in_every_order_of_steps_exactly_what_is_skipped_is_left_out() -> None:
+def test_in_every_order_of_steps_exactly_the_skips_are_missing() -> None:
     skipped = 0
     for seed in range(PROGRAMS):
         flow = SkippingFlow()
@@ -256,7 +258,7 @@ def test_in_every_order_of_steps_exactly_what_is_skipped_is_left_out() -> None:
     assert skipped > PROGRAMS / 4, "hardly anything was skipped: it shows nothing"
 
 
-def test_sequences_follow_across_what_is_left_out() -> None:
+def test_sequences_are_contiguous_across_skips() -> None:
     way = intake(Skip(first=1, next=2))
     out = way.take(fetched(batch(0, 3), batch(3, 2)), (), 1 << 60)
     firsts = [header.base_sequence for one in out for header, _ in read_headers(one.data)]

@@ -77,7 +77,7 @@ def test_rows_that_were_given_stay_as_they_are() -> None:
     assert after.copies[OTHER, "a"] is before.copies[OTHER, "a"], "decoded once"
 
 
-def test_the_newest_row_of_a_key_counts_where_it_is_in_the_log() -> None:
+def test_the_newest_row_of_a_key_counts_at_its_position_in_the_log() -> None:
     first, second = giving_producer(FLOW, 1, "x", 5), giving_producer(FLOW, 1, "y", 6)
     assert folded(first, second, first).of(FLOW) == [second, first]
 
@@ -122,7 +122,7 @@ def test_a_leader_removes_all_claims_below_its_own_and_names_their_producer_ids(
 
 @pytest.mark.parametrize("written", range(7))
 def test_a_leader_that_dies_amid_the_rows_loses_no_producer_id(written: int) -> None:
-    """Nor does a zombie take anything that a later leader needs."""
+    """A process that no longer leads does not remove anything that a later leader needs either."""
     rows = [structs.replace(one, producer_id=one.generation // 2).encode() for one in CLAIMED]
     rows += [closing(FLOW, 0), closing(FLOW, 1)]
     late = superseded(FLOW, 3, rows)

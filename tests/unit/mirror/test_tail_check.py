@@ -1,4 +1,4 @@
-"""What the last records say of the map, and how much they say."""
+"""What the last records prove about the map, and how much."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from twinlog.wire.records import Record, fingerprint
 
 K = 100
 RUNS = (Run(0, 0, K), Run(5, 8, K + 5))
-"""Ordinals 5, 6, ... are upstream 8, 9, ..."""
+"""Ordinals 5, 6, ... are upstream offsets 8, 9, ..."""
 
 
 def a_record(number: int, offset: int = 0) -> Record:
@@ -19,7 +19,7 @@ def a_record(number: int, offset: int = 0) -> Record:
 
 
 def a_tail(numbers: dict[int, int]) -> TargetTail:
-    """ordinal -> number of the record that lies there."""
+    """A tail with these records: number of the record by ordinal."""
     return TargetTail(
         records=tuple(a_record(n, K + ordinal) for ordinal, n in sorted(numbers.items())),
         last_header=None,
@@ -28,7 +28,7 @@ def a_tail(numbers: dict[int, int]) -> TargetTail:
 
 
 def compared(numbers: dict[int, int], source: dict[int, int]) -> Comparison:
-    """`source`: upstream offset -> leader epoch; its record has that number."""
+    """Compare. `source`: leader epoch by upstream offset; each record has that number."""
     known = {offset: (a_record(offset, offset), epoch) for offset, epoch in source.items()}
     return compare(a_tail(numbers), RUNS, known, k=K, fingerprints={})
 

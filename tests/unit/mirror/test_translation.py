@@ -1,4 +1,4 @@
-"""Translation by the map agrees with a list of all records, whatever gaps lie where."""
+"""Translation by the map agrees with a list of all records, whatever gaps there are."""
 
 from __future__ import annotations
 
@@ -22,24 +22,24 @@ KEY = PartitionKey(TopicId("a" * 32), TopicId("b" * 32), 0)
 
 
 class Pair(NamedTuple):
-    """One record's offsets."""
+    """One record's offsets on both sides."""
 
     upstream: int
     downstream: int
 
 
 class Copy(NamedTuple):
-    """A copy at some moment, record by record."""
+    """A copy at one moment, record by record."""
 
     pairs: list[Pair]
-    """Those on the target, and then those only announced."""
+    """The records on the target, followed by those that are only announced."""
     copied: int
-    """How many are on the target."""
+    """Number of records that are on the target."""
     reach: Reach
     runs: list[Run]
 
     def first_at_or_after(self, upstream: int) -> int:
-        """The brute force answer."""
+        """The answer by brute force."""
         found = (p.downstream for p in self.pairs[: self.copied] if p.upstream >= upstream)
         return next(found, self.reach.downstream)
 
@@ -59,7 +59,9 @@ def runs_of(pairs: list[Pair]) -> list[Run]:
 
 @st.composite
 def copies(draw: st.DrawFn, *, foreign: int = 0) -> Copy:
-    """Gaps on the source, foreign records on the target, rows ahead of the data, a trailing gap."""
+    """Copies with gaps on the source, foreign records on the target, rows ahead of the data, and a
+    trailing gap.
+    """
     upstream, downstream = draw(st.integers(0, 50)), draw(st.integers(0, 50))
     pairs: list[Pair] = []
     for gap, other in draw(
@@ -99,7 +101,7 @@ def test_an_offset_ahead_of_the_copy_skips_nothing(copy: Copy, ahead: int) -> No
 
 
 @given(copies(foreign=3))
-def test_back_again_it_is_the_same_record(copy: Copy) -> None:
+def test_translation_back_gives_the_same_record(copy: Copy) -> None:
     for downstream in range(copy.reach.downstream + 1):
         expected = Translation(offset=copy.first_back(downstream), is_exact=True)
         assert upstream_of(copy.runs, copy.reach, downstream) == expected
@@ -124,7 +126,7 @@ def map_of(copy: Copy) -> PartitionMap:
 
 
 @given(copies())
-def test_log_end_says_the_reach_of_a_topic_of_ours_alone(copy: Copy) -> None:
+def test_log_end_shows_the_reach_in_an_own_topic(copy: Copy) -> None:
     known = map_of(copy)
     if not copy.runs:
         return

@@ -1,4 +1,4 @@
-"""The row that says what a verification found."""
+"""The row with the result of a verification."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ WHOLE = VerifyRun(
 PART = structs.replace(WHOLE, began_ms=1500, topics="orders.*", answer="identical", ranges={})
 
 
-def test_a_part_does_not_stand_in_for_the_whole() -> None:
+def test_a_partial_result_does_not_replace_the_whole_one() -> None:
     rows = [WHOLE.encode(), PART.encode()]
     assert verify_runs("A->B", rows) == (PART, WHOLE)
     assert verify_runs("A->C", rows) == ()
@@ -51,7 +51,7 @@ def test_a_part_does_not_stand_in_for_the_whole() -> None:
     assert verify_runs("A->B", [*rows, later.encode()]) == (later, PART)
 
 
-def test_of_two_the_one_that_began_later_counts_and_a_deleted_one_is_gone() -> None:
+def test_the_later_begun_result_counts_and_a_deleted_one_is_gone() -> None:
     late, long = structs.replace(WHOLE, began_ms=1500), structs.replace(WHOLE, ended_ms=9000)
     assert verify_runs("A->B", [late.encode(), long.encode()]) == (late,)
     assert verify_runs("A->B", [late.encode(), (late.encode()[0], None)]) == ()
@@ -66,12 +66,12 @@ def test_a_clock_that_is_ahead_hides_no_later_run() -> None:
 
 
 @pytest.mark.parametrize("value", [b"", b"\xff", b'{"v":1}', b'{"v":2}', b"[]"])
-def test_one_that_cannot_be_read_is_a_row_less(value: bytes) -> None:
+def test_an_unreadable_result_is_ignored(value: bytes) -> None:
     rows = [PART.encode(), (WHOLE.encode()[0], value), (None, b"x"), (b"\xff", b"x")]
     assert verify_runs("A->B", rows) == (PART,)
 
 
-def test_what_a_later_release_says_besides_is_left_out() -> None:
+def test_additional_fields_of_a_later_release_are_ignored() -> None:
     values = {name: getattr(PART, name) for name in PART.__struct_fields__ if name != "flow"}
     row = encode_row(["flow", "A->B", "verified", "part"], values | {"new": 1})
     assert verify_runs("A->B", [row]) == (PART,)
@@ -81,8 +81,8 @@ def test_what_a_later_release_says_besides_is_left_out() -> None:
         assert verify_runs("A->B", [wrong]) == ()
 
 
-def test_every_other_reader_of_the_state_passes_over_it() -> None:
-    """They do so since the first release: by the kind in the key, which they do not know."""
+def test_other_readers_of_the_state_ignore_it() -> None:
+    """All releases ignore it, because they do not know the kind in its key."""
     rows = [WHOLE.encode(), PART.encode()]
     for key, value in rows:
         assert producer_of(key, value) is None

@@ -74,7 +74,7 @@ class Copied:
                 break
 
     def rewrite(self, change: Callable[[list[Record]], list[Record]], each: int = 4) -> None:
-        """The target's log anew, with other records."""
+        """Replace the target's log by one with other records."""
         records = change(self.target.records())
         self.target = MemoryLog(log_start=self.target.log_start)
         self.target.end = self.target.log_start
@@ -246,7 +246,7 @@ def test_shifted_row_of_the_map(side: str, by: int) -> None:
     assert copied.compare().is_identical
 
 
-def test_row_that_is_missing_leaves_records_without_a_place() -> None:
+def test_missing_row_leaves_records_without_an_offset() -> None:
     copied = Copied()
     copied.put(range(10))
     copied.source.end += 4
@@ -257,7 +257,7 @@ def test_row_that_is_missing_leaves_records_without_a_place() -> None:
     assert compared.differences[0].source == Range(14, 44)
 
 
-def test_long_stretch_that_is_another_log(plain: Copied) -> None:
+def test_long_stretch_of_different_records(plain: Copied) -> None:
     copied = Copied()
     copied.put(range(12_000), each=500)
     copied.copy()
@@ -324,7 +324,7 @@ def test_joined_batches() -> None:
     assert (found(compared), compared.equal, compared.by_bytes) == ([], 40, 0)
 
 
-def test_compaction_before_the_copy_and_behind_it() -> None:
+def test_compaction_before_and_after_the_copy() -> None:
     copied = Copied(source_may_lack=True, target_may_lack=True)
     copied.put(range(60))
     copied.source.compact(lambda one: one.offset % 3 != 0)
@@ -382,7 +382,7 @@ def test_skipped_record() -> None:
     assert found(copied.compare()) == [(DifferenceKind.MISSING, Range(7, 8), None, 1)]
 
 
-def test_records_of_others() -> None:
+def test_foreign_records_of_a_shared_topic() -> None:
     copied = Copied()
     copied.put(range(20))
     copied.copy()
@@ -396,7 +396,7 @@ def test_records_of_others() -> None:
     assert (found(shared), shared.gaps[GapCause.OTHERS]) == ([], 2)
 
 
-def test_timestamps_of_the_target_itself(plain: Copied) -> None:
+def test_timestamps_set_by_the_target(plain: Copied) -> None:
     records = plain.target.records()
     plain.target = MemoryLog()
     batch = encode_batch(records, codec=Codec.NONE)
@@ -409,7 +409,7 @@ def test_timestamps_of_the_target_itself(plain: Copied) -> None:
     assert (found(compared), compared.gaps[GapCause.OWN_TIME]) == ([], 30)
 
 
-def test_sequences_say_which_records_of_a_shared_topic_are_ours() -> None:
+def test_sequences_identify_own_records_of_a_shared_topic() -> None:
     def batch(base: int, sequence: int, count: int, producer: int = OURS) -> object:
         some = [record(number) for number in range(count)]
         data = encode_batch(some, codec=Codec.NONE, producer_id=producer, producer_epoch=0,

@@ -25,7 +25,7 @@ from pyspark.sql.datasource import (
 )
 
 from twinlog.model import TopicPartition
-from twinlog.records.filters import RowBounds, bounds_of
+from twinlog.records.batch_reader import RowBounds, bounds_of
 from twinlog.records.gaps import LogBounds, OffsetRange, find_losses
 
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)

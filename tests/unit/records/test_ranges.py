@@ -21,7 +21,7 @@ from twinlog.records.gaps import (
     report,
     what_is_left,
 )
-from twinlog.records.ranges import joined, limited, split
+from twinlog.records.planning import joined, limited, split
 
 SIZES = st.lists(st.integers(0, 1000), max_size=6)
 

@@ -60,7 +60,7 @@ def test_each_query_says_that_it_is_slow(
     source.say_slow_kernels(Chosen(tmp_path / "no library"))
     (line,) = caplog.messages
     assert "[KERNELS_MISSING]" in line
-    assert "install a wheel of this platform, or a C compiler" in line
+    assert "install a wheel for this platform, or a C compiler" in line
 
 
 def session(context: object) -> Any:

@@ -15,9 +15,8 @@ from twinlog.errors import ConfigError, TwinlogError
 from twinlog.mirror.copy.partitioner import partition_for_key
 from twinlog.model import TopicPartition
 from twinlog.records.given import OPTIONS
-from twinlog.records.write.gathering import Gatherer
 from twinlog.records.write.options import REFUSED_KEYS, WriteOptions, parse_write_options
-from twinlog.records.write.packing import UNTIMED_MS, packed
+from twinlog.records.write.packing import UNTIMED_MS, Gatherer, packed
 from twinlog.records.write.partitioning import most_bytes, partitioned
 from twinlog.records.write.rows import (
     RowPartitioner,

@@ -12,6 +12,7 @@ DECISION: Final = next((ROOT / "docs" / "adr").glob("*-what-we-use-of-pyspark-*.
 SOURCES: Final = [
     *(ROOT / "src" / "twinlog" / "spark").rglob("*.py"),
     *(ROOT / "src" / "twinlog" / "records").rglob("*.py"),
+    *(ROOT / "src" / "twinlog" / "transforms").rglob("*.py"),
 ]
 OWNERS: Final = {"SparkContext", "context", "self._context", "accumulators", "server"}
 INNER: Final = (
@@ -25,7 +26,7 @@ def internals() -> set[str]:
     for path in SOURCES:
         for node in ast.walk(ast.parse(path.read_text())):
             match node:
-                case ast.Attribute(attr="_jrdd" | "_jsc" as name) | ast.Name(
+                case ast.Attribute(attr="_jrdd" | "_jsc" | "_jdf" as name) | ast.Name(
                     "INPUT_CONVERTER" as name
                 ):
                     found.add(name)
@@ -48,5 +49,5 @@ def test_the_decision_names_all_that_is_used() -> None:
     named = DECISION.read_text()
     found = internals()
     assert {"_read_with_length", "INPUT_CONVERTER", "spark.python.daemon.module"} <= found
-    assert {"_jrdd", "_gateway", "pickleSer", "handle_error", "pyspark.daemon"} <= found
+    assert {"_jrdd", "_jdf", "_gateway", "pickleSer", "handle_error", "pyspark.daemon"} <= found
     assert {name for name in found if name not in named} == set()

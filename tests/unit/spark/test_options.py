@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from twinlog.errors import EnvironmentMissing, UsageError
-from twinlog.spark.masters import cores_wanted
+from twinlog.spark.masters import cores_wanted, held_by_standby, memory_wanted
 from twinlog.spark.options import NEEDED, USUAL, name_replaced, spark_options
 
 MASTER = "spark://somewhere:7077"
@@ -106,9 +106,9 @@ def test_an_archive_needs_a_master(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("given", "cores"),
     [
-        ({}, "6"),
-        ({"spark.task.cpus": "2"}, "12"),
-        ({"spark.executor.cores": "4"}, "8"),  # of 6 a second executor would get none
+        ({}, "5"),
+        ({"spark.task.cpus": "2"}, "10"),
+        ({"spark.executor.cores": "4"}, "8"),  # of 5 a second executor would get none
         ({"spark.cores.max": "2"}, None),
     ],
 )
@@ -116,6 +116,49 @@ def test_an_application_takes_the_cores_of_its_lanes(
     given: dict[str, str], cores: str | None, caplog: pytest.LogCaptureFixture
 ) -> None:
     with caplog.at_level(logging.INFO):
-        assert cores_wanted(MASTER, 3, given).get("spark.cores.max") == cores
+        assert cores_wanted(MASTER, 5, given).get("spark.cores.max") == cores
     assert len(caplog.messages) == (cores is not None)
-    assert cores_wanted("yarn", 3, given) == cores_wanted(MASTER, 0, given) == {}
+    assert cores_wanted("yarn", 5, given) == cores_wanted(MASTER, 0, given) == {}
+
+
+@pytest.mark.parametrize(
+    ("given", "overhead"),
+    [
+        ({}, "544m"),
+        ({"spark.executor.cores": "8"}, "1664m"),
+        ({"spark.executor.cores": "8", "spark.task.cpus": "2"}, "1024m"),
+        ({"spark.executor.minMemoryOverhead": "1g"}, None),
+    ],
+)
+def test_a_container_has_the_memory_of_its_lanes(
+    given: dict[str, str], overhead: str | None
+) -> None:
+    key, lane_bytes = "spark.executor.minMemoryOverhead", 160 << 20
+    for master in ("yarn", "k8s://https://somewhere:443"):
+        assert memory_wanted(master, lane_bytes, given).get(key) == overhead
+        assert memory_wanted(master, 0, given) == {}
+    assert memory_wanted(MASTER, lane_bytes, given) == {}, "workers limit no memory"
+
+
+@pytest.mark.parametrize(
+    ("line", "kept"),
+    [
+        ("spark.yarn.max.executor.failures 3", "spark.executor.failuresValidityInterval"),
+        ("spark.executor.failuresValidityInterval 1d", "spark.executor.maxNumFailures"),
+    ],
+)
+def test_lost_executors_of_a_year_do_not_end_an_application(
+    defaults: Path, line: str, kept: str
+) -> None:
+    both = {"spark.executor.maxNumFailures", "spark.executor.failuresValidityInterval"}
+    assert both <= spark_options(master="yarn").usual.keys()
+    defaults.write_text(line)
+    assert both & spark_options(master="yarn").usual.keys() == {kept}
+
+
+def test_a_warm_standby_holds_what_the_user_allows() -> None:
+    prefix = "spark.dynamicAllocation"
+    assert held_by_standby({f"{prefix}.minExecutors": "2", f"{prefix}.enabled": "false"}) == {
+        f"{prefix}.shuffleTracking.enabled": "true"
+    }
+    assert held_by_standby({})[f"{prefix}.minExecutors"] == "1"

@@ -18,7 +18,7 @@ from twinlog.mirror.names.filters import policy_of
 from twinlog.model import NO_TOPIC_ID, TopicId, TopicPartition
 from twinlog.survey import ends, exact_map
 from twinlog.survey.exact_map import ExactMap
-from twinlog.survey.map_reader import Maps
+from twinlog.survey.replica import Maps
 
 FILE = """
 clusters = A, B

@@ -1,4 +1,4 @@
-"""Every codec gives back what it took, in the frames that Kafka reads; bombs stop at the limit."""
+"""Every codec: round trips in the frames that Kafka reads, and limits against bombs."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ def test_a_thousandfold_ratio_is_no_bomb_below_the_limit(codec: Codec) -> None:
 
 
 @pytest.mark.parametrize("codec", COMPRESSING)
-def test_truncated_data_never_passes_for_whole(codec: Codec) -> None:
+def test_truncated_data_is_never_accepted(codec: Codec) -> None:
     packed = bytes(compress(codec, TEXT))
     for prefix in prefixes(packed):
         try:
@@ -87,7 +87,7 @@ def test_random_bytes_raise_only_corrupt_data(codec: Codec, data: bytes) -> None
             assert len(decompress(codec, raw, LIMIT)) <= LIMIT
 
 
-def test_gzip_is_what_other_tools_read() -> None:
+def test_gzip_can_be_read_by_other_tools() -> None:
     assert gzip.decompress(bytes(compress(Codec.GZIP, TEXT))) == TEXT
     assert decompress(Codec.GZIP, gzip.compress(TEXT), LIMIT) == TEXT
 
@@ -108,12 +108,12 @@ def test_snappy_streams_may_be_concatenated() -> None:
     assert decompress(Codec.SNAPPY, two, LIMIT) == b"onetwo"
 
 
-def test_a_snappy_length_that_lies_costs_no_memory() -> None:
+def test_a_wrong_snappy_length_allocates_no_memory() -> None:
     with pytest.raises(CorruptData):
         decompress(Codec.SNAPPY, b"\xff\xff\xff\xff\x0f" + b"x", LIMIT)
 
 
-def test_lz4_has_independent_blocks_as_kafka_asks() -> None:
+def test_lz4_has_independent_blocks_as_kafka_requires() -> None:
     packed = bytes(compress(Codec.LZ4, TEXT))
     assert packed[:7] == b"\x04\x22\x4d\x18\x60\x40\x82"
     assert packed[-4:] == bytes(4)

@@ -1,4 +1,4 @@
-"""Positions of a MirrorMaker 2 in Connect's offset storage, byte for byte."""
+"""Positions of MirrorMaker 2 in Connect's offset storage, byte for byte."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def test_order_of_fields_does_not_matter_when_reading() -> None:
         b'["file",{"filename":"x"}]',
     ],
 )
-def test_keys_of_others(key: bytes | None) -> None:
+def test_keys_of_other_connectors(key: bytes | None) -> None:
     assert PositionKey.decode(key) is None
 
 
@@ -48,5 +48,5 @@ def test_value() -> None:
 
 
 @pytest.mark.parametrize("value", [None, b"", b'{"offset":-1}', b"{}", b'{"offset":"4"}'])
-def test_values_that_are_no_position(value: bytes | None) -> None:
+def test_invalid_values(value: bytes | None) -> None:
     assert decode_position(value) is None

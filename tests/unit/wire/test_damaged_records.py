@@ -1,4 +1,4 @@
-"""Damaged batches raise CorruptData, whatever is damaged: no other error, no hang."""
+"""Damaged batches raise CorruptData, and no other error. Nothing hangs."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ LIMIT = 1 << 20
 
 
 def with_payload(payload: bytes, count: int = 1) -> memoryview:
-    """A batch whose header is right for whatever payload."""
+    """Return a batch with this payload and a valid header."""
     batch = bytearray(encode_batch(SAMPLE[:1], codec=Codec.NONE)[:HEADER_BYTES]) + payload
     struct.pack_into(">i", batch, 8, len(batch) - 12)
     struct.pack_into(">i", batch, 23, count - 1)
@@ -38,7 +38,7 @@ def test_every_prefix_is_corrupt(codec: Codec) -> None:
             decode_batch(memoryview(prefix))
 
 
-def test_every_prefix_of_a_payload_is_corrupt_even_under_a_right_header() -> None:
+def test_every_prefix_of_a_payload_with_a_valid_header_is_corrupt() -> None:
     payload = bytes(encode_batch(SAMPLE, codec=Codec.NONE)[HEADER_BYTES:])
     for prefix in prefixes(payload):
         with pytest.raises(CorruptData):
@@ -112,7 +112,7 @@ def test_random_payloads_raise_only_corrupt_data(payload: bytes, count: int) -> 
         (b"\x00\x00\x02\x01\x01\x00", "its offset delta is 1"),
     ],
 )
-def test_a_record_that_lies_is_named(body: bytes, reason: str) -> None:
+def test_the_corrupt_record_is_named(body: bytes, reason: str) -> None:
     with pytest.raises(CorruptData, match=f"batch at offset 0: record 0 of 1 is corrupt: {reason}"):
         decode_batch(with_body(body))
 
@@ -129,7 +129,7 @@ def test_any_negative_length_of_a_key_or_value_is_null_as_in_java(length: int) -
     assert decode_batch(with_body(body)) == [Record(0, NOW_MS, None, None)]
 
 
-def test_a_lying_count_costs_no_memory() -> None:
+def test_a_wrong_count_allocates_no_memory() -> None:
     batch = with_payload(b"\x0c\x00\x00\x00\x01\x01\x00", count=2**31 - 1)
     tracemalloc.start()
     try:

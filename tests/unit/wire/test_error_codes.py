@@ -1,4 +1,4 @@
-"""Kafka's codes become our errors: right class, stable code, fate, and a message that helps."""
+"""Kafka's error codes become Twinlog's errors: class, stable code, fate and message."""
 
 from __future__ import annotations
 
@@ -42,11 +42,11 @@ def test_numbers_have_no_holes_and_names_are_unique() -> None:
     assert len({row.name for row in ERRORS.values()}) == len(ERRORS)
 
 
-def test_stale_metadata_is_always_worth_another_try() -> None:
+def test_stale_metadata_is_always_retriable() -> None:
     assert all(row.retriable for row in ERRORS.values() if row.stale)
 
 
-def test_message_names_cluster_topic_and_missing_right() -> None:
+def test_message_names_cluster_topic_and_missing_permission() -> None:
     error = error_for(
         29,
         cluster="us-west",
@@ -54,16 +54,16 @@ def test_message_names_cluster_topic_and_missing_right() -> None:
         acl="DESCRIBE_CONFIGS on topic orders",
     )
     assert str(error) == (
-        "cluster us-west: describing the configs of topic orders was answered with "
-        "TOPIC_AUTHORIZATION_FAILED: grant DESCRIBE_CONFIGS on topic orders to our user "
+        "cluster us-west: describing the configs of topic orders failed with "
+        "TOPIC_AUTHORIZATION_FAILED: grant DESCRIBE_CONFIGS on topic orders to Twinlog's user "
         "[TOPIC_UNAUTHORIZED]"
     )
 
 
-def test_message_quotes_what_the_broker_said() -> None:
+def test_message_quotes_the_broker() -> None:
     error = error_for(40, cluster="A", doing="creating topic t", detail="Unknown config: foo.")
     assert str(error) == (
-        "cluster A: creating topic t was answered with INVALID_CONFIG (Unknown config: foo) "
+        "cluster A: creating topic t failed with INVALID_CONFIG (Unknown config: foo) "
         "[INVALID_CONFIG]"
     )
 

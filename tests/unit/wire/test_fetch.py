@@ -1,4 +1,4 @@
-"""Fetch sessions: what is asked for anew, and answers that are cut off or damaged."""
+"""Fetch sessions: which partitions a request names, and truncated or damaged responses."""
 
 from __future__ import annotations
 
@@ -42,12 +42,12 @@ def a_session(version: int = VERSION_BY_ID, partitions: int = 3) -> FetchSession
 
 
 def asked(session: FetchSession) -> Any:
-    """The next request as Kafka's own schema reads it."""
+    """Return the next request, decoded with Kafka's own schema."""
     raw = b"".join(session.request(max_wait_ms=500, max_bytes=1 << 23))
     return FetchRequest.decode(raw, version=session.version)
 
 
-def test_how_long_and_for_how_much_an_answer_waits() -> None:
+def test_time_and_bytes_that_a_response_waits_for() -> None:
     session = a_session()
     raw = b"".join(session.request(max_wait_ms=20, max_bytes=1 << 20, min_bytes=4_000))
     request = FetchRequest.decode(raw, version=session.version)
@@ -87,7 +87,7 @@ def one(**fields: Any) -> Any:
 
 
 @pytest.mark.parametrize("version", VERSIONS)
-def test_only_what_changed_is_named_again(version: int) -> None:
+def test_only_changed_partitions_are_named_again(version: int) -> None:
     session = a_session(version)
     first = asked(session)
     assert (first.session_id, first.session_epoch) == (0, 0)
@@ -109,7 +109,7 @@ def test_only_what_changed_is_named_again(version: int) -> None:
 
 
 @pytest.mark.parametrize("error", sorted(SESSION_ERRORS))
-def test_a_session_that_the_broker_forgot_begins_anew_with_everything(error: int) -> None:
+def test_a_new_session_begins_with_all_partitions(error: int) -> None:
     session = a_session()
     asked(session)
     session.parse(memoryview(answer(VERSION_BY_ID)))
@@ -123,7 +123,7 @@ def test_a_session_that_the_broker_forgot_begins_anew_with_everything(error: int
 
 
 @pytest.mark.parametrize("version", VERSIONS)
-def test_everything_in_an_answer_is_read(version: int) -> None:
+def test_all_fields_of_a_response_are_read(version: int) -> None:
     session = a_session(version)
     asked(session)
     whole = one(
@@ -169,7 +169,7 @@ def test_damaged_answers_raise_nothing_but_corrupt_data(
 
 
 @given(st.sampled_from(VERSIONS), st.binary(max_size=200))
-def test_random_answers_raise_nothing_but_corrupt_data(version: int, raw: bytes) -> None:
+def test_random_responses_raise_nothing_but_corrupt_data(version: int, raw: bytes) -> None:
     session = a_session(version)
     try:
         session.parse(memoryview(raw))

@@ -1,4 +1,4 @@
-"""The compiled loops and their twin: one verdict and result; what happens without a library."""
+"""The compiled kernels and their twin have the same results, and the fallback works."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def each(request: pytest.FixtureRequest) -> Kernels:
 
 @compiled
 @pytest.mark.parametrize("seed", range(4))
-def test_damaged_batches_get_the_same_verdict(seed: int) -> None:
+def test_damaged_batches_have_the_same_result(seed: int) -> None:
     fuzzer = Fuzzer(seed)
     fuzzer.run(5_000)
     assert fuzzer.accepted > 1_000
@@ -91,7 +91,7 @@ def test_damaged_batches_get_the_same_verdict(seed: int) -> None:
         "null keys",
     ],
 )
-def test_a_kernel_that_is_wrong_is_found(tmp_path: Path, right: str, wrong: str) -> None:
+def test_wrong_kernels_are_detected(tmp_path: Path, right: str, wrong: str) -> None:
     source = (FOLDER / "kernels.c").read_text()
     assert source.count(right) == 1
     (tmp_path / "kernels.c").write_text(source.replace(right, wrong))
@@ -104,7 +104,7 @@ def test_a_kernel_that_is_wrong_is_found(tmp_path: Path, right: str, wrong: str)
 
 @compiled
 @pytest.mark.parametrize("text", [b"\xed\xa0\x80", b"\xc0\x80", b"\xf4\x90\x80\x80", b"\xe2\x82"])
-def test_a_key_that_is_no_utf_8_is_left_to_the_twin(text: bytes) -> None:
+def test_a_key_that_is_not_utf_8_is_handled_by_the_twin(text: bytes) -> None:
     data = b"\x02" + encode_varint(len(text)) + text + b"\x01"
     spans = array("q", [0]), array("q", [len(data)])
     assert CHOSEN.kernels.unpack_headers(data, *spans) is None
@@ -113,7 +113,7 @@ def test_a_key_that_is_no_utf_8_is_left_to_the_twin(text: bytes) -> None:
 
 
 def test_many_headers_of_a_row(each: Kernels) -> None:
-    """Their count takes three bytes, their ends more than 16 bits."""
+    """Their count has three bytes, and their ends exceed 16 bits."""
     headers = [(f"key-{at}", b"%d" % at if at % 3 else None) for at in range(70_000)]
     data = encode_headers(headers)
     found = each.unpack_headers(data, array("q", [0]), array("q", [len(data)]))
@@ -133,8 +133,8 @@ def test_many_headers_of_a_row(each: Kernels) -> None:
 
 
 @compiled
-def test_a_lane_loads_them_in_no_time() -> None:
-    """CPU time of a fresh process; the goal is 0.2 s, and a hundredth of it is usual."""
+def test_loading_the_kernels_is_fast() -> None:
+    """CPU time in a new process. The goal is 0.2 s; usual is a hundredth of it."""
     program = (
         "import time; t = time.process_time(); import ctypes; a = time.process_time()\n"
         "from pathlib import Path; from twinlog.wire.kernels.library import Library\n"
@@ -148,7 +148,7 @@ def test_a_lane_loads_them_in_no_time() -> None:
 
 
 @with_compiler
-def test_set_up_compiles_them_and_leaves_none_of_an_older_source(
+def test_set_up_compiles_them_and_removes_older_ones(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert compile_kernels(FOLDER / "kernels.c", tmp_path / NAME)
@@ -159,7 +159,7 @@ def test_set_up_compiles_them_and_leaves_none_of_an_older_source(
     assert list(tmp_path.iterdir()) == [tmp_path / "bad.c"]
 
 
-def test_a_missing_compiler_is_said_and_may_be_an_error(
+def test_a_missing_compiler_is_reported_and_may_be_an_error(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setenv("CC", "no-such-compiler")
@@ -180,7 +180,7 @@ def test_without_a_library_the_twin_is_used(
     assert NAME in str(chosen.why_slow)
 
 
-def test_a_mirror_says_once_that_it_is_slow(
+def test_a_mirror_warns_once_about_missing_kernels(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     monkeypatch.delenv(VARIABLE, raising=False)
@@ -191,14 +191,14 @@ def test_a_mirror_says_once_that_it_is_slow(
 
 
 @compiled
-def test_a_mirror_says_nothing_of_kernels_that_are_there(
+def test_a_mirror_does_not_warn_about_existing_kernels(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     say_slow_kernels(Chosen(FOLDER / NAME))
     assert caplog.messages == []
 
 
-def test_what_is_no_library_is_not_loaded(tmp_path: Path) -> None:
+def test_a_file_that_is_no_library_is_not_loaded(tmp_path: Path) -> None:
     (tmp_path / NAME).write_bytes(b"\x7fELF and nothing more")
     with pytest.raises(NotLoaded):
         Library(tmp_path / NAME)
@@ -215,13 +215,13 @@ def test_a_library_of_another_release_is_not_loaded(tmp_path: Path) -> None:
         Library(tmp_path / NAME)
 
 
-def test_the_twin_can_be_asked_for(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_twin_can_be_selected(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(os.environ, VARIABLE, "python")
     assert Chosen(FOLDER / NAME).kernels is TWIN
 
 
 @pytest.mark.usefixtures("_twin")
-def test_the_twin_reads_what_is_written_and_says_what_is_wrong() -> None:
+def test_the_twin_decodes_batches_and_names_corrupt_records() -> None:
     batch = bytes(encode_batch(SAMPLE, codec=Codec.ZSTD))
     assert decode_batch(memoryview(batch)) == SAMPLE
     assert first_record(memoryview(batch)) == SAMPLE[0]

@@ -1,4 +1,4 @@
-"""Messages of magic 0 and 1, made by hand field by field, become the records they were."""
+"""Messages of magic 0 and 1, built by hand field by field, are decoded to their records."""
 
 from __future__ import annotations
 
@@ -79,19 +79,19 @@ def test_a_compacted_wrapper_keeps_the_gaps() -> None:
     assert [record.offset for record in decode_legacy(memoryview(raw))] == [101, 104]
 
 
-def test_a_wrapper_at_offset_0_leaves_the_offsets_as_they_are() -> None:
+def test_a_wrapper_at_offset_0_keeps_the_inner_offsets() -> None:
     raw = wrapped(1, Codec.GZIP, inner_set(1, [0, 1, 2]), offset=0)
     assert [record.offset for record in decode_legacy(memoryview(raw))] == [0, 1, 2]
 
 
-def test_the_brokers_time_on_a_wrapper_is_the_time_of_all_inside() -> None:
+def test_log_append_time_of_a_wrapper_applies_to_all_inner_messages() -> None:
     raw = wrapped(
         1, Codec.GZIP, inner_set(1, [0, 1]), offset=1, timestamp=777, attributes=LOG_APPEND_TIME_BIT
     )
     assert [record.timestamp for record in decode_legacy(memoryview(raw))] == [777, 777]
 
 
-def test_formats_follow_each_other() -> None:
+def test_formats_may_be_mixed() -> None:
     raw = inner_set(0, [3]) + wrapped(1, Codec.LZ4, inner_set(1, [0, 1]), 5) + inner_set(1, [6])
     assert [record.offset for record in decode_legacy(memoryview(raw))] == [3, 4, 5, 6]
 
@@ -99,13 +99,13 @@ def test_formats_follow_each_other() -> None:
 @pytest.mark.parametrize(
     ("raw", "reason"),
     [
-        (wrapped(1, Codec.GZIP, b"", 5), "no whole message"),
-        (wrapped(1, Codec.GZIP, inner_set(1, [0])[:-1], 5), "no whole message"),
-        (wrapped(1, Codec.GZIP, inner_set(1, [0]) + b"\x00", 5), "no whole message"),
+        (wrapped(1, Codec.GZIP, b"", 5), "are not a whole message"),
+        (wrapped(1, Codec.GZIP, inner_set(1, [0])[:-1], 5), "are not a whole message"),
+        (wrapped(1, Codec.GZIP, inner_set(1, [0]) + b"\x00", 5), "are not a whole message"),
         (wrapped(1, Codec.GZIP, inner_set(1, [0, 9]), 5), "9 as its last relative offset"),
         (wrapped(1, Codec.GZIP, wrapped(1, Codec.GZIP, inner_set(1, [0]), 0), 5), "another"),
         (wrapped(1, Codec.GZIP, flipped(inner_set(1, [0]), 30, 1), 5), "CRC"),
-        (wrapped(1, Codec.ZSTD, inner_set(1, [0]), 5), "no value that its format knows"),
+        (wrapped(1, Codec.ZSTD, inner_set(1, [0]), 5), "has no value, or a codec"),
         (
             wrapped(
                 1, Codec.GZIP, bytes(encode_batch([Record(0, 1, None, b"")], codec=Codec.NONE)), 5
@@ -119,13 +119,13 @@ def test_formats_follow_each_other() -> None:
         (bytes(encode_batch([Record(0, 1, None, b"")], codec=Codec.NONE)), "magic 2, not 0 or 1"),
     ],
 )
-def test_nonsense_is_corrupt(raw: bytes, reason: str) -> None:
+def test_invalid_messages_are_corrupt(raw: bytes, reason: str) -> None:
     with pytest.raises(CorruptData, match=reason):
         decode_legacy(memoryview(raw))
 
 
 def with_lengths(key_length: int, value_length: int) -> bytes:
-    """A message of magic 1, key "kk", value "vv", that says other lengths; the CRC is right."""
+    """Return a message of magic 1 with key "kk", value "vv", these lengths and a valid CRC."""
     raw = message(magic=1, offset=5, key=b"kk", value=b"vv", timestamp=1)[26:]
     key, value = raw[4:6], raw[10:12]
     body = key_length.to_bytes(4, "big", signed=True) + key
@@ -150,7 +150,7 @@ def resealed(body: bytes) -> bytes:
         (8, 0, "ends outside"),
     ],
 )
-def test_lengths_that_lie_under_a_right_crc(
+def test_wrong_lengths_with_a_valid_crc_are_corrupt(
     key_length: int, value_length: int, reason: str
 ) -> None:
     assert decode_legacy(memoryview(with_lengths(2, 2))) == [Record(5, 1, b"kk", b"vv")]
@@ -160,7 +160,7 @@ def test_lengths_that_lie_under_a_right_crc(
 
 @pytest.mark.parametrize("magic", [0, 1])
 @pytest.mark.parametrize("codec", [Codec.NONE, *OLD_CODECS])
-def test_prefixes_hold_nothing_or_raise(magic: int, codec: Codec) -> None:
+def test_prefixes_have_no_records(magic: int, codec: Codec) -> None:
     plain = inner_set(magic, [0])
     raw = plain if codec is Codec.NONE else wrapped(magic, codec, plain, 4)
     for prefix in prefixes(raw):

@@ -1,4 +1,4 @@
-"""Records of MirrorMaker 2's internal topics, to bytes and back."""
+"""Records of MirrorMaker 2's internal topics, encoded and decoded."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ EXAMPLES = (
 
 
 @pytest.mark.parametrize(("record", "key", "value"), EXAMPLES)
-def test_bytes_are_these_both_ways(
+def test_known_bytes_in_both_directions(
     record: OffsetSync | Checkpoint | Heartbeat, key: str, value: str
 ) -> None:
     assert (record.key().hex(), record.value().hex()) == (key, value)
@@ -76,7 +76,7 @@ def test_another_version_is_read_as_version_0() -> None:
     assert Heartbeat.decode(HEARTBEAT.key(), b"\x00\x07" + HEARTBEAT.value()[2:]) == HEARTBEAT
 
 
-def test_a_text_that_does_not_fit_is_refused() -> None:
+def test_a_text_that_is_too_long_is_rejected() -> None:
     fits = Heartbeat(source_alias="a" * 32_767, target_alias="B", timestamp_ms=0)
     assert Heartbeat.decode(fits.key(), fits.value()) == fits
     with pytest.raises(CorruptData, match="32768 bytes"):

@@ -1,4 +1,4 @@
-"""Another codec, the same records: only the payload of a batch is packed anew."""
+"""Another codec for the same records: only the payload of a batch is compressed again."""
 
 from __future__ import annotations
 
@@ -38,12 +38,12 @@ def test_every_codec_becomes_every_other(codec: Codec, wanted: Codec) -> None:
     assert decode_batch(out) == RECORDS
 
 
-def test_only_what_is_not_compressed_unless_all_are_meant() -> None:
+def test_compressed_batches_are_changed_only_on_request() -> None:
     gzip = Recompression(codec=Codec.GZIP)
     assert read_header(recompressed(Codec.NONE, gzip)).codec is Codec.GZIP
     assert read_header(recompressed(Codec.LZ4, gzip)).codec is Codec.LZ4
 
 
-def test_a_batch_that_would_outgrow_the_limit_stays() -> None:
+def test_a_batch_that_would_exceed_the_limit_is_unchanged() -> None:
     plain = Recompression(codec=Codec.NONE, every=True)
     assert read_header(recompressed(Codec.GZIP, plain, 1000)).codec is Codec.GZIP

@@ -1,4 +1,4 @@
-"""Headers of batches are read, checked and rewritten as KIP-98 lays them out."""
+"""Headers of batches are read, checked and rewritten as specified in KIP-98."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def sample_batch(codec: Codec = Codec.NONE, base_offset: int = 0) -> bytes:
 
 
 def with_attributes(batch: bytes, bits: int) -> memoryview:
-    """The batch with more attribute bits and the CRC to match."""
+    """Return the batch with more attribute bits and a valid CRC."""
     view = memoryview(bytearray(batch))
     view[22] |= bits
     rewritten = bytearray(view)
@@ -110,7 +110,7 @@ def test_batches_follow_each_other_and_a_partial_one_is_dropped() -> None:
         ]
 
 
-def test_reading_starts_where_it_is_told_to() -> None:
+def test_reading_starts_at_the_given_position() -> None:
     first, second = sample_batch(base_offset=10), sample_batch(base_offset=20)
     ((header, position),) = read_headers(memoryview(first + second), len(first))
     assert (header.base_offset, position) == (20, len(first))
@@ -158,7 +158,7 @@ def test_old_messages_have_a_crc_too(magic: int) -> None:
         (57, b"\x00\x00\x00\x06"),  # more records than offsets
     ],
 )
-def test_nonsense_is_corrupt(position: int, field: bytes) -> None:
+def test_invalid_headers_are_corrupt(position: int, field: bytes) -> None:
     batch = bytearray(sample_batch())
     batch[position : position + len(field)] = field
     with pytest.raises(CorruptData):
@@ -167,15 +167,15 @@ def test_nonsense_is_corrupt(position: int, field: bytes) -> None:
         list(read_headers(memoryview(sample_batch() + batch)))
 
 
-def test_nonsense_in_a_short_rest_is_corrupt() -> None:
+def test_an_invalid_prefix_at_the_end_is_corrupt() -> None:
     with pytest.raises(CorruptData):
         list(read_headers(memoryview(sample_batch() + bytes(12))))
 
 
 def test_read_header_needs_a_whole_batch() -> None:
-    with pytest.raises(CorruptData, match="cut short"):
+    with pytest.raises(CorruptData, match="is truncated"):
         read_header(memoryview(sample_batch()[:-1]))
-    with pytest.raises(CorruptData, match="cut short"):
+    with pytest.raises(CorruptData, match="is truncated"):
         read_header(memoryview(b""))
 
 
@@ -197,12 +197,12 @@ def test_every_flipped_byte_is_found(data: st.DataObject) -> None:
 
 def test_a_batch_cut_after_its_header_was_read_is_corrupt() -> None:
     batch = sample_batch()
-    with pytest.raises(CorruptData, match="cut short"):
+    with pytest.raises(CorruptData, match="is truncated"):
         verify_crc(memoryview(batch)[:-1], 0, read_header(memoryview(batch)))
 
 
 @given(st.binary(max_size=300))
-def test_random_bytes_never_hurt(data: bytes) -> None:
+def test_random_bytes_raise_only_corrupt_data(data: bytes) -> None:
     try:
         for header, position in read_headers(memoryview(data)):
             verify_crc(memoryview(data), position, header)
@@ -218,7 +218,7 @@ def test_random_bytes_never_hurt(data: bytes) -> None:
     st.integers(0, 2**15 - 1),
     st.integers(0, 2**31 - 1),
 )
-def test_rewriting_changes_only_what_is_ours(
+def test_rewriting_changes_only_the_documented_fields(
     records: list[Record], codec: Codec, producer_id: int, epoch: int, sequence: int
 ) -> None:
     original = with_attributes(

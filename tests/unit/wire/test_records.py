@@ -1,4 +1,4 @@
-"""Records survive encoding and decoding; sizes, offsets, timestamps and nulls are exact."""
+"""Records are unchanged by encoding and decoding: sizes, offsets, timestamps and nulls."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def test_round_trip(records: list[Record], codec: Codec, base_offset: int) -> No
     assert first_record(batch) == moved[0]
 
 
-def test_producer_fields_stand_in_the_header() -> None:
+def test_producer_fields_are_in_the_header() -> None:
     batch = encode_batch(
         SAMPLE, codec=Codec.NONE, producer_id=9, producer_epoch=2, base_sequence=70
     )
@@ -66,7 +66,7 @@ def test_a_batch_needs_a_record() -> None:
         encode_batch([], codec=Codec.NONE)
 
 
-def test_log_append_time_is_the_time_of_all() -> None:
+def test_log_append_time_applies_to_all_records() -> None:
     batch = encode_batch(SAMPLE, codec=Codec.LZ4, timestamp_type=TimestampType.LOG_APPEND)
     assert {record.timestamp for record in decode_batch(memoryview(batch))} == {NOW_MS + 90_000}
 
@@ -88,7 +88,7 @@ def test_many_empty_records() -> None:
 
 
 def thinned_batch(offsets: list[int], last_offset_delta: int) -> memoryview:
-    """A batch at base offset 100 with records only at some of its offsets."""
+    """Return a batch at base offset 100 with records only at some offsets."""
     payload = bytearray()
     for offset in offsets:
         body = struct.pack("6B", 0, 0, offset * 2, 1, 2, ord("v")) + b"\x00"
@@ -114,12 +114,12 @@ def test_an_emptied_batch_has_no_records() -> None:
     batch = thinned_batch([], last_offset_delta=9)
     batch[22] |= Codec.GZIP  # the bits may stay though nothing is left to decompress
     assert decode_batch(batch) == []
-    with pytest.raises(CorruptData, match="holds no record"):
+    with pytest.raises(CorruptData, match="contains no record"):
         first_record(batch)
 
 
 @pytest.mark.parametrize("offsets", [[1, 1], [4, 3], [3, 10]])
-def test_offsets_that_do_not_grow_or_leave_the_batch_are_corrupt(offsets: list[int]) -> None:
+def test_decreasing_or_excessive_offsets_are_corrupt(offsets: list[int]) -> None:
     with pytest.raises(CorruptData, match="offset delta"):
         decode_batch(thinned_batch(offsets, last_offset_delta=9))
 
@@ -163,7 +163,7 @@ def sized(records: list[Record], *, codec: Codec, limit_bytes: int) -> list[byte
 
 @settings(deadline=None, max_examples=60)
 @given(RECORDS, CODECS, st.integers(20_300, 60_000))
-def test_sized_batches_hold_all_records_in_order(
+def test_sized_batches_have_all_records_in_order(
     records: list[Record], codec: Codec, limit: int
 ) -> None:
     small = [record for record in records if len(encode_batch([record], codec=Codec.NONE)) <= limit]
@@ -191,7 +191,7 @@ def test_unequal_records_are_split_until_all_fit() -> None:
     assert sum(read_header(memoryview(batch)).count for batch in batches) == 100
 
 
-def test_nothing_makes_no_batch() -> None:
+def test_no_records_make_no_batch() -> None:
     assert sized([], codec=Codec.ZSTD, limit_bytes=100) == []
 
 
@@ -218,7 +218,7 @@ def test_a_record_that_only_fits_uncompressed_is_sent_uncompressed() -> None:
 # ---- fingerprints
 
 
-def test_fingerprints_tell_records_apart() -> None:
+def test_fingerprints_differ_between_records() -> None:
     variants = [
         Record(0, NOW_MS, key, value)
         for key in (None, b"", b"a", b"ab", b"\xff\xff\xff\xff")
@@ -228,11 +228,11 @@ def test_fingerprints_tell_records_apart() -> None:
     assert len({fingerprint(record) for record in variants}) == len(variants)
 
 
-def test_fingerprints_know_neither_offset_nor_headers() -> None:
+def test_fingerprints_ignore_offset_and_headers() -> None:
     one = Record(0, NOW_MS, b"a", b"b")
     assert fingerprint(one) == fingerprint(Record(77, NOW_MS, b"a", b"b", (("h", None),)))
 
 
-def test_a_fingerprint_stays_what_it_is() -> None:
+def test_fingerprints_are_stable() -> None:
     # rows of the offset map outlive the process that wrote them
     assert fingerprint(Record(0, 1_700_000_000_000, b"key", None)) == 3545249138

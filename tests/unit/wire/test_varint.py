@@ -1,4 +1,4 @@
-"""Zigzag varints, against the table of the protocol's definition and against each other."""
+"""Zigzag varints, compared with the table of their definition and with each other."""
 
 from __future__ import annotations
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from dataclasses import replace
 from functools import partial
 from itertools import chain, islice
 from pathlib import Path
@@ -13,25 +14,26 @@ from rich.console import RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from twinlog.cli.options.adoption_options import adoption_options, storages
 from twinlog.cli.options.format_option import format_option
 from twinlog.cli.options.mirror_maker_1_options import files_or_pair, pair_options
 from twinlog.cli.options.option import file_argument, option
 from twinlog.cli.options.run_options import (
     SpreadClusters,
+    adoption_options,
     configuration_options,
     leave_secrets_unread,
+    storages,
     timeout_option,
 )
 from twinlog.cli.terminal.output import Answer, error_object, is_for_programs, write_step
-from twinlog.cli.terminal.status.topic_table import Cell, Column, fitted_table
-from twinlog.cli.terminal.tables import shown_width, text
+from twinlog.cli.terminal.tables import Cell, Column, fitted_table, shown_width, text
 from twinlog.errors import ConfigError
-from twinlog.quantities import plural
+from twinlog.extras import require_extra
+from twinlog.quantities import plural, size
 
 if TYPE_CHECKING:
     from twinlog.config.flow.schema import MirrorConfig
-    from twinlog.control.check.report import CheckReport, FlowReport, TopicReport
+    from twinlog.control.check.report import CheckReport, FlowReport, LaneMemory, TopicReport
 
 TOPICS_SHOWN: Final = 50
 SAME_CODE_SHOWN: Final = 10
@@ -84,15 +86,15 @@ def check(
     MirrorMaker 1 are required.
 
     The command only reads, except that --probe creates a scratch topic. With --explain it does not
-    connect to any cluster.
+    connect to any cluster. If FILE has transforms, their functions are imported and run on an empty
+    DataFrame.
 
     \b
     twinlog check mm2.properties
     twinlog check mm2.properties --probe
     twinlog check mirror.yaml --secrets ./secrets --explain
     """
-    from twinlog.cli.terminal.config_errors import error_parts, names_lines, warning_parts
-    from twinlog.cli.terminal.explanation import explanation_json, explanation_parts
+    from twinlog.cli.terminal import config_parts as shown
     from twinlog.control.check.mirror_check import check as check_config
 
     defaults, timeout_s = given.pop("defaults"), given.pop("timeout_s")
@@ -101,20 +103,21 @@ def check(
     try:
         config = files_or_pair(files, clusters, given)()
         if explain:
-            warnings = [*warning_parts(config.warnings)]
-            text = chain(explanation_parts(config, with_defaults=defaults), warnings)
-            return Answer(partial(explanation_json, config), text, problems=warnings)
+            warnings = [*shown.warning_parts(config.warnings)]
+            text = chain(shown.explanation_parts(config, with_defaults=defaults), warnings)
+            return Answer(partial(shown.explanation_json, config), text, problems=warnings)
         adopts = storages(config, adopt_mm2=adopt_mm2, connector=connector)
         report = check_config(
             config, with_probe=probe, gives_up_s=timeout_s, adopts=adopts, say=write_step
         )
+        report = with_transforms(config, report)
     except ConfigError as error:
-        if is_for_programs() or not names_lines(error):
+        if is_for_programs() or not shown.names_lines(error):
             raise
-        found = [*error_parts(error)]
+        found = [*shown.error_parts(error)]
         return Answer({}, found, error.exit_code, problems=found)
     return Answer(
-        lambda: {**report.as_json(), **explanation_json(config)},
+        lambda: {**report.as_json(), **shown.explanation_json(config)},
         _parts(report, config),
         1 if report.problems else 0,
         problems=_what_is_wrong(report, config),
@@ -122,9 +125,31 @@ def check(
     )
 
 
+def with_transforms(config: MirrorConfig, report: CheckReport) -> CheckReport:
+    """Return the report with each flow's transforms, and the problems of those that cannot run.
+    Spark is loaded only if there are any.
+    """
+    from twinlog.config.advice.transforms import unrun_transforms
+    from twinlog.control.check.report import Problem
+
+    flows = [flow for flow in config.flows if flow.transforms.entries]
+    if flows:
+        require_extra("pyspark", "records", "the check of transforms")
+        from twinlog.transforms.loading import check_flows
+
+        reports = {one.flow: one for one in report.flows}
+        for flow, one, found in check_flows(flows):
+            to = reports[str(flow.flow)]
+            if isinstance(found, ConfigError):
+                to.problems.append(Problem.of(found))
+            else:
+                to.transforms.append(f"{one.name} of {one.topics}: {found}")
+    return replace(report, refused=tuple(map(Problem.of, unrun_transforms(config))))
+
+
 def _parts(report: CheckReport, config: MirrorConfig) -> Iterator[RenderableType]:
     """Yield the verdict, the plan, the problems, and the warnings last."""
-    from twinlog.cli.terminal.config_errors import warning_parts
+    from twinlog.cli.terminal.config_parts import warning_parts
     from twinlog.config.advice.explanation import explain
 
     found = [
@@ -133,6 +158,8 @@ def _parts(report: CheckReport, config: MirrorConfig) -> Iterator[RenderableType
     ]
     verdict, style = ("NOT READY", "bold red") if report.problems else ("READY", "bold green")
     yield text((verdict, style), ": " if found else "", ", ".join(found))
+    for one in report.refused:
+        yield _problem("refused by mirror", str(one))
     for one in report.certificates:
         yield _problem("certificate", str(one))
     for cluster in report.clusters:
@@ -155,9 +182,11 @@ def _parts(report: CheckReport, config: MirrorConfig) -> Iterator[RenderableType
 
 def _what_is_wrong(report: CheckReport, config: MirrorConfig) -> Iterator[RenderableType]:
     """Yield a line for each warning and each problem, with its location."""
-    from twinlog.cli.terminal.config_errors import warning_parts
+    from twinlog.cli.terminal.config_parts import warning_parts
 
     yield from warning_parts(config.warnings)
+    for one in report.refused:
+        yield _problem("refused by mirror", str(one))
     for cluster in report.clusters:
         if cluster.problem is not None:
             yield _problem("not reached", str(cluster.problem))
@@ -178,12 +207,26 @@ def _flow_parts(flow: FlowReport, *, was_asked: bool) -> Iterator[RenderableType
     if flow.guarantee is not None:
         missing = ", ".join(flow.missing_capabilities)
         yield text(f"  guarantee: {flow.guarantee}" + (f" (missing: {missing})" if missing else ""))
+    if flow.memory is not None:
+        yield text(f"  memory: {_memory(flow.memory)}")
+    for one in flow.transforms:
+        yield text("  ", ("transform ", "cyan"), one)
     for change in flow.changes:
         yield text("  ", ("would change: ", "cyan"), change)
     for note in flow.notes:
         yield text("  ", ("note: ", "cyan"), note)
     for line in _problem_lines(flow):
         yield _problem("  problem", line)
+
+
+def _memory(need: LaneMemory) -> str:
+    here = size(need.process_bytes + need.lanes * need.lane_bytes)
+    limit = "" if need.limit_bytes is None else f" of {size(need.limit_bytes)} allowed"
+    return (
+        f"{here}{limit} for {plural(need.lanes, 'lane')} on this machine, {size(need.lane_bytes)} "
+        f"each and {size(need.process_bytes)} for driver and JVM; on a Spark master "
+        f"{size(need.lane_bytes)} for each lane, beside the heap of its executor"
+    )
 
 
 def _table(topics: Iterable[TopicReport]) -> Table:

@@ -13,8 +13,7 @@ import click
 
 from twinlog.cli.options.command import Command
 from twinlog.cli.options.option import option
-from twinlog.cli.terminal.loudness import is_quiet
-from twinlog.cli.terminal.output import nowhere, write_line, write_warning
+from twinlog.cli.terminal.output import is_quiet, nowhere, write_line, write_warning
 from twinlog.cli.terminal.signals import on_signals
 from twinlog.quantities import count, duration
 

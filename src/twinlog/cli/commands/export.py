@@ -7,7 +7,7 @@ import sys
 import time
 from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Final, TextIO
+from typing import TYPE_CHECKING, Final
 
 import click
 
@@ -15,8 +15,7 @@ from twinlog.cli.options.candidates import names_of_topics
 from twinlog.cli.options.command import Command
 from twinlog.cli.options.flow_option import ChosenFlow, on_flow
 from twinlog.cli.options.option import option
-from twinlog.cli.terminal.loudness import is_quiet
-from twinlog.cli.terminal.output import Answer, write_line
+from twinlog.cli.terminal.output import Answer, is_quiet, write_line
 from twinlog.errors import UsageError
 
 if TYPE_CHECKING:
@@ -112,11 +111,12 @@ def export(  # noqa: PLR0913, PLR0917 (options of a command)
 
 def _write(work: Export, path: Path) -> None:
     """Write all records. The file gets its final name only after it is complete."""
-    from twinlog.client.record_lines import record_line
+    from twinlog.client.export import record_line
 
     partial = path.with_name(path.name + ".partial")
     try:
-        with _private(partial) as out:
+        descriptor = os.open(partial, os.O_WRONLY | os.O_CREAT | os.O_EXCL, PRIVATE)
+        with os.fdopen(descriptor, "w", encoding="ascii") as out:
             reported_at = time.monotonic()
             for one in work.records():
                 by_broker = one.is_log_append_time
@@ -134,11 +134,6 @@ def _write(work: Export, path: Path) -> None:
         raise UsageError(f"--output: {error.filename2 or error.filename} already exists") from None
     except OSError as error:
         raise UsageError(f"--output: {error.filename or path}: {error.strerror}") from None
-
-
-def _private(path: Path) -> TextIO:
-    descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, PRIVATE)
-    return os.fdopen(descriptor, "w", encoding="ascii")
 
 
 def _answer(work: Export, alias: str, path: Path) -> Answer:

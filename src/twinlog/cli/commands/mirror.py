@@ -14,25 +14,27 @@ from typing import TYPE_CHECKING, Any, Final, TextIO
 
 import click
 
-from twinlog.cli.options.adoption_options import adoption_options, storages
 from twinlog.cli.options.command import Command
 from twinlog.cli.options.format_option import format_option
 from twinlog.cli.options.mirror_maker_1_options import configuration_of_pair, pair_options
-from twinlog.cli.options.option import F, Section, file_argument, option
+from twinlog.cli.options.option import Section, file_argument, option, options
 from twinlog.cli.options.run_options import (
-    SPARK_OPTIONS,
     SpreadClusters,
+    adoption_options,
     configuration,
     configuration_options,
     override_options,
+    spark_options,
+    storages,
     take_spark_options,
 )
 from twinlog.cli.terminal.logs import LogFormat, configure_logs
-from twinlog.cli.terminal.loudness import Loudness, loudness
 from twinlog.cli.terminal.output import (
     Answer,
+    Loudness,
     error_object,
     is_for_programs,
+    loudness,
     nowhere,
     write_line,
 )
@@ -44,7 +46,7 @@ from twinlog.quantities import count, duration, plural, size
 if TYPE_CHECKING:
     from twinlog.config.flow.schema import FlowConfig, MirrorConfig
     from twinlog.control.process.run import MirrorResult
-    from twinlog.control.watch.snapshot import FlowSnapshot, PartitionSnapshot
+    from twinlog.control.watch.snapshot import FlowSnapshot
     from twinlog.control.web.server import WebServer
     from twinlog.spark.options import SparkOptions
 
@@ -71,7 +73,7 @@ class RunOptions:
     connector: str | None = None
 
 
-_RUN_OPTIONS: Final = (
+run_options = options(
     option(
         "--once",
         section=Section.RUN,
@@ -84,7 +86,7 @@ _RUN_OPTIONS: Final = (
         type=click.IntRange(min=1),
         help="Lanes per flow, instead of tasks.max.",
     ),
-    *SPARK_OPTIONS,
+    spark_options,
     option(
         "--listen",
         section=Section.OUTPUT,
@@ -109,6 +111,7 @@ _RUN_OPTIONS: Final = (
     ),
     format_option,
 )
+"""Add the options of RunOptions."""
 
 
 COLLECTED_AFTER: Final = (50_000, 20, 20)
@@ -116,13 +119,6 @@ COLLECTED_AFTER: Final = (50_000, 20, 20)
 With Python's default threshold (700 objects), scanning them took a quarter of the CPU of a round in
 which 100,000 offsets had changed.
 """
-
-
-def run_options(command: F) -> F:
-    """Add the options of RunOptions."""
-    for one in reversed(_RUN_OPTIONS):
-        command = one(command)
-    return command
 
 
 @click.command("mirror", cls=SpreadClusters)
@@ -177,6 +173,7 @@ def run_configuration(read: Callable[[], MirrorConfig], file: Path, options: Run
     """
     from twinlog.cli.terminal.monitoring import watched
     from twinlog.cli.terminal.progress import shown
+    from twinlog.config.advice.transforms import refuse_transforms
     from twinlog.control.process.commands import CommandPort, Reload, Stop
     from twinlog.control.process.run import MirrorOptions, run_mirror
     from twinlog.control.watch.vital import Vital
@@ -187,7 +184,8 @@ def run_configuration(read: Callable[[], MirrorConfig], file: Path, options: Run
     configure_logs(options.log_file, options.log_format, verbose=verbose)
     if options.listen is not None:
         parse_listen(options.listen)  # report wrong usage before reading the files
-    config, once, for_programs = read(), options.once, is_for_programs()
+    # before HTTP starts; run_mirror refuses them as well
+    config, once, for_programs = refuse_transforms(read()), options.once, is_for_programs()
     address = parse_listen(options.listen or str(config.http_listener or DEFAULT_LISTEN))
     for warning in config.warnings:
         log.warning("%s", warning, extra={"code": warning.code})
@@ -256,12 +254,15 @@ def _people(is_quiet: bool, for_programs: bool) -> TextIO:
 
 
 def _say_who_holds_back(flows: Iterable[FlowConfig], people: TextIO) -> None:
-    from twinlog.control.check.open_transactions import held_back
+    from twinlog.cluster.client import ClusterClient
+    from twinlog.control.flow.wiring import flow_setup
+    from twinlog.survey.open_transactions import held_back
 
     for flow in flows:
         try:
-            for one in held_back(flow):
-                write_line(f"{flow.flow}: {one}", people)
+            with ClusterClient(flow_setup(flow).source, api_timeout_s=10.0) as source:
+                for one in held_back(flow, source):
+                    write_line(f"{flow.flow}: {one}", people)
         except TwinlogError as error:
             # only the hint is missing: the copy itself has ended
             write_line(f"{flow.flow}: could not check for open transactions: {error}", people)
@@ -294,7 +295,7 @@ class MirrorReport:
                 "message": part.message if part.code else "stopped before the end was reached",
             }
             for part in flow.partitions
-            if self._is_failed(part)
+            if part.code or (self._once and part.state not in ENDED)
         ]
         if never_began(flow):
             # the flow failed as a whole, not one of its partitions
@@ -308,9 +309,6 @@ class MirrorReport:
             "seconds": round(self._result.seconds, 3),
             "failed": failed,
         }
-
-    def _is_failed(self, part: PartitionSnapshot) -> bool:
-        return bool(part.code) or (self._once and part.state not in ENDED)
 
     def lines(self, *, only_failed: bool = False) -> Iterator[str]:
         """Yield a line for every flow that ran. Failures have been reported when they happened."""

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Final
 import click
 from rich.console import RenderableType
 
-from twinlog.cli.commands.groups.reset import reset
+from twinlog.cli.commands.reset import reset
 from twinlog.cli.options.candidates import names_of_topics
 from twinlog.cli.options.command import CommandGroup
 from twinlog.cli.options.flow_option import ChosenFlow, on_flow, topics_option
@@ -27,8 +27,7 @@ from twinlog.quantities import count, plural
 
 if TYPE_CHECKING:
     from twinlog.client.group_translation import TranslatedGroup
-    from twinlog.client.query_mark import MovedMarks
-    from twinlog.client.spark_checkpoint import Rewritten
+    from twinlog.client.spark_checkpoint import MovedMarks, Rewritten
     from twinlog.control.rebuild.map_rebuild import RebuiltLine
     from twinlog.mirror.plan import PartitionPlan
 
@@ -168,14 +167,13 @@ def rewrite_checkpoint(
     twinlog offsets rewrite-checkpoint mm2.properties /data/orders-checkpoint /data/orders-on-B
     twinlog offsets rewrite-checkpoint mm2.properties /data/on-B /data/back-on-A --reverse
     """
-    from twinlog.client import query_mark, spark_checkpoint
+    from twinlog.client import spark_checkpoint
     from twinlog.client.group_translation import FlowTranslation
 
     flow = chosen.config.flow
     with chosen.open(FlowTranslation) as translation:
-        marks = query_mark.move_marks(
-            translation, spark_checkpoint.query_of(checkpoint), reverse=reverse
-        )
+        query = spark_checkpoint.query_of(checkpoint)
+        marks = spark_checkpoint.move_marks(translation, query, reverse=reverse)
         found = spark_checkpoint.rewrite_checkpoint(
             translation, flow, checkpoint, new, reverse=reverse, may_repeat=may_repeat
         )

@@ -104,7 +104,7 @@ def fill(name: str, records: int) -> int:
     \b
     twinlog sandbox fill --cluster source --records 1000000
     """
-    from twinlog.demo.fill import fill as produce
+    from twinlog.demo.shop import fill as produce
     from twinlog.sandbox import registry
 
     known = {cluster.name: cluster for cluster in registry.status()}

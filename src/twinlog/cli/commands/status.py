@@ -25,9 +25,7 @@ from twinlog.cli.options.mirror_maker_1_options import (
 from twinlog.cli.options.option import file_argument, option
 from twinlog.cli.options.run_options import secrets_option, timeout_option
 from twinlog.cli.terminal.output import ANSWER, Answer, Part, error_object, is_for_programs
-from twinlog.cli.terminal.status.rows import rows, totals
-from twinlog.cli.terminal.status.screen import STALE_MS, ShownParts, screen
-from twinlog.cli.terminal.status.watching import watch
+from twinlog.cli.terminal.status import STALE_MS, ShownParts, rows, screen, totals, watch
 from twinlog.cli.terminal.tables import shown_width, text
 from twinlog.codes import NOT_MIRRORED, FlowState, PartitionState
 from twinlog.errors import TwinlogError
@@ -285,10 +283,7 @@ def _behind(mirrors: list[dict[str, Any]]) -> list[dict[str, Any]]:
         topics = {one.topic for one in rows(flow) if one.is_behind}
         return [part for part in flow["partitions"] if part["topic"] in topics]
 
-    return [
-        one | {"flows": [flow | {"partitions": kept(flow)} for flow in one["flows"]]}
-        for one in mirrors
-    ]
+    return _with_partitions(mirrors, kept)
 
 
 def _only(mirrors: list[dict[str, Any]], topics: re.Pattern[str] | None) -> list[dict[str, Any]]:
@@ -299,13 +294,14 @@ def _only(mirrors: list[dict[str, Any]], topics: re.Pattern[str] | None) -> list
     def is_wanted(part: Mapping[str, Any]) -> bool:
         return bool(topics.fullmatch(part["topic"]) or topics.fullmatch(part["target_topic"]))
 
+    return _with_partitions(mirrors, lambda flow: [*filter(is_wanted, flow["partitions"])])
+
+
+def _with_partitions(
+    mirrors: list[dict[str, Any]],
+    kept: Callable[[Mapping[str, Any]], list[Mapping[str, Any]]],
+) -> list[dict[str, Any]]:
     return [
-        one
-        | {
-            "flows": [
-                flow | {"partitions": [part for part in flow["partitions"] if is_wanted(part)]}
-                for flow in one["flows"]
-            ]
-        }
+        one | {"flows": [flow | {"partitions": kept(flow)} for flow in one["flows"]]}
         for one in mirrors
     ]

@@ -84,7 +84,9 @@ def _parts(seen: Topology, now_ms: int) -> Iterator[RenderableType]:
     if seen.flows:
         table = plain_table("flow", "hops", "last heartbeat", "", numbers=("hops",))
         for flow in seen.flows:
-            row(table, str(flow.flow), _hops(flow), _age(flow, now_ms), _note(flow))
+            hops = "" if flow.hops < 0 else str(flow.hops)
+            note = "" if flow.copies else "heartbeats only: no topic of it is mirrored here"
+            row(table, str(flow.flow), hops, _age(flow, now_ms), note)
         yield table
     for topic in seen.unread:
         yield text(
@@ -92,15 +94,7 @@ def _parts(seen: Topology, now_ms: int) -> Iterator[RenderableType]:
         )
 
 
-def _hops(flow: KnownFlow) -> str:
-    return "" if flow.hops < 0 else str(flow.hops)
-
-
 def _age(flow: KnownFlow, now_ms: int) -> str:
     if flow.last_heartbeat_ms is None:
         return "none"
     return f"{duration(max(0, now_ms - flow.last_heartbeat_ms) / 1000)} ago"
-
-
-def _note(flow: KnownFlow) -> str:
-    return "" if flow.copies else "heartbeats only: no topic of it is mirrored here"

@@ -39,7 +39,10 @@ def topics(ctx: click.Context, _parameter: click.Parameter, incomplete: str) -> 
     """Return the entries of the key `topics` in FILE, and topics that a running mirror of FILE
     copies.
     """
-    return _listed([*_entries(ctx), *(one for one, _ in _mirrored(ctx))], incomplete)
+    config = _config(ctx)
+    flows = () if config is None else config.flows
+    entries = [entry for flow in flows for entry in flow.topics.entries if entry != _ALL]
+    return _listed([*entries, *(one for one, _ in _mirrored(ctx))], incomplete)
 
 
 def names_of_topics(ctx: click.Context, _parameter: click.Parameter, incomplete: str) -> Items:
@@ -95,12 +98,6 @@ def _config(ctx: click.Context) -> MirrorConfig | None:
         return None if file is None else load(file, secrets=secrets_folder(ctx))
     except TwinlogError:
         return None
-
-
-def _entries(ctx: click.Context) -> Iterator[str]:
-    config = _config(ctx)
-    for flow in () if config is None else config.flows:
-        yield from (entry for entry in flow.topics.entries if entry != _ALL)
 
 
 def _mirrored(ctx: click.Context) -> Iterator[tuple[str, str]]:

@@ -16,8 +16,14 @@ from typing import Any, Final
 import click
 
 from twinlog.cli.options.option import Option, Section
-from twinlog.cli.terminal.loudness import Loudness, be, loudness
-from twinlog.cli.terminal.output import Answer, configure_logging, write_line
+from twinlog.cli.terminal.output import (
+    Answer,
+    Loudness,
+    be,
+    configure_logging,
+    loudness,
+    write_line,
+)
 from twinlog.errors import TwinlogError
 
 _FLAG: Final = re.compile(r"--[a-z][\w.-]*")
@@ -36,7 +42,10 @@ class _Sectioned(click.Command):
         write_sections(self.get_params(ctx), ctx, formatter)
 
     def get_help_option(self, ctx: click.Context) -> click.Option | None:
-        return _without_variable(super().get_help_option(ctx))
+        found = super().get_help_option(ctx)
+        if found is not None:
+            found.allow_from_autoenv = False  # nobody would set a variable of --help on purpose
+        return found
 
 
 class Command(_Sectioned):
@@ -46,7 +55,11 @@ class Command(_Sectioned):
             write_line(line, sys.stderr)
         try:
             found = super().invoke(ctx)
-            return _written(found) if isinstance(found, Answer) else found
+            if not isinstance(found, Answer):
+                return found
+            from twinlog.cli.terminal.tables import write_answer  # not for `--help`: it loads rich
+
+            return write_answer(found)
         except TwinlogError as error:
             error.message = _said(error.message, self, ctx)
             raise
@@ -54,12 +67,6 @@ class Command(_Sectioned):
             if isinstance(error.param_hint, str):
                 error.param_hint = _said(error.param_hint, self, ctx)
             raise
-
-
-def _written(answer: Answer) -> int:
-    from twinlog.cli.terminal.tables import write_answer  # rich is not loaded for `--help`
-
-    return write_answer(answer)
 
 
 class CommandGroup(_Sectioned, click.Group):
@@ -132,13 +139,6 @@ def _be(ctx: click.Context, option: click.Parameter, is_wanted: bool) -> None:
         wanted = Loudness.VERBOSE if option.name == "verbose" else Loudness.QUIET
         be(ctx, wanted, ctx.get_parameter_source(option.name))
         configure_logging(verbose=loudness() is Loudness.VERBOSE)
-
-
-def _without_variable(found: click.Option | None) -> click.Option | None:
-    """Disable the variable of --help, which nobody would set on purpose."""
-    if found is not None:
-        found.allow_from_autoenv = False
-    return found
 
 
 def _said(text: str, command: click.Command, ctx: click.Context) -> str:

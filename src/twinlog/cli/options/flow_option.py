@@ -11,12 +11,13 @@ from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 from twinlog.cli.options.candidates import flows, topics
 from twinlog.cli.options.format_option import format_option
-from twinlog.cli.options.option import file_argument, option
+from twinlog.cli.options.option import file_argument, option, options
 from twinlog.cli.options.run_options import secrets_folder, secrets_option
 from twinlog.errors import UsageError
 
 if TYPE_CHECKING:
     from twinlog.config.flow.schema import FlowConfig, MirrorConfig
+    from twinlog.config.regex.patterns import NamePattern
     from twinlog.control.flow.flow_setup import FlowSetup
 
 
@@ -65,9 +66,19 @@ class ChosenFlow:
         return config if self._name is None else replace(config, flows=(self.of(config),))
 
 
-def on_file(command: Any) -> Any:
-    """Add FILE, --secrets and --format."""
-    return file_argument()(secrets_option(format_option(command)))
+flow_option = option(
+    "--flow",
+    metavar="'A->B'",
+    shell_complete=flows,
+    help="The flow of FILE; not needed if FILE has only one.",
+)
+topics_option = option(
+    "--topics",
+    metavar="REGEX",
+    shell_complete=topics,
+    help="Only source topics whose whole name matches; default: all.",
+)
+on_file = options(file_argument(), secrets_option, format_option)
 
 
 def on_flow(command: Any) -> Any:
@@ -80,22 +91,19 @@ def on_flow(command: Any) -> Any:
     return on_file(flow_option(with_chosen))
 
 
-def flow_option(command: Any) -> Any:
-    return option(
-        "--flow",
-        metavar="'A->B'",
-        shell_complete=flows,
-        help="The flow of FILE; not needed if FILE has only one.",
-    )(command)
+def names_of(topics: str) -> list[str]:
+    """Return the entries of --topics."""
+    names = [name.strip() for name in topics.split(",") if name.strip()]
+    if not names:
+        raise UsageError("--topics: name a topic, or a regular expression")
+    return names
 
 
-def topics_option(command: Any) -> Any:
-    return option(
-        "--topics",
-        metavar="REGEX",
-        shell_complete=topics,
-        help="Only source topics whose whole name matches; default: all.",
-    )(command)
+def topic_pattern(topics: str | None) -> NamePattern | None:
+    """Return the pattern of --topics, or None for all topics."""
+    from twinlog.client.steering import name_pattern
+
+    return None if topics is None else name_pattern(names_of(topics))
 
 
 def load_file(path: Path) -> MirrorConfig:

@@ -10,32 +10,31 @@ from typing import Final
 
 import click
 
-from twinlog.cli.options.option import F, Section, option
+from twinlog.cli.options.option import Section, option
 from twinlog.cli.terminal.output import ANSWER, Format
 
 _FLAG: Final = "--format"
 _SHORT: Final = re.compile("-[qv]*o(.*)", re.DOTALL)
 
 
-def format_option(command: F) -> F:
-    """Add `-o`, `--format text|json|yaml`, which the printer reads from `ANSWER`."""
+def _keep(_context: click.Context, _parameter: click.Parameter, value: str) -> None:
+    answer = ANSWER.get(None)
+    if answer is not None:  # a line that is only parsed has none
+        answer.output = Format(value)
 
-    def keep(_context: click.Context, _parameter: click.Parameter, value: str) -> None:
-        answer = ANSWER.get(None)
-        if answer is not None:  # a line that is only parsed has none
-            answer.output = Format(value)
 
-    return option(
-        "-o",
-        _FLAG,
-        type=click.Choice([one.value for one in Format]),
-        expose_value=False,
-        callback=keep,
-        default=Format.TEXT.value,
-        show_default=True,
-        section=Section.OUTPUT,
-        help="text for people, json or yaml for programs.",
-    )(command)
+format_option = option(
+    "-o",
+    _FLAG,
+    type=click.Choice([one.value for one in Format]),
+    expose_value=False,
+    callback=_keep,
+    default=Format.TEXT.value,
+    show_default=True,
+    section=Section.OUTPUT,
+    help="text for people, json or yaml for programs.",
+)
+"""Add `-o`, `--format text|json|yaml`, which the printer reads from `ANSWER`."""
 
 
 def words_of(root: click.Group, arguments: Sequence[str]) -> tuple[str, ...]:

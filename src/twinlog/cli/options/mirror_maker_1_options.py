@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import click
 
-from twinlog.cli.options.option import PAIR, F, Section, option
+from twinlog.cli.options.option import PAIR, Section, option, options
 from twinlog.cli.options.run_options import configuration, overrides
 
 if TYPE_CHECKING:
@@ -27,7 +27,7 @@ _NAMES: Final = (
 )
 _FILE: Final = click.Path(path_type=Path)
 _flag: Final = partial(option, section=Section.MIRROR_MAKER_1)
-_PAIR_OPTIONS: Final = (
+pair_options = options(
     _flag("--consumer.config", "consumer", type=_FILE, help="The source and the group."),
     _flag("--producer.config", "producer", type=_FILE, help="The target."),
     _flag("--include", help="Topics to mirror: one or several regular expressions."),
@@ -64,13 +64,7 @@ _PAIR_OPTIONS: Final = (
         help="The source's alias, if several mirrors with the same group share a target.",
     ),
 )
-
-
-def pair_options(command: F) -> F:
-    """MirrorMaker 1's flags, which `pair()` reads."""
-    for one in reversed(_PAIR_OPTIONS):
-        command = one(command)
-    return command
+"""MirrorMaker 1's flags, which `pair()` reads."""
 
 
 def pair(given: dict[str, Any]) -> tuple[Path, Path, PairOptions]:

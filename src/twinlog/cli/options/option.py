@@ -117,3 +117,18 @@ def option(
 ) -> Callable[[F], F]:
     """Return `click.option` with a section and its own environment variable."""
     return click.option(*declarations, cls=Option, section=section, **attributes)
+
+
+def options(*each: Callable[[Any], Any]) -> Callable[[F], F]:
+    """Return a decorator that adds several options, in the order of `--help`."""
+
+    def with_options(command: F) -> F:
+        for one in reversed(each):
+            command = one(command)
+        return command
+
+    return with_options
+
+
+reason_option = option("--reason", default="", metavar="TEXT", help="Shown by `twinlog status`.")
+yes_option = option("--yes", is_flag=True, help="Do not ask for confirmation.")

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
@@ -15,14 +16,15 @@ import click
 
 from twinlog.cli.options.candidates import aliases
 from twinlog.cli.options.command import Command
-from twinlog.cli.options.option import F, Section, option, said
+from twinlog.cli.options.option import F, Section, option, options, said
 from twinlog.config.files.overrides import Override
 from twinlog.config.keys.key_table import OWN_KEYS
 from twinlog.config.keys.key_types import OWN_PREFIX, KeyDefinition, KeyKind
 from twinlog.errors import UsageError
 
 if TYPE_CHECKING:
-    from twinlog.config.flow.schema import MirrorConfig
+    from twinlog.config.flow.offset_storage import OffsetStorage
+    from twinlog.config.flow.schema import FlowConfig, MirrorConfig
     from twinlog.spark.options import SparkOptions
 
 _META: Final = "twinlog.overrides"
@@ -42,74 +44,58 @@ timeout_option = option(
 )
 """Add `--timeout`: how long to wait for a cluster's response."""
 
-SPARK_OPTIONS: Final = (
-    option(
-        "--master",
-        section=Section.SPARK,
-        metavar="URL",
-        help="Spark master; default: this machine.",
-    ),
-    option(
+_spark: Final = partial(option, section=Section.SPARK)
+spark_options = options(
+    _spark("--master", metavar="URL", help="Spark master; default: this machine."),
+    _spark(
         "--archive",
-        section=Section.SPARK,
         type=click.Path(path_type=Path, dir_okay=False),
         help="The archive of `twinlog pack`, for executors of --master that lack Twinlog.",
     ),
-    option(
+    _spark(
         "--allow-unauthenticated-spark",
         "may_be_open",
-        section=Section.SPARK,
         is_flag=True,
         help="Use a --master without spark.authenticate.secret: any client that reaches its ports "
         "can read the credentials of both clusters.",
     ),
-    option(
+    _spark(
         "--conf",
         multiple=True,
-        section=Section.SPARK,
         metavar="KEY=VALUE",
         help="A setting of Spark, as for spark-submit; may be given several times.",
     ),
-    option(
+    _spark(
         "--properties-file",
         type=click.Path(path_type=Path, dir_okay=False, exists=True),
-        section=Section.SPARK,
         help="Spark's settings, instead of those in spark-defaults.conf.",
     ),
-    option(
+    _spark(
         "--name",
-        section=Section.SPARK,
         metavar="NAME",
         help="Name of the Spark application; default: twinlog and the flows.",
     ),
-    option(
+    _spark(
         "--deploy-mode",
-        section=Section.SPARK,
         metavar="client",
         help="Where the driver runs, as for spark-submit: only in this process.",
     ),
 )
+"""Read by `take_spark_options`."""
 SPARK_NAMES: Final = (
     *("master", "archive", "may_be_open", "conf", "properties_file", "name", "deploy_mode"),
 )
 
 
-def spark_options(command: F) -> F:
-    """Add the options that `take_spark_options` reads."""
-    for one in reversed(SPARK_OPTIONS):
-        command = one(command)
-    return command
-
-
 def take_spark_options(values: dict[str, Any]) -> SparkOptions:
-    """Remove the values of SPARK_OPTIONS and return them, or those of the `spark-submit` that runs
-    this command.
+    """Remove the values of `spark_options` and return them, or the options of the `spark-submit`
+    that runs this command.
     """
-    from twinlog.spark.options import is_submitted, spark_options
+    from twinlog.spark import options as spark
 
     given = {name: values.pop(name) for name in SPARK_NAMES}
-    if not is_submitted():
-        return spark_options(**given)
+    if not spark.is_submitted():
+        return spark.spark_options(**given)
     from twinlog.spark.session import submitted_options
 
     archive, may_be_open = given.pop("archive"), given.pop("may_be_open")
@@ -157,54 +143,6 @@ def flag_of(definition: KeyDefinition) -> str:
 def _by_commas(_ctx: click.Context, _parameter: click.Parameter, value: str | None) -> str | None:
     """Accept blanks between aliases in a variable, as on the command line."""
     return value and (",".join(value.replace(",", " ").split()) or value)
-
-
-def configuration_options(command: F) -> F:
-    """Add `--clusters`, `--set`, `--secrets` and the flags of Twinlog's keys.
-
-    Only `--clusters` is passed to the command; `configuration()` reads the others.
-    """
-    command = override_options(secrets_option(command))
-    return option(
-        _CLUSTERS,
-        metavar="ALIAS ...",
-        callback=_by_commas,
-        shell_complete=aliases,
-        section=Section.CONFIGURATION,
-        help="Only the flows into these clusters, like MirrorMaker 2's --clusters.",
-    )(command)
-
-
-def override_options(command: F) -> F:
-    """Add `--set` and the flags of Twinlog's keys, which `overrides()` reads."""
-    for definition in reversed(OWN_KEYS):
-        command = _own_option(definition)(command)
-    return option(
-        "--set",
-        multiple=True,
-        metavar="KEY=VALUE",
-        expose_value=False,
-        callback=_keep_set,
-        section=Section.CONFIGURATION,
-        help="Add a line to the end of FILE; may be given several times.",
-    )(command)
-
-
-def secrets_option(command: F) -> F:
-    """Add `--secrets`, which `secrets_folder()` reads."""
-
-    def keep(ctx: click.Context, _parameter: click.Parameter, value: Path | None) -> None:
-        ctx.meta[_SECRETS] = value
-
-    return option(
-        "--secrets",
-        type=click.Path(path_type=Path, file_okay=False, exists=True),
-        metavar="DIR",
-        expose_value=False,
-        callback=keep,
-        section=Section.CONFIGURATION,
-        help="Folder of a Strimzi resource's secrets: DIR/<secretName>/<key>.",
-    )(command)
 
 
 def secrets_folder(context: click.Context | None = None) -> Path | None:
@@ -263,6 +201,54 @@ def _keep(ctx: click.Context, override: Override) -> None:
     ctx.meta.setdefault(_META, []).append(override)
 
 
+override_options = options(
+    option(
+        "--set",
+        multiple=True,
+        metavar="KEY=VALUE",
+        expose_value=False,
+        callback=_keep_set,
+        section=Section.CONFIGURATION,
+        help="Add a line to the end of FILE; may be given several times.",
+    ),
+    *map(_own_option, OWN_KEYS),
+)
+"""Add `--set` and the flags of Twinlog's keys, which `overrides()` reads."""
+
+
+def _keep_secrets(ctx: click.Context, _parameter: click.Parameter, value: Path | None) -> None:
+    ctx.meta[_SECRETS] = value
+
+
+secrets_option = option(
+    "--secrets",
+    type=click.Path(path_type=Path, file_okay=False, exists=True),
+    metavar="DIR",
+    expose_value=False,
+    callback=_keep_secrets,
+    section=Section.CONFIGURATION,
+    help="Folder of a Strimzi resource's secrets: DIR/<secretName>/<key>.",
+)
+"""Add `--secrets`, which `secrets_folder()` reads."""
+
+configuration_options = options(
+    option(
+        _CLUSTERS,
+        metavar="ALIAS ...",
+        callback=_by_commas,
+        shell_complete=aliases,
+        section=Section.CONFIGURATION,
+        help="Only the flows into these clusters, like MirrorMaker 2's --clusters.",
+    ),
+    override_options,
+    secrets_option,
+)
+"""Add `--clusters`, `--set`, `--secrets` and the flags of Twinlog's keys.
+
+Only `--clusters` is passed to the command; `configuration()` reads the others.
+"""
+
+
 def overrides() -> list[Override]:
     """Return the overrides given by `override_options` of the running command."""
     given: list[Override] = click.get_current_context().meta.get(_META, [])
@@ -274,9 +260,39 @@ def configuration(files: Sequence[Path], clusters: str | None) -> Callable[[], M
     given, secrets = overrides(), secrets_folder()
 
     def read() -> MirrorConfig:
-        from twinlog.config.combined import load_all
+        from twinlog.config.load import load_all
 
         aliases = [] if clusters is None else [clusters]
         return load_all(files, aliases, overrides=given, secrets=secrets)
 
     return read
+
+
+adoption_options = options(
+    option(
+        "--adopt-mm2",
+        section=Section.ADOPTION,
+        is_flag=True,
+        help="Resume where the MirrorMaker 2 of FILE stopped, and keep its offsets up to date, so "
+        "that MirrorMaker 2 can take over again. Refused while it runs.",
+    ),
+    option(
+        "--connector",
+        section=Section.ADOPTION,
+        metavar="NAME",
+        help="With --adopt-mm2: the source connector, if Kafka Connect runs MirrorMaker 2.",
+    ),
+)
+
+
+def storages(
+    config: MirrorConfig, *, adopt_mm2: bool, connector: str | None
+) -> Callable[[FlowConfig], OffsetStorage | None]:
+    """Return where each flow's MirrorMaker 2 stores its offsets, or None if none is adopted."""
+    from twinlog.config.flow.offset_storage import offset_storage
+
+    if not adopt_mm2:
+        if connector is not None:
+            raise UsageError("--connector is only used with --adopt-mm2: give both, or neither")
+        return lambda _: None
+    return lambda flow: offset_storage(config, flow, connector)

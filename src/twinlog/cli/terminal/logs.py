@@ -20,8 +20,7 @@ from typing import Any, Final
 
 from pythonjsonlogger.json import JsonFormatter
 
-from twinlog.cli.terminal.loudness import is_quiet
-from twinlog.cli.terminal.output import LOG_FORMAT, TIME_FORMAT
+from twinlog.cli.terminal.output import LOG_FORMAT, TIME_FORMAT, is_quiet
 from twinlog.errors import UsageError
 from twinlog.flow_log import code_among
 from twinlog.hidden import without_secrets
@@ -74,9 +73,6 @@ def configure_logs(file: Path | None, log_format: LogFormat, *, verbose: bool) -
     """
     formatter: logging.Formatter = ShownFormatter(LOG_FORMAT, TIME_FORMAT)
     if log_format is LogFormat.JSON:
-        # takes 40 ms to load, which is not needed for text
-        from twinlog.cli.terminal.logs import JsonLines
-
         formatter = JsonLines()
     root = logging.getLogger()
     for handler in root.handlers:

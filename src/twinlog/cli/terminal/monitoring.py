@@ -18,7 +18,7 @@ from twinlog import __version__
 from twinlog.addresses import Address
 from twinlog.cli.terminal.output import write_line
 from twinlog.config.series import ALL_SERIES
-from twinlog.control.support.current_secrets import CurrentSecrets
+from twinlog.control.support.secret_scrubber import CurrentSecrets
 from twinlog.control.watch.events import EventLog
 from twinlog.control.watch.monitor import Monitor
 from twinlog.control.watch.service import ServiceNotifier
@@ -119,9 +119,10 @@ def watched(
         log.info("mirror_starts version=%s config=%s", __version__, config.resolve())
         closing.callback(log.info, "mirror_ends config=%s", config.resolve())
         if listen is not None:
-            sources = Sources(events=events, file=config)
             listener = _Listener(
-                lambda address: web_server(monitor, address, current, sources), listen, served
+                lambda address: web_server(monitor, address, current, events, config),
+                listen,
+                served,
             )
             closing.callback(listener.close)
             listener.start()
@@ -135,19 +136,11 @@ def watched(
             raise
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Sources:
-    """What REST serves besides the numbers."""
-
-    events: EventLog
-    file: Path
-
-
 def web_server(
-    monitor: Monitor, listen: Address, current: CurrentConfig | None, sources: Sources
+    monitor: Monitor, listen: Address, current: CurrentConfig | None, events: EventLog, file: Path
 ) -> WebServer:
-    """Return a server that is bound but not started. Raises CannotListen, and ConfigError for files
-    of `twinlog.rest.*`.
+    """Return a server that is bound but not started. REST also serves the events, and `file` is the
+    configuration. Raises CannotListen, and ConfigError for files of `twinlog.rest.*`.
     """
     if current is None:
         return WebServer(monitor, listen)
@@ -160,9 +153,9 @@ def web_server(
         return app(
             Site(
                 monitor=monitor,
-                events=sources.events,
+                events=events,
                 current=current,
-                file=sources.file,
+                file=file,
                 is_stopping=lambda: server.front.is_stopping,
             )
         )

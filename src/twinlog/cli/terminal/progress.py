@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Final, Protocol, TextIO
+from typing import Final, NamedTuple, TextIO
 
 from rich.console import Console, Group, RenderableType
 from rich.constrain import Constrain
@@ -25,32 +25,25 @@ from rich.progress_bar import ProgressBar
 from rich.spinner import Spinner
 from rich.text import Text
 
-from twinlog.cli.terminal.failures import FailureLines
 from twinlog.cli.terminal.output import write_while_it_is_read
-from twinlog.cli.terminal.status.rows import is_lag_old
-from twinlog.cli.terminal.status.screen import packed
-from twinlog.cli.terminal.status.topic_table import Column, fitted_table, since, state_style
-from twinlog.cli.terminal.tables import Piece, text
-from twinlog.codes import NOT_MIRRORED, FlowState
+from twinlog.cli.terminal.status import is_lag_old, packed
+from twinlog.cli.terminal.tables import Column, Piece, fitted_table, since, state_style, text
+from twinlog.codes import NOT_MIRRORED, FlowState, PartitionState
 from twinlog.control.watch.rates import Rates, TopicRate
-from twinlog.control.watch.snapshot import FlowSnapshot
-from twinlog.quantities import count, duration, first_few, plural, size
+from twinlog.control.watch.readiness import RESTING
+from twinlog.control.watch.snapshot import FlowSnapshot, PartitionSnapshot
+from twinlog.quantities import count, duration, first_few, plural, ranges, size
 
 ONCE_LINE_EVERY_S: Final = 10.0
 LINE_EVERY_S: Final = 600.0
 OTHER_ROWS: Final = 6
 """Lines of the terminal that are not for topics."""
+TOPICS_EACH: Final = 3
+"""If more topics than this are new, or get the same code, in one update, they share a line."""
 ECHO: Final = len("^C")
 """Free columns for the terminal's own echo of Ctrl-C. If it wrapped into a new line, the next
 screen would not overwrite this one's first line.
 """
-
-
-class ProgressScreen(Protocol):
-    """Called with the state of a mirror once a second."""
-
-    def update(self, flows: list[FlowSnapshot]) -> None:
-        """Show the current state of all flows."""
 
 
 class PlainProgress:
@@ -104,9 +97,12 @@ class PlainProgress:
     def _once_line(topics: list[TopicRate]) -> str:
         done, known = sum(t.records for t in topics), sum(t.known for t in topics)
         percent = f" ({100 * done // known} %)" if known else ""
-        speed = _speed(sum(t.records_per_s for t in topics), sum(t.bytes_per_s for t in topics))
-        what = _flows(topics)
-        return f"{what}: copied {count(done)} of {count(known)} records{percent}, {speed}"
+        records_per_s = sum(t.records_per_s for t in topics)
+        bytes_per_s = sum(t.bytes_per_s for t in topics)
+        return (
+            f"{_flows(topics)}: copied {count(done)} of {count(known)} records{percent}, "
+            f"{count(records_per_s)} records/s, {size(bytes_per_s)}/s"
+        )
 
     def _hour_line(self, topics: list[TopicRate], now: float) -> str:
         records = sum(t.records for t in topics) - self._last_records
@@ -128,10 +124,6 @@ def _flows(topics: list[TopicRate]) -> str:
 
 def _now_ms() -> int:
     return int(time.time() * 1000)
-
-
-def _speed(records_per_s: float, bytes_per_s: float) -> str:
-    return f"{count(records_per_s)} records/s, {size(bytes_per_s)}/s"
 
 
 class BarProgress:
@@ -175,7 +167,9 @@ class BarProgress:
 
 
 @contextmanager
-def shown(*, once: bool, stream: TextIO, json_logs: bool = False) -> Iterator[ProgressScreen]:
+def shown(
+    *, once: bool, stream: TextIO, json_logs: bool = False
+) -> Iterator[PlainProgress | BarProgress]:
     """Yield the display that suits the stream. If JSON log lines go to the same terminal, plain
     lines are used, because bars would break them.
     """
@@ -210,10 +204,6 @@ def log_lines_above() -> Iterator[None]:
     finally:
         for handler in handlers:
             handler.setStream(sys.__stderr__)
-
-
-TOPICS_EACH = 3
-"""If more topics than this appear in one update, they share a line."""
 
 
 class EventLines:
@@ -421,3 +411,147 @@ def _cells(topic: TopicRate, *, named: bool) -> list[str | Text | ProgressBar]:
 
 def _known(number: int) -> str:
     return "?" if number < 0 else count(number)
+
+
+# Each failure is reported once: with a line per topic and code, and a line when it is over. Many
+# topics with the same code share a line with the first topic's message, because for example 25
+# topics deleted together are one event. The line at the end depends on the state at that time: a
+# topic that is mirrored again is over its failure, and a topic that is no longer mirrored was
+# released.
+
+PASSING_TROUBLE_MS: Final = 30_000
+"""Retried failures are reported only if they last longer than this."""
+
+FRESH_MS: Final = 5_000
+"""A failure that began less than this before its line is reported without a start time."""
+
+AGAIN_AFTER_S: Final = 600.0
+"""A recurring failure is reported at most this often."""
+
+
+class FailureKey(NamedTuple):
+    """A code in one topic; the partitions share a line."""
+
+    flow: str
+    topic: str
+    code: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Failing:
+    """Partitions of a topic that share a code."""
+
+    key: FailureKey
+    partitions: tuple[int, ...]
+    message: str
+    since_ms: int
+    """0 if unknown."""
+
+    def line(self, now_ms: int) -> str:
+        where = f"{self.key.topic}-{self.partitions[0]}"
+        if len(self.partitions) > 1:
+            where = f"{self.key.topic}, partitions {ranges(list(self.partitions))}"
+        message = self.message.removeprefix(f"{where}: ")
+        return f"{self.key.flow}: {where}: {message} [{self.key.code}]{self.began(now_ms)}"
+
+    def began(self, now_ms: int) -> str:
+        """Return the start time as text, or "" if the failure has just begun."""
+        is_old = self.since_ms and now_ms - self.since_ms > FRESH_MS
+        return f", since {since(self.since_ms, now_ms)}" if is_old else ""
+
+
+def failing(flows: Iterable[FlowSnapshot], now_ms: int) -> Iterator[Failing]:
+    """Yield permanent failures, and retried failures that last long. Failures of the flow itself
+    are left out because the flow reports them in lines of its own.
+    """
+    for flow in flows:
+        groups: dict[FailureKey, list[PartitionSnapshot]] = {}
+        for part in flow.partitions:
+            if flow.speaks_for(part):
+                continue
+            waits = part.since_ms and now_ms - part.since_ms > PASSING_TROUBLE_MS
+            if part.code and (part.state is PartitionState.FAILED or waits):
+                key = FailureKey(flow.flow, part.topic, part.code)
+                groups.setdefault(key, []).append(part)
+        for key, parts in groups.items():
+            numbers = tuple(part.partition for part in parts)
+            began_ms = min((part.since_ms for part in parts if part.since_ms), default=0)
+            message = parts[0].message
+            yield Failing(key=key, partitions=numbers, message=message, since_ms=began_ms)
+
+
+class FailureLines:
+    """Writes failures when they begin and end, and remembers those already reported."""
+
+    def __init__(self, write: Callable[[str], None]) -> None:
+        self._write = write
+        self._reported_at: dict[FailureKey, float] = {}
+        self._open: dict[FailureKey, float] = {}
+
+    def update(self, now: float, now_ms: int, flows: Iterable[FlowSnapshot]) -> None:
+        """Write new failures, and failures that are over; `now` is monotonic."""
+        known = list(flows)
+        found = {one.key: one for one in failing(known, now_ms)}
+        troubled = {
+            FailureKey(flow.flow, part.topic, part.code)
+            for flow in known
+            for part in flow.partitions
+        }
+        fresh: dict[tuple[str, str], list[Failing]] = {}
+        for key, one in found.items():
+            if key in self._open:
+                continue
+            self._open[key] = now
+            if now - self._reported_at.get(key, now - AGAIN_AFTER_S) >= AGAIN_AFTER_S:
+                self._reported_at[key] = now
+                fresh.setdefault((key.flow, key.code), []).append(one)
+        for group in fresh.values():
+            if len(group) > TOPICS_EACH:
+                self._write(_together(group, now_ms))
+                continue
+            for one in group:
+                self._write(one.line(now_ms))
+        # failures of flows that another process leads are reported by the leader
+        resting = {flow.flow for flow in known if flow.state in RESTING}
+        self._open = {key: at for key, at in self._open.items() if key.flow not in resting}
+        # a flow between two runs does not list all of its topics
+        idle = {flow.flow for flow in known if flow.generation < 0}
+        over = [key for key in self._open if key not in troubled and key.flow not in idle]
+        self._say_ends(now, known, over)
+
+    def _say_ends(
+        self, now: float, flows: Iterable[FlowSnapshot], ended: Iterable[FailureKey]
+    ) -> None:
+        mirrored = {
+            (flow.flow, part.topic)
+            for flow in flows
+            for part in flow.partitions
+            if part.state not in NOT_MIRRORED
+        }
+        said: dict[tuple[str, str, bool], dict[str, float]] = {}
+        for key in ended:
+            began = self._open.pop(key)
+            if self._reported_at.get(key) == began:
+                is_mirrored = (key.flow, key.topic) in mirrored
+                said.setdefault((key.flow, key.code, is_mirrored), {})[key.topic] = began
+        for (flow, code, is_mirrored), topics in said.items():
+            for names in [[*topics]] if len(topics) > TOPICS_EACH else [[name] for name in topics]:
+                lasted = duration(now - min(topics[name] for name in names))
+                end = f"{code} is over after {lasted}"
+                gone = f"released after {lasted}: no longer mirrored, last {code}"
+                self._write(f"{flow}: {_several(names)}: {end if is_mirrored else gone}")
+
+
+def _several(topics: list[str]) -> str:
+    return (
+        topics[0] if len(topics) == 1 else f"{plural(len(topics), 'topic')} ({first_few(topics)})"
+    )
+
+
+def _together(group: list[Failing], now_ms: int) -> str:
+    """Return one line for many topics, with the message of the first."""
+    one = group[0]
+    key = one.key
+    message = one.message.removeprefix(f"{key.topic}-{one.partitions[0]}: ")
+    topics = _several([each.key.topic for each in group])
+    return f"{key.flow}: {topics}: {message} [{key.code}]{one.began(now_ms)}"

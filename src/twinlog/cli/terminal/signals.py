@@ -20,7 +20,7 @@ from contextlib import contextmanager
 from types import FrameType
 from typing import Final
 
-from twinlog.cli.terminal.loudness import is_quiet
+from twinlog.cli.terminal.output import is_quiet
 
 Ask = Callable[[str], object]
 """Called with the name of the signal."""

@@ -1,5 +1,5 @@
-"""Group messages that the client library lacks, those of KIP-848 and KIP-932: their schemas are
-beside this file, in the library's format, as brokers define them.
+"""Group messages that the client library lacks: those of KIP-848 and KIP-932. Their schemas are the
+JSON files in this folder, in the format of the library and of Kafka.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ __all__ = [
 
 
 def _message(name: str) -> Any:
-    """Let the library create a class from `name.json` in this package."""
+    """Return the class that the library creates from `name.json` in this folder."""
     return type(ApiMessage)(name, (ApiMessage,), {}, load_json=sys.modules[__name__])
 
 
@@ -27,7 +27,7 @@ AlterShareGroupOffsetsRequest: Final = _message("AlterShareGroupOffsetsRequest")
 ConsumerGroupDescribeRequest: Final = _message("ConsumerGroupDescribeRequest")
 ShareGroupDescribeRequest: Final = _message("ShareGroupDescribeRequest")
 
-# the library finds a response class by number and references it weakly, so it must be kept here
+# the library finds a response class by its number, but references it weakly
 _ANSWERS: Final = (
     _message("DescribeShareGroupOffsetsResponse"),
     _message("AlterShareGroupOffsetsResponse"),

@@ -1,6 +1,10 @@
-"""Consumer groups: their offsets, their members, and Twinlog's own membership (who leads a flow).
+"""Groups of a cluster: their offsets and members, transactions, and the election of leaders.
 
-Read `coordinators` (which broker is responsible for a group), then `group_offsets`. With
-`membership`, `member` and `group_protocol`, processes agree on a leader. `group_sides` describes a
-group on one cluster, for people.
+Read `coordinators` first: it sends one request to each broker for all groups that it coordinates.
+
+- *Offsets*: `group_offsets` (consumer groups), `share_groups`, and `commit_mark` (the progress of a
+  DataFrame's query). `transactions` writes records and offsets atomically.
+- *Groups*: `group_list`, `group_members`, `group_sides` (a group on one cluster, for people),
+  `group_rights`, `group_deletion`, and `connect_group` (the workers of Kafka Connect).
+- *Leadership*: `membership` elects the leader of a flow, with `group_protocol` and `member`.
 """

@@ -1,15 +1,17 @@
-"""The mark of a query or write of `format("twinlog")`: the micro-batch committed last on a cluster.
+"""The mark of a query or write of `format("twinlog")`: which micro-batch was committed last.
 
-It is stored as offsets of a group, because a transaction commits offsets together with the rows:
+A query that restarts must know whether its last micro-batch was committed, which Spark notes in its
+checkpoint only afterwards. So the mark is stored on the cluster, as offsets of a group, because a
+transaction commits offsets together with the rows:
 
     group       __twinlog-ID.QUERY, for the transactional id twinlog-ID or ID
     partition   0 of each topic that the micro-batch wrote to
     offset      the number of the micro-batch
     metadata    {"batch": 7, "rows": 5, "cluster": "4L6g3nShT-eMCtK--X86sw"}
 
-The metadata repeats the number and names the cluster. If a mirror translates the offset or sets it
-on another cluster, or another client commits an offset, metadata and offset differ, and the mark is
-invalid.
+The metadata repeats the number and names the cluster. They differ from offset and cluster if a
+mirror has translated the offset or set it on another cluster, or if another client has committed
+one. Such a mark is invalid.
 """
 
 from __future__ import annotations
@@ -25,20 +27,20 @@ ID_PREFIX: Final = OWN_GROUPS.lstrip("_")
 
 
 def mark_group(transactional_id: str, query: str) -> str:
-    """Return the name of the group with a query's mark. It is one of Twinlog's own groups."""
+    """Return the group that stores the mark of a query. It is one of Twinlog's own groups."""
     return f"{OWN_GROUPS}{transactional_id.removeprefix(ID_PREFIX)}.{query}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CommitMark:
-    """The newest committed micro-batch."""
+    """The micro-batch that was committed last."""
 
     batch: int
     rows: int
     topics: frozenset[str]
 
     def offsets(self, cluster_id: str | None) -> GroupOffsets:
-        """Return the offsets to commit on the cluster."""
+        """Return the offsets that store the mark on this cluster."""
         fields = {"batch": self.batch, "rows": self.rows, "cluster": cluster_id or ""}
         text = json.dumps(fields)
         return {TopicPartition(topic, 0): Committed(self.batch, text) for topic in self.topics}
@@ -47,7 +49,7 @@ class CommitMark:
 def read_mark(
     offsets: GroupOffsets, cluster_id: str | None
 ) -> tuple[CommitMark | None, list[TopicPartition]]:
-    """Return the newest valid mark, and the partitions whose offset is not a valid mark."""
+    """Return the newest valid mark, and the partitions whose offset is no valid mark."""
     found = {tp: _rows(one, cluster_id or "") for tp, one in offsets.items()}
     rows = {tp: count for tp, count in found.items() if count is not None}
     invalid = sorted(found.keys() - rows.keys())
@@ -65,6 +67,6 @@ def _rows(committed: Committed, cluster_id: str) -> int | None:
         batch, rows, where = fields["batch"], fields["rows"], fields.get("cluster", "")
     except (ValueError, TypeError, KeyError, RecursionError):
         return None
-    # marks of earlier releases do not name the cluster
+    # marks of earlier releases have no cluster
     is_valid = type(rows) is int and batch == committed.offset and where in ("", cluster_id)
     return rows if is_valid else None

@@ -1,12 +1,12 @@
-"""The group of Kafka Connect's workers, and the connectors that they run.
+"""Finds out which connectors the workers of a Kafka Connect cluster run.
 
-A worker runs what it had when it joined, as it reported, and what it was assigned since. Both are
-in the group, in Connect's own format (versions 0 to 2 of its protocol):
+A worker runs the connectors that it reported when it joined, and connectors that it was assigned
+since. The group has both lists, in Connect's own format (versions 0 to 2 of its protocol):
 
     metadata    int16 version, string URL, int64 config offset, bytes assignment (since version 1)
     assignment  int16 version, int16 error, string leader, string leader's URL, int64 config offset,
-                array of (string connector, array of int32 tasks)      -1 is the connector itself,
-                which a worker keeps without tasks when it is stopped
+                array of (string connector, array of int32 tasks)      task -1 is the connector
+                itself, which a worker keeps without tasks while the connector is stopped
                 ... fields of later versions are not needed
 """
 
@@ -33,20 +33,20 @@ MAX_CONNECTORS: Final = 100_000
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ConnectGroup:
-    """Connect's workers on one cluster, as known to their coordinator."""
+    """The workers of a Connect cluster, as known to the group's coordinator."""
 
     members: int
     connectors: frozenset[str] | None
-    """Connectors that have tasks, running or paused; None: being assigned, or unknown."""
+    """Connectors with tasks, running or paused. None if unknown, or if they are being assigned."""
 
     def may_run(self, connector: str) -> bool:
-        """Return whether a worker runs it, or may be running it now."""
+        """Return whether a worker runs the connector, or may run it."""
         return self.members > 0 and (self.connectors is None or connector in self.connectors)
 
 
 def connect_group(coordinators: Coordinators, group: str) -> ConnectGroup:
-    """Return the members of the group, none if it does not exist. Raises Unauthorized and similar
-    errors.
+    """Return the state of the group, which has no members if it does not exist. Raises
+    Unauthorized and other TwinlogErrors.
     """
 
     def ask(node: int, names: Sequence[str]) -> dict[str, ConnectGroup | TwinlogError]:
@@ -67,7 +67,7 @@ def connect_group(coordinators: Coordinators, group: str) -> ConnectGroup:
 
 
 def group_of(members: Iterable[tuple[bytes, bytes]]) -> ConnectGroup:
-    """Return the group with these members, given as (metadata, assignment)."""
+    """Return the state of a group with these members, as pairs of metadata and assignment."""
     count, names = 0, set[str]()
     is_known = True
     for metadata, assignment in members:
@@ -100,7 +100,7 @@ def _names(data: bytes) -> Iterator[str]:
     (count,) = _INT32.unpack_from(data, at)
     at += _INT32.size
     if count > MAX_CONNECTORS:
-        raise ValueError("no assignment")
+        raise ValueError("not an assignment of Connect")
     for _ in range(count):
         name, at = _string(data, at)
         (count_of_tasks,) = _INT32.unpack_from(data, at)
@@ -115,5 +115,5 @@ def _string(data: bytes, at: int) -> tuple[str, int]:
     (length,) = _INT16.unpack_from(data, at)
     at += _INT16.size
     if at + max(length, 0) > len(data):
-        raise ValueError("cut")
+        raise ValueError("a string is truncated")
     return data[at : at + max(length, 0)].decode(), at + max(length, 0)

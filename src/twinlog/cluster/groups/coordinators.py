@@ -1,9 +1,9 @@
-"""Sends group queries to their coordinators: one request per broker, repeated if a coordinator
-moved.
+"""Sends queries about groups to their coordinators: one request per broker, repeated if a
+coordinator moved.
 
-Coordinators are remembered between calls. Listing groups also yields them, because each broker
-lists the groups that it coordinates. A lookup makes brokers create their offsets topic if there is
-none, so it is only done for unknown groups.
+Coordinators are remembered between calls. Listing groups finds them, too, because each broker lists
+the groups that it coordinates. A lookup is only done for other groups. It has a side effect:
+brokers without an offsets topic create it.
 """
 
 from __future__ import annotations
@@ -26,27 +26,27 @@ T = TypeVar("T")
 
 Answers: TypeAlias = Mapping[str, T | TwinlogError]
 Ask: TypeAlias = Callable[[int, Sequence[str]], Answers[T]]
-"""Queries one broker, once, about groups that it coordinates."""
+"""Queries one broker once, about groups that it coordinates."""
 
 FIND_MANY: Final = 4
-"""FindCoordinator since Kafka 3.0 looks up many groups at once (KIP-699)."""
+"""The first version of FindCoordinator for many groups (Kafka 3.0, KIP-699)."""
 
 WITHOUT_SHARES: Final = 5
 GROUP: Final = 0
-"""The key type for a group."""
+"""The key type of a group."""
 
 MOVED: Final = (NOT_COORDINATOR, COORDINATOR_NOT_AVAILABLE, COORDINATOR_LOAD_IN_PROGRESS)
 
 
 class Coordinators:
-    """The coordinators of one cluster's groups. For one thread, like its client."""
+    """The coordinators of one cluster's groups, for one thread, like its client."""
 
     def __init__(self, client: ClusterClient) -> None:
         self.client = client
         self._nodes: dict[str, int] = {}
 
     def learn(self, group: str, node: int) -> None:
-        """Note that a broker listed the group as its own."""
+        """Note that a broker has listed the group as its own."""
         self._nodes[group] = node
 
     def ask(
@@ -59,7 +59,7 @@ class Coordinators:
     ) -> dict[str, T | TwinlogError]:
         """Return one result or error for each group. Raises only if no broker can be reached.
 
-        `doing` describes the query for messages, for example "reading offsets of".
+        `doing` begins a message about a group, for example "reading offsets of".
         """
         deadline = self.client.deadline(timeout_s)
         retriable = self.client.retriable_now()
@@ -123,7 +123,7 @@ class Coordinators:
         return out
 
     def error(self, code: int, doing: str, group: str, right: str = "DESCRIBE") -> ClusterError:
-        """Return the error for a group's error code."""
+        """Return the error for a group's error code. `right` is the permission that was needed."""
         return error_for(
             code,
             cluster=self.client.alias,
@@ -133,7 +133,7 @@ class Coordinators:
 
 
 def is_moved(error: TwinlogError) -> bool:
-    """Return whether the group's coordinator must be looked up again."""
+    """Return whether the error means that the coordinator must be looked up again."""
     if isinstance(error, Unreachable | Disconnected):
         return True
     return isinstance(error, BrokerRefused) and error.kafka_error in MOVED

@@ -1,4 +1,4 @@
-"""Deletes consumer groups without members."""
+"""Deletes groups without members."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ from twinlog.wire.error_codes import GROUP_ID_NOT_FOUND
 def delete_groups(
     coordinators: Coordinators, names: Iterable[str]
 ) -> dict[str, TwinlogError | None]:
-    """Return None for each deleted group, or why it was not deleted. A group with members is
-    rejected.
+    """Delete groups. Returns None for each deleted or missing group, or the error, for example
+    because it has members.
     """
 
     def ask(node: int, some: Sequence[str]) -> dict[str, TwinlogError | bool]:

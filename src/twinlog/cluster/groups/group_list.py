@@ -1,4 +1,4 @@
-"""Lists groups of every kind: each broker is queried, and lists the groups that it coordinates."""
+"""Lists groups of every kind. All brokers are queried, because each lists those it coordinates."""
 
 from __future__ import annotations
 
@@ -13,30 +13,30 @@ from twinlog.cluster.groups.group_protocol import PROTOCOL_TYPE
 from twinlog.cluster.groups.group_rights import MISSING_IS_DEAD
 from twinlog.cluster.net.protocol import Message
 from twinlog.errors import TwinlogError
-from twinlog.wire.error_codes import error_for
 
 EMPTY: Final = "Empty"
 DEAD: Final = "Dead"
 CONSUMERS: Final = frozenset({"", "consumer", "streams"})
-"""Protocol types with consumer offsets. The empty one has only simple commits. Kafka Streams
-applications are `consumer` in their older protocol, `streams` in their own (KIP-1071).
+"""Protocol types with consumer offsets. The empty type is a group without members that only has
+offsets. Kafka Streams applications are `consumer` in the older protocol, `streams` in their own
+(KIP-1071).
 """
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Group:
-    """A group as listed by its coordinator."""
+    """A group, as its coordinator lists it."""
 
     name: str
     protocol_type: str
     state: str
-    """Kafka's term: `Stable`, `Empty`, ..; empty if the broker is too old to report it."""
+    """Kafka's term, such as `Stable` or `Empty`. Empty if the broker is too old to report it."""
     kind: str
-    """`classic`, `consumer`, `share`, ..; empty before Kafka 4."""
+    """`classic`, `consumer`, `share`, .. Empty before Kafka 4."""
 
     @property
     def has_offsets(self) -> bool:
-        """Whether it commits offsets as consumers do."""
+        """Whether it commits offsets like consumers."""
         return self.protocol_type in CONSUMERS and not self.is_share
 
     @property
@@ -46,23 +46,22 @@ class Group:
 
     @property
     def why_left_alone(self) -> str:
-        """Why it has no translatable offsets; empty if it has some, or is Twinlog's own."""
+        """Why it has no offsets to translate. Empty if it has some, or is one of Twinlog's own."""
         if self.has_offsets or self.is_share or self.protocol_type == PROTOCOL_TYPE:
             return ""
         kind = self.protocol_type or self.kind
-        return f"a group of kind {kind!r} commits no consumer offsets"
+        return f"groups of kind {kind!r} have no consumer offsets"
 
     @property
     def is_active(self) -> bool:
-        """Whether it has, or may have, members."""
+        """Whether it has members, or may have some."""
         return self.state not in (EMPTY, DEAD)
 
 
 def list_groups(coordinators: Coordinators) -> dict[str, Group]:
-    """Return every group that Twinlog's user may see, queried from every broker. Raises if one does
-    not respond.
+    """Return all groups that Twinlog's user may see. Raises if a broker does not respond.
 
-    Without DESCRIBE on the cluster, these are the groups that may be described, without an error.
+    Without DESCRIBE on the cluster, these are the groups that the user may describe.
     """
     client = coordinators.client
 
@@ -70,13 +69,7 @@ def list_groups(coordinators: Coordinators) -> dict[str, Group]:
         out: dict[str, Group] = {}
         for node in client.metadata([]).brokers:
             answer = client.attempt(node, ListGroupsRequest(states_filter=[], types_filter=[]))
-            if answer.error_code:
-                raise error_for(
-                    answer.error_code,
-                    cluster=client.alias,
-                    doing="listing groups",
-                    acl="DESCRIBE on the cluster, or on the groups",
-                )
+            client.check(answer, "listing groups", acl="DESCRIBE on the cluster, or on the groups")
             for one in answer.groups:
                 group = _group(one, str(one.group_type or ""))
                 out[group.name] = group
@@ -98,7 +91,7 @@ def _group(one: Message, kind: str) -> Group:
 
 
 def _described(coordinators: Coordinators, names: Sequence[str]) -> dict[str, Group]:
-    """Describe groups if ListGroups does not return their states."""
+    """Describe groups whose state ListGroups does not return."""
 
     def ask(node: int, some: Sequence[str]) -> dict[str, Group | TwinlogError]:
         out: dict[str, Group | TwinlogError] = {}

@@ -1,7 +1,7 @@
-"""Reads the members of a group: their client IDs, and the hosts that brokers see.
+"""Reads the members of groups: their client IDs and their hosts.
 
-Each kind of group needs its own request: classic groups, those of the newer consumer protocol
-(KIP-848), share groups (KIP-932).
+Each kind of group has a request of its own: classic groups, groups of the newer consumer protocol
+(KIP-848) and share groups (KIP-932).
 """
 
 from __future__ import annotations
@@ -28,9 +28,9 @@ class Member(NamedTuple):
     """One member of a group."""
 
     client_id: str
-    """`client.id` of the application."""
+    """`client.id` of the member."""
     host: str
-    """The address that the broker sees."""
+    """Address, as the broker sees it."""
 
     def __str__(self) -> str:
         return f"{self.client_id or 'a client without an id'} at {self.host.lstrip('/')}"
@@ -42,7 +42,7 @@ Members: TypeAlias = tuple[Member, ...]
 def group_members(
     coordinators: Coordinators, groups: Iterable[Group]
 ) -> dict[str, Members | TwinlogError]:
-    """Return the members of each group, sorted by name; none for a deleted group."""
+    """Return the sorted members of each group, or the error. A deleted group has none."""
     by_kind: dict[str, list[str]] = {}
     for group in groups:
         kind = group.kind.lower()
@@ -55,7 +55,7 @@ def group_members(
 
 def named(members: Sequence[Member]) -> str:
     """Return text like `shop-1 at 10.0.0.7, shop-2 at 10.0.0.8 and 3 more`."""
-    return first_few(str(one) for one in members) if members else "nobody is named"
+    return first_few(str(one) for one in members) if members else "members unknown"
 
 
 def _classic(names: Sequence[str]) -> Message:
@@ -75,7 +75,7 @@ _REQUESTS: Final[Mapping[str, tuple[Callable[[Sequence[str]], Message], int | No
     "consumer": (_consumer, None),
     "share": (_share, None),
 }
-"""By the group's kind, with the maximum version to request."""
+"""The request for each kind of group, and its highest version."""
 
 
 def _described(

@@ -1,7 +1,14 @@
-"""Consumer groups of a cluster and their committed offsets: one request per broker for all of them.
+"""Reads and sets the committed offsets of consumer groups, with few requests for many groups.
 
-Groups of both consumer protocols have such offsets. Share groups have none: their progress is in
-share-partition states (see `share_groups`).
+Groups of both consumer protocols have committed offsets. Share groups have none: see
+`share_groups`.
+
+*Reading.* One request is for many groups. A flow reads its groups again and again, and nearly all
+responses are the same as before. So `OffsetReader` compares the bytes of a response with those of
+the last one, and decodes it only if it has changed.
+
+*Setting.* The coordinator itself rejects a commit for a group that has members. So a group that
+becomes active after it was checked is not rewound.
 """
 
 from __future__ import annotations
@@ -30,28 +37,27 @@ STALE_MEMBER_EPOCH: Final = 113
 REFUSED_AS_ACTIVE: Final = frozenset({UNKNOWN_MEMBER_ID, NON_EMPTY_GROUP, STALE_MEMBER_EPOCH})
 
 SETTLED: Final = 7
-"""OffsetFetch since Kafka 2.5 can wait for transactions (KIP-447)."""
+"""The first version of OffsetFetch that considers open transactions (Kafka 2.5, KIP-447)."""
 
 MANY_GROUPS: Final = 8
-"""OffsetFetch since Kafka 3.0 takes many groups (KIP-709)."""
+"""The first version of OffsetFetch for many groups (Kafka 3.0, KIP-709)."""
 
 BY_NAME: Final = 9
-"""OffsetFetch and OffsetCommit name topics by ID from version 10 on."""
+"""From version 10 on, OffsetFetch and OffsetCommit identify topics by ID."""
 
 GROUPS_AT_ONCE: Final = 50
-"""Small enough that one group's commit does not cause many others to be decoded again."""
+"""Small, because one group's commit causes the response for all of them to be decoded again."""
 
 READING: Final = "reading offsets of"
 
 COMMITS_AT_ONCE: Final = 8
-"""Maximum parallel commits, of which there is one per group. A broker responds once the replicas
-have a commit, and processes the requests of one connection in order, so several connections are
-used.
+"""Maximum number of connections for commits. There is one commit per group, and a broker responds
+to it when the replicas have it. It processes the requests of one connection one after another.
 """
 
 
 class Committed(NamedTuple):
-    """A group's resume point in one partition."""
+    """The committed offset of a group in one partition."""
 
     offset: int
     metadata: str = ""
@@ -63,23 +69,22 @@ GroupOffsets: TypeAlias = Mapping[TopicPartition, Committed]
 def fetch_offsets(
     coordinators: Coordinators, groups: Iterable[str], *, settled: bool = False
 ) -> dict[str, GroupOffsets | TwinlogError]:
-    """Return the committed offsets of each group, in whatever state it is; none for a missing
-    group.
+    """Return the committed offsets of each group in any state, or the error. A missing group has
+    none.
 
-    Brokers silently omit offsets of topics that Twinlog's user may not describe. `settled`: a group
-    with offsets in an open transaction, or in one whose marker its coordinator has not read yet, is
-    queried again, and results in an error (UNSTABLE_OFFSET_COMMIT) if that persists (KIP-447).
-    Otherwise the offsets before that transaction are returned.
+    Brokers silently omit offsets of topics that Twinlog's user may not describe. With `settled`, a
+    group with offsets in an open transaction, or in one whose marker its coordinator has not read
+    yet, is queried again (KIP-447). If that persists, its result is UNSTABLE_OFFSET_COMMIT. Without
+    `settled`, the offsets before that transaction are returned.
     """
     return OffsetReader(coordinators, settled=settled).read(groups)
 
 
 class OffsetReader:
-    """Reads offsets of groups periodically, in one thread.
+    """Reads the offsets of groups periodically, in one thread.
 
-    A response with the same bytes as the last one to the same request is not decoded again: with
-    very many groups that would be most of the work of a round. The offsets of a group are then the
-    same object as before.
+    A response with the same bytes as the last one to the same request is not decoded again. The
+    offsets of a group are then the same object as before.
     """
 
     def __init__(self, coordinators: Coordinators, *, settled: bool = False) -> None:
@@ -88,7 +93,7 @@ class OffsetReader:
         self._last: dict[_Question, _Answer] = {}
 
     def read(self, groups: Iterable[str]) -> dict[str, GroupOffsets | TwinlogError]:
-        """Return the committed offsets of these groups, like `fetch_offsets`."""
+        """Return the committed offsets of these groups like `fetch_offsets`."""
         last, self._last = self._last, {}
 
         def ask(node: int, some: Sequence[str]) -> dict[str, GroupOffsets | TwinlogError]:
@@ -159,11 +164,10 @@ CommitResult: TypeAlias = Mapping[TopicPartition, TwinlogError | None]
 def commit_offsets(
     coordinators: Coordinators, wanted: Mapping[str, GroupOffsets]
 ) -> dict[str, CommitResult | TwinlogError]:
-    """Set offsets of groups without members. Returns, for each partition, None or why it was
-    rejected.
+    """Set offsets of groups without members. Returns None or the error for each partition of a
+    group, or one error for the whole group.
 
-    The coordinator itself rejects a group with members (`is_refused_as_active`), so a group that
-    becomes active after it was checked is not rewound.
+    The coordinator rejects a group that has members: see `is_refused_as_active`.
     """
 
     def ask(node: int, some: Sequence[str]) -> dict[str, CommitResult | TwinlogError]:
@@ -186,7 +190,7 @@ def commit_offsets(
 
 
 def is_refused_as_active(error: TwinlogError) -> bool:
-    """Return whether the coordinator rejected a commit because the group has members."""
+    """Return whether the coordinator has rejected a commit because the group has members."""
     return getattr(error, "kafka_error", 0) in REFUSED_AS_ACTIVE
 
 
@@ -228,7 +232,7 @@ def _commit(group: str, offsets: GroupOffsets) -> Message:
         )
     return OffsetCommitRequest(
         group_id=group,
-        generation_id_or_member_epoch=-1,  # as a client that is not a group member
+        generation_id_or_member_epoch=-1,  # this client is not a member
         member_id="",
         group_instance_id=None,
         topics=[topic_of(name=name, partitions=parts) for name, parts in topics.items()],
@@ -253,5 +257,5 @@ def _committed(
                 )
     refused = {error.code: error for error in out.values() if error is not None}
     if len(refused) == 1 and None not in out.values():
-        return next(iter(refused.values()))  # for the whole group
+        return next(iter(refused.values()))  # it applies to the whole group
     return out

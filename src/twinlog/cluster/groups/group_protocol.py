@@ -1,10 +1,12 @@
-"""Kafka's group protocol as four calls: join, sync, heartbeat, leave.
+"""Kafka's group protocol as four calls of one member: join, sync, heartbeat, leave.
 
-Each call sends its request once and raises the coordinator's error as BrokerRefused with Kafka's
-number. The coordinator is looked up if it is unknown, and forgotten if it reports that it is not
-the coordinator, or cannot be reached. While a coordinator delays the response, it is looked up
-periodically: a frozen broker delays it forever, although the cluster has already moved the group to
-another broker.
+Each call sends its request once, and raises the coordinator's error (BrokerRefused with Kafka's
+number). The coordinator is looked up if it is unknown. It is forgotten if it does not respond, or
+reports that it is not the coordinator.
+
+A coordinator delays its response to JoinGroup and SyncGroup until all members have called. A frozen
+broker delays it forever, although the cluster has moved the group to another one. So the
+coordinator is looked up periodically while a response is delayed.
 """
 
 from __future__ import annotations
@@ -38,21 +40,21 @@ from twinlog.wire.error_codes import (
 log = logging.getLogger(__name__)
 
 PROTOCOL_TYPE: Final = "twinlog"
-"""Twinlog's own kind of group: a consumer with the same group ID by mistake is rejected."""
+"""Twinlog's own kind of group. Brokers reject a consumer that uses the same group ID by mistake."""
 
 PROTOCOL_NAME: Final = "leader"
 FIND_ONE: Final = 3
-"""Later versions of FindCoordinator look up several groups at once."""
+"""The last version of FindCoordinator for a single group."""
 
 ANSWER_STEP_S: Final = 0.1
-"""How often a delayed call checks whether it is still wanted."""
+"""How often a delayed call checks whether its result is still wanted."""
 
 LOOK_UP_EVERY_S: Final = 3.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GroupSettings:
-    """A group, and how soon the coordinator removes a silent member."""
+    """A group, and how soon its coordinator removes a silent member."""
 
     group_id: str
     session_timeout_ms: int
@@ -61,13 +63,13 @@ class GroupSettings:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JoinedGroup:
-    """One generation of the group, as seen by one member. Only the leader gets the members."""
+    """One generation of a group, as one member sees it."""
 
     member_id: str
     generation: int
     leader_id: str
     members: Mapping[str, bytes]
-    """Metadata by member ID; empty for members that do not lead."""
+    """Metadata by member ID. Only the leader gets it; for other members it is empty."""
 
     @property
     def leads(self) -> bool:
@@ -75,23 +77,22 @@ class JoinedGroup:
 
 
 class GroupCalls:
-    """The calls of one member, for one thread."""
+    """The calls of one member in one thread."""
 
     def __init__(self, client: ClusterClient, group: GroupSettings) -> None:
         self._client = client
         self._group = group
         self.member_id = ""
-        """The member ID assigned by the coordinator; empty requests a new one."""
+        """The member ID that the coordinator has assigned. If empty, `join` gets a new one."""
         self._node: int | None = None
-        self._aside: Connection | None = None
+        self._second: Connection | None = None
         self._next_look_up = 0.0
 
     def join(self, metadata: bytes, is_wanted: Callable[[], bool]) -> JoinedGroup | None:
-        """Join the next generation. The response is delayed until all members have joined or timed
-        out.
+        """Join the next generation. Returns when all members have joined or timed out.
 
-        A new member first only gets its ID (KIP-394). While waiting, `is_wanted` is called several
-        times a second, and the call returns None if it is false.
+        A new member gets its ID first, and then joins with it (KIP-394). While waiting, `is_wanted`
+        is called several times a second. If it returns False, the result is None.
         """
         protocol = JoinGroupRequest.JoinGroupRequestProtocol(name=PROTOCOL_NAME, metadata=metadata)
         while True:
@@ -105,7 +106,7 @@ class GroupCalls:
                 protocols=[protocol],
                 reason=None,
             )
-            answer = self._held(request, is_wanted)
+            answer = self._delayed_call(request, is_wanted)
             if answer is None:
                 return None
             if answer.error_code != MEMBER_ID_REQUIRED:
@@ -122,8 +123,8 @@ class GroupCalls:
     def sync(
         self, joined: JoinedGroup, assignments: Mapping[str, bytes], is_wanted: Callable[[], bool]
     ) -> bytes | None:
-        """Send every member's assignment (as leader), and return this member's own, once it is
-        assigned.
+        """Return this member's assignment, or None if `is_wanted` returns False. The leader sends
+        the assignments of all members.
         """
         one = SyncGroupRequest.SyncGroupRequestAssignment
         request = SyncGroupRequest(
@@ -135,23 +136,23 @@ class GroupCalls:
             protocol_name=PROTOCOL_NAME,
             assignments=[one(member_id=m, assignment=a) for m, a in assignments.items()],
         )
-        answer = self._held(request, is_wanted)
+        answer = self._delayed_call(request, is_wanted)
         return None if answer is None else bytes(answer.assignment)
 
     def heartbeat(self, joined: JoinedGroup, *, timeout_s: float) -> None:
-        """Send a heartbeat."""
+        """Send a heartbeat. Raises the coordinator's error."""
         with self._coordinating() as node:
             self._heartbeat(self._client.connection_to(node), joined, timeout_s)
 
     def heartbeat_aside(self, joined: JoinedGroup, *, timeout_s: float) -> None:
-        """Send a heartbeat over a second connection, while `join` or `sync` waits on the first."""
+        """Send a heartbeat over a second connection, as `join` or `sync` waits on the first."""
         with self._coordinating() as node:
-            if self._aside is None or not self._aside.is_usable():
-                self._aside = self._client.open_connection(node)
-            self._heartbeat(self._aside, joined, timeout_s)
+            if self._second is None or not self._second.is_usable():
+                self._second = self._client.open_connection(node)
+            self._heartbeat(self._second, joined, timeout_s)
 
     def leave(self, *, timeout_s: float) -> None:
-        """Leave the group, so that the others need not wait for the session to time out."""
+        """Leave the group, so that its other members need not wait until the session times out."""
         if not self.member_id:
             return
         identity = LeaveGroupRequest.MemberIdentity(
@@ -165,14 +166,14 @@ class GroupCalls:
         self.member_id = ""
 
     def forget_coordinator(self) -> None:
-        """Look the coordinator up again before the next call."""
+        """Look up the coordinator again before the next call."""
         self._node = None
         self.close()
 
     def close(self) -> None:
-        if self._aside is not None:
-            self._aside.close()
-            self._aside = None
+        if self._second is not None:
+            self._second.close()
+            self._second = None
 
     def _heartbeat(self, connection: Connection, joined: JoinedGroup, timeout_s: float) -> None:
         request = HeartbeatRequest(
@@ -183,17 +184,17 @@ class GroupCalls:
         )
         self._check(connection.request(request, timeout_s=timeout_s), "staying in")
 
-    def _held(self, request: Message, is_wanted: Callable[[], bool]) -> Message | None:
-        """Return a response that may take as long as a rebalance, or None if it is no longer
-        wanted.
+    def _delayed_call(self, request: Message, is_wanted: Callable[[], bool]) -> Message | None:
+        """Return a response that may be delayed for as long as a rebalance, or None if it is no
+        longer wanted.
         """
         with self._coordinating() as node:
-            answer = self._hold(node, request, is_wanted)
+            answer = self._await(node, request, is_wanted)
             if answer is not None and answer.error_code != MEMBER_ID_REQUIRED:
                 self._check(answer, "joining")
             return answer
 
-    def _hold(self, node: int, request: Message, is_wanted: Callable[[], bool]) -> Message | None:
+    def _await(self, node: int, request: Message, is_wanted: Callable[[], bool]) -> Message | None:
         connection = self._client.connection_to(node)
         limit_s = self._group.rebalance_timeout_ms / 1000 + self._group.session_timeout_ms / 1000
         deadline = self._client.deadline(limit_s)
@@ -206,7 +207,7 @@ class GroupCalls:
         return connection.finish(timeout_s=max(deadline.left_s, 1.0))
 
     def _check_still_coordinates(self, node: int, connection: Connection) -> None:
-        """Abort a delayed call if another broker has become the coordinator."""
+        """Raise Disconnected if another broker has become the coordinator."""
         now = self._client.patience.clock()
         if now < self._next_look_up:
             return
@@ -219,14 +220,14 @@ class GroupCalls:
         if found != node:
             connection.close()
             raise Disconnected(
-                f"{connection.peer} does not answer, and no longer coordinates group "
-                f"{self._group.group_id}: broker {found} does"
+                f"{connection.peer} does not respond, and broker {found} has become the "
+                f"coordinator of group {self._group.group_id}"
             )
 
     @contextmanager
     def _coordinating(self) -> Iterator[int]:
-        """Call the coordinator. It is forgotten if it reports that it is not the coordinator, or
-        does not respond.
+        """Yield the coordinator's node for one call. The coordinator is forgotten if it does not
+        respond, or reports that it is not the coordinator.
         """
         try:
             if self._node is None:
@@ -244,7 +245,7 @@ class GroupCalls:
     def _find_coordinator(self) -> int:
         request = FindCoordinatorRequest(key=self._group.group_id, key_type=0)
         answer = self._client.attempt(None, request, maximum=FIND_ONE, timeout_s=LOOK_UP_EVERY_S)
-        self._check(answer, "looking for the coordinator of")
+        self._check(answer, "looking up the coordinator of")
         return int(answer.node_id)
 
     def _check(self, answer: Message, doing: str) -> None:
@@ -262,5 +263,5 @@ class GroupCalls:
 
 
 def same_for_all(joined: JoinedGroup, assignment: bytes) -> dict[str, bytes]:
-    """Return the same assignment for every member."""
+    """Return assignments with which each member gets the same."""
     return dict.fromkeys(joined.members, assignment)

@@ -1,4 +1,9 @@
-"""Checks permissions on a consumer group, without side effects."""
+"""Checks permissions on groups, without side effects.
+
+Any broker can be queried, because a broker checks permissions before it checks whether it is the
+coordinator. Looking up the coordinator would have a side effect: brokers without an offsets topic
+create it.
+"""
 
 from __future__ import annotations
 
@@ -15,27 +20,26 @@ from twinlog.wire.error_codes import GROUP_AUTHORIZATION_FAILED, NONE, error_for
 
 WITH_OPERATIONS: Final = 3
 MISSING_IS_DEAD: Final = 5
-"""Later versions return GROUP_ID_NOT_FOUND for a missing group (KIP-1043)."""
+"""The last version in which a missing group has the state Dead instead of an error (KIP-1043)."""
 
 
 def check_group_read(client: ClusterClient, group: str) -> None:
     """Raise Unauthorized if Twinlog's user certainly may not join the group.
 
-    Any broker can be queried, because permissions are checked before the coordinator. Looking up
-    the coordinator would create the brokers' offsets topic in a cluster that has none yet. So a
-    user that may describe the group but not read it is detected only by luck.
+    Only the coordinator reports permissions in detail. So a user that may describe the group, but
+    not read it, is detected only if the queried broker happens to be the coordinator.
     """
     if unreadable_groups(client, [group]):
         raise error_for(
             GROUP_AUTHORIZATION_FAILED,
             cluster=client.alias,
-            doing=f"asking for rights on group {group}",
+            doing=f"checking permissions on group {group}",
             acl=f"READ on group {group}",
         )
 
 
 def unreadable_groups(client: ClusterClient, groups: Sequence[str]) -> list[str]:
-    """Return groups that Twinlog's user certainly may not join. Queries any broker, as above."""
+    """Return the groups that Twinlog's user certainly may not join, see `check_group_read`."""
     if not groups:
         return []
     request = DescribeGroupsRequest(groups=list(groups), include_authorized_operations=True)
@@ -52,16 +56,12 @@ def _is_denied(found: Message) -> bool:
 
 
 def may_describe_groups(client: ClusterClient, name: str) -> bool:
-    """Return whether Twinlog's user may describe a group of this name, even if it does not exist.
-    Queries any broker.
-    """
+    """Return whether Twinlog's user may describe a group with this name, even if none exists."""
     return not unseen_groups(client, [name])
 
 
 def unseen_groups(client: ClusterClient, groups: Sequence[str]) -> frozenset[str]:
-    """Return groups that Twinlog's user may not describe, whether they exist or not. Queries any
-    broker.
-    """
+    """Return the groups that Twinlog's user may not describe, whether they exist or not."""
     if not groups:
         return frozenset()
     request = DescribeGroupsRequest(groups=list(groups), include_authorized_operations=False)

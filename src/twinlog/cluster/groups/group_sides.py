@@ -1,4 +1,4 @@
-"""The state and members of a group on one cluster."""
+"""The state and members of groups on one cluster, for people."""
 
 from __future__ import annotations
 
@@ -16,20 +16,20 @@ from twinlog.wire.error_codes import GROUP_AUTHORIZATION_FAILED, error_for
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GroupSide:
-    """A group on one cluster."""
+    """The state and members of one group."""
 
     state: str | None
-    """Kafka's term, `Dead` if there is no such group; None: it may not be queried."""
+    """Kafka's term, `Dead` if the group does not exist, or None if the user may not describe it."""
     members: tuple[Member, ...] | None
-    """None: they could not be queried."""
+    """None if they are unknown."""
     problem: str = ""
-    """Why something about it is unknown."""
+    """Why state or members are unknown, or empty."""
     is_active: bool = False
-    """Whether it has, or may have, members."""
+    """Whether it has members, or may have some."""
 
     @property
     def who(self) -> str:
-        """Its members, for people."""
+        """The members as text, or why they are unknown."""
         return self.problem if self.members is None else named(self.members)
 
     def as_json(self) -> dict[str, Any]:
@@ -45,15 +45,15 @@ NOT_THERE: Final = GroupSide(state=DEAD, members=())
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GroupSides:
-    """Groups of one cluster, by name."""
+    """Groups of one cluster."""
 
     found: Mapping[str, Group]
     members: Mapping[str, tuple[Member, ...] | TwinlogError] = field(default_factory=dict)
     unseen: Mapping[str, TwinlogError] = field(default_factory=dict)
-    """Groups that may not be described, so that their existence is unknown."""
+    """Groups that the user may not describe, whether they exist or not."""
 
     def of(self, name: str) -> GroupSide:
-        """Return one group."""
+        """Return the group with this name."""
         group = self.found.get(name)
         if group is None:
             why = self.unseen.get(name)
@@ -70,8 +70,8 @@ class GroupSides:
 def group_sides(
     coordinators: Coordinators, found: Mapping[str, Group], wanted: Iterable[str]
 ) -> GroupSides:
-    """Return these groups. `found` are all groups that the cluster lists, which silently omits
-    groups that Twinlog's user may not describe.
+    """Return the groups that are `wanted`. `found` are all groups that the cluster lists, without
+    those that Twinlog's user may not describe.
     """
     names = list(wanted)
     active = [found[name] for name in names if name in found and found[name].is_active]
@@ -84,7 +84,7 @@ def group_sides(
             name: error_for(
                 GROUP_AUTHORIZATION_FAILED,
                 cluster=client.alias,
-                doing=f"looking for group {name}",
+                doing=f"describing group {name}",
                 acl=f"DESCRIBE on group {name}",
             )
             for name in sorted(unseen)

@@ -1,4 +1,13 @@
-"""The state of a group member, and the metadata with which members describe themselves."""
+"""The state of a member of a leadership group, and the metadata with which it describes itself.
+
+Metadata is JSON that other members and other releases read. So each part may be missing, and each
+reader of a part returns a default if it is.
+
+    host, pid, started    who the process is, for people
+    config                digests of its configuration by key (CONFIG_MISMATCH)
+    share                 how many flows it leads, so that processes can share them evenly
+    successor             the process to which a leader is about to hand over
+"""
 
 from __future__ import annotations
 
@@ -14,7 +23,7 @@ from twinlog.errors import TwinlogError
 
 
 class MemberRole(StrEnum):
-    """The current role of a member."""
+    """What a member currently does."""
 
     JOINING = "joining"
     LEADING = "leading"
@@ -24,40 +33,40 @@ class MemberRole(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MembershipState:
-    """A member's state. `problem` is why it is not (yet) a member."""
+    """The state of a member. `problem` is why it has not joined."""
 
     role: MemberRole = MemberRole.JOINING
     member_id: str = ""
     generation: int = -1
     leader: bytes = b""
-    """Metadata of the leading member; empty while unknown."""
+    """Metadata of the leader. Empty while unknown."""
     members: int = 0
-    """Number of members. Only the leader knows it, else 0."""
+    """Number of members. Only the leader knows it; otherwise 0."""
     others: tuple[bytes, ...] = ()
-    """Metadata of the standby members. Only the leader knows it."""
+    """Metadata of the standbys. Only the leader knows it."""
     problem: TwinlogError | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Share:
-    """The share of the work that a standby reports."""
+    """A process's share of the work, which a standby reports to the leader."""
 
     process: str
     leads: int
-    """Number of flows that it leads."""
+    """Number of flows that the process leads."""
     is_ready: bool
-    """Whether it could lead this one."""
+    """Whether the process could lead this flow."""
 
 
 def who_we_are(config: Mapping[str, str] | None = None) -> bytes:
-    """Return this process's metadata for the standbys, with digests of its configuration by key."""
+    """Return the metadata of this process, with digests of its configuration by key."""
     started = datetime.now(UTC).isoformat(timespec="seconds")
     member = {"host": socket.gethostname(), "pid": os.getpid(), "started": started}
     return with_config(json.dumps(member).encode(), config)
 
 
 def with_config(metadata: bytes, config: Mapping[str, str] | None) -> bytes:
-    """Return the metadata with another configuration."""
+    """Return the metadata with this configuration, unless it is None."""
     member = json.loads(metadata)
     if config is not None:
         member["config"] = dict(config)
@@ -65,7 +74,7 @@ def with_config(metadata: bytes, config: Mapping[str, str] | None) -> bytes:
 
 
 def config_of(metadata: bytes) -> Mapping[str, str] | None:
-    """Return the digests in a member's metadata, or None if there are none."""
+    """Return the digests of the configuration in the metadata, or None."""
     try:
         config = json.loads(metadata)["config"]
     except (ValueError, KeyError, TypeError):
@@ -74,14 +83,14 @@ def config_of(metadata: bytes) -> Mapping[str, str] | None:
 
 
 def with_share(metadata: bytes, share: Share) -> bytes:
-    """Return the metadata with another share."""
+    """Return the metadata with this share."""
     member = json.loads(metadata)
     member["share"] = [share.process, share.leads, share.is_ready]
     return json.dumps(member).encode()
 
 
 def share_of(metadata: bytes) -> Share | None:
-    """Return the share in a member's metadata, or None if there is none."""
+    """Return the share in the metadata, or None."""
     try:
         process, leads, is_ready = json.loads(metadata)["share"]
         return Share(process=str(process), leads=int(leads), is_ready=bool(is_ready))
@@ -90,16 +99,14 @@ def share_of(metadata: bytes) -> Share | None:
 
 
 def with_successor(metadata: bytes, process: str) -> bytes:
-    """Return a leader's metadata with the process to which it is about to hand over;
-    empty: none.
-    """
+    """Return a leader's metadata with the process to which it is about to hand over, or empty."""
     member = json.loads(metadata)
     member["successor"] = process
     return json.dumps(member).encode()
 
 
 def successor_of(metadata: bytes) -> str:
-    """Return the process to which this leader hands over; empty: none."""
+    """Return the process to which the leader is about to hand over, or an empty text."""
     try:
         return str(json.loads(metadata).get("successor", ""))
     except (ValueError, AttributeError):
@@ -107,7 +114,7 @@ def successor_of(metadata: bytes) -> str:
 
 
 def describe_member(metadata: bytes) -> str:
-    """Return text like `process 4711 on host-a, since 2026-11-21T04:24:00+00:00`. Foreign metadata
+    """Return text like `process 4711 on host-a, since 2026-11-21T04:24:00+00:00`. Unknown metadata
     is returned unchanged.
     """
     if not metadata:

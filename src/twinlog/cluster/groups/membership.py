@@ -1,20 +1,34 @@
-"""Leader election: membership of a consumer group, whose group leader does the work.
+"""Leader election: membership of a group, of which the group leader leads the flow.
 
     JOINING --> LEADING | STANDBY --> ... --> LEFT
 
-There is one thread per membership. The leader sends its metadata to the standbys as their
-assignment. It stays leader through a rebalance, because the coordinator keeps a leader that rejoins
-in time.
+*Problem.* Several processes may run a flow, and one of them must lead it. If it dies, another one
+must take over within seconds, without a coordination service beside Kafka. Kafka's own group
+protocol elects a leader among the members of a group, and notices that a member is dead. The leader
+sends its metadata to the standbys as their assignment, so they know who leads. It stays leader
+through a rebalance, because the coordinator keeps a leader that rejoins in time.
 
-Two rules keep the overlap of two leaders short. They cannot exclude it, because a process may be
-frozen between a check of `is_leading` and the action that follows. So writes of leaders are fenced
-by generations, not by this.
+*What this cannot give.* At no moment can a process be sure that it alone leads: it may be frozen
+between a check of `is_leading` and the action that follows. So leadership only decides who tries to
+write. Whether a write counts is decided by generations (`mirror.state.generations`), which fence
+the writes of older leaders. Two rules keep the time short in which two processes act as leaders:
 
-1. Leadership ends by the local clock: one session timeout after the last call that the coordinator
-   answered, counted from when that call was *sent*. Before that, the coordinator cannot have
-   removed the member.
-2. A delayed JoinGroup counts as silence, so heartbeats continue over a second connection. Otherwise
-   a rebalance that waits for a dead standby (up to its session timeout) would end the leadership.
+1. *Leadership ends by the local clock*, one session timeout after the last call to which the
+   coordinator responded. The time is counted from when that call was *sent*, because the
+   coordinator has restarted its own session timeout only later. So a member stops leading before
+   the coordinator can have removed it. The clock continues while the machine is suspended
+   (`twinlog.clock`).
+2. *Heartbeats continue while a JoinGroup waits*, over a second connection. A rebalance waits for a
+   dead standby for up to its session timeout. By rule 1, that silence would otherwise end the
+   leadership of a healthy process.
+
+*What may die.* A leader that is killed is removed after SESSION_TIMEOUT_MS, and a standby notices
+that with its next heartbeat. A leader that ends cleanly leaves the group, so that a standby leads
+immediately. A coordinator that dies or freezes is replaced by the cluster, and members look up its
+successor. If the cluster is unreachable, the leader stops leading after a session timeout, and no
+process leads.
+
+There is one thread per membership.
 """
 
 from __future__ import annotations
@@ -45,20 +59,20 @@ log = logging.getLogger(__name__)
 
 SESSION_TIMEOUT_MS: Final = 10_000
 HEARTBEAT_MS: Final = 3_000
-"""Kafka's rule: at most a third of the session timeout, so that two may be lost."""
+"""Kafka recommends at most a third of the session timeout, so that two heartbeats may be lost."""
 
 STANDBY_HEARTBEAT_S: Final = 1.0
-"""A standby learns with its next heartbeat that the leader is dead, and must lead soon after."""
+"""Short, because a standby learns from its next heartbeat that the leader is dead."""
 
 REBALANCE_TIMEOUT_MS: Final = 60_000
-"""Longer than the session, so that only silence ends a membership, never a slow rebalance."""
+"""Longer than the session timeout, so that a slow rebalance never ends a membership."""
 
 LEAVE_TIMEOUT_S: Final = 2.0
 WAIT_STEP_S: Final = 0.5
 
 
 class Membership:
-    """A thread that is a member of one group until `leave`."""
+    """A member of a group, in a thread of its own, until `leave`."""
 
     def __init__(
         self,
@@ -78,9 +92,9 @@ class Membership:
         self._clock = clock
         self._stop = threading.Event()
         self._wake = threading.Event()
-        self._patience = replace(patience, sleep=self._rest)
-        self._hurry = replace(self._patience, backoff=Backoff(cap_ms=1_000))
-        # a silent broker must not delay the next attempt, and with it the local view of leadership
+        self._patience = replace(patience, sleep=self._pause)
+        self._prompt_patience = replace(self._patience, backoff=Backoff(cap_ms=1_000))
+        # a silent broker must not delay the next attempt for as long as a session
         prompt = replace(settings, request_timeout_ms=session_timeout_ms // 2)
         self._client = ClusterClient(prompt, patience=self._patience)
         group = GroupSettings(
@@ -92,20 +106,20 @@ class Membership:
         self._changed = threading.Condition()
         self._state = MembershipState()
         self._joined: JoinedGroup | None = None
-        self._heard_at = float("-inf")
+        self._confirmed_at = float("-inf")
         self._left_at: float | None = None
         self._thread = threading.Thread(target=self._run, name=f"group-{group_id}", daemon=True)
 
     def start(self) -> None:
-        """Begin to join."""
+        """Start the thread, which joins the group."""
         self._thread.start()
 
     @property
     def state(self) -> MembershipState:
-        """The current state. The role is no longer LEADING once the session may have ended."""
+        """The current state. Its role is no longer LEADING once the session may have ended."""
         with self._changed:
             state = self._state
-        if state.role is MemberRole.LEADING and self._is_silent():
+        if state.role is MemberRole.LEADING and self._is_session_over():
             return replace(state, role=MemberRole.JOINING, leader=b"", others=())
         return state
 
@@ -116,37 +130,37 @@ class Membership:
 
     @property
     def leader_description(self) -> str:
-        """Description of the leading member, from its metadata."""
+        """Text about the leader, from its metadata."""
         return describe_member(self.state.leader)
 
     def wait_for(self, predicate: Callable[[MembershipState], bool], *, within_s: float) -> bool:
-        """Wait until the state satisfies the predicate. Returns False on timeout."""
+        """Wait until the state satisfies the predicate. Returns False after a timeout."""
         deadline = self._patience.deadline(within_s)
         with self._changed:
             while not predicate(self.state):
                 if deadline.has_passed:
                     return False
-                # in steps: there is no notification when the local clock ends the leadership
+                # in steps, because nothing notifies when the local clock ends the leadership
                 self._changed.wait(min(deadline.left_s, WAIT_STEP_S))
             return True
 
     @property
     def metadata(self) -> bytes:
-        """The metadata that this member reports."""
+        """The metadata of this member."""
         return self._metadata
 
     def announce(self, metadata: bytes) -> None:
-        """Change this member's metadata, by rejoining within a heartbeat."""
+        """Change the metadata of this member. It rejoins with it within a heartbeat."""
         self._metadata = metadata
 
     @property
     def gone_for_s(self) -> float | None:
-        """Seconds since this member left, or None while it is a member."""
+        """Seconds since `leave`, or None before it."""
         return None if self._left_at is None else self._clock() - self._left_at
 
     def leave(self) -> None:
-        """Leave the group, so that a standby takes over immediately. Returns when done, or after a
-        timeout.
+        """Leave the group, so that a standby takes over immediately. Returns when the member has
+        left, or after a timeout.
         """
         if not self._stop.is_set():
             self._left_at = self._clock()
@@ -156,13 +170,11 @@ class Membership:
             self._thread.join(3 * LEAVE_TIMEOUT_S)
 
     def hurry(self) -> None:
-        """Retry immediately if a pause is running, because the cause of the failure may be gone."""
+        """End a pause before a retry, because the cause of the failure may be gone."""
         self._wake.set()
 
-    def _rest(self, seconds: float) -> None:
-        """Pause until the time is over or the member leaves. After that it does not wait
-        any more.
-        """
+    def _pause(self, seconds: float) -> None:
+        """Pause for this time, or until `hurry` or `leave`. After `leave` it does not pause."""
         if not self._stop.is_set():
             self._wake.wait(seconds)
             self._wake.clear()
@@ -171,40 +183,40 @@ class Membership:
         failures = 0
         while not self._stop.is_set():
             try:
-                self._take_part()
+                self._run_generation()
                 failures = 0
             except TwinlogError as error:
                 failures += 1
                 self._failed(error)
                 self._patience.pause(failures)
-        self._say_goodbye()
+        self._leave_group()
         self._client.close()
 
-    def _take_part(self) -> None:
-        """Take part in one generation: join, sync, and heartbeats until the next one begins."""
+    def _run_generation(self) -> None:
+        """Take part in one generation: join, sync, then heartbeats until the next one begins."""
         sent = self._clock()
         metadata = self._metadata
-        joined = self._calls.join(metadata, self._while_held)
+        joined = self._calls.join(metadata, self._while_delayed)
         if joined is None:
             return
         self._joined = joined
         if not joined.leads and self._state.role is MemberRole.LEADING:
             self._step_down()
         assignments = same_for_all(joined, metadata) if joined.leads else {}
-        leader = self._calls.sync(joined, assignments, self._while_held)
+        leader = self._calls.sync(joined, assignments, self._while_delayed)
         if leader is None:
             return
-        self._heard_at = max(sent, self._heard_at)
-        if self._clock() - self._heard_at >= self._heartbeat_s:
-            # the join was delayed: the time since it was sent is (almost) over, and a leadership
-            # that ends before its first heartbeat would only start lanes in order to stop them
+        self._confirmed_at = max(sent, self._confirmed_at)
+        if self._clock() - self._confirmed_at >= self._heartbeat_s:
+            # the join was delayed, so the session counted from its sending may be almost over: a
+            # heartbeat first, or lanes would be started only to be stopped
             self._heartbeat(joined)
         self._enter(joined, leader)
-        self._stay(joined, leader, metadata)
+        self._send_heartbeats(joined, leader, metadata)
 
-    def _stay(self, joined: JoinedGroup, leader: bytes, metadata: bytes) -> None:
-        """Send heartbeats, through failures that are not the group's, until a rebalance begins or
-        the metadata changes.
+    def _send_heartbeats(self, joined: JoinedGroup, leader: bytes, metadata: bytes) -> None:
+        """Send heartbeats until a rebalance begins or the metadata changes. Retriable failures do
+        not end it.
         """
         failures = 0
         pause_s = self._heartbeat_s if joined.leads else min(self._heartbeat_s, STANDBY_HEARTBEAT_S)
@@ -218,7 +230,7 @@ class Membership:
                     raise
                 failures += 1
                 self._failed(error)
-                self._hurry.pause(failures)
+                self._prompt_patience.pause(failures)
                 continue
             if not is_stable:
                 return
@@ -242,37 +254,37 @@ class Membership:
         )
 
     def _heartbeat(self, joined: JoinedGroup) -> bool:
-        """Send a heartbeat. Returns False if a rebalance has begun, which this member must join."""
+        """Send a heartbeat. Returns False if a rebalance has begun: the member must rejoin."""
         sent = self._clock()
         try:
             self._calls.heartbeat(joined, timeout_s=self._heartbeat_s)
         except BrokerRefused as error:
             if error.kafka_error != REBALANCE_IN_PROGRESS:
                 raise
-            self._heard_at = sent  # the coordinator knows this member, and waits for it
+            self._confirmed_at = sent  # the coordinator knows this member, and waits for it
             return False
-        self._heard_at = sent
+        self._confirmed_at = sent
         return True
 
-    def _while_held(self) -> bool:
-        """Called while the coordinator delays a response. Returns False if the member leaves."""
+    def _while_delayed(self) -> bool:
+        """Keep leading while a response is delayed. Returns False if the member leaves."""
         if self._joined is not None and self._state.role is MemberRole.LEADING:
             self._keep_leading(self._joined)
         return not self._stop.is_set()
 
     def _keep_leading(self, joined: JoinedGroup) -> None:
-        if self._clock() - self._heard_at < self._heartbeat_s:
+        if self._clock() - self._confirmed_at < self._heartbeat_s:
             return
         sent = self._clock()
         try:
             self._calls.heartbeat_aside(joined, timeout_s=self._heartbeat_s)
-            self._heard_at = sent
+            self._confirmed_at = sent
         except TwinlogError as error:
             number = error.kafka_error if isinstance(error, BrokerRefused) else 0
             if number == REBALANCE_IN_PROGRESS:
-                self._heard_at = sent
+                self._confirmed_at = sent
             log.debug("heartbeat during a join failed error=%s", error)
-        if self._is_silent():
+        if self._is_session_over():
             self._step_down()
 
     def _failed(self, error: TwinlogError) -> None:
@@ -280,14 +292,14 @@ class Membership:
         number = error.kafka_error if isinstance(error, BrokerRefused) else 0
         if number == REBALANCE_IN_PROGRESS:
             return
-        if number in (UNKNOWN_MEMBER_ID, ILLEGAL_GENERATION) or self._is_silent():
+        if number in (UNKNOWN_MEMBER_ID, ILLEGAL_GENERATION) or self._is_session_over():
             self._step_down()
         self._set(replace(self._state, problem=error))
 
     def _step_down(self) -> None:
         self._set(replace(self._state, role=MemberRole.JOINING, leader=b"", others=()))
 
-    def _say_goodbye(self) -> None:
+    def _leave_group(self) -> None:
         try:
             self._calls.leave(timeout_s=LEAVE_TIMEOUT_S)
         except TwinlogError as error:
@@ -295,8 +307,8 @@ class Membership:
         self._calls.close()
         self._set(MembershipState(role=MemberRole.LEFT))
 
-    def _is_silent(self) -> bool:
-        return self._clock() - self._heard_at >= self._session_s
+    def _is_session_over(self) -> bool:
+        return self._clock() - self._confirmed_at >= self._session_s
 
     def _set(self, state: MembershipState) -> None:
         with self._changed:

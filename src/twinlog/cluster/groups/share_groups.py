@@ -1,17 +1,19 @@
-"""Share groups of a cluster and their start offsets (KIP-932): read and set like consumer offsets
-in `group_offsets`.
+"""Reads and sets the start offsets of share groups (KIP-932).
 
-A share group has no committed offset. It has a start offset for each partition, below which all
-records are processed, and a state for each record beyond it. Brokers report only the start offset,
-as it was before the last acknowledgement that they noted, and the lag: the number of unprocessed
-records. So two things are known about a group's actual position:
+A share group has no committed offset. In each partition it has a start offset, below which all
+records are processed, and a state for each record from there on. Brokers report only two numbers:
+the start offset, as it was before the last acknowledgement that they noted, and the lag, which is
+the number of unprocessed records. An example (`.` is an unprocessed record):
 
     start offset 4     processed: 4 5 6 . . 9 . .      end 12     lag 4
 
-- Everything below the start offset is processed; if there is no lag, everything is. The group may
-  resume there elsewhere: nothing is skipped, and recent acknowledgements that are not in the start
-  offset yet are delivered again.
-- It is at most at the end minus the lag (8 here), if the processed records have no holes.
+So the position of a group is known only within two bounds:
+
+- *At least*: all records below the start offset are processed, or all records if the lag is 0. The
+  group can resume there on another cluster without skipping a record. Records that it has
+  acknowledged after the start offset are delivered again.
+- *At most*: the end minus the lag (8 here). This would be the position if the processed records had
+  no holes.
 """
 
 from __future__ import annotations
@@ -43,7 +45,7 @@ from twinlog.wire.error_codes import (
 )
 
 GROUPS_AT_ONCE: Final = 100
-"""The coordinator queries partition states from other brokers before it responds."""
+"""Few, because the coordinator queries other brokers for states before it responds."""
 
 READING: Final = "reading start offsets of share"
 SETTING: Final = "setting start offsets of share"
@@ -51,11 +53,11 @@ SETTING: Final = "setting start offsets of share"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _State:
-    """A group's state in one partition, as reported by its coordinator."""
+    """The state of a group in one partition, as its coordinator reports it."""
 
     start: int
     lag: int
-    """-1 if it is unknown."""
+    """-1 if unknown."""
 
 
 _States: TypeAlias = Mapping[TopicPartition, _State]
@@ -64,11 +66,11 @@ _States: TypeAlias = Mapping[TopicPartition, _State]
 def fetch_start_offsets(
     coordinators: Coordinators, groups: Iterable[str]
 ) -> dict[str, GroupOffsets | TwinlogError]:
-    """Return where each share group may resume without skipping a record, in whatever state it is.
+    """Return where each share group can resume without skipping a record, or the error.
 
-    The result is empty for a missing group or another kind of group, and lacks partitions of which
-    nothing is processed. Brokers silently omit partitions of topics that Twinlog's user may not
-    describe. Raises Unsupported for brokers without this API.
+    A missing group and a group of another kind have no offsets, and neither has a partition of
+    which nothing is processed. Brokers silently omit partitions of topics that Twinlog's user may
+    not describe. Raises Unsupported for brokers without this API.
     """
 
     def surely_done(one: _State, end: int) -> int:
@@ -80,8 +82,9 @@ def fetch_start_offsets(
 def fetch_furthest_offsets(
     coordinators: Coordinators, groups: Iterable[str]
 ) -> dict[str, GroupOffsets | TwinlogError]:
-    """Like `fetch_start_offsets`, but after everything that the group may have processed: setting a
-    lower offset would deliver records again.
+    """Return the offset after all records that each share group may have processed, or the error.
+
+    To set a lower offset could deliver records again. Otherwise like `fetch_start_offsets`.
     """
 
     def perhaps_done(one: _State, end: int) -> int:
@@ -97,8 +100,8 @@ def offsets_of(
     *,
     furthest: bool = False,
 ) -> dict[str, GroupOffsets | TwinlogError]:
-    """Return the offsets of consumer groups and of share groups. Not all brokers support the
-    latter.
+    """Return the offsets of consumer groups and share groups. If the brokers do not support share
+    groups, each of these has the error.
     """
     out = fetch_offsets(coordinators, consumers)
     try:
@@ -111,11 +114,11 @@ def offsets_of(
 def alter_start_offsets(
     coordinators: Coordinators, wanted: Mapping[str, GroupOffsets]
 ) -> dict[str, CommitResult | TwinlogError]:
-    """Set start offsets of share groups without members. Returns, for each partition, None or why
-    not.
+    """Set start offsets of share groups without members. Returns None or the error for each
+    partition, or one error for the whole group.
 
-    The coordinator itself rejects a group with members (`is_refused_as_active`), and creates a
-    missing group. Raises Unsupported for brokers without share groups.
+    The coordinator rejects a group that has members (`is_refused_as_active`), and creates a missing
+    group. Raises Unsupported for brokers without share groups.
     """
 
     def ask(node: int, some: Sequence[str]) -> dict[str, CommitResult | TwinlogError]:
@@ -138,7 +141,7 @@ def _fetch(
         if not isinstance(states, TwinlogError) and any(one.lag >= 0 for one in states.values())
     }
     tps = {tp for states in counted.values() for tp in states}
-    # in this order: a lag queried later counts every record below these ends
+    # ends before lags, so that the lag counts every record below the end
     ends = list_offsets(coordinators.client, tps, LATEST)
     found |= _describe(coordinators, counted)
 
@@ -185,7 +188,7 @@ def _states(coordinators: Coordinators, group: str, answer: Message) -> _States 
             tp = TopicPartition(str(topic.topic_name), int(one.partition_index))
             code = int(one.error_code)
             if code == UNKNOWN_TOPIC_OR_PARTITION:
-                continue  # it was deleted
+                continue  # the topic was deleted
             if code:
                 return _of_partition(coordinators, code, "reading", group, tp)
             if one.start_offset >= 0:

@@ -1,21 +1,26 @@
-"""Writes records and the offsets of a group atomically: a minimal transactional producer (KIP-98).
+"""A minimal transactional producer (KIP-98): writes records and the offsets of a group atomically.
 
-`write` is a whole transaction of one process. Its steps are also available separately, for a
-transaction that one process begins (`begin_epoch`), to which others add (by `joining` it with its
-producer ID and epoch), and which one process ends (`end`, then `end_epoch`). A partition must then
-be written by only one of them, whose sequences begin with 0.
+*One process.* `write` is a whole transaction:
 
-Only one process at a time can use a transactional ID: `begin_epoch` fences its previous user. A
-transaction that the previous user left open is rolled back, or completed if its end was decided.
-After `begin_epoch` has returned, nothing of the previous user can arrive any more. Offsets
-committed by it must be read with `settled` (`fetch_offsets`), because the group's coordinator
-learns of the end later than the transaction's coordinator.
+    begin_epoch | add partitions, append records | add group, set its offsets | check | commit
 
-Nothing with an unknown outcome is repeated here, except what a broker recognizes: a batch, by its
-sequence. After any error, the caller begins a new epoch and reads the offsets again.
+*Several processes.* The steps are also available separately. One process begins (`begin_epoch`).
+Others join with its producer ID and epoch (`joining`), and add to the transaction. One process ends
+it (`end`, then `end_epoch`). Each partition must be written by only one of them, whose sequences
+begin with 0.
 
-Requests have the versions before KIP-890 part 2, which every broker from 0.11 to 4.x accepts:
-partitions and groups are added to a transaction by separate requests.
+*Fencing.* Only one process at a time can use a transactional ID, because `begin_epoch` fences its
+previous user. A transaction that this user left open is rolled back, or completed if its end was
+already decided. After `begin_epoch` has returned, nothing of the previous user can arrive any more.
+The offsets that it committed must be read with `settled` (`fetch_offsets`), because the coordinator
+of the group learns of the end later than the coordinator of the transaction.
+
+*Unknown outcomes.* Nothing whose outcome is unknown is repeated, except a batch, which a broker
+recognizes by its sequence. After any error, the caller begins a new epoch and reads the offsets,
+which shows what was committed.
+
+*Versions.* Requests have the versions before KIP-890 part 2, which all brokers from 0.11 to 4.x
+accept. Partitions and groups are added to a transaction by separate requests.
 """
 
 from __future__ import annotations
@@ -50,18 +55,20 @@ from twinlog.wire.records import Record, encode_batch
 T = TypeVar("T")
 
 TRANSACTION: Final = 1
-"""The key type for a transactional ID."""
+"""The key type of a transactional ID."""
 ONE_KEY: Final = 3
 PRODUCER_FENCED: Final = 90
 FENCED: Final = frozenset({INVALID_PRODUCER_EPOCH, PRODUCER_FENCED})
 BEFORE_VERSION_2: Final = 3
-"""AddPartitionsToTxn of clients; likewise AddOffsetsToTxn, TxnOffsetCommit and EndTxn."""
+"""The last version of AddPartitionsToTxn, AddOffsetsToTxn, TxnOffsetCommit and EndTxn before part 2
+of KIP-890.
+"""
 SIMPLE: Final = -1
 """The generation of a client that is not a group member."""
 
 
 class ProducerFenced(NamedTuple):
-    """A caller's code and text for the case that another process uses the transactional ID."""
+    """Code and text of the error if another process has begun to use the transactional ID."""
 
     code: str
     why: str
@@ -69,8 +76,8 @@ class ProducerFenced(NamedTuple):
 
 REPLAY: Final = ProducerFenced(
     "REPLAY_FENCED",
-    "another run has begun since, or this one was suspended for too long; if no other run is "
-    "active, repeat the same command",
+    "another run has begun since, or this run was suspended for too long; if no other run is "
+    "active, run the same command again",
 )
 NOBODY: Final = ProducerIdentity(producer_id=-1, producer_epoch=-1)
 OPEN: Final = "Ongoing"
@@ -80,20 +87,20 @@ NOT_ATTEMPTED: Final = 55
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Described:
-    """The coordinator's state of a transactional ID."""
+    """The state of a transactional ID, as its coordinator reports it."""
 
     identity: ProducerIdentity
     is_open: bool
     is_committed: bool
-    """Whether its end is decided, although not all partition leaders may know it yet."""
+    """Whether the commit is decided. Some leaders of its partitions may not know it yet."""
     started_ms: int
-    """By the coordinator's clock. It distinguishes transactions of the same epoch."""
+    """When it began, by the coordinator's clock. It differs between transactions of one epoch."""
     tps: frozenset[TopicPartition]
-    """Partitions added to it, including those with group offsets."""
+    """The partitions that were added to it, including those of group offsets."""
 
 
 class Transactions:
-    """Transactions of one transactional ID and one group, for one thread."""
+    """Transactions of one transactional ID and one group, in one thread."""
 
     def __init__(
         self,
@@ -105,7 +112,7 @@ class Transactions:
         joining: ProducerIdentity = NOBODY,
         fenced: ProducerFenced = REPLAY,
     ) -> None:
-        """`timeout_ms`: after this time the coordinator rolls back an open transaction."""
+        """The coordinator rolls back a transaction that is open for longer than `timeout_ms`."""
         self._client = client
         self._id, self._group, self._timeout_ms = transactional_id, group, timeout_ms
         self._groups = Coordinators(client)
@@ -127,8 +134,8 @@ class Transactions:
         return self._group
 
     def judged(self, error: TwinlogError) -> TwinlogError:
-        """Return the error to raise: a leader's rejection of the epoch concerns the whole
-        transaction.
+        """Return the error to raise for a leader's error: if the leader rejects the epoch, that of
+        the whole transaction.
         """
         number = getattr(error, "kafka_error", 0)
         return self._fenced_error(number, "appending for") if number in FENCED else error
@@ -139,16 +146,16 @@ class Transactions:
         self._sequences = {}
 
     def end_epoch(self) -> None:
-        """Roll back what is open in this epoch, fence all processes that joined it, and wait for
-        the end.
+        """Roll back the open transaction of this epoch, fence all processes that joined it, and
+        wait for the end.
 
-        Nothing happens if another process has begun a newer epoch. Raises TwinlogError.
+        Nothing is done if another process has begun a newer epoch. Raises TwinlogError.
 
         The coordinator always compares the epoch of an EndTxn, but that of an InitProducerId only
-        if no transaction is open. So before each attempt it is queried whether this epoch is still
-        the newest. A run that begins after its response is not affected, unless it opens its
-        transaction before the next request, one round trip later, arrives. Then it is fenced, which
-        is an error there, but never a wrong row.
+        if no transaction is open. So each attempt first queries whether this epoch is still the
+        newest. A run that begins after that response is not affected, with one exception: if it
+        opens its transaction before the next request arrives, one round trip later, it is fenced.
+        This is an error of that run, but never a wrong row.
         """
 
         def ask() -> None:
@@ -190,11 +197,11 @@ class Transactions:
         metadata: str = "",
         check: Callable[[], None] = lambda: None,
     ) -> None:
-        """Append the records, and set the group's offsets with this `metadata`, in one transaction.
+        """Append the records and set the group's offsets, with this `metadata`, in one transaction.
 
         `check` is called before the commit. If it raises TwinlogError, the transaction is rolled
-        back. Raises TwinlogError. The next `begin_epoch` shows whether the transaction was
-        committed.
+        back. Raises TwinlogError. The offsets after the next `begin_epoch` then show whether the
+        transaction was committed.
         """
         if records:
             self.add_partitions([tp])
@@ -207,7 +214,7 @@ class Transactions:
                 base_sequence=first,
                 is_transactional=True,
             )
-            # the leader may move; batches already appended are recognized by sequence
+            # the leader may move, and recognizes a batch that is already appended by its sequence
             self._client.retrying(
                 lambda: produce_batch(self._client, tp, batch, transactional_id=self._id),
                 timeout_s=self._timeout_ms / 2000,  # before the coordinator rolls it back
@@ -217,7 +224,7 @@ class Transactions:
         try:
             check()
         except TwinlogError:
-            with suppress(TwinlogError):  # if this fails, the transaction times out
+            with suppress(TwinlogError):  # if this fails, the coordinator rolls it back later
                 self.end(committed=False)
             raise
         self.end(committed=True)
@@ -225,7 +232,7 @@ class Transactions:
     # -- steps of a transaction
 
     def add_partitions(self, tps: Collection[TopicPartition]) -> None:
-        """Add partitions before their first record. Adding one twice has no effect."""
+        """Add partitions to the transaction, before their first record. Idempotent."""
         topic_of = AddPartitionsToTxnRequest.AddPartitionsToTxnTopic
 
         def ask() -> None:
@@ -242,7 +249,7 @@ class Transactions:
             for topic in answer.results_by_topic_v3_and_below:
                 for one in topic.results_by_partition:
                     number = int(one.partition_error_code)
-                    if number != NOT_ATTEMPTED:  # because of another partition
+                    if number != NOT_ATTEMPTED:  # another partition has the error
                         what = f"{topic.name}-{one.partition_index}"
                         right = f"WRITE on topic {topic.name}"
                         self._require(number, f"adding {what} to", right)
@@ -251,9 +258,7 @@ class Transactions:
             self._retrying(ask)
 
     def describe(self) -> Described:
-        """Return the coordinator's state of this transactional ID. Raises Unsupported before Kafka
-        3.0.
-        """
+        """Return the state of this transactional ID. Raises Unsupported before Kafka 3.0."""
         return self._retrying(self._described)
 
     def _described(self) -> Described:
@@ -292,7 +297,7 @@ class Transactions:
         self._retrying(ask)
 
     def commit_offsets(self, offsets: Mapping[TopicPartition, Committed]) -> None:
-        """Set the group's offsets when the transaction is committed."""
+        """Add offsets of the group to the transaction."""
         self._add_group()
         topic_of = TxnOffsetCommitRequest.TxnOffsetCommitRequestTopic
         partition_of = topic_of.TxnOffsetCommitRequestPartition
@@ -337,8 +342,8 @@ class Transactions:
         or_raise(self._groups.ask([self._group], ask, doing="committing offsets of")[self._group])
 
     def end(self, *, committed: bool) -> None:
-        """Commit it or roll it back, with one attempt: after a retriable error it may have ended
-        that way.
+        """Commit the transaction or roll it back, with one attempt: after an error it may have
+        ended in this way, too.
         """
         request = EndTxnRequest(
             transactional_id=self._id,
@@ -359,7 +364,7 @@ class Transactions:
         if self._node is None:
             request = FindCoordinatorRequest(key=self._id, key_type=TRANSACTION)
             answer = self._client.attempt(None, request, minimum=1, maximum=ONE_KEY)
-            self._require(int(answer.error_code), "looking for the coordinator of", "DESCRIBE")
+            self._require(int(answer.error_code), "looking up the coordinator of", "DESCRIBE")
             self._node = int(answer.node_id)
         return self._node
 
@@ -376,7 +381,7 @@ class Transactions:
     def _require(self, number: int, doing: str, right: str = "") -> None:
         if not number:
             return
-        what = f"transactional id {self._id}"
+        what = f"transactional ID {self._id}"
         if number in FENCED:
             raise self._fenced_error(number, doing)
         raise error_for(
@@ -388,7 +393,7 @@ class Transactions:
 
     def _fenced_error(self, number: int, doing: str) -> BrokerRefused:
         return BrokerRefused(
-            f"cluster {self._client.alias}: {doing} transactional id {self._id} was refused: "
+            f"cluster {self._client.alias}: {doing} transactional ID {self._id} was rejected: "
             f"{self._fenced.why}",
             kafka_error=number,
             code=self._fenced.code,

@@ -1,8 +1,14 @@
-"""The bounds of logs: as visible to consumers (ListOffsets), and actual (leader epochs).
+"""The bounds of logs: as consumers see them (ListOffsets), and the real end (leader epochs).
 
-The latest offset of ListOffsets is the high watermark (or the last stable offset). Records above it
-are already in the log, and an append would go after them. Only the end of the current leader epoch
-shows where the next append goes.
+    log start     last stable offset     high watermark     end of the leader epoch
+    |             |                      |                  |
+    v             v                      v                  v
+    [.............|......................|..................|   next append
+                  open transactions      not on all in-sync replicas
+
+ListOffsets returns the log start, and as latest offset the high watermark, or the last stable
+offset for READ_COMMITTED. Records above it are already in the log, and an append goes after them.
+Only the end of the current leader epoch (`log_ends`) shows where.
 """
 
 from __future__ import annotations
@@ -23,21 +29,21 @@ LATEST: Final = -1
 EARLIEST: Final = -2
 """The log start."""
 MAX_TIMESTAMP: Final = -3
-"""The record with the highest timestamp (KIP-734, brokers since 3.0)."""
+"""The record with the greatest timestamp (KIP-734, brokers since 3.0)."""
 
 CONSUMER: Final = -1
 """The replica ID of clients that are not replicas."""
 
 WITH_LEADER_EPOCH: Final = 4
-"""ListOffsets since Kafka 2.1 accepts and returns leader epochs."""
+"""The first version of ListOffsets with leader epochs (Kafka 2.1)."""
 
 UP_TO_THE_TIER: Final = 7
-"""Later versions add timestamps of tiered logs and a timeout, which are not used here."""
+"""Later versions add special timestamps for tiered storage and a timeout."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OffsetResult:
-    """One offset, -1 if no record is as new. `timestamp` is -1 unless it was requested."""
+    """An offset, or -1 if no record is as new. `timestamp` is -1 unless one was requested."""
 
     offset: int
     timestamp: int
@@ -46,7 +52,7 @@ class OffsetResult:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EpochEnd:
-    """The end of the highest leader epoch that is not above the requested one."""
+    """The highest leader epoch up to the requested one, and its end."""
 
     leader_epoch: int
     end_offset: int
@@ -60,8 +66,8 @@ def list_offsets(
     isolation: Isolation = Isolation.READ_UNCOMMITTED,
     timeout_s: float | None = None,
 ) -> dict[TopicPartition, OffsetResult | TwinlogError]:
-    """Return offsets at LATEST, EARLIEST, MAX_TIMESTAMP or of the first record at or after a time
-    (ms).
+    """Return offsets at LATEST, EARLIEST or MAX_TIMESTAMP, or of the first record at or after a
+    time (ms).
     """
     topic_of = ListOffsetsRequest.ListOffsetsTopic
 
@@ -113,31 +119,14 @@ def offset_at(
     *,
     isolation: Isolation = Isolation.READ_UNCOMMITTED,
 ) -> int:
-    """Return one partition's offset. Raises the error that its leader returned."""
+    """Return the offset of one partition. Raises the error that its leader returned."""
     return or_raise(list_offsets(client, [tp], at, isolation=isolation)[tp]).offset
-
-
-def empty_logs(client: ClusterClient, tps: Sequence[TopicPartition]) -> set[TopicPartition]:
-    """Return partitions that certainly have no record. One whose leader does not respond may have
-    some.
-    """
-    starts, ends = (list_offsets(client, tps, at) if tps else {} for at in (EARLIEST, LATEST))
-    known = {tp: (starts[tp], ends[tp]) for tp in tps}
-    return {
-        tp
-        for tp, (start, end) in known.items()
-        if isinstance(start, OffsetResult)
-        and isinstance(end, OffsetResult)
-        and start.offset == end.offset
-    }
 
 
 def log_ends(
     client: ClusterClient, tps: Iterable[TopicPartition], *, timeout_s: float | None = None
 ) -> dict[TopicPartition, EpochEnd | TwinlogError]:
-    """Return where the next append would go: the end of the current leader epoch, with
-    that epoch.
-    """
+    """Return where the next append goes: the end of the current leader epoch, and that epoch."""
     return _epoch_ends(client, tps, lambda led: led.leader_epoch, timeout_s)
 
 
@@ -147,8 +136,8 @@ def leader_epoch_ends(
     *,
     timeout_s: float | None = None,
 ) -> dict[TopicPartition, EpochEnd | TwinlogError]:
-    """Return where these leader epochs end in the current log. An end below the known offset means
-    truncation.
+    """Return where these leader epochs end in the current log. If that is below an offset that was
+    read in the epoch, the log was truncated.
     """
     return _epoch_ends(client, epochs, lambda led: epochs[led.tp], timeout_s)
 
@@ -170,7 +159,7 @@ def _epoch_ends(
                     partitions=[
                         topic_of.OffsetForLeaderPartition(
                             partition=led.tp.partition,
-                            # a broker that is no longer, or not yet, the leader must not answer
+                            # so that a broker that is not the leader returns an error
                             current_leader_epoch=led.leader_epoch,
                             leader_epoch=epoch_of(led),
                         )
@@ -188,10 +177,10 @@ def _epoch_ends(
                     leader_epoch=int(found.leader_epoch), end_offset=int(found.end_offset)
                 )
                 if found.error_code:
-                    out[tp] = _error(client, found.error_code, "asking for the log end of", tp)
+                    out[tp] = _error(client, found.error_code, "reading the log end of", tp)
         return out
 
-    return ask_leaders(client, tps, ask, doing="asking for the log end of", timeout_s=timeout_s)
+    return ask_leaders(client, tps, ask, doing="reading the log end of", timeout_s=timeout_s)
 
 
 def _error(client: ClusterClient, code: int, doing: str, tp: TopicPartition) -> TwinlogError:

@@ -1,8 +1,24 @@
-"""Sends partition queries to their leaders: one request per broker, repeated if a leader moved.
+"""Sends queries about partitions to their leaders: one request per broker, repeated if a leader
+moved.
 
-A partition without a responding leader delays no other. It is retried for NO_LEADER_S, not for as
-long as the call may take. The client remembers it, and its next calls try once. A broker that let a
-request time out is not waited for again before SILENT_S have passed.
+*Problem.* A query about a thousand partitions needs a result for each. No error reports a partition
+without a leader, because there is no broker to send one. If a call waited for it as long as it may
+(a minute), all other partitions would wait as long, and a cold start makes ten such queries.
+
+*Rules* (ADR 14):
+
+| the leader of a partition                  | the partition is retried for                        |
+| ------------------------------------------ | --------------------------------------------------- |
+| has moved, or is not ready                 | the whole call                                      |
+| does not exist                             | NO_LEADER_S, enough for an election                 |
+| cannot be reached                          | FAILOVER_S, until the cluster has elected a new one |
+| has been missing since an earlier call     | one attempt per call: the client remembers such     |
+|                                            | partitions (`client.leaderless`)                    |
+| is a broker that let a request time out    | none for SILENT_S: the broker is not queried again  |
+|                                            | (`client.silent`)                                   |
+
+So every call returns in time, with one result or error for each partition. Only an unreachable
+cluster is an exception.
 """
 
 from __future__ import annotations
@@ -25,22 +41,22 @@ from twinlog.wire.error_codes import (
 T = TypeVar("T")
 
 NO_LEADER_S: Final = 4.0
-"""Enough time for an election that has a candidate."""
+"""Time for an election that has a candidate."""
 
 FAILOVER_S: Final = 12.0
-"""A cluster detects within 9 s (broker.session.timeout.ms) that a leader is dead, and elects its
-successor. An unreachable leader is retried for this long.
+"""A cluster notices within 9 s (broker.session.timeout.ms) that a leader is dead, and then elects
+its successor.
 """
 
 SILENT_S: Final = 10.0
-"""As long as one request waits: by then the cluster itself has fenced a frozen broker."""
+"""As long as a request waits. By then, the cluster itself has fenced a frozen broker."""
 
 FORGET_S: Final = 600.0
-"""A partition that was not queried for this long is forgotten."""
+"""After this time without a query, the client forgets that a partition had no leader."""
 
 
 class Led(NamedTuple):
-    """A partition, as sent in requests to its leader."""
+    """A partition, and what requests to its leader need."""
 
     tp: TopicPartition
     leader_epoch: int
@@ -49,7 +65,7 @@ class Led(NamedTuple):
 
 Answers = Mapping[TopicPartition, T | TwinlogError]
 Ask = Callable[[int, Sequence[Led]], Answers[T]]
-"""Queries one broker, once, about partitions that it leads."""
+"""Queries one broker once, about partitions that it leads."""
 
 
 @dataclass(slots=True)
@@ -59,12 +75,12 @@ class _Round(Generic[T]):
     done: dict[TopicPartition, T | TwinlogError] = field(default_factory=dict)
     failed: dict[TopicPartition, TwinlogError] = field(default_factory=dict)
     leaderless: dict[TopicPartition, float] = field(default_factory=dict)
-    """Since when, in this call."""
+    """Partitions without a leader in this call, and since when (monotonic)."""
 
     def group(
         self, tps: Iterable[TopicPartition], timeout_s: float, *, is_first: bool
     ) -> dict[int, list[Led]]:
-        """Group partitions by leader. Those without a leader fail."""
+        """Group partitions by their leader. Those without one are added to `failed`."""
         names = {tp.topic for tp in tps}
         kept = self.client.led
         if is_first and kept is not None and names <= kept.keys():
@@ -94,7 +110,7 @@ class _Round(Generic[T]):
         asked = time.monotonic()
         topics = self.client.metadata(names, timeout_s=timeout_s).topics
         if time.monotonic() - asked > NO_LEADER_S / 2:
-            self.leaderless.clear()  # the cluster itself did not respond
+            self.leaderless.clear()  # the cluster itself did not respond for a while
         return topics
 
     def ask(self, node: int, leds: Sequence[Led], ask: Ask[T]) -> None:
@@ -120,7 +136,7 @@ class _Round(Generic[T]):
                 self.client.leaderless.pop(tp, None)
 
     def gives_up(self, tp: TopicPartition, error: TwinlogError) -> bool:
-        """Return whether it has had no leader for too long, in this call or earlier ones."""
+        """Return whether it has had no leader for too long, in this call or in earlier ones."""
         now = time.monotonic()
         if not has_no_leader(error):
             self.leaderless.pop(tp, None)
@@ -134,14 +150,14 @@ class _Round(Generic[T]):
 
 
 def has_no_leader(error: TwinlogError) -> bool:
-    """Return whether there is no leader, or its broker does not respond."""
+    """Return whether the error means that there is no leader, or that it does not respond."""
     if isinstance(error, BrokerRefused):
         return error.kafka_error == LEADER_NOT_AVAILABLE or error.code == "BROKER_NOT_AVAILABLE"
     return isinstance(error, Unreachable | Disconnected)
 
 
 def by_topic(leds: Iterable[Led]) -> dict[str, list[Led]]:
-    """Return the partitions by topic, as Kafka's messages nest them."""
+    """Group partitions by topic, as in Kafka's messages."""
     topics: dict[str, list[Led]] = {}
     for led in leds:
         topics.setdefault(led.tp.topic, []).append(led)
@@ -156,10 +172,9 @@ def ask_leaders(
     doing: str,
     timeout_s: float | None = None,
 ) -> dict[TopicPartition, T | TwinlogError]:
-    """Return one result or error for each partition. Raises only if the whole cluster is
-    unreachable.
+    """Return one result or error for each partition. Raises only if no broker can be reached.
 
-    `doing` describes the query for messages, for example "listing offsets of".
+    `doing` begins a message about a partition, for example "listing offsets of".
     """
     _forget_old(client)
     deadline = client.deadline(timeout_s)
@@ -194,7 +209,7 @@ def _forget_old(client: ClusterClient) -> None:
 
 
 def topics_of(tps: Iterable[TopicPartition]) -> dict[str, list[int]]:
-    """Return partitions by topic, if leaders are not needed."""
+    """Group the numbers of partitions by topic."""
     topics: dict[str, list[int]] = {}
     for tp in tps:
         topics.setdefault(tp.topic, []).append(tp.partition)

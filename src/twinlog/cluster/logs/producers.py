@@ -1,4 +1,4 @@
-"""Producer IDs: obtaining one, and the producer states of partitions."""
+"""Producer IDs: obtains new ones, and reads the state that leaders keep of them."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from twinlog.wire.error_codes import COORDINATOR_LOAD_IN_PROGRESS, error_for
 
 NO_PRODUCER_ID: Final = -1
 NO_TRANSACTION_TIMEOUT_MS: Final = 2**31 - 1
-"""Java's value for an idempotent producer, which has no transactions."""
+"""The value of an idempotent producer without transactions, as in Java."""
 
 WITHOUT_TWO_PHASE_COMMIT: Final = 5
 """Version 6 adds flags for two-phase commit (KIP-939)."""
@@ -25,7 +25,7 @@ WITHOUT_TWO_PHASE_COMMIT: Final = 5
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ProducerIdentity:
-    """A producer ID that the cluster has assigned exclusively to this client."""
+    """A producer ID that the cluster has assigned to this client only, and its epoch."""
 
     producer_id: int
     producer_epoch: int
@@ -33,9 +33,9 @@ class ProducerIdentity:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ProducerState:
-    """A leader's state of one producer ID in a partition.
+    """A leader's state of a producer ID in one partition.
 
-    `last_timestamp` is that of its last record, not the time of the append.
+    `last_timestamp` is the timestamp of its last record, not the time of the append.
     `current_transaction_start_offset` is -1 outside a transaction.
     """
 
@@ -46,10 +46,10 @@ class ProducerState:
 
 
 def init_producer_id(client: ClusterClient) -> ProducerIdentity:
-    """Obtain a new producer ID for an idempotent producer, from any broker.
+    """Obtain a new producer ID for an idempotent producer from any broker.
 
-    Right after a broker's start the response may be "loading", or no error and the ID -1. Both are
-    retried.
+    A broker that has just started may return COORDINATOR_LOAD_IN_PROGRESS, or the ID -1 without an
+    error. Both are retried.
     """
     request = InitProducerIdRequest(
         transactional_id=None,
@@ -67,7 +67,7 @@ def init_producer_id(client: ClusterClient) -> ProducerIdentity:
             raise error_for(
                 code,
                 cluster=client.alias,
-                doing="asking for a producer id",
+                doing="obtaining a producer ID",
                 acl="WRITE on a topic (or IDEMPOTENT_WRITE on the cluster)",
             )
         return ProducerIdentity(
@@ -78,15 +78,14 @@ def init_producer_id(client: ClusterClient) -> ProducerIdentity:
 
 
 Producers = dict[int, ProducerState]
-"""Producer states by producer ID."""
+"""The states of producers, by producer ID."""
 
 
 def describe_producers(
     client: ClusterClient, tps: Iterable[TopicPartition]
 ) -> dict[TopicPartition, Producers | TwinlogError]:
-    """Return every producer ID that each partition remembers (KIP-664, brokers since 2.8).
-
-    Raises Unsupported if the brokers do not offer it.
+    """Return all producers that the leader of each partition remembers (KIP-664, brokers since
+    2.8). Raises Unsupported.
     """
     topic_of = DescribeProducersRequest.TopicRequest
 
@@ -126,9 +125,7 @@ def describe_producers(
 def known_producers(
     client: ClusterClient, tps: Iterable[TopicPartition]
 ) -> dict[TopicPartition, Producers]:
-    """Return the same, without partitions whose leader returns an error or is older than
-    Kafka 2.8.
-    """
+    """Return the producers of the partitions whose leader reports them. Others are left out."""
     try:
         found = describe_producers(client, tps)
     except Unsupported:
@@ -139,8 +136,8 @@ def known_producers(
 def transaction_starts(
     client: ClusterClient, tps: Iterable[TopicPartition]
 ) -> dict[TopicPartition, dict[int, int]]:
-    """Return open transactions by partition of `known_producers`: producer ID to the offset of its
-    first record there.
+    """Return the open transactions of each partition whose leader reports them: for each producer
+    ID, the offset of its first record in the partition.
     """
     return {
         tp: {

@@ -1,4 +1,15 @@
-"""Reads and appends whole record batches by request, for everything except the copy loop."""
+"""Reads and appends whole batches by single requests, for everything except the copy loop.
+
+A read has three difficulties, which `_Reading` hides from callers:
+
+- *Size.* A broker returns at least one whole batch, but only for the first partition of a response
+  (KIP-74). A later partition may get a part of a batch. It is read again with more bytes.
+- *Quotas.* A throttled response has no topics at all. The partitions in it are neither missing nor
+  empty: they are requested again after the mute, in smaller pieces, which are combined into one
+  result (`net.read_size`).
+- *Stuck batches.* A batch that is larger than the quota allows never passes. This is an error only
+  if nothing has passed for the time of a call.
+"""
 
 from __future__ import annotations
 
@@ -38,33 +49,31 @@ MAX_ANSWER_BYTES: Final = 50 * 1024 * 1024
 
 ACKS_ALL: Final = -1
 BY_NAME: Final = 12
-"""Fetch and Produce name topics by ID from version 13 on."""
+"""From version 13 on, Fetch and Produce identify topics by ID."""
 
 PARTITIONS_ADDED_BEFORE: Final = 11
-"""From version 12 on, a Produce itself adds its partition to the transaction (KIP-890)."""
+"""From version 12 on, Produce itself adds its partition to the transaction (KIP-890)."""
 
 NO_TIME: Final = -1
-"""The append time in a response for a new batch of a CreateTime topic."""
+"""The append time in the response to a new batch in a CreateTime topic."""
 
 WITH_EPOCH: Final = 9
-"""Fetch since Kafka 2.1: a broker that is no longer the leader returns an error."""
+"""The first version of Fetch with leader epochs (Kafka 2.1), so that only the leader responds."""
 
 V2_BATCHES: Final = 3
-"""Produce since Kafka 0.11 accepts batches of format v2."""
+"""The first version of Produce with batches of magic 2 (Kafka 0.11)."""
 
 NO_SESSION: Final = -1
-"""The fetch session epoch of a request without a session (KIP-227)."""
+"""The session epoch of a Fetch without a session (KIP-227)."""
 
 STUCK_ANSWERS: Final = 5
-"""After this many consecutive responses emptied by a quota, and the time of a call,
-nothing passes.
-"""
+"""Consecutive throttled responses, besides the time of a call, after which a read is given up."""
 
 FIRST_BYTES: Final = 4096
-"""Bytes that a read of one batch requests; the first batch is returned whole if it is longer."""
+"""Bytes requested for one batch. A longer batch is returned whole nevertheless."""
 
 GROWTH: Final = 16
-"""Factor by which the requested bytes grow if not even the first batch was complete."""
+"""Factor by which the requested bytes grow if the first batch was not complete."""
 
 LENGTH_END: Final = 12
 _LENGTH: Final = struct.Struct(">i")
@@ -72,18 +81,18 @@ _LENGTH: Final = struct.Struct(">i")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FetchedRecords:
-    """One partition's response. `records` may begin before the offset, and end within a batch."""
+    """Records of one partition. They may begin before the offset, and end within a batch."""
 
     records: memoryview
     high_watermark: int
     last_stable_offset: int
     log_start: int
     aborted: tuple[AbortedTransaction, ...]
-    """Only if READ_COMMITTED was requested."""
+    """Empty unless READ_COMMITTED was requested."""
 
 
 FetchFrom = tuple[int, int]
-"""First offset, and approximate number of bytes."""
+"""The first offset and the approximate number of bytes."""
 
 
 def fetch_records(
@@ -93,11 +102,12 @@ def fetch_records(
     isolation: Isolation = Isolation.READ_UNCOMMITTED,
     timeout_s: float | None = None,
 ) -> dict[TopicPartition, FetchedRecords | TwinlogError]:
-    """Return what each log has at that offset now, without waiting: at least one whole batch.
+    """Return the records that each log has at that offset now: at least one whole batch, if there
+    is one.
 
-    An offset outside the log is an error with code OFFSET_OUT_OF_RANGE. Data delayed by a quota is
-    waited for, however long that takes. Only if nothing passes at all, it is an error with code
-    THROTTLING_QUOTA_EXCEEDED.
+    New records are not waited for, but data that a quota delays is, however long it takes. An
+    offset outside the log is an error with code OFFSET_OUT_OF_RANGE. If a quota lets nothing pass
+    at all, the code is THROTTLING_QUOTA_EXCEEDED.
     """
 
     def ask(node: int, leds: Sequence[Led]) -> dict[TopicPartition, FetchedRecords | TwinlogError]:
@@ -114,19 +124,19 @@ def fetch_partition(
     *,
     isolation: Isolation = Isolation.READ_UNCOMMITTED,
 ) -> FetchedRecords:
-    """Return what one partition's log has at that offset now. Raises the error that its leader
-    returned.
-    """
+    """Return the records of one partition, like `fetch_records`. Raises its error."""
     return or_raise(fetch_records(client, {tp: (offset, most_bytes)}, isolation=isolation)[tp])
 
 
 Answers = dict[TopicPartition, FetchedRecords | TwinlogError]
 Read = Callable[[TopicPartition, int, int], FetchedRecords | TwinlogError]
-"""Reads one partition from an offset on, approximately this many bytes."""
+"""Reads approximately this many bytes of a partition from an offset on."""
 
 
 def batch_from(read: Read, tp: TopicPartition, offset: int, end: int) -> BatchHeader | None:
-    """Return the batch that contains an offset, or the next one that begins before `end`."""
+    """Return the batch that contains the offset, or the next one, or None if it begins at or after
+    `end`.
+    """
     if offset >= end:
         return None
     answer = or_raise(read(tp, offset, FIRST_BYTES))
@@ -136,10 +146,7 @@ def batch_from(read: Read, tp: TopicPartition, offset: int, end: int) -> BatchHe
 
 
 class _Reading:
-    """Queries one broker until it has answered for all partitions.
-
-    It requests as much as a quota lets pass, and combines partial reads into one result.
-    """
+    """Queries one broker until there is a result for each partition."""
 
     def __init__(
         self,
@@ -181,11 +188,11 @@ class _Reading:
                 # only the first partition of a response is guaranteed a whole batch (KIP-74)
                 if at == 0 or not self._is_cut(answer, led.tp):
                     self._take(led.tp, answer, out)
-                else:  # otherwise each long batch would need its own request
+                else:  # otherwise each long batch would need a request of its own
                     self._growth[led.tp] = GROWTH * self._growth.get(led.tp, 1)
             if self._is_stuck(is_held=is_throttled and not answers):
-                # a broker returns at least one batch of the first partition: that is the one that
-                # does not pass
+                # a broker returns at least one batch of the first partition, so that is the batch
+                # that does not pass
                 self._take(left[0].tp, self._nothing_passes(left[0].tp), out)
                 self._held = 0
             left = [led for led in left if led.tp not in out]
@@ -194,7 +201,7 @@ class _Reading:
     def _take(
         self, tp: TopicPartition, answer: FetchedRecords | TwinlogError, out: Answers
     ) -> None:
-        """Store a response. A partition is done once about as much as first requested was read."""
+        """Store a response. A partition is done when about as much as requested was read."""
         before = self._parts.get(tp)
         if isinstance(answer, TwinlogError):
             out[tp] = answer if before is None else before
@@ -224,7 +231,7 @@ class _Reading:
         return len(records) < LENGTH_END + int(length)
 
     def _is_stuck(self, *, is_held: bool) -> bool:
-        """Return whether a quota has let nothing pass for long, although little was requested."""
+        """Return whether a quota has let nothing pass for too long."""
         if not is_held:
             self._held = 0
             return False
@@ -236,7 +243,7 @@ class _Reading:
         return is_long and self._held > STUCK_ANSWERS
 
     def _ask(self, leds: Sequence[Led]) -> tuple[Answers, bool]:
-        """Return responses for some or all of them, and whether a quota delayed the rest."""
+        """Return responses for some or all partitions, and whether a quota delayed the others."""
         self._most = self._size.most_bytes
         answer = self._client.attempt(
             self._node, self._request(leds, self._most), minimum=WITH_EPOCH, maximum=BY_NAME
@@ -247,7 +254,7 @@ class _Reading:
                 tp = TopicPartition(str(topic.topic), int(found.partition_index))
                 code = int(found.error_code)
                 out[tp] = self._error(code, tp) if code else _fetched(found)
-        # a throttled response has no topics at all (FetchContext.getThrottledResponse)
+        # a throttled response has no topics (FetchContext.getThrottledResponse in Kafka)
         is_throttled = throttle_ms(answer) > 0
         if is_throttled:
             asked_bytes = sum(self._wanted[led.tp][1] for led in leds)
@@ -295,27 +302,28 @@ class _Reading:
         settings = self._client.settings
         held_s = self._client.patience.clock() - self._held_since
         return BrokerRefused(
-            f"cluster {settings.alias}: {tp} cannot be read: a quota has let nothing pass for "
-            f"{held_s:.0f} s: raise consumer_byte_rate of client id "
-            f"{settings.client_id} (a batch that is larger than ten seconds of it never passes)",
+            f"cluster {settings.alias}: {tp} cannot be read, because a quota has blocked every "
+            f"fetch for {held_s:.0f} s: raise consumer_byte_rate of client ID "
+            f"{settings.client_id} (brokers never return a batch that is larger than what it "
+            "allows in ten seconds)",
             kafka_error=THROTTLING_QUOTA_EXCEEDED,
             code="THROTTLING_QUOTA_EXCEEDED",
         )
 
 
 def _whole(records: memoryview) -> tuple[int, int]:
-    """Return the size of the whole batches, and the next offset."""
+    """Return the size of all whole batches, and the offset after them (-1: unknown)."""
     size, behind = 0, -1
     try:
         for header, at in read_headers(records):
             size, behind = at + header.length, header.next_offset
     except CorruptData:
-        return size, -1  # a later reader reports it
+        return size, -1  # code that reads the batch reports it
     return size, behind
 
 
 def _joined(before: FetchedRecords, answer: FetchedRecords) -> FetchedRecords:
-    """Combine two responses of one log."""
+    """Combine two consecutive responses for one partition."""
     whole, _ = _whole(before.records)
     return replace(
         answer,
@@ -344,10 +352,10 @@ def produce_batch(
     *,
     transactional_id: str | None = None,
 ) -> int:
-    """Append one encoded batch with acks=all, in one attempt, and return its base offset.
+    """Append one encoded batch with acks=all, with one attempt, and return its base offset.
 
-    A transaction must already know the partition (`groups.transactions`). Raises the leader's
-    error. After Disconnected, the batch may be in the log or not.
+    A transaction must already include the partition (`groups.transactions`). Raises the leader's
+    error. After Disconnected, the batch may or may not be in the log.
     """
     metadata = client.metadata([tp.topic], allow_missing=False)
     partition = metadata.partition(tp)
@@ -364,8 +372,8 @@ class Appended(NamedTuple):
 
     base_offset: int
     is_new: bool
-    """False: the log already had a batch of that producer with these sequences, whatever its
-    content; or the topic has LogAppendTime, and the response does not show it.
+    """False if the log already had a batch of the producer with these sequences, whatever its
+    content. Also False for a topic with LogAppendTime, where the response does not show it.
     """
 
 
@@ -378,10 +386,10 @@ def append_batches(
     *,
     transactional_id: str,
 ) -> dict[TopicPartition, Appended | TwinlogError]:
-    """Append a batch to each partition with acks=all, with retries if a leader moves or a
-    connection breaks: a leader recognizes a repeated batch by its sequences.
+    """Append a batch to each partition with acks=all. It is retried if a leader moves or a
+    connection breaks, because a leader recognizes a repeated batch by its sequences.
 
-    A transaction must already know the partitions (`groups.transactions`).
+    A transaction must already include the partitions (`groups.transactions`).
     """
 
     def ask(node: int, leds: Sequence[Led]) -> dict[TopicPartition, Appended | TwinlogError]:

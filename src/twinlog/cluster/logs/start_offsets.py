@@ -1,8 +1,8 @@
-"""Finds where a new reader would begin, by ListOffsets.
+"""Finds where a new reader begins, with ListOffsets.
 
-The first record of a time is the first one, by offset, whose timestamp is at or after it. If
-timestamps are out of order, records before that offset may be newer, and later ones older. A
-compacted log returns what is left of it. If no record is as new, a reader begins at the end.
+A time stands for the first offset whose record has this timestamp or a later one. If timestamps are
+out of order, some records before that offset may be newer, and some after it older. In a compacted
+log, the first remaining record counts. If no record is as new, the reader begins at the end.
 """
 
 from __future__ import annotations
@@ -21,10 +21,10 @@ Begin = int | TwinlogError
 def begin_offsets(
     client: ClusterClient, starts: Mapping[TopicPartition, StartAt], *, isolation: Isolation
 ) -> dict[TopicPartition, Begin]:
-    """Return the first offset to read for each partition, or why it is unknown.
+    """Return the first offset to read in each partition, or the error.
 
-    A given offset is returned unchanged. For readers of committed records, the end is the last
-    stable offset, because records of an open transaction are still to be read.
+    A given offset is returned unchanged. With READ_COMMITTED, the end is the last stable offset:
+    records after it belong to open transactions, and are to be read when these have ended.
     """
     out: dict[TopicPartition, Begin] = {}
     by_time: defaultdict[int, list[TopicPartition]] = defaultdict(list)
@@ -38,7 +38,7 @@ def begin_offsets(
                 by_time[LATEST].append(tp)
             case StartKind.TIMESTAMP:
                 by_time[start.value].append(tp)
-    # the end first: a record that arrives during the lookup of the time must not be skipped
+    # the ends are read first, so that no record is skipped that arrives while times are looked up
     timed = [tp for at, tps in by_time.items() if at >= 0 for tp in tps]
     ends = list_offsets(client, timed, LATEST, isolation=isolation) if timed else {}
     for at, tps in by_time.items():

@@ -1,12 +1,22 @@
-"""One blocking connection to one broker: connect, TLS, versions, SASL, then one request at a time.
+"""One blocking connection to one broker.
 
-The steps are those of Java's client, in the same order: TCP, TLS, ApiVersions (allowed before
-authentication), SaslHandshake, SaslAuthenticate. `detach` passes the authenticated socket to the
-copy loop, which drives it itself.
+It is opened in the steps of Java's client, in the same order:
+
+    TCP --> TLS --> ApiVersions --> SaslHandshake --> SaslAuthenticate --> requests, one at a time
+
+ApiVersions needs no authentication. Its response has the range of versions that the broker supports
+for each request. A request is then sent in the highest version that both sides support. The caller
+may narrow the range, because a version may lack a feature (`minimum`) or change the meaning of a
+field (`maximum`). If no version fits, Unsupported is raised before anything is sent, so that a
+caller can do without the request. This negotiation alone decides what is sent. A broker's release
+is never used, because other implementations of the protocol have releases of their own. Whether a
+target behaves like Apache Kafka is tested with real batches (`survey.capabilities`).
+
+`detach` passes the authenticated socket to the copy loop, which then uses it itself.
 
 A broker that throttles the connection responds with the throttle time, and reads nothing more for
-that long (KIP-219). `muted_s` is the rest of it. A request sent in that time is answered after it,
-and no timeout counts it.
+that long (KIP-219). `muted_s` is the rest of that time. A request that is sent in the meantime is
+answered after it, so no timeout includes it.
 """
 
 from __future__ import annotations
@@ -27,12 +37,12 @@ from twinlog.errors import CorruptData, Disconnected, TwinlogError, Unsupported
 
 UNSUPPORTED_VERSION: Final = 35
 HANDSHAKE_FRAME_BYTES: Final = 1 << 20
-"""More than any broker sends before authentication. A larger frame is not Kafka's protocol."""
+"""Larger than any response before authentication. A larger frame is not Kafka's protocol."""
 
 DIGEST_BYTES: Final = 16
 
 SILENT_S: Final = 2.0
-"""A broker answers ApiVersions from memory. One that does not is checked more closely."""
+"""A broker answers ApiVersions from memory. If none arrives in this time, `if_silent` is called."""
 
 
 class Connection:
@@ -47,15 +57,17 @@ class Connection:
         self.settings = settings
         self.api_versions: dict[int, tuple[int, int]] = {}
         self.session_ends_at: float | None = None
-        """When the broker will end the SASL session (KIP-368), in time.monotonic() seconds."""
+        """When to stop using the connection, because the broker ends the SASL session (KIP-368), by
+        time.monotonic(); None if it does not.
+        """
         self._muted_until = 0.0
         self._correlation_id = 0
         self._awaited: tuple[int, int, int] | None = None
         self._is_open = True
         self._is_served = False
-        """True after a response to another request than ApiVersions, which needs no login."""
+        """True after a response to any request but ApiVersions, which needs no login."""
         self._max_frame_bytes = HANDSHAKE_FRAME_BYTES
-        """Until authentication has shown that the peer is a broker."""
+        """Larger after authentication, which shows that the peer is a broker."""
 
     @classmethod
     def open(
@@ -68,11 +80,11 @@ class Connection:
         user_timeout_ms: int = 0,
         if_silent: Callable[[], None] = lambda: None,
     ) -> Self:
-        """Open a connection that is ready for requests. Every address of the name is tried.
+        """Open a connection that is ready for requests. All addresses of the host are tried.
 
-        `if_silent` is called if the first response does not come soon, and may raise the reason.
-        `user_timeout_ms` is TCP_USER_TIMEOUT: the kernel drops the connection, and the data that it
-        still holds, if sent data stays unacknowledged for this long. 0 leaves the system's default.
+        `if_silent` is called if the first response does not arrive soon, and may raise the reason.
+        `user_timeout_ms` is TCP_USER_TIMEOUT: if sent data stays unacknowledged for this long, the
+        kernel drops the connection and the data that it still holds. 0 is the system's default.
         """
         if timeout_s is None:
             timeout_s = settings.request_timeout_ms / 1000
@@ -97,7 +109,7 @@ class Connection:
 
     @property
     def peer(self) -> str:
-        """The broker for messages: address and cluster."""
+        """Address and cluster, for messages."""
         return f"broker {Address(self.host, self.port)} of cluster {self.settings.alias}"
 
     @property
@@ -106,11 +118,12 @@ class Connection:
 
     @property
     def muted_s(self) -> float:
-        """How long the broker reads nothing from this connection; 0: it reads."""
+        """For how many seconds the broker reads nothing from this connection, or 0."""
         return max(self._muted_until - time.monotonic(), 0.0)
 
     def is_usable(self, within_s: float = 0.0) -> bool:
-        """Return whether a request may be sent: open, idle, and the session has not ended.
+        """Return whether a request can be sent: the connection is open and idle, and its SASL
+        session does not end within `within_s`.
 
         Input while no response is awaited can only be the end of the connection.
         """
@@ -121,7 +134,7 @@ class Connection:
         return not self._has_input(0.0)
 
     def version_for(self, api_key: int, maximum: int, minimum: int = 0) -> int:
-        """Return the highest version that both the broker and the caller support."""
+        """Return the highest version that the broker and the caller support. Raises Unsupported."""
         low, high = self.api_versions.get(api_key, (0, -1))
         version = min(high, maximum)
         if version < max(low, minimum):
@@ -129,7 +142,7 @@ class Connection:
             offered = f"offers {name} v{low}-v{high}" if high >= low else f"does not offer {name}"
             raise Unsupported(
                 f"{self.peer} {offered}, but v{minimum}-v{maximum} is needed: "
-                "upgrade the brokers, or turn off what needs it"
+                "upgrade the brokers, or disable the feature that needs it"
             )
         return version
 
@@ -142,10 +155,10 @@ class Connection:
         maximum: int | None = None,
         minimum: int | None = None,
     ) -> Any:
-        """Send a request, with the highest version that both sides support; return the response.
+        """Send a request in the highest version that both sides support, and return the response.
 
-        `timeout_s` limits the whole response (None: request.timeout.ms). `silent_s` limits the time
-        in which no byte of it arrives.
+        `timeout_s` limits the time until the response is complete (None: request.timeout.ms), and
+        `silent_s` the time without a byte of it.
         """
         self.begin(request, maximum=maximum, minimum=minimum)
         return self.finish(timeout_s=timeout_s, silent_s=silent_s)
@@ -153,7 +166,7 @@ class Connection:
     def begin(
         self, request: Message, *, maximum: int | None = None, minimum: int | None = None
     ) -> None:
-        """Send a request. `finish` must follow before the next one."""
+        """Send a request. `finish` must be called before the next one."""
         low, high = protocol.known_versions(request)
         key = protocol.api_key(request)
         version = self.version_for(
@@ -171,36 +184,36 @@ class Connection:
         self._send(frame, (key, version, self._correlation_id))
 
     def finish(self, *, timeout_s: float | None = None, silent_s: float = math.inf) -> Any:
-        """Return the response to the request that `begin` sent."""
+        """Wait for the response to the request that `begin` sent, and return it."""
         return self._decode(*self._receive_body(timeout_s, silent_s))
 
     def finish_unless(
         self, known: bytes, *, timeout_s: float | None = None, silent_s: float = math.inf
     ) -> tuple[bytes, Any]:
-        """Return the response's digest, and the response or, if its digest is `known`, None."""
+        """Return the response's digest, and the response, or None if its digest is `known`."""
         key, version, body = self._receive_body(timeout_s, silent_s)
         digest = hashlib.blake2b(body, digest_size=DIGEST_BYTES).digest()
         if digest == known:
             return digest, None
         answer = self._decode(key, version, body)
-        # an equal response would throttle as well, which would then go unnoticed
+        # a throttled response gets no digest: an equal one would mute as well, and must be decoded
         return (b"" if self.muted_s else digest), answer
 
     def _decode(self, key: int, version: int, body: memoryview) -> Message:
         try:
             answer = protocol.decode_response(key, version, body)
         except CorruptData as error:
-            raise self._nonsense(error) from error
+            raise self._corrupt_response(error) from error
         if throttle_ms := protocol.throttle_ms(answer):
             self._muted_until = time.monotonic() + throttle_ms / 1000
         return answer
 
     def wait_readable(self, timeout_s: float) -> bool:
-        """Return whether a response began to arrive within that time."""
+        """Return whether a response begins to arrive within that time."""
         return self._has_input(timeout_s)
 
     def detach(self) -> socket.socket:
-        """Give the socket away, in blocking mode. This object cannot be used afterwards."""
+        """Return the socket in blocking mode to the caller, who owns it. This object is closed."""
         self._is_open = False
         self.sock.settimeout(None)
         return self.sock
@@ -217,8 +230,8 @@ class Connection:
         self.close()
 
     def _negotiate(self, deadline: float, if_silent: Callable[[], None]) -> None:
-        # 3 since Kafka 2.4; an older broker returns error 35 in version 0, which is then used
-        # (KIP-511)
+        # version 3 exists since Kafka 2.4; an older broker returns error 35 in version 0, which is
+        # then used (KIP-511)
         for version in (3, 0):
             self._begin(protocol.api_versions_request(version), protocol.API_VERSIONS, version)
             if not self._has_input(min(SILENT_S, deadline - time.monotonic())):
@@ -229,7 +242,7 @@ class Connection:
                 break
         if answer.error_code or not answer.api_keys:
             raise Unsupported(
-                f"{self.peer} does not say which APIs it has: error {answer.error_code}"
+                f"{self.peer} does not report its API versions: error {answer.error_code}"
             )
         self.api_versions = {
             int(api.api_key): (int(api.min_version), int(api.max_version))
@@ -238,13 +251,13 @@ class Connection:
 
     def _send(self, frame: bytes, awaited: tuple[int, int, int]) -> None:
         if self._awaited is not None:
-            raise TwinlogError(f"{self.peer}: a request was sent before the last response")
+            raise TwinlogError(f"{self.peer}: a request was sent before the previous response")
         self._awaited = awaited
         try:
             self.sock.settimeout(self.settings.request_timeout_ms / 1000)
             self.sock.sendall(frame)
         except IO_ERRORS as error:
-            raise self._broken(framing.reason(error)) from error
+            raise self._disconnected(framing.reason(error)) from error
 
     def _receive_body(
         self, timeout_s: float | None, silent_s: float = math.inf
@@ -265,38 +278,39 @@ class Connection:
         except framing.LateAnswer as error:
             is_allowed = timeout_s >= self.settings.request_timeout_ms / 1000
             limit = self.settings.key("request.timeout.ms") if is_allowed else ""
-            raise self._broken(error.why(timeout_s, silent_s, limit)) from error
+            raise self._disconnected(error.why(timeout_s, silent_s, limit)) from error
         except IO_ERRORS as error:
-            raise self._broken(framing.reason(error) + self._login_hint(error)) from error
+            raise self._disconnected(framing.reason(error) + self._login_hint(error)) from error
         except CorruptData as error:
-            raise self._nonsense(error) from error
+            raise self._corrupt_response(error) from error
         try:
             body = protocol.response_body(key, version, frame, correlation_id)
         except CorruptData as error:
-            raise self._nonsense(error) from error
+            raise self._corrupt_response(error) from error
         self._awaited = None
         self._is_served = self._is_served or key != protocol.API_VERSIONS
         return key, version, body
 
     def _login_hint(self, error: IoError) -> str:
-        """Return a hint if the broker closed the connection as a listener with SASL does when the
-        client does not log in; else an empty text.
+        """Return a hint if the broker closed the connection like a SASL listener does when a client
+        does not log in. Otherwise return an empty text.
         """
         security = self.settings.security
-        is_in = self._is_served or not self.api_versions
-        if is_in or not isinstance(error, ConnectionError) or (security and security.needs_sasl):
+        is_past_login = self._is_served or not self.api_versions
+        needs_sasl = security is not None and security.needs_sasl
+        if is_past_login or needs_sasl or not isinstance(error, ConnectionError):
             return ""
         protocol_key = self.settings.key("security.protocol")
         return f"; the listener probably requires SASL: check {protocol_key}"
 
-    def _nonsense(self, error: CorruptData) -> CorruptData:
+    def _corrupt_response(self, error: CorruptData) -> CorruptData:
         self.close()
-        # once it has used Kafka's protocol, it is a broker whose response was damaged
+        # a peer that has used Kafka's protocol before is a broker whose response was damaged
         other = error.code == "NOT_KAFKA" and not self.api_versions
         code = "NOT_KAFKA" if other else "CORRUPT_ANSWER"
         return CorruptData(f"{self.peer}: {self.settings.naming(error.message)}", code=code)
 
-    def _broken(self, why: str) -> Disconnected:
+    def _disconnected(self, why: str) -> Disconnected:
         name = protocol.api_name(self._awaited[0]) if self._awaited else "a request"
         self.close()
         what = f"did not answer {name}: {why}"
@@ -306,5 +320,5 @@ class Connection:
         if isinstance(self.sock, ssl.SSLSocket) and self.sock.pending():
             return True
         if self.sock.fileno() < 0:
-            return True  # closed by another thread: the next read fails
+            return True  # another thread has closed it: the next read fails
         return framing.is_readable(self.sock, timeout_s)

@@ -1,4 +1,9 @@
-"""From a host name to an authenticated socket: all addresses in turn, TLS, SASL."""
+"""The steps from a host name to an authenticated socket: addresses, TCP, TLS, SASL.
+
+Most of this module explains failures. If a setting is wrong, a broker often just closes the
+connection, and this symptom has another cause in each step. So each step raises its own error, with
+the key that is probably wrong.
+"""
 
 from __future__ import annotations
 
@@ -29,7 +34,9 @@ if TYPE_CHECKING:
 NO_SUCH_NAME: Final = (socket.EAI_NONAME, socket.EAI_NODATA)
 UNSUPPORTED_SASL_MECHANISM: Final = 33
 SESSION_SHARE: Final = 0.9
-"""A session is abandoned before its end. Java re-authenticates between 85 % and 95 % of it."""
+"""Share of a SASL session's lifetime after which its connection is replaced. (Java authenticates
+again after 85 % to 95 % of it.)
+"""
 
 
 def connect(
@@ -38,21 +45,21 @@ def connect(
     """Open a TCP connection to the first address of the name that accepts one."""
     where = f"{settings.alias} ({Address(host, port)})"
     try:
-        if not 0 < port <= MAX_PORT:  # the C library would take it modulo 65536
+        if not 0 < port <= MAX_PORT:  # the C library would use it modulo 65536
             raise OverflowError(f"ports are 1 to {MAX_PORT}")
         found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
     except IO_ERRORS as error:
         is_valid = isinstance(error, OSError)
         what = "the name cannot be resolved" if is_valid else "it is not a valid address"
         why = f"{what}: {framing.reason(error)}"
-        # a resolver that responds is not unreachable
+        # a resolver that reports an unknown name has responded
         is_unknown = not is_valid or getattr(error, "errno", None) in NO_SUCH_NAME
         raise (Refused if is_unknown else Unreachable)(f"{where}: {why}", reason=why) from error
     reasons: list[str] = []
     last: IoError | None = None
     kind_of_error: type[Unreachable] = Refused
     for index, (family, kind, protocol, _, address) in enumerate(found):
-        # an address that drops packets must not use up the time for the next ones
+        # an address that drops packets must not use up the time of the next ones
         share = (deadline - time.monotonic()) / (len(found) - index)
         sock = None
         try:
@@ -74,7 +81,7 @@ def connect(
 
 
 def _reason(host: str, address: str, error: IoError) -> str:
-    """Return why this address of the host failed, with the address unless it is the host."""
+    """Return why this address failed, with the address unless it is the host."""
     what = framing.reason(error)
     return what if address == host else f"{address}: {what}"
 
@@ -98,7 +105,7 @@ def renewed(settings: ClusterSettings) -> ClusterSettings:
 def secure(
     sock: socket.socket, host: str, port: int, settings: ClusterSettings, *, deadline: float
 ) -> socket.socket:
-    """Start TLS on a new connection if the settings require it."""
+    """Start TLS on a new socket if the settings require it, and return the socket to use."""
     if settings.security is None or not settings.security.needs_tls:
         return sock
     from twinlog.cluster.security.tls import wrap_socket
@@ -116,8 +123,10 @@ def secure(
 
 
 def explain_first_answer(error: Disconnected, connection: Connection) -> ClusterError:
-    """Explain the error of a TLS 1.3 broker that rejects the client certificate after the
-    handshake, instead of the first response.
+    """Return the error to raise if the first response did not arrive.
+
+    With TLS 1.3, a broker may reject the client certificate only after the handshake. The first
+    read then fails with its reason.
     """
     security, cause = connection.settings.security, error.__cause__
     if (
@@ -133,8 +142,8 @@ def explain_first_answer(error: Disconnected, connection: Connection) -> Cluster
 
 
 def authenticate(connection: Connection, *, deadline: float) -> float | None:
-    """Log in by SASL if the settings require it. Returns when the session ends (monotonic), or
-    None.
+    """Authenticate by SASL if the settings require it. Returns when to stop using the session
+    (monotonic), or None if it has no end.
     """
     security = connection.settings.security
     if security is None or not security.needs_sasl:
@@ -181,6 +190,6 @@ def _handshake(connection: Connection, mechanism: str, deadline: float) -> None:
         )
     if answer.error_code:
         raise AuthenticationFailed(
-            f"{connection.peer} refused the SASL handshake with error {answer.error_code}: does "
-            f"this listener use SASL? check {connection.settings.key('security.protocol')}"
+            f"{connection.peer} rejected the SASL handshake with error {answer.error_code}: "
+            f"check {connection.settings.key('security.protocol')}, the listener may not use SASL"
         )

@@ -1,7 +1,10 @@
-"""Buffers for large responses, reused once no slice of them is referenced.
+"""Buffers for large responses. They are reused once no slice of them is referenced.
 
-A new buffer of 8 MB costs about a millisecond: a page fault for every 4 KiB, and zeros that the
-socket overwrites. That is 0.06 s for each copied GB, a twentieth of a lane's CPU.
+A new buffer of 8 MB costs about a millisecond, for a page fault per 4 KiB and for zeros that the
+socket overwrites. That would be 0.06 s for each copied GB, a twentieth of a lane's CPU.
+
+No code returns a buffer to the pool, because slices of it wait in the queues of the copy until the
+target has acknowledged them. Instead, the pool checks whether a buffer still has views.
 """
 
 from __future__ import annotations
@@ -10,28 +13,26 @@ from collections import deque
 from typing import Final
 
 POOLED_FROM_BYTES: Final = 256 * 1024
-"""Smaller buffers come from the heap, which keeps its pages."""
+"""Smaller buffers are allocated from the heap, which keeps its pages."""
 
 STEP_BYTES: Final = 1024 * 1024
-"""Sizes are rounded up to this, so that a response of about the same size fits again."""
+"""Sizes are rounded up to a multiple of this, so that a buffer fits the next similar response."""
 
 MOST_BYTES: Final = 16 * 1024 * 1024
-"""Larger responses are single batches. Their buffers are not kept."""
+"""Larger responses are single large batches. Their buffers are not kept."""
 
 SPARE_BYTES: Final = 2 * STEP_BYTES
-"""A larger buffer may not be used for a small response, because queued data is counted
-without it.
-"""
+"""Maximum unused part of a buffer. Limits of memory count only the response in it."""
 
 MOST_KEPT: Final = 16
-"""As many as a backlog uses: one is being filled, and the batches of the others wait for the
+"""As many as a copy with a backlog uses: one is filled while the batches in the others wait for the
 target.
 """
 
 
 class FramePool:
-    """The large buffers of one thread's connections. Unreferenced ones take at most `free_bytes`,
-    besides the one used next.
+    """The large buffers of one thread's connections. Unreferenced ones have at most `free_bytes`
+    together, without the one that is used next.
     """
 
     def __init__(self, free_bytes: int) -> None:
@@ -46,12 +47,12 @@ class FramePool:
         if frame is None:
             frame = bytearray(-(-size // STEP_BYTES) * STEP_BYTES)
             if len(self._kept) == MOST_KEPT:
-                self._kept.popleft()  # it is freed with its last slice
+                self._kept.popleft()  # Python frees it together with its last slice
             self._kept.append(frame)
         return memoryview(frame)[:size]
 
     def _reuse(self, size: int) -> bytearray | None:
-        """Return an unreferenced buffer that fits, and drop surplus ones."""
+        """Return an unreferenced buffer that fits, or None. Drops surplus ones."""
         found: bytearray | None = None
         free = 0
         for _ in range(len(self._kept)):
@@ -68,7 +69,7 @@ class FramePool:
 
 
 def _is_free(frame: bytearray) -> bool:
-    """Return whether it has no views: only then Python allows resizing it."""
+    """Return whether it has no views. Python allows resizing it only then."""
     try:
         frame.pop()
     except BufferError:

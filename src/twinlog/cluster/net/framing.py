@@ -1,4 +1,4 @@
-"""Reads whole frames from a blocking socket before a deadline."""
+"""Reads whole frames from a socket, with a deadline and a limit of silence."""
 
 from __future__ import annotations
 
@@ -14,23 +14,21 @@ from twinlog.addresses import IoError
 from twinlog.errors import CorruptData
 
 MAX_FRAME_BYTES: Final = 512 * 1024 * 1024
-"""A response is limited by its request (Fetch: tens of MB). A larger one is not Kafka's
-protocol.
-"""
+"""Requests limit their responses (Fetch: tens of MB). A larger one is not Kafka's protocol."""
 
 
 class LateAnswer(TimeoutError):
-    """A response did not arrive completely in time."""
+    """A response was not complete in time."""
 
     def __init__(self, got: int, size: int, *, is_silent: bool) -> None:
-        """`got` of `size` bytes arrived. `is_silent`: the limit of silence ended the wait."""
+        """`got` of `size` bytes have arrived. `is_silent`: the limit of silence ended the wait."""
         super().__init__()
         self.got, self.size, self.is_silent = got, size, is_silent
 
     def why(self, timeout_s: float, silent_s: float, key: str) -> str:
-        """Return a message with the bytes that arrived, and the limit that ended the wait.
+        """Return text with the number of bytes that arrived, and the limit that ended the wait.
 
-        `key` is the key that sets `timeout_s`, or empty.
+        `key` is the configuration key of `timeout_s`, or empty.
         """
         arrived = f"{self.got:,} of {self.size:,} bytes arrived" if self.got else "no byte arrived"
         why = f"it took too long: {arrived}"
@@ -49,9 +47,10 @@ def receive_frame(
     max_bytes: int = MAX_FRAME_BYTES,
     silent_s: float = math.inf,
 ) -> memoryview:
-    """Return the next frame without its size, in a buffer of its own.
+    """Return the next frame, without its size, in a new buffer.
 
-    Raises OSError if the frame is not complete at `deadline`, or if no byte arrives for `silent_s`.
+    Raises LateAnswer if the frame is not complete at `deadline` or if no byte arrives for
+    `silent_s`, another OSError if the connection breaks, and CorruptData if it is no frame.
     """
     first = bytes(_receive(sock, _SIZE.size, deadline, silent_s))
     (size,) = _SIZE.unpack(first)
@@ -61,19 +60,17 @@ def receive_frame(
 
 
 def _other_service(first: bytes, size: int, max_bytes: int) -> str:
-    """Return the likely service behind a response that begins with these bytes instead of a frame
-    size.
-    """
+    """Return text about the service whose response begins with these bytes instead of a size."""
     if first[:2] == _TLS_ALERT:
         return (
-            "it responds with a TLS alert: is this a TLS listener? set security.protocol to SSL "
+            "it responds with a TLS alert, so it is a TLS listener: set security.protocol to SSL "
             "or SASL_SSL"
         )
     if first == b"HTTP":
-        return "it responds like a web server (HTTP): that is not Kafka's protocol"
+        return "it responds like a web server (HTTP), not like a Kafka broker"
     return (
-        f"its response begins with {first!r} instead of a size (a size of {size} bytes, at most "
-        f"{max_bytes} is possible): that is not Kafka's protocol"
+        f"its response begins with {first!r}, which is not the size of a response (it would be "
+        f"{size} bytes, the maximum is {max_bytes}), so it does not use Kafka's protocol"
     )
 
 
@@ -99,15 +96,15 @@ def _receive(sock: socket.socket, size: int, deadline: float, silent_s: float) -
 
 
 def is_readable(sock: socket.socket, timeout_s: float) -> bool:
-    """Return True if bytes, or the end of the connection, arrive within that time."""
-    # poll, not select: file descriptors of a large process exceed select's 1024
+    """Return True if bytes or the end of the connection arrive within that time."""
+    # poll, because file descriptors of a large process may exceed select's limit of 1024
     poll = select.poll()
     poll.register(sock.fileno(), select.POLLIN)
     return bool(poll.poll(max(timeout_s, 0.0) * 1000))
 
 
 def reason(error: IoError) -> str:
-    """Return a short text for one of `IO_ERRORS`."""
+    """Return a short text for one of `IO_ERRORS`, in lower case."""
     if isinstance(error, TimeoutError):
         return "it took too long"
     said = error.strerror if isinstance(error, OSError) else None

@@ -1,13 +1,19 @@
-"""A broker connection for the copy loop: non-blocking, many requests in flight, one buffer per
-response.
+"""A connection of the copy loop: non-blocking, many requests in flight, one buffer per response.
 
-The loop owns the sockets and uses `selectors` to find out when to read and write. Nothing here
-waits. Large responses are received directly into the buffer whose slices are later sent, so Python
-touches the bytes of a record batch only to rewrite its header.
+The loop finds out with `selectors` when a socket can be read or written. Nothing in this module
+waits. A large response is received directly into the buffer whose slices are later sent to the
+target, so Python touches the bytes of a record batch only to rewrite its header:
 
-A broker that throttles the connection responds with the throttle time, and reads nothing more for
-that long (KIP-219). `may_send` keeps data that it would not read out of the socket: see
-`lane.late_requests`.
+    source's socket --> buffer of `frame_pool` --> slices: batches --> target's socket (`sendmsg`)
+
+Brokers answer the requests of a connection in order, so the oldest request in flight belongs to the
+next response.
+
+*Quotas.* A broker that throttles the connection responds with the throttle time, and reads nothing
+more for that long (KIP-219). Data that it does not read stays in the two kernels, from where it may
+arrive after this lane has lost its partitions, or break the connection after TCP_USER_TIMEOUT. So
+`may_send` is False while the connection is muted. Behind an unanswered request it allows only a
+part of what the broker recently accepted without throttling. `lane.late_requests` has the numbers.
 """
 
 from __future__ import annotations
@@ -28,23 +34,27 @@ from twinlog.cluster.net.frame_pool import FramePool
 from twinlog.errors import CorruptData, Disconnected
 
 SCRATCH_BYTES: Final = 64 * 1024
-"""Small responses are read together with one system call of this size."""
+"""Small responses are read together, with one system call of this size."""
 
 MAX_FRAME_BYTES: Final = 512 * 1024 * 1024
 MAX_PARTS_PER_SEND: Final = 256
 """Below IOV_MAX (1024 on Linux)."""
 
 READ_AHEAD_BYTES: Final = 64 * 1024
-"""Fits in the broker's socket buffer (socket.receive.buffer.bytes is 100 KB)."""
+"""Minimum that may be sent behind an unanswered request. It fits into the broker's socket buffer
+(socket.receive.buffer.bytes is 100 KB by default).
+"""
 
 PASSED_S: Final = 10.0
 """About the time over which a broker averages a quota (quota.window.num)."""
 
 UNREAD_SHARE: Final = 4
-"""A quarter of what passed in one or two such times may be in flight."""
+"""Behind an unanswered request, a quarter of the bytes may be sent that the broker has answered in
+the last one or two such times.
+"""
 
 QUOTA_BINDS_S: Final = 60.0
-"""For this long after a throttled response, only as much is sent ahead as has passed since."""
+"""For this long after a mute, the minimum of READ_AHEAD_BYTES does not apply."""
 
 _SIZE = struct.Struct(">i")
 _HEAD = struct.Struct(">hhih")
@@ -54,22 +64,20 @@ Buffer = bytes | bytearray | memoryview
 
 @dataclass(slots=True)
 class Traffic:
-    """Bytes of responses and requests, with their headers, on one or several connections."""
+    """Received and sent bytes, with headers, of one or several connections."""
 
     received: int = 0
     sent: int = 0
 
     def take(self) -> Traffic:
-        """Return what has passed since the last call."""
+        """Return the bytes since the last call."""
         passed = Traffic(self.received, self.sent)
         self.received = self.sent = 0
         return passed
 
 
 class HotConnection:
-    """One broker and one socket. Requests are answered in the order in which they were sent (as
-    brokers do).
-    """
+    """One broker and one socket. Responses arrive in the order of the requests."""
 
     def __init__(
         self,
@@ -84,7 +92,7 @@ class HotConnection:
         self.api_versions = connection.api_versions
         self.peer = f"{connection.host}:{connection.port}"
         self.opened_at = time.monotonic()
-        """While the connection lives, the same process is at the other end."""
+        """When the connection was made. Until it breaks, the broker has not restarted."""
         self._session_ends_at = connection.session_ends_at
         self._client_id = client_id.encode()
         self._correlation = 0
@@ -96,7 +104,7 @@ class HotConnection:
         self._muted_until = 0.0
         self._bound_until = 0.0
         self._scratch = bytearray(SCRATCH_BYTES)
-        self._held = 0  # bytes of the scratch buffer that wait for the rest of their frame
+        self._held = 0  # bytes in the scratch buffer that wait for the rest of their frame
         self._failure: Disconnected | CorruptData | None = None
         self._pool = pool
         self._frame: memoryview | None = None
@@ -109,23 +117,23 @@ class HotConnection:
 
     @property
     def in_flight(self) -> int:
-        """Number of requests whose responses have not been received."""
+        """Number of requests without a response."""
         return len(self._in_flight)
 
     @property
     def is_ending(self) -> bool:
-        """Whether no request may be sent any more: the broker is about to end the SASL session
+        """Whether to send no more requests, because the broker is about to end the SASL session
         (KIP-368).
         """
         return self._session_ends_at is not None and time.monotonic() >= self._session_ends_at
 
     @property
     def waiting_since(self) -> float | None:
-        """Monotonic time from which on the next response is due, or None if none is."""
+        """Since when the next response has been due (monotonic), or None if none is."""
         return self._last_answer if self._in_flight else None
 
     def throttled(self, ms: int) -> None:
-        """Note the throttle time in the last response (quotas)."""
+        """Note the throttle time of the last response, in ms."""
         if ms > 0:
             now = time.monotonic()
             self._last_answer += ms / 1000
@@ -135,7 +143,7 @@ class HotConnection:
 
     @property
     def may_send(self) -> bool:
-        """Whether one more request can be sent, and would not wait unread at the broker."""
+        """Whether the broker would read one more request immediately."""
         now = time.monotonic()
         if now < self._muted_until:
             return False
@@ -147,7 +155,7 @@ class HotConnection:
         return self._bytes_in_flight < ahead
 
     def _pass(self, size: int) -> None:
-        """Note that a request of this size was answered."""
+        """Note the response to a request of this size, in bytes."""
         self._bytes_in_flight -= size
         if self._last_answer - self._passed_since > PASSED_S:
             is_old = self._last_answer - self._passed_since > 2 * PASSED_S
@@ -160,11 +168,11 @@ class HotConnection:
         return bool(self._outgoing)
 
     def unanswered(self) -> list[Any]:
-        """Return the contexts of the requests in flight, oldest first."""
+        """Return the contexts of the requests in flight, the oldest first."""
         return [context for _, context, _ in self._in_flight]
 
     def submit(self, api_key: int, version: int, parts: Sequence[Buffer], context: object) -> None:
-        """Queue a request with a flexible header (v2). `context` is returned with its response."""
+        """Queue a request with a flexible header (v2). Its response comes with `context`."""
         self._correlation = (self._correlation + 1) & 0x7FFFFFFF
         head = _HEAD.pack(api_key, version, self._correlation, len(self._client_id))
         head += self._client_id + b"\x00"
@@ -177,7 +185,7 @@ class HotConnection:
         self._bytes_in_flight += size
 
     def flush(self) -> bool:
-        """Send what the socket accepts now. Returns True if nothing is left."""
+        """Send as much as the socket accepts now. Returns True if nothing is left."""
         out = self._outgoing
         while out:
             try:
@@ -198,9 +206,9 @@ class HotConnection:
         return True
 
     def receive(self, limit: int = 64) -> list[tuple[Any, memoryview]]:
-        """Return complete responses as (context, body after the response header).
+        """Return the responses that have arrived completely, as (context, body).
 
-        Raises Disconnected or CorruptData. Responses that arrived before are returned first.
+        Raises Disconnected or CorruptData, but first returns the responses before the failure.
         """
         if self._failure is not None:
             raise self._failure
@@ -219,7 +227,7 @@ class HotConnection:
         return answers
 
     def put_back(self, contexts: Iterable[object]) -> None:
-        """Treat responses that could not be decoded as missing."""
+        """Count requests as unanswered again, because their responses could not be decoded."""
         self._in_flight.extendleft((-1, context, 0) for context in reversed(list(contexts)))
 
     def _fill_scratch(self, answers: list[tuple[Any, memoryview]]) -> bool:
@@ -231,7 +239,7 @@ class HotConnection:
         while end - pos >= 4:
             (size,) = _SIZE.unpack_from(self._scratch, pos)
             if not 4 <= size <= MAX_FRAME_BYTES:
-                raise CorruptData(f"{self.peer} announced a response of {size} bytes")
+                raise CorruptData(f"{self.peer} sent {size} as the size of a response")
             frame = self._pool.take(size)
             have = min(size, end - pos - 4)
             frame[:have] = memoryview(self._scratch)[pos + 4 : pos + 4 + have]
@@ -259,7 +267,7 @@ class HotConnection:
         return True
 
     def _recv(self, into: memoryview) -> int:
-        """Return the bytes received, or -1 if there is nothing to read now."""
+        """Receive bytes and return their number, or -1 if there are none now."""
         try:
             got = self._sock.recv_into(into)
         except (BlockingIOError, ssl.SSLWantReadError, ssl.SSLWantWriteError):

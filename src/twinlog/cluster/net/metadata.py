@@ -1,4 +1,4 @@
-"""Cluster metadata: brokers, topics, partitions and their leaders."""
+"""Cluster metadata as values: brokers, topics, partitions and their leaders."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class Broker:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PartitionMetadata:
-    """One partition. `leader` is -1 while there is none, `leader_epoch` -1 on old brokers."""
+    """One partition. `leader` is -1 while there is none; `leader_epoch` is -1 on old brokers."""
 
     partition: int
     leader: int
@@ -38,7 +38,7 @@ class PartitionMetadata:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TopicMetadata:
-    """One topic. If `error` (Kafka's code: 3 missing, 29 not authorized) is set, it is empty."""
+    """One topic. It has no partitions if `error` is set (3: missing, 29: not authorized)."""
 
     name: str
     topic_id: TopicId
@@ -46,13 +46,11 @@ class TopicMetadata:
     error: int
     partitions: tuple[PartitionMetadata, ...]
     operations: frozenset[Operation] | None = None
-    """Operations that Twinlog's user may perform on the topic; None if not requested or not
-    reported.
-    """
+    """Operations that Twinlog's user may perform on the topic, or None if not reported."""
 
     @property
     def is_led(self) -> bool:
-        """Whether it exists, and each of its partitions has a leader."""
+        """Whether it exists and all its partitions have a leader."""
         return not self.error and all(one.leader >= 0 for one in self.partitions)
 
     @property
@@ -69,7 +67,7 @@ class TopicMetadata:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClusterMetadata:
-    """One Metadata response: complete for brokers, and for the requested topics."""
+    """One Metadata response, with all brokers and the requested topics."""
 
     cluster_id: str | None
     controller: int
@@ -106,7 +104,7 @@ class Operation(IntEnum):
 
 
 def decode_metadata(answer: Message) -> ClusterMetadata:
-    """Convert the client library's response."""
+    """Convert a response of the client library."""
     brokers = {
         int(b.node_id): Broker(node=int(b.node_id), host=str(b.host), port=int(b.port), rack=b.rack)
         for b in answer.brokers
@@ -144,7 +142,7 @@ def _topic(topic: Message) -> TopicMetadata:
 
 
 def operations(numbers: Collection[int] | None) -> frozenset[Operation] | None:
-    """Return operations by number; None (not reported) stays None."""
+    """Convert operations from numbers. None (not reported) remains None."""
     if numbers is None:
         return None
     return frozenset(operation for operation in Operation if operation in numbers)

@@ -1,4 +1,9 @@
-"""Open connections of one client: one to each broker that it queried, and one to any broker."""
+"""The open connections of one client, and the search for a broker that responds.
+
+A client needs one broker to learn about all others. `any` tries the bootstrap addresses in random
+order, then addresses that brokers have advertised. Those that failed recently come last. If none
+responds, one error has the reason of each address, so that the cause can be found without a log.
+"""
 
 from __future__ import annotations
 
@@ -31,17 +36,17 @@ from twinlog.errors import (
 log = logging.getLogger(__name__)
 
 CONNECT_TIMEOUT_S: Final = 10.0
-"""Java's socket.connection.setup.timeout.ms: one silent broker must not use up a whole call."""
+"""Java's socket.connection.setup.timeout.ms. A silent broker must not use up the time of a call."""
 
 SESSION_MARGIN_S: Final = 5.0
-"""A connection whose SASL session ends within this time is replaced before a request."""
+"""A connection whose SASL session ends within this time is not used for another request."""
 
 
 class ConnectionPool:
     """Connections by broker, opened on demand."""
 
     def __init__(self, settings: ClusterSettings, clock: Clock, most_s: float = math.inf) -> None:
-        """`most_s`: time limit of a search for a broker that responds."""
+        """`most_s` limits the search for a broker that responds."""
         self._settings = settings
         self._clock = clock
         self._most_s = most_s
@@ -55,7 +60,7 @@ class ConnectionPool:
         self._settings = settings
 
     def learn(self, brokers: Mapping[int, Broker]) -> None:
-        """Store the live brokers. Connections to other brokers or to old addresses are closed."""
+        """Store the live brokers, and close connections to other brokers or to old addresses."""
         self.brokers = brokers
         for node, connection in list(self._by_node.items()):
             broker = brokers.get(node)
@@ -64,11 +69,11 @@ class ConnectionPool:
                 self._by_node.pop(node, None)
 
     def failed(self, connection: Connection) -> None:
-        """Note that this broker broke a connection: other brokers are then preferred."""
+        """Note that a connection to this broker broke, so that other brokers are preferred."""
         self._failed_at[connection.host, connection.port] = self._clock()
 
     def to(self, node: int) -> Connection:
-        """Return a connection to that broker, kept for the next request."""
+        """Return a connection to that broker. It is kept for the next request."""
         kept = self._by_node.get(node)
         if kept is not None and kept.is_usable(SESSION_MARGIN_S):
             return kept
@@ -78,11 +83,11 @@ class ConnectionPool:
         return connection
 
     def open(self, node: int) -> Connection:
-        """Open a separate connection to that broker for the caller."""
+        """Open a separate connection to that broker, which belongs to the caller."""
         broker = self.brokers.get(node)
         if broker is None:
             raise BrokerRefused(
-                f"cluster {self._settings.alias}: broker {node} is not alive: check it",
+                f"cluster {self._settings.alias}: broker {node} is not alive: check if it runs",
                 code="BROKER_NOT_AVAILABLE",
                 fate=Fate.RETRIABLE,
             )
@@ -95,7 +100,7 @@ class ConnectionPool:
             ) from error
 
     def any(self) -> Connection:
-        """Return a connection to any broker, kept for the next request."""
+        """Return a connection to any broker. It is kept for the next request."""
         kept = [*self._by_node.values()]
         if self._first is not None:
             kept.append(self._first)
@@ -120,8 +125,8 @@ class ConnectionPool:
         raise self._all_failed(failures)
 
     def _open_any(self, host: str, port: int) -> Connection:
-        """Distinguish another service from an unreachable broker, until a first broker has
-        responded.
+        """Open a connection. Until a first broker has responded, raise NOT_KAFKA if another service
+        listens there.
         """
         if self.brokers:
             return self._open(host, port)
@@ -137,8 +142,8 @@ class ConnectionPool:
             raise
 
     def _all_failed(self, failures: Mapping[str, TwinlogError]) -> TwinlogError:
-        """Return the error: retriable, unless something other than Kafka is behind every
-        address.
+        """Return one error for all addresses. It is retriable unless every address belongs to
+        another service.
         """
         settings = self._settings
         reasons: dict[str, list[str]] = {}
@@ -147,11 +152,11 @@ class ConnectionPool:
             failure = failures[address]
             why = failure.reason if isinstance(failure, ClusterError) else ""
             reasons.setdefault(why or failure.message, []).append(address)
-        # DataFrames name a cluster by an address, which follows
+        # the alias of a DataFrame's cluster is an address, which the message has anyway
         name = "Kafka" if settings.is_of_dataframes else settings.alias
         said = "; ".join(f"{name} ({', '.join(who)}): {why}" for why, who in reasons.items())
         if all(isinstance(failure, EndpointAway) for failure in failures.values()):
-            return EndpointAway(said, reason=said)  # the brokers respond
+            return EndpointAway(said, reason=said)  # the brokers themselves respond
         message = f"{said}; check {settings.key('bootstrap.servers')} and "
         if all(failure.code == "NOT_KAFKA" for failure in failures.values()):
             return CorruptData(f"{message}{settings.key('security.protocol')}", code="NOT_KAFKA")
@@ -162,7 +167,7 @@ class ConnectionPool:
         )
 
     def _likely_cause(self, failure: TwinlogError) -> str:
-        """Return the likeliest cause, or an empty text if the failure itself names it."""
+        """Return the most likely cause, or an empty text if the failure itself names it."""
         match failure, failure.__cause__:
             case _, socket.gaierror() | ValueError() | OverflowError():
                 return ": the name is probably misspelt, or unknown to the DNS of this machine"
@@ -176,8 +181,8 @@ class ConnectionPool:
         return ""
 
     def _addresses(self) -> list[tuple[str, int]]:
-        """Return the configured addresses in random order, then advertised ones, then those that
-        failed.
+        """Return the configured addresses in random order, then advertised ones. Those that failed
+        come last, the latest failure at the end.
         """
         given = list(dict.fromkeys(self._settings.bootstrap))
         CHANCE.shuffle(given)
@@ -203,34 +208,34 @@ class ConnectionPool:
             self._first = None
 
 
-# Detects another service, or another security protocol, at a bootstrap address. A web server waits
-# for the end of a line, and a listener without TLS closes a connection that begins with a
-# handshake. Both look like a broker that is down. So an address that has never responded is probed
-# once over a connection of its own.
+# Detects another service, or a listener with another security protocol, at a bootstrap address. A
+# web server waits for the end of a line, and a listener without TLS closes a connection that begins
+# with a TLS handshake. Both look like a broker that is down. So as long as no broker has responded,
+# such an address is probed over a separate connection.
 
 ANSWER_WITHIN_S: Final = 2.0
-"""Per probe: a service that does not respond in this time is not identified."""
+"""Time limit of each probe. A slower service is not identified."""
 
 
 def refuse_other_service(host: str, port: int, settings: ClusterSettings) -> None:
-    """Raise NOT_KAFKA if the response proves that something else listens there."""
+    """Raise NOT_KAFKA if another service, or a listener with another protocol, responds there."""
     where = f"{Address(host, port)} of cluster {settings.alias}"
     security = settings.security
     if security is not None and security.needs_tls and _speaks_kafka(host, port, settings):
         raise CorruptData(
-            f"{where} speaks Kafka's protocol without TLS: set {settings.key('security.protocol')} "
+            f"{where} uses Kafka's protocol without TLS: set {settings.key('security.protocol')} "
             "to PLAINTEXT or SASL_PLAINTEXT, or use the port of its TLS listener",
             code="NOT_KAFKA",
         )
     if _speaks_http(host, port, settings):
         raise CorruptData(
-            f"{where} responds like a web server (HTTP), not like Kafka: is this the right port?",
+            f"{where} responds like a web server (HTTP), not like Kafka: check the port",
             code="NOT_KAFKA",
         )
 
 
 def _speaks_kafka(host: str, port: int, settings: ClusterSettings) -> bool:
-    """Return whether ApiVersions is answered, which needs no login, so that no secret is sent."""
+    """Return whether ApiVersions is answered. It needs no login, so no secret is sent."""
     try:
         Connection.open(
             host, port, replace(settings, security=None), timeout_s=ANSWER_WITHIN_S

@@ -1,8 +1,8 @@
-"""The only access to the client library's generated messages: values to bytes and back, no sockets.
+"""The only access to the client library's messages: encodes requests, decodes responses.
 
-The library has no type information, so a message is `Message` here: an opaque value whose fields
-are read by the modules that convert it into typed values. A message is built without a version. The
-version is chosen when it is sent, from what the broker offers.
+The library has no type information, so a message has the type `Message`, which is `Any`. Modules
+that send a request convert its response to typed values immediately. A request is created without a
+version. Its version is chosen when it is sent (`connection`).
 """
 
 from __future__ import annotations
@@ -18,17 +18,18 @@ import twinlog
 from twinlog.errors import CorruptData
 
 Message: TypeAlias = Any
-"""A request or response of the client library. Its fields have Kafka's names in snake case."""
+"""A request or response of the client library. Its fields have Kafka's names, in snake case."""
 
 API_VERSIONS: Final = 18
 _INT32: Final = struct.Struct(">i")
 
 _first_decoding: Final = threading.Lock()
-"""The library compiles a decoder at the first response of its kind, and meanwhile changes what
-another thread would compile. If two do so at once, one may permanently keep a decoder that fails.
+"""Held for the first response of each kind. The library then compiles a decoder, and changes shared
+state while it does. If two threads did so at the same time, one of the decoders could be broken
+permanently.
 """
 _decoded: Final[set[tuple[int, int]]] = set()
-"""(API key, version) for which there is a decoder."""
+"""(API key, version) of the compiled decoders."""
 
 
 def api_key(request: Message) -> int:
@@ -37,7 +38,7 @@ def api_key(request: Message) -> int:
 
 
 def api_name(key: int) -> str:
-    """Return the API's name for messages, for example `Metadata` for 3."""
+    """Return the name of an API for messages, for example `Metadata` for 3."""
     response = ResponseClassRegistry._response_class_registry.get(key)
     return f"API {key}" if response is None else str(response.name).removesuffix("Response")
 
@@ -49,14 +50,14 @@ def known_versions(request: Message) -> tuple[int, int]:
 
 
 def is_flexible(key: int, version: int) -> bool:
-    """Return whether this version has tagged fields (KIP-482), also in its header."""
+    """Return whether this version has tagged fields (KIP-482), in its header as well."""
     response = ResponseClassRegistry._response_class_registry[key]
     return bool(response.flexible_version_q(version))
 
 
 def api_versions_request(version: int) -> Message:
-    """Return a request that identifies Twinlog to the broker, which shows name and version in its
-    metrics (KIP-511).
+    """Return an ApiVersions request. From version 3 on it has Twinlog's name and version, which
+    brokers show in their metrics (KIP-511).
     """
     if version < 3:
         return ApiVersionsRequest()
@@ -66,14 +67,14 @@ def api_versions_request(version: int) -> Message:
 
 
 def encode_request(request: Message, version: int, correlation_id: int, client_id: str) -> bytes:
-    """Return a whole frame, with its size in front."""
+    """Return the whole frame, which begins with its size."""
     request.API_VERSION = version
     request.with_header(correlation_id=correlation_id, client_id=client_id)
     return bytes(request.encode(framed=True, header=True))
 
 
 def response_body(key: int, version: int, frame: memoryview, correlation_id: int) -> memoryview:
-    """Return the body of a response (without its size). Its correlation ID must match."""
+    """Return the body of a response frame. Raises CorruptData if its correlation ID is wrong."""
     if len(frame) < 4:
         raise CorruptData(f"a response to {api_name(key)} has only {len(frame)} bytes")
     (answered,) = _INT32.unpack_from(frame)
@@ -82,8 +83,8 @@ def response_body(key: int, version: int, frame: memoryview, correlation_id: int
             f"a response has correlation ID {answered} instead of {correlation_id} "
             f"({api_name(key)})"
         )
-    # ApiVersions always has the old header, because the client cannot know the broker's versions
-    # yet
+    # ApiVersions always has the old header, because the client does not know the broker's versions
+    # before it
     if key == API_VERSIONS or not is_flexible(key, version):
         return frame[4:]
     if len(frame) < 5 or frame[4] != 0:
@@ -92,13 +93,15 @@ def response_body(key: int, version: int, frame: memoryview, correlation_id: int
 
 
 def throttle_ms(answer: Message) -> int:
-    """Return for how long the broker reads nothing more on that connection because of a quota."""
+    """Return for how many ms the broker reads nothing more on the connection because of a quota."""
     return int(getattr(answer, "throttle_time_ms", 0) or 0)
 
 
 def decode_response(key: int, version: int, body: memoryview) -> Message:
-    """Decode a response as the client library's message; ApiVersions in version 0 if it is an
-    error.
+    """Decode the body of a response. Raises CorruptData.
+
+    A broker that does not know the version of an ApiVersions request responds in version 0, which
+    the library recognises.
     """
     response = ResponseClassRegistry._response_class_registry[key]
     try:

@@ -1,4 +1,33 @@
-"""Adapts the number of bytes requested from a broker at a time to its quotas."""
+"""Reads under a quota: what brokers do, what would go wrong, and the size of the next read.
+
+*What a broker does* (KIP-219). When a client has used more than its quota, averaged over about ten
+seconds, the broker responds immediately, with a throttle time. It then reads nothing from the
+connection until that time has passed: the connection is *muted*. The response to a Fetch that
+exceeds the quota has the throttle time, but no data and no topics.
+
+*What would go wrong without care*, and what prevents it:
+
+| hazard                                                    | prevented by                         |
+| --------------------------------------------------------- | ------------------------------------ |
+| a muted broker looks like a dead one                      | timeouts do not count muted time:    |
+|                                                           | `Connection.muted_s`, `client.clock` |
+| an empty response looks like a missing topic              | `logs.raw_log` repeats the request   |
+| the kernel drops a connection with unread data, as if the | `HotConnection.may_send`: nothing is |
+| broker were dead (TCP_USER_TIMEOUT), and requests of an   | sent while muted, and little ahead   |
+| old lane arrive late                                      | of it; `lane.late_requests`          |
+| a large read is never answered, because it always exceeds | `ReadSize`, below                    |
+| the quota                                                 |                                      |
+
+*The size of a read.* A broker returns data only if it fits into the unused rest of the quota over
+about ten seconds. Twinlog cannot calculate that: the user needs a permission to read the quota, it
+may change at any time, and other clients share it. So the size is found by trying: it is halved
+after each throttled response, and doubled after several others. Mutes are then frequent, but short.
+A response has at least one batch, whatever the size is. So a batch that is larger than what the
+quota allows in ten seconds never passes, which `raw_log` reports (THROTTLING_QUOTA_EXCEEDED).
+
+Quotas as settings of a cluster, which Twinlog reads for reports and sets to throttle producers, are
+in `topics.quotas`.
+"""
 
 from __future__ import annotations
 
@@ -8,27 +37,19 @@ from typing import Final
 LEAST_BYTES: Final = 64 << 10
 
 PASSED: Final = 8
-"""Responses that must pass before more is requested, because a delayed one costs the time of a
-mute.
-"""
+"""Unthrottled responses before the size is doubled. Doubling too soon costs the time of a mute."""
 
 
 @dataclass(slots=True)
 class ReadSize:
-    """The requested size is reduced after each response that a quota delayed, so that mutes are
-    frequent but short.
-
-    A broker lets a response pass that fits into the rest of about ten seconds of the quota, and
-    answers a larger request with nothing. A single batch is returned regardless of the requested
-    size.
-    """
+    """The bytes to request from one broker at a time (`most_bytes`), at most `ceiling`."""
 
     ceiling: int
     most_bytes: int
     _passed: int = 0
 
     def adapt(self, *, is_throttled: bool) -> None:
-        """Halve or double the size requested at a time."""
+        """Adapt the size to a response, which a quota has throttled or not."""
         self._passed = 0 if is_throttled else self._passed + 1
         if is_throttled:
             self.most_bytes = max(LEAST_BYTES, self.most_bytes // 2)

@@ -1,5 +1,28 @@
-"""Retries of a call, with full jitter and a deadline. `errors.Fate` decides which errors are
-retried.
+"""Retries of a call, with full jitter and a deadline.
+
+*Which errors.* The fate of an error decides (`errors.Fate`). It is set where the reason is known:
+for an error code of a broker by the table in `wire.error_codes`, which follows Java's
+`RetriableException`; for a connection by its class. A caller may give up before its deadline if it
+knows that waiting does not help (`client.retriable_now`).
+
+*Which requests.* After a lost connection it is unknown whether the request was executed. So it is
+repeated only if that is harmless:
+
+| request                                           | repeating it                                |
+| ------------------------------------------------- | ------------------------------------------- |
+| a query                                           | is harmless                                 |
+| set a config, a quota or an ACL; create or grow a | sets the same value again, or finds that it |
+| topic                                             | exists, which is a result and no error      |
+| a batch with sequence numbers                     | is recognised by the leader                 |
+| a batch without (rows of the state topic)         | may append it twice, which their readers    |
+|                                                   | allow (`topics.internal_log`)               |
+| the end of a transaction                          | is not done: the next epoch finds out what  |
+|                                                   | happened (`groups.transactions`)            |
+
+*How long.* A call has a deadline, not a number of attempts, because its caller waits for a time.
+Pauses grow up to a bound, and each is a random part of it (full jitter). Clients that failed
+together, because a broker died, would otherwise all retry in the same moment. Time for which a
+broker has muted the connection does not count (`client.clock`).
 """
 
 from __future__ import annotations
@@ -15,11 +38,11 @@ from twinlog.errors import Fate, TwinlogError
 T = TypeVar("T")
 
 Clock = Callable[[], float]
-"""Monotonic seconds, like time.monotonic."""
+"""Returns monotonic seconds, like time.monotonic."""
 
 CHANCE: Final = random.SystemRandom()
-"""Randomness for waits and orders, without state that forked lanes would share or a caller would
-seed.
+"""Randomness for pauses and orders. It has no state that forked lanes could share, or that other
+code in the process could seed.
 """
 
 MAX_DOUBLINGS: Final = 30
@@ -27,24 +50,20 @@ MAX_DOUBLINGS: Final = 30
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Backoff:
-    """How long to wait after the n-th failure: a random time up to a bound that doubles up to a
-    cap.
-
-    Full jitter is used, because clients that failed together must not retry together.
-    """
+    """The bound of the random pause after a failure. It doubles with each one, up to a cap."""
 
     initial_ms: int = 100
     cap_ms: int = 30_000
 
     def bound_s(self, failures: int) -> float:
-        """Return the longest pause after this many consecutive failures (1 is the first)."""
+        """Return the longest pause after this many consecutive failures, in seconds."""
         doublings = min(max(failures - 1, 0), MAX_DOUBLINGS)
         return min(self.cap_ms, self.initial_ms << doublings) / 1000
 
 
 @dataclass(frozen=True, slots=True)
 class Deadline:
-    """A moment on a clock after which nothing is retried."""
+    """A time on a clock after which nothing is retried."""
 
     at: float
     clock: Clock = time.monotonic
@@ -64,7 +83,7 @@ class Deadline:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Patience:
-    """The environment of a retry: pauses, clock, sleep and randomness."""
+    """The environment of retries: backoff, clock, sleep and randomness. Tests replace its parts."""
 
     backoff: Backoff = Backoff()
     clock: Clock = time.monotonic
@@ -75,7 +94,7 @@ class Patience:
         return Deadline.within(seconds, self.clock)
 
     def pause(self, failures: int, deadline: Deadline | None = None) -> bool:
-        """Sleep after this many failures. Returns False immediately if the deadline would pass."""
+        """Sleep after this many failures, or return False if the deadline would pass before."""
         wait = self.uniform(0.0, self.backoff.bound_s(failures))
         if deadline is not None and wait >= deadline.left_s:
             return False
@@ -87,7 +106,7 @@ DEFAULT_PATIENCE: Final = Patience()
 
 
 def is_retriable(error: TwinlogError) -> bool:
-    """Return whether the error itself is marked as retriable."""
+    """Return whether the error's fate is RETRIABLE."""
     return error.fate is Fate.RETRIABLE
 
 
@@ -98,8 +117,8 @@ def retry(
     retriable: Callable[[TwinlogError], bool] = is_retriable,
     patience: Patience = DEFAULT_PATIENCE,
 ) -> T:
-    """Return the operation's result. Raises its last error if retrying cannot help or the deadline
-    passes.
+    """Run the operation until it succeeds, and return its result. Raises its last error if that is
+    not retriable, or if the deadline would pass (None: never).
     """
     failures = 0
     while True:

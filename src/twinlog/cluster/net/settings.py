@@ -1,4 +1,4 @@
-"""The settings of one Kafka cluster: plain values that are sent to lanes as JSON."""
+"""The settings of one Kafka cluster, as plain values that are sent to lanes as JSON."""
 
 from __future__ import annotations
 
@@ -15,18 +15,18 @@ DEFAULT_REQUEST_TIMEOUT_MS: Final = 30_000
 
 
 _SECURITY_KEY: Final = re.compile(r"(?<![\w.])(?:ssl|sasl|security)(?:\.[a-z]+)++(?:\.\*)?+(?!=)")
-"""A key of TLS or SASL in a message. `key=` is an option of a login module, so it is no match."""
+"""A key of TLS or SASL in a message. `key=` is an option of a login module, and does not match."""
 
 _ALSO_IN: Final = {
     "sasl.oauthbearer.token.endpoint.url": "sasl.jaas.config",
     "sasl.jaas.config": "sasl.oauthbearer.client.credentials.*",
 }
-"""Keys that may contain what another key usually does."""
+"""For a key, another key that may contain its value instead."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClusterSettings:
-    """One cluster: its alias, its bootstrap addresses, and its security settings."""
+    """One cluster: its alias, bootstrap addresses and security settings."""
 
     alias: str
     bootstrap: tuple[tuple[str, int], ...]
@@ -36,10 +36,10 @@ class ClusterSettings:
     request_timeout_ms: int = DEFAULT_REQUEST_TIMEOUT_MS
 
     file: str = ""
-    """File whose keys have no alias prefix, as in MirrorMaker 1; for messages."""
+    """For messages: the file, if its keys have no alias as prefix, as in MirrorMaker 1."""
 
     origins: tuple[tuple[str, str, str], ...] = field(default=(), compare=False)
-    """For each key from a file: its name for a client, its name in the file, and file and line."""
+    """For messages, of each key from a file: name for a client, name in the file, location."""
 
     @property
     def addresses(self) -> str:
@@ -48,15 +48,15 @@ class ClusterSettings:
 
     @property
     def is_of_dataframes(self) -> bool:
-        """Whether the cluster is named by its first address, as DataFrames do."""
+        """Whether its alias is one of its addresses, as for DataFrames."""
         return self.alias in self.addresses.split(",")
 
     def key(self, name: str) -> str:
-        """Return the name of a key for messages.
+        """Return a client key under the name that the user knows, for messages.
 
-        A key from a file has its name in that file, and file and line. A key that is not set has
-        the alias as prefix, or `kafka` (DataFrames), or is `bootstrap.servers in
-        consumer.properties` (MirrorMaker 1). `ssl.*` means all keys with that prefix.
+        A key from a file has its name there, and file and line. A key that is not set has the alias
+        or `kafka` (DataFrames) as prefix, or is text like `bootstrap.servers in
+        consumer.properties` (MirrorMaker 1). `ssl.*` stands for all keys with that prefix.
         """
         for one in (name, _ALSO_IN.get(name, name)):
             start = one.removesuffix("*")
@@ -71,15 +71,15 @@ class ClusterSettings:
         return f"{'kafka' if self.is_of_dataframes else self.alias}.{name}"
 
     def naming(self, text: str) -> str:
-        """Return the text with each key of TLS and SASL in it replaced by its name in `key`."""
+        """Return the text with each TLS and SASL key replaced by the name that the user knows."""
         return _SECURITY_KEY.sub(lambda found: self.key(found[0]), text)
 
 
 def parse_bootstrap(text: str, key: str = "bootstrap.servers") -> tuple[tuple[str, int], ...]:
-    """Return the addresses of a `host:port,[::1]:port` list. `key` names it in errors."""
+    """Return the addresses in text like `host:port,[::1]:port`. Errors name `key`."""
     addresses = tuple(_address(part.strip(), key) for part in text.split(",") if part.strip())
     if not addresses:
-        raise ConfigError(f"{key} contains no broker: write host:port, separated by commas")
+        raise ConfigError(f"{key} has no address: write host:port, separated by commas")
     return addresses
 
 
@@ -87,7 +87,7 @@ def _address(text: str, key: str) -> Address:
     found = parse_address(text)
     if found is None or not found.port:
         raise ConfigError(
-            f"{key}: {text!r} is not an address: write host:port, as in kafka1:9092, with a port "
-            f"within 1-{MAX_PORT}"
+            f"{key}: {text!r} is not an address: write host:port, for example kafka1:9092, with a "
+            f"port from 1 to {MAX_PORT}"
         )
     return found

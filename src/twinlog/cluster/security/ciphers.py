@@ -1,7 +1,8 @@
 """Converts Java's names of TLS cipher suites to OpenSSL's.
 
-Python cannot select suites of TLS 1.3 (there are three, all good). A list without any of them
-disables TLS 1.3, and a list of only these disables TLS 1.2. This much is supported.
+Python can select suites only for TLS 1.2. TLS 1.3 has few suites, and none is weak, so they are
+enabled or disabled together: a list without any of them disables TLS 1.3, and a list of nothing
+else disables TLS 1.2.
 """
 
 from __future__ import annotations
@@ -22,13 +23,13 @@ TLS_1_3: Final = frozenset(
     }
 )
 _SIGNALS: Final = frozenset({"TLS_EMPTY_RENEGOTIATION_INFO_SCSV", "TLS_FALLBACK_SCSV"})
-"""Not suites: Java lists them to announce a capability that OpenSSL always announces."""
+"""Signals that Java lists as suites. OpenSSL always sends them."""
 _JAVA_NAME: Final = re.compile(r"(?:TLS|SSL)_(?P<exchange>\w+?)_WITH_(?P<cipher>\w+)")
 _KEY_BITS: Final = re.compile(r"(AES|CAMELLIA|ARIA)_(\d+)")
 
 
 def unknown_suites(suites: Sequence[str]) -> list[str]:
-    """Return those of Java's names for which this machine's OpenSSL has no suite."""
+    """Return the names for which this machine's OpenSSL has no suite."""
     return [
         suite
         for suite in suites
@@ -39,7 +40,7 @@ def unknown_suites(suites: Sequence[str]) -> list[str]:
 
 
 def restrict(context: ssl.SSLContext, suites: Sequence[str]) -> None:
-    """Allow only these suites, given in Java's names."""
+    """Allow only these suites, given by their Java names. An empty list allows the default ones."""
     if not suites:
         return
     older = [openssl_name(each) for each in suites if each not in TLS_1_3 | _SIGNALS]
@@ -52,7 +53,7 @@ def restrict(context: ssl.SSLContext, suites: Sequence[str]) -> None:
 
 
 def openssl_name(suite: str) -> str:
-    """Convert a name: TLS_ECDHE_RSA_WITH_AES_128_CBC_SHA256 is ECDHE-RSA-AES128-SHA256."""
+    """Convert a name like TLS_ECDHE_RSA_WITH_AES_128_CBC_SHA256 to ECDHE-RSA-AES128-SHA256."""
     match = _JAVA_NAME.fullmatch(suite)
     if match is None:
         return suite

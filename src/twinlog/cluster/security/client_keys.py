@@ -1,4 +1,4 @@
-"""Keys of a Java client's configuration. Every error names the key and its location."""
+"""Typed access to the keys of a Java client. Every error names the key and its location."""
 
 from __future__ import annotations
 
@@ -10,30 +10,30 @@ from twinlog.config.keys.client_keys import class_name
 from twinlog.errors import ConfigError
 
 MAX_FILE_BYTES = 64 * 1024 * 1024
-"""No keystore is larger, but a wrong path may name any file."""
+"""Larger than any keystore. A wrong path may lead to any file."""
 
 
 class ClientKeys:
-    """The values of one cluster. An empty one counts as not set, except in `raw`."""
+    """The keys of one cluster. An empty value counts as not set, except in `raw`."""
 
     def __init__(self, values: Mapping[str, str], *, where: str, within: str = "") -> None:
-        """`within` is the key whose value contains these keys, empty for those of a client."""
+        """`within` is the key whose value contains these keys as options, or empty."""
         self._values = values
         self.where = where
         self._within = within
         self.files: list[tuple[str, str]] = []
-        """Key and path of every file that was requested, even if it cannot be read."""
+        """Key and path of every file that was requested, also if it could not be read."""
 
     def inside(self, key: str, values: Mapping[str, str]) -> ClientKeys:
-        """Return keys for the options inside a key's value. Their files are added to this
-        object's.
+        """Return the options in the value of a key. Their files are added to `files` of this
+        object.
         """
         inner = ClientKeys(values, where=self.where, within=key)
         inner.files = self.files
         return inner
 
     def replaced(self, values: Mapping[str, str]) -> ClientKeys:
-        """Return these keys with other values for some of them."""
+        """Return these keys with some values replaced."""
         other = ClientKeys({**self._values, **values}, where=self.where, within=self._within)
         other.files = self.files
         return other
@@ -43,7 +43,7 @@ class ClientKeys:
         return (self._values.get(key) or "").strip() or None
 
     def raw(self, key: str) -> str | None:
-        """Return the value unchanged: for passwords, where blanks count and empty is a value."""
+        """Return the value unchanged. In passwords, blanks matter and an empty text is a value."""
         return self._values.get(key)
 
     def words(self, key: str) -> tuple[str, ...]:
@@ -59,18 +59,18 @@ class ClientKeys:
         except ValueError:
             self.fail(key, f"{text!r} is not a number")
         if not least <= value <= most:
-            self.fail(key, f"{text} is not within {least:g} and {most:g}")
+            self.fail(key, f"{text} is not between {least:g} and {most:g}")
         return value
 
     def flag(self, key: str) -> bool:
-        """Return a boolean, which is false if not set."""
+        """Return a boolean. The default is False."""
         text = (self.text(key) or "false").lower()
         if text not in ("true", "false"):
             self.fail(key, f"{text!r} is neither true nor false")
         return text == "true"
 
     def only_known_class(self, key: str, known: frozenset[str], why: str) -> str | None:
-        """Return the simple name of a Java class that has an equivalent in Twinlog."""
+        """Return the simple name of a Java class for which Twinlog has an equivalent, or None."""
         name = self.text(key)
         if name is None:
             return None
@@ -85,7 +85,7 @@ class ClientKeys:
         return self.read_path(key, self.text(key) or "")
 
     def read_path(self, key: str, name: str) -> bytes:
-        """Return the content of a file whose name comes from the value of this key."""
+        """Return the content of a file that is named in the value of this key."""
         path = Path(name)
         self.files.append((f"{self._within}: {key}" if self._within else key, name))
         try:
@@ -97,7 +97,7 @@ class ClientKeys:
             self.fail(key, "its value is not a file name")
         if len(data) > MAX_FILE_BYTES:
             self.fail(
-                key, f"{path} is larger than {MAX_FILE_BYTES} bytes: not a key or certificate file"
+                key, f"{path} has more than {MAX_FILE_BYTES} bytes: not a key or certificate file"
             )
         return data
 

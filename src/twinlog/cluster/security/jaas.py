@@ -2,10 +2,14 @@
 
     org.apache.kafka.common.security.plain.PlainLoginModule required username="a" password="b\\"c";
 
-Kafka reads it with `java.io.StreamTokenizer`, so these are that class's rules: words of letters,
-digits and `. - _ $`, strings in double or single quotes with C escapes, and `//`, `/* */` and a
-lone `/` as comments. A word that begins like a number is a number there, and Kafka does not accept
-numbers as values: they need quotes. No message quotes a value, because it may be a password.
+Kafka reads it with `java.io.StreamTokenizer`, so the rules are those of that class:
+
+- A word has letters, digits and `. - _ $`. A string has double or single quotes, and C escapes.
+- `//`, `/* */` and a single `/` begin comments.
+- A word that begins like a number is a number, which Kafka does not accept as a value. It needs
+  quotes.
+
+No message quotes a value, because it may be a password.
 """
 
 from __future__ import annotations
@@ -33,7 +37,7 @@ _ESCAPED: Final = {"a": "\a", "b": "\b", "f": "\f", "n": "\n", "r": "\r", "t": "
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LoginModule:
-    """The only entry of a JAAS configuration."""
+    """The login module and its options."""
 
     name: str
     options: Mapping[str, str]
@@ -43,17 +47,17 @@ class LoginModule:
 
 
 class BrokenJaas(Exception):
-    """The configuration is invalid. The text has the reason, without a value, and follows
-    the key.
+    """The configuration is invalid. The text is the reason, without values. It continues a message
+    that begins with the key.
     """
 
 
 class _Token(NamedTuple):
     text: str
     is_text: bool
-    """Whether it is a word or a string, as opposed to a character like `=` or `;`."""
+    """Whether it is a word or a string, and not a character like `=` or `;`."""
     what: str = ""
-    """Description for messages, if it is neither."""
+    """A description for messages, if it is neither."""
 
 
 def parse_jaas(text: str) -> LoginModule:
@@ -81,7 +85,7 @@ def _options(tokens: list[_Token], at: int) -> tuple[dict[str, str], int]:
         after = f'after {last}: write name="value", with quotes around special characters'
         key = _text(tokens, at, f"has an option name {after}")
         if not _is(tokens, at + 1, "="):
-            # the name is left out: it may be the end of an unquoted password
+            # the message leaves the name out, because it may be the end of an unquoted password
             raise BrokenJaas(f"no '=' after the option name {after}")
         options[key] = _text(tokens, at + 2, f'has a value for {key}: write {key}="value"')
         last = f"the value of {key}"

@@ -1,15 +1,26 @@
-"""Reads Java's own keystore format (JKS), which the JVM's cacerts often has.
+"""Reads Java's own keystore format (JKS), in which older tools write stores and some JVMs their
+trusted certificates.
 
     u4 magic FEEDFEED, u4 version 2, u4 entries
     entry: u4 tag, utf alias, u8 created ms
        tag 1 private key:  u4 length, EncryptedPrivateKeyInfo; u4 certificates, each as in tag 2
        tag 2 certificate:  utf type, u4 length, DER
-    SHA-1 over the password (UTF-16BE), "Mighty Aphrodite" and everything before
+    SHA-1 of the password (UTF-16BE), "Mighty Aphrodite" and everything before
 
-Certificates are not encrypted, so they can be read without a password. The digest at the end is
-then not checked, as in Java. Private keys are encrypted with Sun's own cipher, a keystream of SHA-1
-over the password, which is weak but required by the format. The library for this format needs a C
-compiler to install, while the format needs only this module.
+*Problem.* Users of MirrorMaker 2 have such files, and OpenSSL cannot read them. Requiring their
+conversion to PKCS#12 would mean that a working configuration does not work here.
+
+*Rules.* Certificates are not encrypted, so they can be read without a password. As in Java, the
+digest is checked only if a password is given. A private key is encrypted with Sun's own algorithm:
+
+    salt (20 bytes) | key XOR keystream | SHA-1 of password and key
+    keystream: S1 = SHA-1(password, salt), S2 = SHA-1(password, S1), ...
+
+SHA-1 in this form is weak, but it is the format. It protects a file of the user and no connection.
+Every length is checked against the rest of the file, because a wrong path may lead to any file.
+
+*Rejected.* The library for this format needs a C compiler when it is installed. The format needs
+only this module.
 """
 
 from __future__ import annotations
@@ -27,26 +38,26 @@ _CERTIFICATE: Final = 2
 _WHITENING: Final = b"Mighty Aphrodite"
 _DIGEST_BYTES: Final = 20
 _SUN_KEY_PROTECTOR: Final = bytes.fromhex("060a2b060104012a02110101")
-"""The object identifier 1.3.6.1.4.1.42.2.17.1.1 as DER."""
+"""Object identifier 1.3.6.1.4.1.42.2.17.1.1 of Sun's algorithm, as DER."""
 _DER_SEQUENCE: Final = 0x30
 _DER_OCTETS: Final = 0x04
 
 
 class BrokenStore(Exception):
-    """The bytes are not a readable store. The text has the reason, without a secret."""
+    """The bytes are not a readable store. The text is the reason, without a secret."""
 
 
 class WrongPassword(Exception):
-    """A password is missing or wrong. The text continues after 'the password'."""
+    """A password is missing or wrong. The text continues 'the password'."""
 
 
 class WrongKeyPassword(WrongPassword):
-    """The password is that of the key, not of the store."""
+    """The wrong or missing password is that of the key, not of the store."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PrivateKeyEntry:
-    """One private key, still encrypted, with the certificates (DER) of its chain, its own first."""
+    """A private key, still encrypted, and its certificate chain (DER), its own one first."""
 
     alias: str
     encrypted: bytes
@@ -55,14 +66,17 @@ class PrivateKeyEntry:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JavaStore:
-    """The content of a JKS file, in the file's order."""
+    """The entries of a JKS file, in their order."""
 
     certificates: tuple[bytes, ...]
     keys: tuple[PrivateKeyEntry, ...]
 
 
 def read_jks(data: bytes, password: str | None) -> JavaStore:
-    """Read all entries. The file's integrity is checked if a password is given."""
+    """Read all entries, and check the file's integrity if a password is given.
+
+    Raises BrokenStore and WrongPassword.
+    """
     reader = _Reader(data)
     if reader.take(4) != MAGIC:
         raise BrokenStore("it does not begin like a JKS file")
@@ -83,12 +97,12 @@ def read_jks(data: bytes, password: str | None) -> JavaStore:
         elif tag == _CERTIFICATE:
             certificates.append(reader.certificate())
         else:
-            raise BrokenStore(f"entry {alias!r} is of the unknown kind {tag}")
+            raise BrokenStore(f"its entry {alias!r} is of the unknown kind {tag}")
     return JavaStore(certificates=tuple(certificates), keys=tuple(keys))
 
 
 def decrypt_key(entry: PrivateKeyEntry, password: str) -> bytes:
-    """Return the private key as PKCS#8 DER."""
+    """Return the private key as PKCS#8 DER. Raises WrongKeyPassword and BrokenStore."""
     content = _read_der(entry.encrypted, 0, _DER_SEQUENCE)[0]
     algorithm, at = _read_der(content, 0, _DER_SEQUENCE)
     if not algorithm.startswith(_SUN_KEY_PROTECTOR):
@@ -107,11 +121,10 @@ def decrypt_key(entry: PrivateKeyEntry, password: str) -> bytes:
 
 
 def without_mac(data: bytes) -> bytes:
-    """Return a PKCS#12 file without its integrity check: PFX is {version, authSafe, macData
-    OPTIONAL}.
+    """Return a PKCS#12 file without its MAC: PFX is {version, authSafe, macData OPTIONAL}.
 
-    Java loads the unencrypted certificates of such a file without a password, but OpenSSL requires
-    the check.
+    Java reads the unencrypted certificates of such a file without a password. OpenSSL would first
+    check the MAC, which needs the password.
     """
     content = _read_der(data, 0, _DER_SEQUENCE)[0]
     version_end = _read_der(content, 0, 0x02)[1]
@@ -133,7 +146,7 @@ def _sha1(data: bytes) -> bytes:
 
 
 def _read_der(data: bytes, at: int, tag: int) -> tuple[bytes, int]:
-    """Return the content of the element with this tag at `at`, and where the next one begins."""
+    """Return the content of the element at `at`, which has this tag, and the position after it."""
     if len(data) < at + 2 or data[at] != tag:
         raise BrokenStore("its ASN.1 structure is damaged")
     size, at = data[at + 1], at + 2
@@ -141,12 +154,12 @@ def _read_der(data: bytes, at: int, tag: int) -> tuple[bytes, int]:
         count = size & 0x7F
         size, at = int.from_bytes(data[at : at + count], "big"), at + count
     if at + size > len(data):
-        raise BrokenStore("its ASN.1 structure is cut off")
+        raise BrokenStore("its ASN.1 structure is truncated")
     return data[at : at + size], at + size
 
 
 class _Reader:
-    """Reads the file sequentially. Every length is checked against the rest."""
+    """Reads the fields of the file in order. Every length is checked against the rest."""
 
     def __init__(self, data: bytes) -> None:
         self._data = data
@@ -155,7 +168,7 @@ class _Reader:
     def take(self, size: int) -> bytes:
         end = self._at + size
         if end > len(self._data):
-            raise BrokenStore("the file is cut off")
+            raise BrokenStore("the file is truncated")
         taken = self._data[self._at : end]
         self._at = end
         return taken
@@ -168,7 +181,7 @@ class _Reader:
 
     def text(self) -> str:
         (size,) = struct.unpack(">H", self.take(2))
-        # Java's modified UTF-8 differs only for NUL and beyond the basic plane
+        # Java's modified UTF-8 is different only for NUL and characters beyond the basic plane
         return self.take(size).decode("utf-8", "replace")
 
     def certificate(self) -> bytes:

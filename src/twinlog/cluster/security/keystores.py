@@ -1,9 +1,14 @@
 """Converts keystores and truststores of Java clients (JKS, PKCS#12, PEM) to PEM text.
 
-Java reads JKS and PKCS#12 under either name (`keystore.type.compat`), so the content decides here,
-too. PEM must be declared. Java trusts every certificate entry of a truststore and the first
-certificate of every key entry. Kafka accepts PEM keys only as PKCS#8; here, other PEM keys are also
-read, which is harmless.
+The rules are Java's, so that the same file means the same:
+
+- The content decides between JKS and PKCS#12, because Java reads both under either type
+  (`keystore.type.compat`). PEM must be declared as the type.
+- Trusted are every certificate entry, and the first certificate of every key entry.
+- The client uses the first private key of a file.
+
+There is one harmless difference: Kafka accepts PEM keys only as PKCS#8, and this module also other
+PEM keys.
 """
 
 from __future__ import annotations
@@ -33,15 +38,15 @@ _PEM_START: Final = b"-----BEGIN"
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
 class Identity:
-    """A private key (PKCS#8 PEM, no password) and its certificates, its own first."""
+    """A private key (PKCS#8 PEM without password) and its certificate chain, its own one first."""
 
     private_key_pem: str
     certificate_chain_pem: str
 
 
 def trusted_from_store(data: bytes, password: str | None) -> str:
-    """Return the trusted certificates of a JKS or PKCS#12 file, which are often readable without a
-    password.
+    """Return the trusted certificates of a JKS or PKCS#12 file. Many files need no password for
+    that.
     """
     if data.startswith(jks.MAGIC):
         store = jks.read_jks(data, password)
@@ -51,23 +56,23 @@ def trusted_from_store(data: bytes, password: str | None) -> str:
 
 
 def trusted_from_pem(text: str) -> str:
-    """Return the certificates of a PEM text, normalized."""
+    """Return the certificates in a PEM text, in the usual form."""
     return _trusted(_certificates_in(text))
 
 
 def identity_from_store(data: bytes, store_password: str, key_password: str | None) -> Identity:
-    """Return the first key of a JKS or PKCS#12 file, and its chain."""
+    """Return the first private key of a JKS or PKCS#12 file, and its chain."""
     from cryptography.hazmat.primitives.serialization import load_der_private_key
 
     if not data.startswith(jks.MAGIC):
-        # such a file has one password: keytool accepts no other password for its key either
+        # such a file has one password: keytool accepts no different one for its key
         found = _load_pkcs12(data, store_password)
         if found.key is None:
-            raise BrokenStore("it holds no private key")
+            raise BrokenStore("it contains no private key")
         return _identity(found.key, _certificates_of(found))
     store = jks.read_jks(data, store_password)
     if not store.keys:
-        raise BrokenStore("it holds no private key")
+        raise BrokenStore("it contains no private key")
     entry = store.keys[0]
     der = jks.decrypt_key(entry, store_password if key_password is None else key_password)
     try:
@@ -78,12 +83,12 @@ def identity_from_store(data: bytes, store_password: str, key_password: str | No
 
 
 def identity_from_pem(key_text: str, chain_text: str, key_password: str | None) -> Identity:
-    """Return a PEM key, decrypted with `key_password`, and its chain. One text may have both."""
+    """Return a private key, decrypted with `key_password`, and its chain. A text may have both."""
     from cryptography.hazmat.primitives.serialization import load_pem_private_key
 
     blocks = [text for label, text in _blocks(key_text) if label.endswith("PRIVATE KEY")]
     if not blocks:
-        raise BrokenStore("it holds no '-----BEGIN PRIVATE KEY-----' block")
+        raise BrokenStore("it contains no '-----BEGIN PRIVATE KEY-----' block")
     is_encrypted = "ENCRYPTED" in blocks[0]
     if is_encrypted and key_password is None:
         raise WrongKeyPassword("of the key is not given, and the key is encrypted")
@@ -98,7 +103,7 @@ def identity_from_pem(key_text: str, chain_text: str, key_password: str | None) 
 
 
 def _identity(key: PrivateKeyTypes, certificates: Sequence[bytes]) -> Identity:
-    """Check that the chain has the key's certificate, and put its issuers after it."""
+    """Return the key, its certificate, and the issuers of that in order. Raises BrokenStore."""
     from cryptography import x509
     from cryptography.hazmat.primitives import serialization
 
@@ -138,7 +143,7 @@ def _load_pkcs12(data: bytes, password: str | None) -> PKCS12KeyAndCertificates:
         raise BrokenStore("it is neither a JKS nor a PKCS#12 file")
     try:
         with warnings.catch_warnings():
-            # older Java tools write BER, which is also read, with a warning
+            # older Java tools write BER, which the library reads, but warns about
             warnings.simplefilter("ignore", UserWarning)
             if password is None:
                 return load_pkcs12(jks.without_mac(data), None)
@@ -162,7 +167,7 @@ def _certificates_of(found: PKCS12KeyAndCertificates) -> list[bytes]:
 
 def _trusted(certificates: Sequence[bytes]) -> str:
     if not certificates:
-        raise BrokenStore("it holds no trusted certificate")
+        raise BrokenStore("it contains no trusted certificate")
     return _pem(certificates)
 
 
@@ -183,11 +188,11 @@ def _certificates_in(text: str) -> list[bytes]:
 
 
 def _blocks(text: str) -> Iterator[tuple[str, str]]:
-    """Yield label and text of each PEM block. In a .properties value, a block may be one line with
+    """Yield label and text of each PEM block. In a .properties file, its lines may be joined with
     spaces.
     """
     for match in _PEM_BLOCK.finditer(text):
         label, body = match[1].strip(), match[2]
-        if ":" not in body:  # without headers, which the older encrypted form has
+        if ":" not in body:  # no headers, as in the older encrypted form
             body = "\n".join(textwrap.wrap("".join(body.split()), _LINE_CHARACTERS))
         yield label, f"-----BEGIN {label}-----\n{body.strip()}\n-----END {label}-----\n"

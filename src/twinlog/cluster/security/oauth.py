@@ -1,9 +1,19 @@
-"""Caches OAUTHBEARER tokens: kept for the process, shared by its connections, renewed before they
-expire.
+"""Caches OAUTHBEARER tokens for the connections of this process, and renews them.
 
-When most of a token's lifetime has passed (`sasl.login.refresh.window.factor`), the next connection
-renews it. If the endpoint does not respond then, the old token is used until it expires. One thread
-fetches a token, and the others wait for it.
+    lifetime of a token   |---------------------------------|---------|
+                          fetched                       renew_at   ends_at
+
+*Problem.* A process opens many connections, and a restarting broker makes it open them at the same
+moment. A token for each would be a burst of requests to the endpoint. One endpoint that does not
+respond must not stop a copy whose token is still valid.
+
+*Rules.* All connections with the same settings share a token. From `renew_at` on, after most of its
+lifetime (`sasl.login.refresh.window.factor`), the next connection fetches a new one. If the
+endpoint does not respond, the old token is used until `ends_at`, and the endpoint is queried again
+only after some seconds. One thread fetches a token, and the others wait for it. A token that a
+broker has rejected is forgotten.
+
+There is no thread that renews tokens in the background, unlike in Java: an idle lane needs none.
 """
 
 from __future__ import annotations
@@ -23,12 +33,12 @@ from twinlog.cluster.security.token_endpoint import Token, fetch_token
 from twinlog.errors import Unreachable
 
 UNKNOWN_LIFETIME_S: Final = 60.0
-"""Lifetime of a token without an expiry."""
+"""Assumed lifetime of a token without an expiry."""
 RETRY_AFTER_S: Final = 10.0
-"""While the old token is valid, an unreachable endpoint is queried at most this often."""
-_CHANCE: Final = random.SystemRandom()  # forked lanes share no state of it
+"""How often an endpoint that does not respond is queried while the old token is valid."""
+_CHANCE: Final = random.SystemRandom()  # it has no state that forked lanes could share
 JITTER_SHARE: Final = 0.05
-"""Java's sasl.login.refresh.window.jitter: lanes should not all renew at the same time."""
+"""Java's sasl.login.refresh.window.jitter, so that lanes do not all renew at the same time."""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -39,7 +49,7 @@ class _Held:
 
 
 class _Slot:
-    """One slot per OAuthSettings. Its lock is held while a token is fetched."""
+    """The token of one OAuthSettings. The lock is held while a token is fetched."""
 
     def __init__(self) -> None:
         self.lock = threading.Lock()
@@ -47,7 +57,7 @@ class _Slot:
 
 
 class TokenCache:
-    """Tokens by settings. Thread-safe."""
+    """Tokens by their settings. Thread-safe."""
 
     def __init__(
         self,
@@ -62,7 +72,7 @@ class TokenCache:
         self._slots: dict[OAuthSettings, _Slot] = {}
 
     def token(self, settings: OAuthSettings) -> str:
-        """Return a token that is valid now, as far as known."""
+        """Return a token that is valid now, as far as its lifetime is known."""
         with self._lock:
             slot = self._slots.setdefault(settings, _Slot())
         with slot.lock:
@@ -80,7 +90,7 @@ class TokenCache:
             return fetched.text
 
     def forget(self, settings: OAuthSettings) -> None:
-        """Fetch a new token next time, because a broker rejected this one."""
+        """Forget the token, because a broker rejected it."""
         with self._lock:
             self._slots.pop(settings, None)
 
@@ -94,7 +104,7 @@ _tokens: Final = TokenCache()
 
 
 def current_token(settings: OAuthSettings) -> str:
-    """Return the current token from the configured source."""
+    """Return the current token from the source that the settings name."""
     if settings.fixed_token is not None:
         return settings.fixed_token
     if settings.unsecured_claims is not None:
@@ -105,13 +115,13 @@ def current_token(settings: OAuthSettings) -> str:
 
 
 def forget_token(settings: OAuthSettings) -> None:
-    """Forget the current token. Must be called if a broker rejected it."""
+    """Forget the current token, because a broker rejected it."""
     _tokens.forget(settings)
 
 
 def unsecured_token(claims_json: str, lifetime_s: int, now_s: float) -> str:
-    """Return an unsigned JWT (RFC 7515, A.5), which brokers accept only if configured for tests."""
-    # whole seconds: Java rounds to milliseconds, and a token issued in the future is rejected
+    """Return an unsigned JWT (RFC 7515, A.5), which brokers accept only in a test configuration."""
+    # rounded down, because Java's broker rejects a token that was issued in the future
     issued_s = math.floor(now_s)
     claims = {"iat": issued_s, "exp": issued_s + lifetime_s, **json.loads(claims_json)}
     return f"{_base64url({'alg': 'none'})}.{_base64url(claims)}."

@@ -1,11 +1,9 @@
-"""Reads the source of OAUTHBEARER tokens: `sasl.oauthbearer.*` and the login module's options.
+"""Reads where OAUTHBEARER tokens come from: `sasl.oauthbearer.*` and options of the login module.
 
-Kafka's newer keys (KIP-1139) take precedence over the JAAS options that they replace. Without a
-token endpoint, Java creates unsigned tokens from the `unsecuredLogin...` options, and so does
-Twinlog.
-
-Strimzi's own login handler has other names for the options of the login module. They are translated
-to Kafka's.
+There are three sources, as in Java: a token endpoint with client credentials, a file with a token,
+or, for tests, unsigned tokens from the `unsecuredLogin...` options. Kafka's newer keys (KIP-1139)
+take precedence over the JAAS options that they replace. Strimzi's login handler has options of its
+own, which are translated to Kafka's.
 """
 
 from __future__ import annotations
@@ -40,9 +38,9 @@ READ_TIMEOUT: Final = "sasl.login.read.timeout.ms"
 JAAS: Final = "sasl.jaas.config"
 
 ALLOWED_URLS: Final = "TWINLOG_SASL_OAUTHBEARER_ALLOWED_URLS"
-"""An environment variable, like Java's system property
-`org.apache.kafka.sasl.oauthbearer.allowed.urls`: it is set by whoever starts the process, not by
-the author of the file.
+"""An environment variable with the allowed endpoints, like Java's system property
+`org.apache.kafka.sasl.oauthbearer.allowed.urls`. The user who starts the process sets it, not the
+author of the file.
 """
 
 KAFKA_HANDLER: Final = "OAuthBearerLoginCallbackHandler"
@@ -84,7 +82,7 @@ _STRIMZI_IDLE: Final = frozenset(
         "oauth.username.claim",
     }
 )
-"""Options that change neither the token nor how it is requested."""
+"""Options that have no influence on the token and its request."""
 
 _STRING: Final = "unsecuredLoginStringClaim_"
 _NUMBER: Final = "unsecuredLoginNumberClaim_"
@@ -101,7 +99,7 @@ _TOKEN: Final = re.compile(r"[A-Za-z0-9._~+/-]+=*")
 
 
 def load_oauth(keys: ClientKeys, options: dict[str, str]) -> OAuthSettings:
-    """Load the settings. `options` are those of the login module."""
+    """Load the settings. `options` are those of the login module. Raises ConfigError."""
     if class_name(keys.text(LOGIN_HANDLER) or "") == _STRIMZI_HANDLER:
         keys, options = _from_strimzi(keys, options)
     handler = keys.only_known_class(
@@ -119,7 +117,7 @@ def load_oauth(keys: ClientKeys, options: dict[str, str]) -> OAuthSettings:
         keys.fail(ENDPOINT, "not set: OAUTHBEARER needs the address of the token endpoint")
     allowed = os.environ.get(ALLOWED_URLS)
     if allowed is not None and url not in [each.strip() for each in allowed.split(",")]:
-        keys.fail(ENDPOINT, f"not among the addresses in the environment variable {ALLOWED_URLS}")
+        keys.fail(ENDPOINT, f"its value is not in the environment variable {ALLOWED_URLS}: add it")
     extensions = _extensions(jaas, options, _EXTENSION)
     try:
         parts = urllib.parse.urlsplit(url)
@@ -128,7 +126,7 @@ def load_oauth(keys: ClientKeys, options: dict[str, str]) -> OAuthSettings:
     if parts.scheme == "file":
         return OAuthSettings(fixed_token=_token_in_file(keys, parts.path), extensions=extensions)
     if parts.scheme not in ("http", "https") or not parts.hostname or "@" in parts.netloc:
-        keys.fail(ENDPOINT, "must be an https, http or file address without user name")
+        keys.fail(ENDPOINT, "its value must be an https, http or file address without user name")
     return OAuthSettings(
         token_endpoint_url=url,
         client_id=_required(keys, jaas, CLIENT_ID, "clientId"),
@@ -143,7 +141,7 @@ def load_oauth(keys: ClientKeys, options: dict[str, str]) -> OAuthSettings:
 
 
 def _from_strimzi(keys: ClientKeys, options: dict[str, str]) -> tuple[ClientKeys, dict[str, str]]:
-    """Return the keys and options with which Kafka's own handler requests the same token."""
+    """Translate options of Strimzi's handler to the keys and options of Kafka's own handler."""
     jaas = keys.inside(JAAS, options)
     found: dict[str, str] = {}
     extensions: dict[str, str] = {}
@@ -153,10 +151,10 @@ def _from_strimzi(keys: ClientKeys, options: dict[str, str]) -> tuple[ClientKeys
         elif name.startswith(_STRIMZI_EXTENSION):
             extensions[_EXTENSION + name.removeprefix(_STRIMZI_EXTENSION)] = value
         elif name.startswith("oauth.") and name not in _STRIMZI_IDLE:
-            jaas.fail(name, "not supported: only client credentials are; remove the option")
+            jaas.fail(name, "not supported, because only client credentials are: remove the option")
     for name, key in _STRIMZI_NEEDS.items():
         if not found.get(key):
-            jaas.fail(name, "not set: a token by client credentials needs it")
+            jaas.fail(name, "not set: requests with client credentials need it")
     if not found.pop(ENDPOINT_ALGORITHM, "https").strip():
         jaas.fail(f"oauth.{ENDPOINT_ALGORITHM}", "host names are always checked; remove the option")
     trust = {key: found.pop(key) for key in list(found) if key.startswith("ssl.")}
@@ -168,15 +166,15 @@ def _from_strimzi(keys: ClientKeys, options: dict[str, str]) -> tuple[ClientKeys
 def _required(keys: ClientKeys, jaas: ClientKeys, key: str, option: str) -> str:
     value = keys.raw(key) or jaas.raw(option)
     if not value:
-        keys.fail(key, f"not set, nor {option} in {JAAS}: the token endpoint requires it")
+        keys.fail(key, f"neither set here nor as {option} in {JAAS}: the token endpoint needs it")
     return value
 
 
 def _token_in_file(keys: ClientKeys, path: str) -> str:
-    # the driver reads it, because a lane may run on a machine without the file
+    # read in the driver, because a lane may run on a machine without the file
     text = keys.read_path(ENDPOINT, urllib.parse.unquote(path)).decode("utf-8", "replace").strip()
     if not _TOKEN.fullmatch(text):
-        keys.fail(ENDPOINT, f"{path} does not hold a token")
+        keys.fail(ENDPOINT, f"{path} does not contain a token")
     return text
 
 
@@ -188,11 +186,11 @@ def _unsecured(jaas: ClientKeys, options: dict[str, str]) -> OAuthSettings:
         elif name.startswith(_NUMBER):
             claims[name.removeprefix(_NUMBER)] = _number(jaas, name, value)
         elif name.startswith(_LIST):
-            # its first character is the separator: "|a|b"
+            # the first character is the separator: "|a|b"
             claims[name.removeprefix(_LIST)] = value[1:].split(value[0]) if value else []
     principal = jaas.text(_PRINCIPAL) or "sub"
     if not claims.get(principal):
-        jaas.fail(_STRING + principal, "not set: the token needs a name")
+        jaas.fail(_STRING + principal, "not set: the token needs a principal")
     return OAuthSettings(
         unsecured_claims=json.dumps(claims, sort_keys=True),
         unsecured_lifetime_s=int(jaas.number(_LIFETIME, 3_600, least=1, most=_MAX_LIFETIME_S)),
@@ -210,7 +208,7 @@ def _number(jaas: ClientKeys, name: str, value: str) -> float:
 def _extensions(
     jaas: ClientKeys, options: dict[str, str], prefix: str
 ) -> tuple[tuple[str, str], ...]:
-    """Return RFC 7628's key-value pairs, of which `auth` is the token itself."""
+    """Return the extensions (RFC 7628): key-value pairs that are sent beside the token."""
     found = []
     for option in sorted(options):
         if not option.startswith(prefix):

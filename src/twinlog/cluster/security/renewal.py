@@ -5,11 +5,12 @@
                         `-- wrong: the previous content stays in use; one line reports the file and
                             the reason; it is read again until it is right
 
-A connection checks the files (time, size, inode) if they were not checked for `CHECK_EVERY_S`. The
-driver also checks them that often, and informs lanes, which have no files. Open connections stay
-open: brokers close those that they no longer accept. A file is often seen half-written, or a new
-key beside an old certificate. So a wrong file is reported only if it is still wrong after
-`SETTLES_S`.
+*When.* A connection checks the files (time, size, inode) if the last check was `CHECK_EVERY_S` ago.
+The driver also checks them that often, and informs lanes, which have no files. Open connections
+stay open: brokers close those that they no longer accept.
+
+*Half-written files.* A check often finds a file that is not complete, or a new key beside an old
+certificate. So a file that cannot be used is reported only if that is still so after `SETTLES_S`.
 """
 
 from __future__ import annotations
@@ -27,17 +28,17 @@ from twinlog.errors import ConfigError
 log = logging.getLogger(__name__)
 
 CHECK_EVERY_S: Final = 10.0
-"""Three checks fit into the half minute that a rejected connection may wait."""
+"""A rejected connection is retried for at least half a minute, so three checks fit into it."""
 
 SETTLES_S: Final = 15.0
-"""Longer than copying two files takes, and more than one check."""
+"""More than it takes to copy two files, and more than one check."""
 
 Mark = tuple[str, int, int, int]
-"""A file's path, time in ns, size and inode; three times -1 if it does not exist."""
+"""A file's path, time (ns), size and inode. The last three are -1 if it does not exist."""
 
 
 def marks_of(files: Iterable[tuple[str, str]]) -> tuple[Mark, ...]:
-    """Return marks that show whether one of these files has changed. Links are followed."""
+    """Return the marks of these files, which change with them. Links are followed."""
     return tuple(_mark(path) for path in dict.fromkeys(path for _, path in files))
 
 
@@ -50,29 +51,29 @@ def _mark(path: str) -> Mark:
 
 
 class FollowedFiles:
-    """The files behind one set of settings. Not thread-safe."""
+    """The files of one cluster's settings. Not thread-safe."""
 
     def __init__(self, settings: SecuritySettings, read: Callable[[], SecuritySettings]) -> None:
-        """`read` reads all files again, and raises ConfigError if one is wrong."""
+        """`read` reads all files again. It raises ConfigError if one cannot be used."""
         self.settings = settings
         """The settings in use: the last complete ones."""
         self._read = read
         self._used: tuple[Mark, ...] | None = None
-        """Marks of the files in use; None until the first check, because they may have changed
-        since they were read.
+        """Marks of the files in use. None until the first check, because they may have changed
+        since they were first read.
         """
         self._wrong_since: float | None = None
         self._reported = ""
 
     def check(self, now: float) -> bool:
-        """Read the files again if they have changed, or were wrong. Returns whether the settings
-        have changed.
+        """Read the files again if they have changed or could not be used. Returns whether the
+        settings have changed.
 
         `now` is in seconds of any monotonic clock.
         """
         marks = marks_of(self.settings.files)
         if marks == self._used:
-            self._wrong_since, self._reported = None, ""  # also if the old ones were restored
+            self._wrong_since, self._reported = None, ""  # the old files may have been restored
             return False
         changed = [mark[0] for mark in marks if mark not in (self._used or ())]
         try:
@@ -80,7 +81,7 @@ class FollowedFiles:
         except ConfigError as error:
             self._is_wrong(error, changed, now)
             return False
-        # marks from before the reading: a change during it differs from them at the next check
+        # marks from before the reading, so that the next check notices a change during it
         same_files = found.files == self.settings.files
         self._used = marks if same_files else marks_of(found.files)
         self._wrong_since, self._reported = None, ""
@@ -96,7 +97,7 @@ class FollowedFiles:
         if now - self._wrong_since >= SETTLES_S and error.message != self._reported:
             self._reported = error.message
             log.warning(
-                "%s was changed and cannot be used; the key file before stays in use, and it is "
+                "%s was changed and cannot be used; the previous content stays in use, and it is "
                 "read again every %.0f s: %s",
                 " and ".join(changed),
                 CHECK_EVERY_S,
@@ -105,29 +106,29 @@ class FollowedFiles:
 
 
 class Renewals:
-    """All key files that this process follows, by the settings into which they were first read."""
+    """All key files that this process follows, by the settings that were first read from them."""
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock
         self._lock = threading.Lock()
-        """Lock of the table. Each entry has its own, held while files are read."""
+        """Protects the table. Each entry has its own lock, which is held while files are read."""
         self._followed: dict[SecuritySettings, _Entry] = {}
 
     def follow(self, settings: SecuritySettings, read: Callable[[], SecuritySettings]) -> None:
-        """Follow the files of these settings from now on. Both clusters may use the same ones."""
+        """Follow the files of these settings. `read` reads them again."""
         if not settings.files:
             return
         files = FollowedFiles(settings, read)
         with self._lock:
-            # the last reader knows the newest passwords of the same stores
+            # of several clusters with these files, the last `read` has the newest passwords
             self._followed[settings] = _Entry(files, self._clock())
 
     def current(self, settings: SecuritySettings) -> SecuritySettings:
-        """Return the settings for a new connection, unchanged if no files are followed."""
+        """Return the current settings for a new connection. They are unchanged without files."""
         entry = self._followed.get(settings)
         if entry is None:
             return settings
-        # while another thread reads, perhaps from a blocking disk, the known settings are used
+        # while another thread reads, perhaps from a slow disk, the known settings are used
         if self._clock() - entry.checked_at >= CHECK_EVERY_S and entry.lock.acquire(blocking=False):
             try:
                 entry.checked_at = self._clock()
@@ -137,7 +138,7 @@ class Renewals:
         return entry.files.settings
 
     def known(self, settings: SecuritySettings) -> SecuritySettings:
-        """Return the same, without checking any file."""
+        """Return the settings in use, without checking any file."""
         entry = self._followed.get(settings)
         return settings if entry is None else entry.files.settings
 

@@ -1,9 +1,34 @@
-"""Authenticates over an open connection, one message and one response at a time.
+"""Authenticates over an open connection by PLAIN, SCRAM or OAUTHBEARER.
 
-The caller has agreed on the mechanism (SaslHandshake) and wraps each message into SaslAuthenticate.
-This module creates the messages. The library's classes are not used: its OAUTHBEARER treats an
-empty response after a rejection as success and drops the broker's reason, for its SCRAM see
-the comment on ours below, and the remaining mechanism, PLAIN, is one line.
+A mechanism is a generator that yields the client's messages and is sent the broker's. The caller
+has agreed on the mechanism with the broker (SaslHandshake), and sends each message inside a
+SaslAuthenticate request. So this module has no I/O, except that OAUTHBEARER may request a token.
+
+*SCRAM* (RFC 5802, RFC 7677) proves the password in both directions without sending it:
+
+    client                                    broker
+    n,,n=USER,r=OURS                     -->
+                                         <--  r=OURS+THEIRS,s=SALT,i=ITERATIONS
+    c=biws,r=OURS+THEIRS,p=PROOF         -->
+                                         <--  v=SIGNATURE   or   e=error
+
+The rules:
+
+- The broker's nonce must begin with the client's and be longer. Otherwise an old response could be
+  replayed.
+- A broker that requests fewer iterations than the RFC's minimum is rejected, as in Java: the
+  password could be guessed from the proof. A maximum keeps a broker from blocking the client.
+- The signature is checked, so that a server without the password is noticed.
+- User names are escaped (`,` and `=`). Passwords are used unchanged, without SASLprep, because
+  Kafka stores them in this way.
+
+*OAUTHBEARER* (RFC 7628) sends a token. A broker that rejects it sends its reason and waits for one
+more message, so that it can end the exchange with an error. The token is then forgotten, because
+the issuer may have changed its keys.
+
+*Rejected*: the client library's classes. Its OAUTHBEARER treats an empty response after a rejection
+as success, and drops the broker's reason. Its SCRAM neither escapes names nor reads `e=`. The
+remaining mechanism, PLAIN, is one line.
 """
 
 from __future__ import annotations
@@ -25,21 +50,11 @@ from twinlog.cluster.security.security_settings import (
 )
 from twinlog.errors import AuthenticationFailed
 
-# SCRAM (RFC 5802, RFC 7677) as used by Kafka: mutual proof of a password without sending it.
-#     n,,n=user,r=OURS                      ->
-#                                           <-  r=OURS+THEIRS,s=SALT,i=ITERATIONS
-#     c=biws,r=OURS+THEIRS,p=PROOF          ->
-#                                           <-  v=SIGNATURE   or   e=error
-# User names are escaped (`,` and `=`). Passwords are used unchanged, without SASLprep, because
-# Kafka stores them that way. A broker that requests fewer iterations than the RFC's minimum is
-# rejected, as in Java: the password could be guessed from the response. The library's class neither
-# escapes names nor reads `e=`, so this is a separate implementation.
-
 HASHES: Final = {"SCRAM-SHA-256": "sha256", "SCRAM-SHA-512": "sha512"}
 
 LEAST_ITERATIONS: Final = 4_096
 MOST_ITERATIONS: Final = 2_000_000
-"""About a second: a broker must not be able to block the client with a number."""
+"""Takes about a second. A broker must not be able to block the client."""
 
 _HEADER: Final = "n,,"
 _HEADER_BASE64: Final = "biws"
@@ -51,8 +66,9 @@ _SERVER_FIRST: Final = re.compile(
 def scram_messages(
     mechanism: str, username: str, password: str, nonce: str, *, is_delegation_token: bool = False
 ) -> Generator[bytes, bytes, None]:
-    """Yield the client's messages. Each is answered by `send` with the broker's. `nonce` is new and
-    random.
+    """Yield the client's messages of SCRAM. Each must be answered by `send` with the broker's.
+
+    `nonce` must be new and random. Raises AuthenticationFailed.
     """
     hash_name = HASHES[mechanism]
     escaped = username.replace("=", "=3D").replace(",", "=2C")
@@ -62,7 +78,7 @@ def scram_messages(
     if match is None:
         raise _unexpected(theirs, mechanism)
     if not match["nonce"].startswith(nonce) or match["nonce"] == nonce:
-        raise AuthenticationFailed(f"{mechanism}: the response does not match the request")
+        raise AuthenticationFailed(f"{mechanism}: the broker's nonce does not match the request")
     salted = hashlib.pbkdf2_hmac(
         hash_name,
         password.encode(),
@@ -84,7 +100,8 @@ def scram_messages(
     expected = hmac.digest(server_key, transcript, hash_name)
     if not hmac.compare_digest(_base64(final[2:].partition(",")[0], mechanism), expected):
         raise AuthenticationFailed(
-            f"{mechanism}: the broker does not know the password itself: is this the right cluster?"
+            f"{mechanism}: the broker does not prove that it knows the password: check that it is "
+            "the right cluster"
         )
 
 
@@ -92,8 +109,8 @@ def _iterations(match: re.Match[str], mechanism: str) -> int:
     iterations = int(match["times"])
     if not LEAST_ITERATIONS <= iterations <= MOST_ITERATIONS:
         raise AuthenticationFailed(
-            f"{mechanism}: the broker asks for {iterations} iterations, allowed are "
-            f"{LEAST_ITERATIONS} to {MOST_ITERATIONS}: set the user's credentials again"
+            f"{mechanism}: the broker requires {iterations} iterations, but only "
+            f"{LEAST_ITERATIONS} to {MOST_ITERATIONS} are allowed: set the user's credentials again"
         )
     return iterations
 
@@ -102,14 +119,14 @@ def _text(answer: bytes, mechanism: str) -> str:
     try:
         return answer.decode()
     except UnicodeDecodeError:
-        raise AuthenticationFailed(f"{mechanism}: the broker's answer is not text") from None
+        raise AuthenticationFailed(f"{mechanism}: the broker's response is not text") from None
 
 
 def _base64(text: str, mechanism: str) -> bytes:
     try:
         return base64.b64decode(text, validate=True)
     except (binascii.Error, ValueError):
-        raise AuthenticationFailed(f"{mechanism}: the broker's answer is malformed") from None
+        raise AuthenticationFailed(f"{mechanism}: the broker's response is malformed") from None
 
 
 def _unexpected(answer: str, mechanism: str) -> AuthenticationFailed:
@@ -119,7 +136,7 @@ def _unexpected(answer: str, mechanism: str) -> AuthenticationFailed:
             f"{mechanism}: the broker rejected the login: {reason!a}; "
             "check user and password in sasl.jaas.config"
         )
-    return AuthenticationFailed(f"{mechanism}: the broker's answer is malformed")
+    return AuthenticationFailed(f"{mechanism}: the broker's response is malformed")
 
 
 _LOGIN: Final = "check user and password in sasl.jaas.config"
@@ -133,15 +150,13 @@ LIKELY_CAUSES: Final = {
     OAUTHBEARER: "check the client and the scope in sasl.jaas.config, and that the broker accepts "
     "tokens of this issuer and audience",
 }
-"""By mechanism: what to check if a broker rejects the login."""
+"""What to check if a broker rejects the login, by mechanism."""
 
 Messages = Generator[bytes, bytes, None]
 
 _NONCE_BYTES: Final = 24
 _DUMMY: Final = b"\x01"
-"""RFC 7628: the message of a rejected client, so that the server can end the exchange with an
-error.
-"""
+"""The message of a rejected client (RFC 7628), after which the broker ends the exchange."""
 _SHOWN_CHARACTERS: Final = 300
 
 
@@ -159,7 +174,7 @@ def authenticate(settings: SecuritySettings, exchange: Callable[[bytes], bytes])
         if settings.oauth is not None:
             from twinlog.cluster.security.oauth import forget_token
 
-            # the next connection uses a new token: the endpoint may have changed its keys
+            # the next connection uses a new token, because the issuer may have changed its keys
             forget_token(settings.oauth)
         raise
 
@@ -192,20 +207,20 @@ def _messages(settings: SecuritySettings) -> Messages:
 
 
 def _plain(settings: SecuritySettings) -> Messages:
-    # RFC 4616: user to act as (none, like Java), user, secret
+    # RFC 4616: the identity to act as (empty, as in Java), user, password
     answer = yield f"\0{settings.username}\0{settings.password}".encode()
     if answer:
-        raise AuthenticationFailed("PLAIN: the broker's answer is malformed")
+        raise AuthenticationFailed("PLAIN: the broker's response is malformed")
 
 
 def _oauthbearer(settings: OAuthSettings) -> Messages:
-    # imported here, because it brings an HTTP client, which few lanes need
+    # imported here because it needs an HTTP client, and few lanes use OAUTHBEARER
     from twinlog.cluster.security.oauth import current_token
 
     extensions = "".join(f"{name}={value}\x01" for name, value in settings.extensions)
     token = current_token(settings)
     answer = yield f"n,,\x01auth=Bearer {token}\x01{extensions}\x01".encode()
     if answer:
-        yield _DUMMY  # usually the caller raises the broker's error response to this
+        yield _DUMMY  # the caller usually raises the broker's error response to this
         reason = answer[:_SHOWN_CHARACTERS].decode("utf-8", "replace")
         raise AuthenticationFailed(f"OAUTHBEARER: the broker rejected the token: {reason!a}")

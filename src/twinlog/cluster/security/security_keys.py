@@ -1,4 +1,8 @@
-"""Converts a Java client's keys into SecuritySettings: `security.protocol`, `ssl.*`, `sasl.*`."""
+"""Converts a Java client's keys to SecuritySettings: `security.protocol`, `ssl.*`, `sasl.*`.
+
+The rules are Java's, and every error names the key, its location and a valid value. A mechanism or
+class that Twinlog does not have is rejected here, before any connection is made.
+"""
 
 from __future__ import annotations
 
@@ -30,7 +34,7 @@ LOGIN_CLASS: Final = "sasl.login.class"
 
 JAVA_DEFAULT_MECHANISM: Final = "GSSAPI"
 
-# Java puts user name and password of either module where PLAIN and SCRAM look for them
+# PLAIN and SCRAM find user name and password of either module, as in Java
 _PASSWORD_MODULES: Final = frozenset(
     {
         "org.apache.kafka.common.security.plain.PlainLoginModule",
@@ -57,11 +61,11 @@ def load_security(
     files: Files = (),
     again: Callable[[], Mapping[str, str]] | None = None,
 ) -> SecuritySettings:
-    """Return the settings of one cluster. Reads every file that they name. ConfigError begins with
-    `where`.
+    """Return the settings of one cluster. Every file that they name is read. Raises ConfigError,
+    whose message begins with `where`.
 
-    From now on, `renewal.current` follows these files and `files`, which are the files of values
-    themselves. For these, `again` returns the then current properties.
+    `renewal` then follows these files. It also follows `files`, from which config providers have
+    read values of `properties`. If one of them changes, `again` returns the new properties.
     """
     settings = _load(properties, where, files)
     follow(settings, lambda: _load(again() if again else properties, where, files))
@@ -77,7 +81,7 @@ def _load(properties: Mapping[str, str], where: str, files: Files) -> SecuritySe
     keys = ClientKeys(properties, where=where)
     protocol = (keys.text(PROTOCOL) or PLAINTEXT).upper()
     if protocol not in PROTOCOLS:
-        keys.fail(PROTOCOL, f"{protocol!r} is not known: write one of {', '.join(PROTOCOLS)}")
+        keys.fail(PROTOCOL, f"{protocol!r} is unknown: write one of {', '.join(PROTOCOLS)}")
     settings = SecuritySettings(protocol=protocol)
     if settings.needs_sasl:
         settings = _with_sasl(settings, keys)
@@ -127,7 +131,7 @@ def _with_sasl(settings: SecuritySettings, keys: ClientKeys) -> SecuritySettings
     username, password = options.get("username", ""), options.get("password", "")
     for name, value in (("username", username), ("password", password)):
         if not value:
-            keys.fail(JAAS, f"has no {name}, which {mechanism} needs: {_example(mechanism)}")
+            keys.fail(JAAS, f"has no {name}, but {mechanism} needs one: {_example(mechanism)}")
         if "\0" in value:
             keys.fail(JAAS, f"its {name} contains a NUL character, which no mechanism can carry")
     return replace(
@@ -145,8 +149,8 @@ def _mechanism(keys: ClientKeys) -> str:
     if mechanism is None:
         keys.fail(
             MECHANISM,
-            f"not set, which means {JAVA_DEFAULT_MECHANISM} (Kerberos), not supported here: "
-            f"write one of {supported}",
+            f"not set, which means {JAVA_DEFAULT_MECHANISM} (Kerberos), which Twinlog does not "
+            f"support: write one of {supported}",
         )
     if mechanism not in MECHANISMS:
         keys.fail(MECHANISM, f"{mechanism!r} is not supported: write one of {supported}")
@@ -157,7 +161,7 @@ def _expect_module(
     keys: ClientKeys, module: LoginModule, known: frozenset[str], mechanism: str
 ) -> None:
     if class_name(module.name) not in known:
-        keys.fail(JAAS, f"{module.name} does not serve {mechanism}: {_example(mechanism)}")
+        keys.fail(JAAS, f"{module.name} is not for {mechanism}: {_example(mechanism)}")
 
 
 def _example(mechanism: str) -> str:

@@ -1,8 +1,7 @@
-"""The credentials and trust settings for one cluster, as plain values: no file is needed after
-loading.
+"""Credentials and trust settings of one cluster, as plain values that need no file.
 
 The driver reads keystores and key files, and reads them again when they are renewed (`renewal`).
-These values are sent to lanes over the channel, as JSON.
+These values are sent to lanes over the channel as JSON.
 """
 
 from __future__ import annotations
@@ -32,8 +31,8 @@ _LONG: Final = frozenset({"ca_pem", "certificate_chain_pem"})
 
 
 def _masked(settings: SecuritySettings | OAuthSettings) -> str:
-    """Return a repr for logs: secrets as stars, certificates as their count, without unset
-    fields.
+    """Return a repr for logs. Secrets are stars, certificates are counted, and fields with their
+    default are left out.
     """
     parts = []
     for field in fields(settings):
@@ -52,26 +51,26 @@ def _masked(settings: SecuritySettings | OAuthSettings) -> str:
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
 class OAuthSettings:
-    """The source of OAUTHBEARER tokens: an endpoint, a fixed token, or (in tests only) the client
-    itself.
+    """The source of OAUTHBEARER tokens: an endpoint, a fixed token, or the client itself (for
+    tests).
     """
 
     token_endpoint_url: str | None = None
-    """Queried with the client credentials grant."""
+    """The endpoint for the client credentials grant."""
     client_id: str = ""
     client_secret: str = ""
     scope: str | None = None
     is_header_urlencoded: bool = False
-    """RFC 6749 requires ID and secret to be form-encoded in the header. Kafka by default does not
-    encode them.
+    """Whether ID and secret are form-encoded in the header. RFC 6749 requires it, but Kafka's
+    default is not to.
     """
     endpoint_ca_pem: str | None = None
     timeout_ms: int = 10_000
     refresh_share: float = 0.8
-    """A token is renewed when this share of its lifetime has passed."""
+    """The share of its lifetime after which a token is renewed."""
     fixed_token: str | None = None
     unsecured_claims: str | None = None
-    """Claims of an unsigned token as JSON, without its times."""
+    """Claims of an unsigned token as JSON, without `iat` and `exp`."""
     unsecured_lifetime_s: int = 3_600
     extensions: tuple[tuple[str, str], ...] = ()
 
@@ -80,27 +79,27 @@ class OAuthSettings:
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
 class SecuritySettings:
-    """Everything that TLS and SASL need for the connections to one cluster."""
+    """All that TLS and SASL need for connections to one cluster."""
 
     protocol: str = PLAINTEXT
     ca_pem: str | None = None
-    """None: use this machine's trusted certificates."""
+    """The trusted certificates, or None for those of this machine."""
     certificate_chain_pem: str | None = None
-    """The client's certificate first, then its issuers."""
+    """The client's certificate, then its issuers."""
     private_key_pem: str | None = None
     """PKCS#8 without password."""
     check_hostname: bool = True
     tls_versions: tuple[str, ...] = TLS_VERSIONS
     cipher_suites: tuple[str, ...] = ()
-    """Java's (IANA's) names; empty is the default list."""
+    """By their Java (IANA) names. Empty for the default list."""
     sasl_mechanism: str | None = None
     username: str = ""
     password: str = ""
     is_delegation_token: bool = False
-    """SCRAM with a delegation token (KIP-48): the user name is the token's ID."""
+    """Whether SCRAM uses a delegation token (KIP-48), whose ID is the user name."""
     oauth: OAuthSettings | None = None
     files: tuple[tuple[str, str], ...] = ()
-    """Key and path of each file from which the settings were read. Not sent to lanes."""
+    """Key and path of each file that the settings were read from. Not sent to lanes."""
 
     __repr__ = _masked
 

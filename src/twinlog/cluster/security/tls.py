@@ -1,10 +1,15 @@
 """The TLS handshake with one broker, and explanations of its errors in terms of Kafka's keys.
 
-    broker's certificate  <- verified by ssl.truststore.*; the host name is checked unless
+    broker's certificate  <- verified with ssl.truststore.*; its host name is checked unless
                              ssl.endpoint.identification.algorithm is empty
     client certificate    <- ssl.keystore.*, if the broker requests one (ssl.client.auth)
 
-With TLS 1.3, the client's handshake ends before the broker has checked its certificate. A rejection
+The context follows Java where OpenSSL is different: every certificate in a truststore is trusted,
+also an intermediate one or the broker's own. OpenSSL by default requires a self-signed root.
+
+OpenSSL's errors name neither the broker nor a key of the configuration, and a Kafka user does not
+know its terms. So every usual error is translated to a sentence with the key to check. With TLS
+1.3, the client's handshake ends before the broker has checked the client's certificate. A rejection
 arrives with the first read after that, which is why `explain_tls_error` is public.
 """
 
@@ -31,12 +36,12 @@ _VERSIONS: Final = {
 _NOT_YET_VALID: Final = 9
 _EXPIRED: Final = 10
 _UNKNOWN_ISSUER: Final = (7, 18, 19, 20, 21, 27)
-"""OpenSSL's X509_V_ERR_*: the issuer of that name has another key (it was renewed); self-signed,
-also in the chain; issuer not found (two codes); not trusted.
+"""OpenSSL's X509_V_ERR_*: signature failure (the issuer was renewed with another key), self-signed
+certificate, self-signed certificate in the chain, issuer not found (two codes), not trusted.
 """
 _WRONG_NAME: Final = (62, 64)
 
-# parts of OpenSSL's names of errors; the first match counts
+# parts of OpenSSL's error names, of which the first match counts
 _REFUSALS: Final = (
     (
         "CERTIFICATE_REQUIRED",
@@ -63,23 +68,26 @@ _REFUSALS: Final = (
     ("ALERT_ACCESS_DENIED", "the broker rejects the client certificate (ssl.keystore.*)"),
     (
         "WRONG_VERSION_NUMBER",
-        "the response is not TLS: is this listener plain text (security.protocol)?",
+        "the response is not TLS: the listener is probably plain text, check security.protocol",
     ),
-    ("PROTOCOL_VERSION", "no TLS version in common: see ssl.enabled.protocols and ssl.protocol"),
-    ("UNSUPPORTED_PROTOCOL", "no TLS version in common: see ssl.enabled.protocols"),
+    (
+        "PROTOCOL_VERSION",
+        "no common TLS version: check ssl.enabled.protocols and ssl.protocol",
+    ),
+    ("UNSUPPORTED_PROTOCOL", "no common TLS version: check ssl.enabled.protocols"),
     (
         "HANDSHAKE_FAILURE",
-        "the broker found nothing in common: see ssl.cipher.suites and ssl.enabled.protocols, and "
-        "whether it requires a client certificate (ssl.keystore.*)",
+        "the broker found no common parameters: check ssl.cipher.suites and ssl.enabled.protocols, "
+        "and whether it requires a client certificate (ssl.keystore.*)",
     ),
     ("UNRECOGNIZED_NAME", "the broker does not know the requested host name"),
 )
 
 
 def wrap_socket(sock: socket.socket, host: str, settings: SecuritySettings) -> socket.socket:
-    """Start TLS on a connected socket (blocking, within its timeout), if configured.
+    """Start TLS on a connected socket if the settings require it, within the socket's timeout.
 
-    After an error the socket is closed.
+    The socket is closed after an error. Raises AuthenticationFailed and Unreachable.
     """
     if not settings.needs_tls:
         return sock
@@ -95,9 +103,7 @@ def wrap_socket(sock: socket.socket, host: str, settings: SecuritySettings) -> s
 
 
 def check_usable(settings: SecuritySettings) -> None:
-    """Build the context of a handshake. Raises ssl.SSLError if OpenSSL rejects a key or
-    certificate.
-    """
+    """Raise ssl.SSLError if OpenSSL rejects a key, a certificate or the cipher suites."""
     if settings.needs_tls:
         _context(settings)
 
@@ -108,13 +114,13 @@ def explain_tls_error(error: OSError, host: str, settings: SecuritySettings) -> 
         return AuthenticationFailed(_untrusted(error, host, settings))
     if isinstance(error, TimeoutError):
         return Unreachable(
-            "no response to the TLS handshake in time: is this listener plain text "
-            "(security.protocol)?"
+            "no response to the TLS handshake in time: the listener may be plain text, check "
+            "security.protocol"
         )
     if not isinstance(error, ssl.SSLError) or isinstance(error, ssl.SSLEOFError):
         return Unreachable(
             "the broker closed the connection during the TLS handshake: it may be starting or "
-            "stopping, or the listener is not TLS (security.protocol)"
+            "stopping, or the listener is plain text: check security.protocol"
         )
     reason = error.reason or ""
     for part, sentence in _REFUSALS:
@@ -127,29 +133,29 @@ def _untrusted(error: ssl.SSLCertVerificationError, host: str, settings: Securit
     code = error.verify_code
     if code in _WRONG_NAME:
         return (
-            f"the broker's certificate is not for {host}: connect by a name that it carries, or "
-            "renew it with this one (an empty ssl.endpoint.identification.algorithm switches the "
-            "check off)"
+            f"the broker's certificate is not for {host}: connect by a name in the certificate, or "
+            "issue one with this name (an empty ssl.endpoint.identification.algorithm disables "
+            "the check)"
         )
     if code == _EXPIRED:
         return "a certificate of the broker has expired: renew it at the broker"
     if code == _NOT_YET_VALID:
-        return "a certificate of the broker is not valid yet: compare the clocks"
+        return "a certificate of the broker is not valid yet: compare the clocks of both machines"
     if code in _UNKNOWN_ISSUER:
         if settings.ca_pem is None:
             return (
                 "this machine does not trust the broker's certificate: "
                 "set ssl.truststore.location (or ssl.truststore.certificates) to its issuer"
             )
-        return "ssl.truststore.* does not vouch for the broker's certificate: add its issuer there"
-    return f"the broker's certificate is refused: {error.verify_message} (see ssl.truststore.*)"
+        return "ssl.truststore.* lacks the issuer of the broker's certificate: add it"
+    return f"the broker's certificate is rejected: {error.verify_message}; check ssl.truststore.*"
 
 
 @lru_cache(maxsize=64)
 def _context(settings: SecuritySettings) -> ssl.SSLContext:
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     context.check_hostname = settings.check_hostname
-    # Java trusts every certificate in a truststore, also an intermediate one or the broker's own
+    # as in Java: trust every certificate in a truststore, not only self-signed roots
     context.verify_flags |= ssl.VerifyFlags.VERIFY_X509_PARTIAL_CHAIN
     versions = [_VERSIONS[each] for each in settings.tls_versions]
     context.minimum_version, context.maximum_version = min(versions), max(versions)
@@ -168,14 +174,14 @@ def _context(settings: SecuritySettings) -> ssl.SSLContext:
 
 @contextmanager
 def _secret_file(text: str) -> Iterator[str]:
-    """Yield a file name for `load_cert_chain`, which accepts nothing else. The file is in memory if
-    possible.
+    """Yield the name of a file with this text, because `load_cert_chain` accepts only files. The
+    file is in memory if possible.
     """
     if hasattr(os, "memfd_create"):
         with memory_file(text) as descriptor:
             yield f"/proc/self/fd/{descriptor}"
     else:
-        with tempfile.NamedTemporaryFile(mode="w", prefix="twinlog-") as file:  # mode 0600
+        with tempfile.NamedTemporaryFile(mode="w", prefix="twinlog-") as file:  # its mode is 0600
             file.write(text)
             file.flush()
             yield file.name

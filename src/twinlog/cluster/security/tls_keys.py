@@ -1,4 +1,8 @@
-"""Reads `ssl.*` like Kafka's Java client, with its rules on combinations."""
+"""Reads `ssl.*` like Kafka's Java client, with its rules about combinations of keys.
+
+Ignored are keys that choose between Java's own implementations of the same thing: `ssl.provider`,
+`ssl.keymanager.algorithm`, `ssl.trustmanager.algorithm` and `ssl.secure.random.implementation`.
+"""
 
 from __future__ import annotations
 
@@ -31,13 +35,10 @@ ENGINE: Final = "ssl.engine.factory.class"
 PEM: Final = "PEM"
 STORE_TYPES: Final = ("JKS", "PKCS12", PEM)
 
-# Ignored, because they choose between Java's own implementations of the same thing: ssl.provider,
-# ssl.keymanager.algorithm, ssl.trustmanager.algorithm, ssl.secure.random.implementation.
-
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
 class TlsValues:
-    """The values of one cluster's ssl.* keys. The fields are those of SecuritySettings."""
+    """The values of one cluster's ssl.* keys, named as in SecuritySettings."""
 
     ca_pem: str | None
     certificate_chain_pem: str | None
@@ -48,7 +49,7 @@ class TlsValues:
 
 
 def load_tls(keys: ClientKeys) -> TlsValues:
-    """Read all files. The result needs none of them."""
+    """Read all files of the ssl.* keys. Raises ConfigError."""
     keys.only_known_class(
         ENGINE, frozenset({"DefaultSslEngineFactory"}), "Java code cannot run here; remove the key"
     )
@@ -64,7 +65,7 @@ def load_tls(keys: ClientKeys) -> TlsValues:
 
 
 def load_trust(keys: ClientKeys) -> str | None:
-    """Return the certificates of the truststore, or None if no truststore is set."""
+    """Return the certificates of the truststore, or None if none is set."""
     kind = _store_type(keys, TRUST_TYPE)
     password = keys.raw(TRUST_PASSWORD)
     in_line = keys.text(TRUST_TEXT)
@@ -75,7 +76,7 @@ def load_trust(keys: ClientKeys) -> str | None:
     path = keys.text(TRUST_FILE)
     if path is None:
         if password:
-            keys.fail(TRUST_PASSWORD, f"a password without a store: set {TRUST_FILE} as well")
+            keys.fail(TRUST_PASSWORD, f"set without a store: set {TRUST_FILE} as well")
         return None
     data = keys.read_file(TRUST_FILE)
     if kind == PEM:
@@ -112,14 +113,14 @@ def _load_identity(keys: ClientKeys) -> Identity | None:
     password = keys.raw(STORE_PASSWORD)
     if path is None:
         if password:
-            keys.fail(STORE_PASSWORD, f"a password without a store: set {KEY_FILE} as well")
+            keys.fail(STORE_PASSWORD, f"set without a store: set {KEY_FILE} as well")
         return None
     data = keys.read_file(KEY_FILE)
     if kind == PEM:
         _not_with(keys, f"{KEY_TYPE}=PEM", STORE_PASSWORD)
         return _pem_identity(keys, KEY_FILE, _text(data), _text(data), path)
     if password is None:
-        keys.fail(STORE_PASSWORD, f"not set, and needed to open {path}")
+        keys.fail(STORE_PASSWORD, f"not set, but needed to open {path}")
     try:
         return keystores.identity_from_store(data, password, keys.raw(KEY_PASSWORD))
     except BrokenStore as error:
@@ -132,9 +133,9 @@ def _load_identity(keys: ClientKeys) -> Identity | None:
 def _identity_in_line(keys: ClientKeys, kind: str) -> Identity:
     key, chain = keys.text(KEY_TEXT), keys.text(CHAIN_TEXT)
     if key is None:
-        keys.fail(KEY_TEXT, f"not set, and needed beside {CHAIN_TEXT}")
+        keys.fail(KEY_TEXT, f"not set, but {CHAIN_TEXT} needs it")
     if chain is None:
-        keys.fail(CHAIN_TEXT, f"not set, and needed beside {KEY_TEXT}")
+        keys.fail(CHAIN_TEXT, f"not set, but {KEY_TEXT} needs it")
     _only_pem(keys, KEY_TEXT, kind, KEY_TYPE)
     _not_with(keys, KEY_TEXT, KEY_FILE, STORE_PASSWORD)
     return _pem_identity(keys, KEY_TEXT, key, chain, "its value")
@@ -155,7 +156,7 @@ def _is_hostname_checked(keys: ClientKeys) -> bool:
         return True
     if value.strip():
         keys.fail(
-            ENDPOINT_ALGORITHM, f"{value!r} is not known: leave it out, or empty for no check"
+            ENDPOINT_ALGORITHM, f"{value!r} is unknown: remove it, or leave it empty for no check"
         )
     return False
 
@@ -173,7 +174,7 @@ def _tls_versions(keys: ClientKeys) -> tuple[str, ...]:
     if not usable:
         key = ENABLED if keys.words(ENABLED) else HIGHEST
         keys.fail(
-            key, f"{', '.join(wanted)} up to {highest} leaves none of {', '.join(TLS_VERSIONS)}"
+            key, f"{', '.join(wanted)} up to {highest} includes none of {', '.join(TLS_VERSIONS)}"
         )
     return usable
 
@@ -197,7 +198,7 @@ def _store_type(keys: ClientKeys, key: str) -> str:
 
 def _only_pem(keys: ClientKeys, key: str, kind: str, type_key: str) -> None:
     if kind != PEM:
-        keys.fail(type_key, f"must be PEM when {key} is set; it is {kind}")
+        keys.fail(type_key, f"must be PEM if {key} is set, but is {kind}")
 
 
 def _not_with(keys: ClientKeys, reason: str, *others: str) -> None:
@@ -207,7 +208,7 @@ def _not_with(keys: ClientKeys, reason: str, *others: str) -> None:
 
 
 def _bad_store(path: str, error: BrokenStore, type_key: str) -> str:
-    return f"{path} is not a usable store: {error} (see also {type_key})"
+    return f"{path} is not a usable store: {error} (check {type_key}, too)"
 
 
 def _text(data: bytes) -> str:

@@ -1,4 +1,9 @@
-"""Requests a token with OAuth 2's client credentials grant (RFC 6749, 4.4), as Java does."""
+"""Requests a token with OAuth 2's client credentials grant (RFC 6749, 4.4), as Java does.
+
+No message contains the secret: neither an address with its query, nor a text of the endpoint, which
+may repeat the request. Redirects are not followed, because the secret may only be sent to the
+configured address.
+"""
 
 from __future__ import annotations
 
@@ -27,14 +32,14 @@ _CHECK: Final = "check sasl.oauthbearer.token.endpoint.url and the network"
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
 class Token:
-    """A token and its lifetime in seconds from now, None if unknown."""
+    """A token, and the seconds until it expires, or None if unknown."""
 
     text: str
     lifetime_s: float | None
 
 
 def fetch_token(settings: OAuthSettings, now_s: float) -> Token:
-    """Request a token. Raises EndpointAway if a retry may help, else AuthenticationFailed."""
+    """Request a token. Raises EndpointAway if a retry can help, else AuthenticationFailed."""
     url = settings.token_endpoint_url or ""
     opener = urllib.request.build_opener(
         urllib.request.HTTPSHandler(context=_context(settings)), _NoRedirect()
@@ -54,7 +59,7 @@ def fetch_token(settings: OAuthSettings, now_s: float) -> Token:
 
 
 def lifetime_of(token: str, now_s: float) -> float | None:
-    """Return the seconds until a JWT's `exp`, or None if the token is not a JWT or has none."""
+    """Return the seconds until the `exp` of a JWT, or None if the token is no JWT or has none."""
     payload = token.split(".")[1] if token.count(".") == 2 else ""
     try:
         claims = json.loads(base64.urlsafe_b64decode(payload + "=" * (-len(payload) % 4)))
@@ -64,13 +69,13 @@ def lifetime_of(token: str, now_s: float) -> float | None:
 
 
 def address_of(url: str) -> str:
-    """Return the endpoint for a message, without its query, which may contain a secret."""
+    """Return the endpoint for messages, without its query, which may contain a secret."""
     parts = urllib.parse.urlsplit(url)
     return f"{parts.scheme}://{parts.netloc.rpartition('@')[2]}{parts.path}"
 
 
 class _NoRedirect(urllib.request.HTTPRedirectHandler):
-    """Prevents redirects, because the secret may only be sent to the configured address."""
+    """Follows no redirect."""
 
     def redirect_request(self, *_: Any, **__: Any) -> None:
         return None
@@ -78,7 +83,7 @@ class _NoRedirect(urllib.request.HTTPRedirectHandler):
 
 def _context(settings: OAuthSettings) -> ssl.SSLContext:
     context = ssl.create_default_context(cadata=settings.endpoint_ca_pem)
-    # Python 3.13 by default rejects an authority without key identifiers, which Java accepts
+    # by default, Python 3.13 rejects an issuer without key identifiers, which Java accepts
     context.verify_flags &= ~ssl.VerifyFlags.VERIFY_X509_STRICT
     return context
 
@@ -112,8 +117,8 @@ def _refusal(status: int, body: bytes, settings: OAuthSettings) -> ClusterError:
         return EndpointAway(f"the token endpoint {address} responds with status {status}; {_CHECK}")
     if status in range(300, 400):
         return AuthenticationFailed(
-            f"the token endpoint {address} redirects elsewhere, which is not followed: "
-            "set sasl.oauthbearer.token.endpoint.url to the final address"
+            f"the token endpoint {address} redirects to another address, which is not followed: "
+            "set sasl.oauthbearer.token.endpoint.url to that address"
         )
     reason = _oauth_error(body, settings)
     return AuthenticationFailed(
@@ -123,8 +128,8 @@ def _refusal(status: int, body: bytes, settings: OAuthSettings) -> ClusterError:
 
 
 def _oauth_error(body: bytes, settings: OAuthSettings) -> str:
-    """Return error and error_description (RFC 6749, 5.2), which may contain parts of the
-    request.
+    """Return `error` and `error_description` (RFC 6749, 5.2), without the secret, which they may
+    repeat.
     """
     try:
         answer = json.loads(body)
@@ -134,7 +139,7 @@ def _oauth_error(body: bytes, settings: OAuthSettings) -> str:
     text = ": ".join(str(each) for each in words if each)
     secret = settings.client_secret or ""
     encoded = urllib.parse.quote(secret, safe=""), urllib.parse.quote_plus(secret)
-    # before it is cut or escaped: else half of the secret, or its escaped form, would remain
+    # before the text is cut or escaped, or a part of the secret or its escaped form would remain
     for form in (secret, *encoded, _basic(settings)):
         text = text.replace(form, "***") if form else text
     return f" ({text!a})"[:_SHOWN_CHARACTERS]
@@ -146,10 +151,10 @@ def _unanswered(reason: object, url: str) -> ClusterError:
         return AuthenticationFailed(
             f"the certificate of the token endpoint {address} is rejected: "
             f"{reason.verify_message}; "
-            "add ssl.truststore.location=FILE to sasl.jaas.config if its issuer is your own"
+            "if its issuer is your own, add ssl.truststore.location=FILE to sasl.jaas.config"
         )
     if isinstance(reason, http.client.InvalidURL):
-        reason = "its address is no URL"  # quoted in the reason, with its query
+        reason = "its address is not a valid URL"  # the reason itself quotes it with its query
     return EndpointAway(f"the token endpoint {address} does not respond: {reason}; {_CHECK}")
 
 
@@ -162,7 +167,7 @@ def _read_answer(body: bytes, url: str, now_s: float) -> Token:
         text = stated = None
     if not isinstance(text, str) or not _TOKEN.fullmatch(text):
         raise AuthenticationFailed(
-            f"the response of {address_of(url)} contains no token: is it a token endpoint?"
+            f"the response of {address_of(url)} has no token: check that it is a token endpoint"
         )
     lifetime = lifetime_of(text, now_s)
     if lifetime is None and isinstance(stated, (int, float)):

@@ -1,4 +1,8 @@
-"""Lists, creates and deletes ACLs on topics."""
+"""Lists, creates and deletes ACLs on topics.
+
+Any broker accepts changes, and each learns of them separately. So a caller that depends on a change
+must list the ACLs of every broker (`node`).
+"""
 
 from __future__ import annotations
 
@@ -8,7 +12,6 @@ from typing import Any, Final
 from kafka.protocol.admin import CreateAclsRequest, DeleteAclsRequest, DescribeAclsRequest
 
 from twinlog.cluster.client import ClusterClient
-from twinlog.wire.error_codes import CLUSTER_AUTHORIZATION_FAILED, error_for
 from twinlog.wire.topic_acl import TopicAcl
 
 TOPIC: Final = 2
@@ -19,17 +22,17 @@ WITH_PATTERNS: Final = 1
 
 ACLS_PER_REQUEST: Final = 500
 SECURITY_DISABLED: Final = "SECURITY_DISABLED"
-"""The code of a cluster without an authorizer."""
+"""The code of the error of brokers without an authorizer."""
 
 
 def topic_acls(
     client: ClusterClient, *, needs: str = "DESCRIBE", node: int | None = None
 ) -> set[TopicAcl]:
-    """Return all ACLs on topics.
+    """Return all ACLs on topics, as known to broker `node` or to any broker (None).
 
-    `node`: return the ACLs that this broker enforces now; each broker learns of changes separately.
-    `needs` is the permission named in the error if they may not be listed: ALTER includes DESCRIBE.
-    Raises BrokerRefused with code SECURITY_DISABLED if there is no authorizer.
+    `needs` is the permission that the error names if the user may not list them. It is ALTER for
+    callers that also change them, because ALTER includes DESCRIBE. Raises BrokerRefused with code
+    SECURITY_DISABLED if the brokers have no authorizer.
     """
     request = DescribeAclsRequest(
         resource_type_filter=TOPIC,
@@ -43,7 +46,7 @@ def topic_acls(
 
     def ask() -> set[TopicAcl]:
         answer = client.attempt(node, request, minimum=WITH_PATTERNS)
-        _check(client, answer, doing="listing the ACLs of topics", right=needs)
+        client.check(answer, "listing the ACLs of topics", acl=f"{needs} on the cluster")
         return {
             TopicAcl(
                 name=str(resource.resource_name),
@@ -61,7 +64,7 @@ def topic_acls(
 
 
 def create_topic_acls(client: ClusterClient, acls: Sequence[TopicAcl]) -> None:
-    """Create all of them. An existing one is not changed. Raises the first error."""
+    """Create these ACLs. An existing one is no error. Raises the first error."""
     creation = CreateAclsRequest.AclCreation
     for part in _parts(acls):
         request = CreateAclsRequest(
@@ -82,7 +85,7 @@ def create_topic_acls(client: ClusterClient, acls: Sequence[TopicAcl]) -> None:
 
 
 def delete_topic_acls(client: ClusterClient, acls: Sequence[TopicAcl]) -> None:
-    """Delete exactly these. A missing one is no error. Raises the first error."""
+    """Delete exactly these ACLs. A missing one is no error. Raises the first error."""
     chosen = DeleteAclsRequest.DeleteAclsFilter
     for part in _parts(acls):
         request = DeleteAclsRequest(
@@ -113,19 +116,6 @@ def _carry_out(
         answer = client.attempt(None, request, minimum=WITH_PATTERNS)
         results = answer.results if doing == "creating" else answer.filter_results
         for acl, result in zip(acls, results, strict=True):
-            _check(client, result, doing=f"{doing} the ACL {acl}", right="ALTER")
+            client.check(result, f"{doing} the ACL {acl}", acl="ALTER on the cluster")
 
     client.retrying(ask)
-
-
-def _check(client: ClusterClient, answer: Any, *, doing: str, right: str) -> None:
-    if answer.error_code:
-        message = answer.error_message
-        raise error_for(
-            answer.error_code,
-            cluster=client.alias,
-            doing=doing,
-            acl=f"{right} on the cluster",
-            # a denial's text only repeats the broker's view of the request
-            detail=None if answer.error_code == CLUSTER_AUTHORIZATION_FAILED else message,
-        )

@@ -1,4 +1,4 @@
-"""Changes single configs of topics, leaving all others unchanged (KIP-339)."""
+"""Changes single configs of topics and leaves all others unchanged (KIP-339)."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ SET: Final = 0
 DELETE: Final = 1
 
 TOPICS_PER_REQUEST: Final = 100
-"""A controller writes each of them to its log before it responds."""
+"""A controller writes each change to its log before it responds, so fewer fit into its time."""
 
 
 class ConfigChange(NamedTuple):
-    """A new value for one config. None removes the topic's own value, so that the cluster's default
+    """A new value of one config. None removes the topic's own value, so that the cluster's default
     applies.
     """
 
@@ -31,9 +31,9 @@ class ConfigChange(NamedTuple):
 def alter_topic_configs(
     client: ClusterClient, changes: Mapping[str, Sequence[ConfigChange]]
 ) -> dict[str, TwinlogError]:
-    """Apply all changes of each topic or none of them. Returns the errors by topic.
+    """Apply the changes, for each topic all or none of them. Returns the errors by topic.
 
-    Repeated after a lost connection, which is harmless, because a value is set to what it is.
+    Retries after a lost connection are harmless: they set the same values again.
     """
     refused: dict[str, TwinlogError] = {}
     names = list(changes)

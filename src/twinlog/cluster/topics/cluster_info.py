@@ -1,4 +1,4 @@
-"""A cluster as a whole: its ID, its brokers, and the permissions of Twinlog's user on it."""
+"""A cluster as a whole: its ID, its live brokers, and the user's permissions on it."""
 
 from __future__ import annotations
 
@@ -8,32 +8,25 @@ from kafka.protocol.admin import DescribeClusterRequest
 
 from twinlog.cluster.client import ClusterClient
 from twinlog.cluster.net.metadata import Broker, Operation, operations
-from twinlog.wire.error_codes import error_for
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClusterInfo:
-    """A cluster, and the operations that Twinlog's user may perform on it as a whole."""
+    """A cluster, and the operations that Twinlog's user may perform on it."""
 
     cluster_id: str
     brokers: tuple[Broker, ...]
     operations: frozenset[Operation] | None
-    """None if the brokers do not report it."""
+    """None if the brokers do not report them."""
 
 
 def describe_cluster(client: ClusterClient) -> ClusterInfo:
-    """Return ID, live brokers and permissions (KIP-700, brokers since 2.8)."""
+    """Return the cluster's ID, live brokers and permissions (KIP-700, brokers since 2.8)."""
 
     def ask() -> ClusterInfo:
         request = DescribeClusterRequest(include_cluster_authorized_operations=True)
         answer = client.attempt(None, request, maximum=1)
-        if answer.error_code:
-            raise error_for(
-                answer.error_code,
-                cluster=client.alias,
-                doing="describing the cluster",
-                detail=answer.error_message,
-            )
+        client.check(answer, "describing the cluster")
         brokers = sorted(answer.brokers, key=lambda broker: int(broker.broker_id))
         return ClusterInfo(
             cluster_id=str(answer.cluster_id),

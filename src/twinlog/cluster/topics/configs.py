@@ -1,4 +1,4 @@
-"""Configs of topics and brokers, as reported by the cluster."""
+"""Reads the configs of topics and brokers."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ TOPIC: Final = 2
 BROKER: Final = 4
 
 WITH_SOURCE: Final = 1
-"""The first version that returns the source of a value (Kafka 1.1)."""
+"""The first version with the source of each value (Kafka 1.1)."""
 
 TOPICS_PER_REQUEST: Final = 500
-"""About 35 entries each: a response stays at about 2 MB."""
+"""A topic has about 35 entries, so a response has about 2 MB."""
 
 
 Configs = list[ConfigEntry]
@@ -30,7 +30,7 @@ Configs = list[ConfigEntry]
 def describe_topic_configs(
     client: ClusterClient, topics: Iterable[str]
 ) -> dict[str, Configs | TwinlogError]:
-    """Return all configs of each topic, or why they cannot be read."""
+    """Return all configs of each topic, or the error."""
     names = list(dict.fromkeys(topics))
     out: dict[str, Configs | TwinlogError] = {}
     for start in range(0, len(names), TOPICS_PER_REQUEST):
@@ -58,10 +58,10 @@ def of_each_topic(
     doing: str,
     right: str,
 ) -> dict[str, Message | TwinlogError]:
-    """Return the result of `ask` for each topic, or its error. Topics with a retriable error are
-    queried again.
+    """Return the result of `ask` for each topic, or its error.
 
-    A missing topic is not, because callers have just listed it.
+    Topics with a retriable error are queried again, except missing ones: callers have just listed
+    them, so they were deleted. `doing` and `right` describe the request for messages.
     """
     done: dict[str, Message | TwinlogError] = {}
 
@@ -93,11 +93,10 @@ def of_each_topic(
 def describe_broker_configs(
     client: ClusterClient, names: Sequence[str]
 ) -> dict[int, dict[str, ConfigEntry]]:
-    """Return these configs of every live broker, by node. Raises Unauthorized if Twinlog's user may
-    not read them.
+    """Return these configs of each live broker, by node. Raises Unauthorized without
+    DESCRIBE_CONFIGS on the cluster.
 
-    Every broker is queried, because each has its own file, and callers need the smallest limit, not
-    the first one.
+    Every broker is queried, because each has its own file, and callers need the strictest value.
     """
     found = {node: _describe_broker(client, node, names) for node in client.metadata([]).brokers}
     return {node: configs for node, configs in found.items() if configs is not None}
@@ -106,7 +105,7 @@ def describe_broker_configs(
 def _describe_broker(
     client: ClusterClient, node: int, names: Sequence[str]
 ) -> dict[str, ConfigEntry] | None:
-    """Return None for a broker that has died in the meantime."""
+    """Return the configs of one broker, or None if it has died in the meantime."""
 
     def ask() -> dict[str, ConfigEntry] | None:
         request = _request(BROKER, [str(node)], names)
@@ -116,14 +115,8 @@ def _describe_broker(
             if node in client.metadata([]).brokers:
                 raise
             return None
-        if result.error_code:
-            raise error_for(
-                result.error_code,
-                cluster=client.alias,
-                doing=f"describing the configs of broker {node}",
-                acl="DESCRIBE_CONFIGS on the cluster",
-                detail=result.error_message,
-            )
+        doing = f"describing the configs of broker {node}"
+        client.check(result, doing, acl="DESCRIBE_CONFIGS on the cluster")
         return {entry.name: entry for entry in _entries(result)}
 
     return client.retrying(ask)

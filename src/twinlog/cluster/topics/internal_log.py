@@ -1,4 +1,12 @@
-"""Compacted topics with Twinlog's own state: created once, appended to, read to their end."""
+"""Compacted topics with Twinlog's own state: created once, appended to, read to their end.
+
+The state topic and the offset map are tables: the last record of a key is its row, and a null value
+deletes it. So a repeated append is harmless as long as no other row of the same key is between the
+two. `append` and `append_rows` rely on that, and `append_once` does not.
+
+The topic's policy must be exactly `compact`. With `delete`, the cluster would remove rows after a
+time, and with them the knowledge of which records were copied.
+"""
 
 from __future__ import annotations
 
@@ -42,12 +50,12 @@ __all__ = [
 
 POLICY: Final = "cleanup.policy"
 SEGMENT_BYTES: Final = 50 * 1024 * 1024
-"""The cleaner does not touch the newest segment, which by default has 1 GB. Services that limit
-this setting accept no smaller value.
+"""Segment size of these topics. The log cleaner never cleans the newest segment, which has up to
+1 GB by default. Services that limit this setting accept no smaller value.
 """
 READ_BYTES: Final = 4 * 1024 * 1024
 ROWS_AT_ONCE: Final = 500
-"""In one batch, far below the default limit of a topic."""
+"""Rows in one batch, which is far below the default size limit of a topic."""
 
 
 def ensure_compacted_topic(
@@ -58,14 +66,13 @@ def ensure_compacted_topic(
     replication_factor: int,
     on_unseen: Callable[[Unauthorized], None] | None = None,
 ) -> int:
-    """Create the topic if it is missing. Returns its partition count, which may differ.
+    """Return the topic's partition count, creating the topic if it does not exist.
 
-    A topic that exists without `cleanup.policy=compact` is an error, because the cluster would
-    delete state. If Twinlog's user may not read the policy, `on_unseen` is called, or else the
-    error is raised.
+    An existing topic may have another count than `partitions`. Raises ConfigError if it does not
+    have `cleanup.policy=compact`, because the cluster would delete state. If the user may not read
+    the policy, `on_unseen` is called; if that is None, Unauthorized is raised.
     """
-    # queried first: a user without the right to create may find it, and it can be found while the
-    # controller is down
+    # metadata first: it needs no permission to create the topic, and no controller
     error = client.metadata([name]).topics[name].error
     exists = error not in (UNKNOWN_TOPIC_OR_PARTITION, TOPIC_AUTHORIZATION_FAILED)
     if not exists:
@@ -77,7 +84,7 @@ def ensure_compacted_topic(
             configs={POLICY: "compact", "segment.bytes": str(SEGMENT_BYTES)},
         )
         exists = not created.is_new
-    # an existing topic may have partitions without a leader: others must not wait for them
+    # partitions of an existing topic may have no leader, and users of the others must not wait
     topic = client.metadata([name]).topics[name] if exists else wait_for_topic(client, name)
     if topic.error:
         topic = wait_for_topic(client, name)
@@ -92,29 +99,28 @@ def ensure_compacted_topic(
 
 
 def check_policy(client: ClusterClient, name: str) -> None:
-    """Raise ConfigError (`INTERNAL_TOPIC_NOT_COMPACTED`) if the cluster may delete rows."""
+    """Raise ConfigError (INTERNAL_TOPIC_NOT_COMPACTED) unless the policy is `compact`."""
     configs = or_raise(describe_topic_configs(client, [name])[name])
     policy = next((entry.value for entry in configs if entry.name == POLICY), None)
     if policy != "compact":
         raise ConfigError(
             f"cluster {client.alias}: topic {name} has {POLICY}={policy}, so the cluster deletes "
-            f"Twinlog's state in it, and may have begun to: set {POLICY}=compact on it",
+            f"Twinlog's state in it, or has already begun to: set {POLICY}=compact on it",
             code="INTERNAL_TOPIC_NOT_COMPACTED",
         )
 
 
 def compact_again(client: ClusterClient, name: str) -> None:
-    """Set the policy of an internal topic. Raises the cluster's error."""
+    """Set the policy of an internal topic to `compact` again. Raises the cluster's error."""
     refused = alter_topic_configs(client, {name: [ConfigChange(POLICY, "compact")]})
     if name in refused:
         raise refused[name]
 
 
 def append(client: ClusterClient, tp: TopicPartition, records: Sequence[Record]) -> int:
-    """Append the records as one batch, acknowledged by all in-sync replicas, and return its base
-    offset.
+    """Append the records as one batch (acks=all), and return its base offset.
 
-    Repeated until it is acknowledged: after a lost response the records may be duplicated.
+    Retried until it is acknowledged, so a lost response may duplicate the records.
     """
     batch = encode_batch(records, codec=Codec.NONE)
     return client.retrying(lambda: produce_batch(client, tp, batch))
@@ -126,12 +132,11 @@ def append_rows(
     rows: Sequence[tuple[bytes, bytes | None]],
     now_ms: int,
 ) -> None:
-    """Append (key, value) in batches that every broker accepts. They are durable on return. A value
-    of None is a tombstone.
+    """Append rows of (key, value), durably on return. A value of None is a tombstone.
 
-    After a lost response rows may be duplicated. So it must not be used for rows of which the first
-    one counts: if another process's row is between the two, the log cleaner leaves that one as the
-    first.
+    A lost response may duplicate rows. So this must not be used if the first row of a key counts:
+    if another process's row is between the two, the log cleaner removes the first one, and leaves
+    the other process's row as the first.
     """
     for records in _batches(rows, now_ms):
         append(client, tp, records)
@@ -143,8 +148,8 @@ def append_once(
     rows: Sequence[tuple[bytes, bytes]],
     now_ms: int,
 ) -> None:
-    """Like `append_rows`, but without duplicates: with a separate producer ID, the leader
-    recognizes a repeat, whichever of the two arrives first.
+    """Like `append_rows`, but without duplicates. It uses a new producer ID, so that the leader
+    recognizes a repeated batch.
     """
     producer = init_producer_id(client)
     sequence = 0
@@ -178,16 +183,16 @@ def read_to_end(
     end: int | None = None,
     timeout_s: float | None = None,
 ) -> Iterator[Record]:
-    """Yield records from that offset (or the log start, if later) to the high watermark.
+    """Yield records from that offset, or from the log start if that is later, to `end`.
 
-    The end is the high watermark at the start. Later records are not waited for.
+    `end` None is the high watermark when reading begins. Later records are not waited for.
     """
     tp = TopicPartition(topic, partition)
     position = from_offset
     if end is None:
         (end,) = ends_of_logs(client, [tp]).values()
         if position > end:
-            end = position + 1  # let the broker reject it
+            end = position + 1  # the broker then rejects the offset
     while position < end:
         answer = fetch_records(client, {tp: (position, READ_BYTES)}, timeout_s=timeout_s)[tp]
         if isinstance(answer, BrokerRefused) and answer.code == "OFFSET_OUT_OF_RANGE":
@@ -204,15 +209,16 @@ def read_to_end(
             position = max(position, header.next_offset)
         if position == before < end:
             raise CorruptData(
-                f"cluster {client.alias}: {tp} has no batch at offset {position}, below its high "
-                f"watermark {end}: check the log files of its leader"
+                f"cluster {client.alias}: {tp} returns no batch at offset {position}, although its "
+                f"high watermark is {end}: check the log files of its leader"
             )
 
 
 def ends_of_logs(client: ClusterClient, tps: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
-    """Return high watermarks that include everything ever acknowledged.
+    """Return high watermarks that include every acknowledged record.
 
-    ListOffsets waits for that. The watermark in a Fetch response of a new leader may be older.
+    ListOffsets waits until the leader knows it. The watermark in a Fetch response of a new leader
+    may be older.
     """
     found = list_offsets(client, tps, LATEST)
     return {tp: or_raise(one).offset for tp, one in found.items()}
@@ -221,7 +227,9 @@ def ends_of_logs(client: ClusterClient, tps: Iterable[TopicPartition]) -> dict[T
 def _log_start_above(
     client: ClusterClient, tp: TopicPartition, position: int, refusal: TwinlogError
 ) -> int:
-    """Return the log start if records were deleted. Raises if the end moved back."""
+    """Return the log start if `position` was deleted. Otherwise the log's end has moved back: raise
+    `refusal`.
+    """
     start = offset_at(client, tp, EARLIEST)
     if start <= position:
         raise refusal

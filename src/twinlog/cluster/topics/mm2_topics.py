@@ -1,4 +1,4 @@
-"""Creates MirrorMaker 2's internal topics like MirrorMaker 2: one partition, compacted."""
+"""Creates MirrorMaker 2's internal topics as MirrorMaker 2 does: one partition, compacted."""
 
 from __future__ import annotations
 
@@ -17,11 +17,10 @@ DEFAULT_REPLICAS: Final = 3
 
 
 def ensure_mm2_topic(client: ClusterClient, name: str, replicas: int | None) -> None:
-    """Create the topic if it is missing. An existing one is not changed.
+    """Create the topic if it does not exist. An existing one is not changed.
 
-    `replicas` None is MirrorMaker 2's default, or that of a cluster with fewer brokers. Raises
-    ClusterError: Unauthorized if Twinlog's user may neither see nor create it. For an invisible
-    topic the error names WRITE, which is needed anyway and includes DESCRIBE.
+    `replicas` None is MirrorMaker 2's default, or the brokers' default if there are fewer brokers.
+    Raises Unauthorized if the user may neither see nor create the topic, and other ClusterErrors.
     """
     error = client.metadata([name]).topics[name].error
     if error not in (UNKNOWN_TOPIC_OR_PARTITION, TOPIC_AUTHORIZATION_FAILED):
@@ -43,8 +42,9 @@ def ensure_mm2_topic(client: ClusterClient, name: str, replicas: int | None) -> 
 
 
 def hidden_topic(client: ClusterClient, name: str, *, may_create: bool) -> ClusterError:
-    """Return the error for a topic that Twinlog's user may not see, so that its existence is
-    unknown.
+    """Return the error for a topic that Twinlog's user may not see, whether it exists or not.
+
+    It names WRITE, which is needed anyway and includes DESCRIBE.
     """
     also = "" if may_create else ", and CREATE if it does not exist"
     return error_for(

@@ -1,5 +1,8 @@
-"""How long a cluster's brokers remember a producer ID after its last record, and the maximum
-duration of transactions.
+"""Two limits of a cluster's brokers: how long they remember a producer ID after its last record,
+and how long a transaction may take.
+
+A copy is exactly once only while the target remembers its producer ID, so old records need care
+(`lane.late_requests`).
 """
 
 from __future__ import annotations
@@ -11,15 +14,15 @@ from twinlog.cluster.topics.configs import describe_broker_configs
 
 EXPIRY_CONFIG: Final = "producer.id.expiration.ms"
 OLD_EXPIRY_CONFIG: Final = "transactional.id.expiration.ms"
-"""Used before Kafka 3.4."""
+"""The config with this meaning before Kafka 3.4."""
 TRANSACTION_CONFIG: Final = "transaction.max.timeout.ms"
 
 
 def producer_expiry(client: ClusterClient) -> int | None:
-    """Return the smallest value of all brokers, in ms, or None if none reports it.
+    """Return the shortest expiry of any broker in ms, or None if no broker reports it.
 
-    It may be changed while brokers run. Raises Unauthorized if Twinlog's user may not read their
-    configs.
+    It can be changed while brokers run. Raises Unauthorized without DESCRIBE_CONFIGS on the
+    cluster.
     """
     values = []
     for configs in describe_broker_configs(client, [EXPIRY_CONFIG, OLD_EXPIRY_CONFIG]).values():
@@ -30,10 +33,8 @@ def producer_expiry(client: ClusterClient) -> int | None:
 
 
 def longest_transaction(client: ClusterClient) -> int | None:
-    """Return the greatest transaction timeout that any broker allows, in ms, or None if none
-    reports it.
-
-    Raises Unauthorized if Twinlog's user may not read their configs.
+    """Return the longest transaction timeout that any broker allows in ms, or None if no broker
+    reports it. Raises Unauthorized without DESCRIBE_CONFIGS on the cluster.
     """
     found = describe_broker_configs(client, [TRANSACTION_CONFIG]).values()
     values = [

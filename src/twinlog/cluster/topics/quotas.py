@@ -1,23 +1,27 @@
-"""Client quotas of a cluster (KIP-546, brokers since 2.6)."""
+"""Client quotas of a cluster (KIP-546, brokers since 2.6).
+
+Twinlog reads all quotas for reports (`doctor`, `diff`), and sets a single one: the default producer
+quota of users, to throttle producers while the recovery point is too old (`twinlog.rpo.enforce`).
+How requests behave under a quota is described in `net.read_size`.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Final
 
 from kafka.protocol.admin import AlterClientQuotasRequest, DescribeClientQuotasRequest
 
 from twinlog.cluster.client import ClusterClient
-from twinlog.wire.error_codes import CLUSTER_AUTHORIZATION_FAILED, error_for
 
 Entity = tuple[tuple[str, str | None], ...]
-"""(type, name) pairs like `("client-id", "shop")`, sorted by type. A name of None is the
-default.
+"""Pairs of type and name like `("client-id", "shop")`, sorted by type. None as a name stands for
+all that have no quota of their own.
 """
 
 DEFAULT_USER: Final[Entity] = (("user", None),)
-"""Every user without its own quota."""
+"""All users without a quota of their own."""
 EXACT: Final = 0
 DEFAULT: Final = 1
 CLIENT_ID: Final = "client-id"
@@ -28,12 +32,12 @@ REQUESTS: Final = "request_percentage"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Quota:
-    """One value of one entity."""
+    """One quota of one entity."""
 
     entity: Entity
     key: str
-    """`producer_byte_rate` and `consumer_byte_rate` in bytes per second per broker,
-    `request_percentage` in percent of a thread.
+    """`producer_byte_rate` or `consumer_byte_rate` (bytes per second and broker), or
+    `request_percentage` (percent of a thread).
     """
     value: float
 
@@ -43,17 +47,16 @@ class Quota:
         return ", ".join(f"{kind} {name or '(default)'}" for kind, name in self.entity)
 
     def may_bind(self, client_id: str) -> bool:
-        """Return whether it may throttle this client. The client's user, as seen by brokers, is
-        unknown.
+        """Return whether it may throttle this client. Its user is ignored, because only the brokers
+        know the user's name.
         """
         return all(kind != CLIENT_ID or name in (client_id, None) for kind, name in self.entity)
 
 
 def client_quotas(client: ClusterClient, entity: Entity = ()) -> list[Quota]:
-    """Return all quotas, or those of one entity, sorted.
+    """Return all quotas, or those of one entity, sorted by entity and key.
 
-    Raises Unauthorized without DESCRIBE_CONFIGS on the cluster, and Unsupported for brokers that
-    are too old.
+    Raises Unauthorized without DESCRIBE_CONFIGS on the cluster, and Unsupported before Kafka 2.6.
     """
     component = DescribeClientQuotasRequest.ComponentData
     request = DescribeClientQuotasRequest(
@@ -66,7 +69,7 @@ def client_quotas(client: ClusterClient, entity: Entity = ()) -> list[Quota]:
 
     def ask() -> list[Quota]:
         answer = client.attempt(None, request)
-        _check(client, answer, doing="reading quotas", right="DESCRIBE_CONFIGS")
+        client.check(answer, "reading quotas", acl="DESCRIBE_CONFIGS on the cluster")
         found = [
             Quota(
                 entity=tuple(
@@ -87,7 +90,7 @@ def client_quotas(client: ClusterClient, entity: Entity = ()) -> list[Quota]:
 
 
 def set_quotas(client: ClusterClient, entity: Entity, values: Mapping[str, float | None]) -> None:
-    """Set values of one entity by key. None removes a value. Repeating it has no effect.
+    """Set quotas of one entity by key. None removes a quota. Idempotent.
 
     Raises Unauthorized without ALTER_CONFIGS on the cluster.
     """
@@ -109,29 +112,17 @@ def set_quotas(client: ClusterClient, entity: Entity, values: Mapping[str, float
 
     def ask() -> None:
         for one in client.attempt(None, request).entries:
-            _check(client, one, doing="setting quotas", right="ALTER_CONFIGS")
+            client.check(one, "setting quotas", acl="ALTER_CONFIGS on the cluster")
 
     client.retrying(ask)
 
 
 def producer_quota(client: ClusterClient) -> float | None:
-    """Return the quota of users without their own, in bytes per second per broker, or None."""
+    """Return the producer quota of DEFAULT_USER in bytes per second and broker, or None."""
     found = client_quotas(client, DEFAULT_USER)
     return next((one.value for one in found if one.key == PRODUCER), None)
 
 
 def set_producer_quota(client: ClusterClient, rate: float | None) -> None:
-    """Set the quota of users without their own. None removes it."""
+    """Set the producer quota of DEFAULT_USER, or remove it (None)."""
     set_quotas(client, DEFAULT_USER, {PRODUCER: rate})
-
-
-def _check(client: ClusterClient, answer: Any, *, doing: str, right: str) -> None:
-    if answer.error_code:
-        is_denied = answer.error_code == CLUSTER_AUTHORIZATION_FAILED
-        raise error_for(
-            answer.error_code,
-            cluster=client.alias,
-            doing=doing,
-            acl=f"{right} on the cluster",
-            detail=None if is_denied else answer.error_message,
-        )

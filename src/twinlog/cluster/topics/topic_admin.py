@@ -1,4 +1,9 @@
-"""Creates, grows and deletes topics, and waits for them."""
+"""Creates, grows and deletes topics, and waits until they can be used.
+
+Requests are sent to the controller, and are repeated if their outcome is unknown. So a topic that
+already exists, or already has the requested number of partitions, is a success. `delete_topic` is
+the exception: a missing topic is an error, because callers need to know whether they deleted it.
+"""
 
 from __future__ import annotations
 
@@ -24,29 +29,29 @@ from twinlog.wire.error_codes import (
 POLL_S: Final = 0.1
 
 CONTROLLER_WAIT_MS: Final = 20_000
-"""How long the controller may take: less than the request timeout, so that its response arrives."""
+"""Time limit for the controller, below the request timeout, so that its response arrives."""
 
 DEFAULT: Final = -1
-"""As a partition or replica count: the brokers' own default."""
+"""As a number of partitions or replicas: the brokers' default."""
 
 WITH_DEFAULTS: Final = 4
-"""The first version of CreateTopics that accepts it (KIP-464, Kafka 2.4)."""
+"""The first version of CreateTopics that accepts DEFAULT (KIP-464, Kafka 2.4)."""
 
 BY_NAME: Final = 5
-"""Later versions of DeleteTopics support topic IDs, which are not needed here."""
+"""Later versions of DeleteTopics also accept topic IDs."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TopicCreation:
-    """A topic that exists now. `is_new` is False if it existed before, whatever its settings."""
+    """A topic that exists now. `is_new` is False if it existed before, with any settings."""
 
     name: str
     is_new: bool
     topic_id: TopicId
-    """The zero ID if the topic existed before, or the broker is too old to report it."""
+    """The zero ID if the topic existed before, or if the broker is too old to report it."""
     partitions: int
-    """Partition count with which it was created; -1 if it existed before, or the broker does not
-    report it (before 2.4, or if Twinlog's user may not DESCRIBE_CONFIGS of the topic).
+    """Partition count of a new topic. -1 if it existed before, or if the broker does not report it
+    (before 2.4, or without DESCRIBE_CONFIGS on the topic).
     """
 
 
@@ -58,8 +63,8 @@ def create_topic(
     replication_factor: int,
     configs: Mapping[str, str] | None = None,
 ) -> TopicCreation:
-    """Create a topic. If it exists, that is a result, not an error. -1 requests the brokers'
-    defaults.
+    """Create a topic. If it exists, `is_new` of the result is False. DEFAULT stands for the
+    brokers' default number of partitions or replicas.
     """
     topic = _new_topic(name, partitions, replication_factor, configs)
     return _create(client, CreateTopicsRequest(topics=[topic], timeout_ms=CONTROLLER_WAIT_MS))
@@ -73,7 +78,7 @@ def validate_topic(
     replication_factor: int,
     configs: Mapping[str, str] | None = None,
 ) -> TopicCreation:
-    """Let the cluster check what `create_topic` would do. Nothing is created."""
+    """Let the cluster check what `create_topic` would do, without creating anything."""
     topic = _new_topic(name, partitions, replication_factor, configs)
     request = CreateTopicsRequest(topics=[topic], timeout_ms=CONTROLLER_WAIT_MS, validate_only=True)
     return _create(client, request)
@@ -101,13 +106,8 @@ def _create(client: ClusterClient, request: Message) -> TopicCreation:
             return
         if found.error_code == INVALID_REPLICATION_FACTOR:
             raise _replication_error(client, wanted)
-        raise error_for(
-            found.error_code,
-            cluster=client.alias,
-            doing=f"creating topic {wanted.name}",
-            acl=f"CREATE on topic {wanted.name} (or on the cluster)",
-            detail=found.error_message,
-        )
+        acl = f"CREATE on topic {wanted.name} (or on the cluster)"
+        client.check(found, f"creating topic {wanted.name}", acl=acl)
 
     defaults = DEFAULT in {wanted.num_partitions, wanted.replication_factor}
     minimum = WITH_DEFAULTS if defaults else None
@@ -143,8 +143,8 @@ def wait_for_topic(
     """Return the topic's metadata, once it has that many partitions and the leaders of those from
     `first` on respond.
 
-    Earlier partitions may have lost their leaders long ago. Metadata names a leader a moment before
-    the broker itself knows, and until then the broker rejects writes.
+    Leaders of earlier partitions may be down, and are not waited for. It is not enough that
+    metadata names a leader: until that broker itself knows, it rejects writes.
     """
 
     def attempt() -> TopicMetadata:
@@ -167,7 +167,7 @@ def wait_for_topic(
 
 
 def create_partitions(client: ClusterClient, name: str, total: int) -> None:
-    """Grow a topic to `total` partitions. No effect if it already has that many."""
+    """Grow a topic to `total` partitions. Has no effect if it already has that many."""
     topic = CreatePartitionsRequest.CreatePartitionsTopic(name=name, count=total, assignments=None)
     request = CreatePartitionsRequest(
         topics=[topic], timeout_ms=CONTROLLER_WAIT_MS, validate_only=False
@@ -175,21 +175,17 @@ def create_partitions(client: ClusterClient, name: str, total: int) -> None:
 
     def check(answer: Message) -> None:
         found = answer.results[0]
-        if not found.error_code or _has_by_now(client, name, total):
-            return
-        raise error_for(
-            found.error_code,
-            cluster=client.alias,
-            doing=f"growing topic {name} to {total} partitions",
-            acl=f"ALTER on topic {name}",
-            detail=found.error_message,
-        )
+        if found.error_code and not _has_grown(client, name, total):
+            doing = f"growing topic {name} to {total} partitions"
+            client.check(found, doing, acl=f"ALTER on topic {name}")
 
     client.to_controller(request, check)
 
 
-def _has_by_now(client: ClusterClient, name: str, total: int) -> bool:
-    """Return whether a topic has this many partitions. A broker may show fewer for a moment."""
+def _has_grown(client: ClusterClient, name: str, total: int) -> bool:
+    """Return whether a topic has exactly this many partitions. A broker may show fewer for a
+    moment, so it is queried repeatedly for MISSING_GRACE_S.
+    """
     deadline = client.deadline(MISSING_GRACE_S)
     while True:
         topic = client.metadata([name]).topics.get(name)
@@ -200,18 +196,10 @@ def _has_by_now(client: ClusterClient, name: str, total: int) -> bool:
 
 
 def delete_topic(client: ClusterClient, name: str) -> None:
-    """Delete a topic. Raises an error with code TOPIC_MISSING if it does not exist."""
+    """Delete a topic. Raises BrokerRefused with code TOPIC_MISSING if it does not exist."""
     request = DeleteTopicsRequest(topic_names=[name], timeout_ms=CONTROLLER_WAIT_MS)
 
     def check(answer: Message) -> None:
-        found = answer.responses[0]
-        if found.error_code:
-            raise error_for(
-                found.error_code,
-                cluster=client.alias,
-                doing=f"deleting topic {name}",
-                acl=f"DELETE on topic {name}",
-                detail=found.error_message,
-            )
+        client.check(answer.responses[0], f"deleting topic {name}", acl=f"DELETE on topic {name}")
 
     client.to_controller(request, check, maximum=BY_NAME)

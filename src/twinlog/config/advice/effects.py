@@ -7,8 +7,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 
-from twinlog.config.flow.custom_filter import METHODS
-from twinlog.config.flow.custom_policy import SEPARATES
+from twinlog.config.flow.custom_classes import METHODS, SEPARATES
 from twinlog.config.keys.client_keys import (
     CLIENT_KEYS,
     CONNECTION_KEYS,
@@ -23,6 +22,7 @@ from twinlog.config.keys.key_table import (
     OWN_PROCESS_NAMES,
     OWN_TARGET_NAMES,
     PRIVATE_KEY_FILE,
+    TRANSFORMS,
 )
 from twinlog.config.keys.key_types import OWN_PREFIX
 from twinlog.config.keys.worker_keys import (
@@ -37,7 +37,9 @@ from twinlog.model import Flow
 
 _ANY_CLIENT = frozenset[str]().union(*CLIENT_KEYS.values())
 _CONVERTERS = ("key.converter.", "value.converter.", "header.converter.")
+_OF_TRANSFORMS = f"{TRANSFORMS}."
 _FREE_PREFIXES = (
+    _OF_TRANSFORMS,
     "transforms.",
     "predicates.",
     "topic.creation.",
@@ -93,7 +95,7 @@ def why_no_plugin(name: str, value: str) -> str:
     classes = [one for one in map(str.strip, value.split(",")) if one]
     if name.endswith(_BYTES) and not all(one in _UNCHANGED for one in classes):
         return "no converter runs here, because records are copied as bytes; remove the line"
-    if name.endswith("transforms") and classes:
+    if name.endswith("transforms") and name != TRANSFORMS and classes:
         return "no transform runs here, so the line has no effect; remove it"
     is_java = not all(one.startswith(_KAFKAS) or SEPARATES in one for one in classes)
     if name.endswith(_PLUGINS) and is_java:
@@ -145,7 +147,8 @@ def judge_general(name: str) -> KeyEffect:
     if name in CONNECTOR_NAMES | OWN_FLOW_NAMES | PROCESS_KEYS or is_connection_key(name):
         # an invented ssl.* name must not pass as a connection key
         return _judge_connection("", name)
-    if name.startswith(("replication.policy", *TOP_LEVEL_WORKER_PREFIXES, *LISTENER_PREFIXES)):
+    families = ("replication.policy", _OF_TRANSFORMS, *TOP_LEVEL_WORKER_PREFIXES)
+    if name.startswith((*families, *LISTENER_PREFIXES)):
         return _known_or_near("", name)
     role = _role_of(name)
     if role:
@@ -191,7 +194,7 @@ def judge_cluster(alias: str, name: str) -> KeyEffect:
         return _judge_connection(prefix, name)
     if name in WORKER_KEYS or name in OWN_TARGET_NAMES or name.startswith(_CONVERTERS):
         return _KNOWN
-    if name in CONNECTOR_NAMES | OWN_FLOW_NAMES:
+    if name in CONNECTOR_NAMES | OWN_FLOW_NAMES or name.startswith(_OF_TRANSFORMS):
         return _dead(
             "is a setting of a flow, not of a cluster",
             f"write {alias}->X.{name}, or {name} for all",

@@ -11,6 +11,7 @@ from dataclasses import dataclass, replace
 from typing import Final
 
 from twinlog.config.flow.schema import FlowConfig, MirrorConfig
+from twinlog.config.flow.transforms import PARTS, TRANSFORMS_PREFIX
 from twinlog.config.flow.tuning import MOST_REQUEST_BYTES, is_cut
 from twinlog.config.keys.client_keys import Role, is_connection_key
 from twinlog.config.keys.client_meanings import CLIENT_MEANINGS, MEANING_OF
@@ -34,9 +35,9 @@ class ExplainedKey:
     key: str
     """As written in the file, or as it could be written."""
     value: str
-    file: str
+    file: str = ""
     """The file or the flag of the command line; empty for a default."""
-    line: int | None
+    line: int | None = None
     support: Support
     meaning: str
 
@@ -79,11 +80,13 @@ def _flow_keys(settings: Settings) -> Iterator[ExplainedKey]:
             yield ExplainedKey(
                 key=name,
                 value=definition.default or "",
-                file="",
-                line=None,
                 support=definition.support,
                 meaning=definition.meaning,
             )
+    for name, setting in settings.stripped(TRANSFORMS_PREFIX).items():
+        part = name.rpartition(".")[2]
+        if part in PARTS:
+            yield _explained(setting, Support.ACTS, f"a transform: {PARTS[part]}")
 
 
 def _client_keys(config: FlowConfig) -> Iterator[ExplainedKey]:
@@ -129,8 +132,6 @@ def _of_client(client: ClientProperties, alias: str, role: Role) -> Iterator[Exp
             yield ExplainedKey(
                 key=f"{alias}.{role}.{name}",
                 value=defaults[name],
-                file="",
-                line=None,
                 support=support,
                 meaning=meaning,
             )

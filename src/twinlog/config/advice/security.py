@@ -11,8 +11,7 @@ from typing import Final
 from urllib.parse import urlsplit
 
 from twinlog.config.files.providers import without_variables
-from twinlog.config.flow.custom_filter import METHODS
-from twinlog.config.flow.custom_policy import SEPARATES
+from twinlog.config.flow.custom_classes import METHODS, SEPARATES
 from twinlog.config.flow.schema import FlowConfig
 from twinlog.config.keys.client_keys import SECURITY_PROTOCOL
 from twinlog.config.values.origin import ClientProperties, Setting, Settings

@@ -16,7 +16,7 @@ from typing import Final
 from twinlog.config.files.names import names_by_prefix
 from twinlog.config.files.properties import PropertiesText, decode, parse_properties
 from twinlog.config.files.providers import provider_key
-from twinlog.config.files.raw import RawConfig, audit_text, read_bytes
+from twinlog.config.files.raw import RawConfig, audit_text, read_bytes, settings_of
 from twinlog.config.keys.client_keys import is_connection_key
 from twinlog.config.keys.flow_keys import MIRROR_PACKAGE
 from twinlog.config.values.origin import Setting, Settings, refuse
@@ -91,7 +91,7 @@ def read_pair(consumer: Path, producer: Path, options: PairOptions) -> RawConfig
     files.
     """
     reading, writing = _read(consumer, "consumer"), _read(producer, "producer")
-    here, there = _settings(reading), _settings(writing)
+    here, there = settings_of(reading), settings_of(writing)
     group = here.get(_GROUP)
     if group is None:
         raise ConfigError(
@@ -137,15 +137,8 @@ def _read(path: Path, role: str) -> PropertiesText:
     return parse_properties(decode(data), file=str(path))
 
 
-def _settings(text: PropertiesText) -> dict[str, Setting]:
-    return {
-        one.key: Setting(key=one.key, value=one.value, file=text.file, line=one.line)
-        for one in text.entries
-    }
-
-
 def _of_cluster(
-    settings: dict[str, Setting],
+    settings: Settings,
     alias: str,
     role: str,
     not_passed: frozenset[str],

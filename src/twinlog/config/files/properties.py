@@ -109,7 +109,7 @@ def _logical_lines(text: str) -> Iterator[tuple[int, str]]:
             first_line = number
         # only this natural line's backslashes count: an odd number means that the last one escapes
         # the end
-        if _ends_in_escape(body):
+        if (len(body) - len(body.rstrip("\\"))) % 2:
             pending += body[:-1]
             # Java looks past \r\n before it notices the end of the file, but not past \n or \r
             unfinished = bool(pending) or end != "\r\n"
@@ -129,10 +129,6 @@ def _natural_lines(text: str) -> Iterator[tuple[str, str]]:
         start = found.end()
     if start < len(text):
         yield text[start:], ""
-
-
-def _ends_in_escape(body: str) -> bool:
-    return (len(body) - len(body.rstrip("\\"))) % 2 == 1
 
 
 def _split(logical: str) -> tuple[str, str]:

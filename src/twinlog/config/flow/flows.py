@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import replace
 
-from twinlog.config.flow.emissions import own_heartbeat, read_offset_syncs
-from twinlog.config.flow.groups import read_groups
 from twinlog.config.flow.policies import policy_config, refuse_java_classes
 from twinlog.config.flow.precedence import (
+    candidate_flows,
     cluster_settings,
     data_producer,
     flow_settings,
@@ -19,12 +19,16 @@ from twinlog.config.flow.schema import (
     ConfigSyncConfig,
     FlowConfig,
     FlowProperties,
+    GroupsConfig,
+    HeartbeatConfig,
     LanesConfig,
     NewTopicsConfig,
+    OffsetSyncsConfig,
     RefreshConfig,
     SourceGroupConfig,
     VerifyMode,
 )
+from twinlog.config.flow.transforms import read_transforms
 from twinlog.config.flow.tuning import lane_memory, read_tuning
 from twinlog.config.flow.values import FlowValues
 from twinlog.config.keys.client_keys import AUTO_OFFSET_RESET, ISOLATION_LEVEL, Role
@@ -107,6 +111,7 @@ def read_flow(raw: Settings, flow: Flow) -> FlowConfig:
         lanes=LanesConfig(
             tasks_max=values.number_or_none("tasks.max"),
             lease_seconds=values.number("twinlog.lease.seconds"),
+            has_warm_standby=values.choice_or("twinlog.spark.standby", "cold") == "warm",
             memory_bytes=lane_memory(
                 settings.get("twinlog.lane.memory.bytes"),
                 producer,
@@ -116,6 +121,7 @@ def read_flow(raw: Settings, flow: Flow) -> FlowConfig:
             priorities=values.priorities("twinlog.priority"),
         ),
         tuning=read_tuning(consumer, producer, settings.get("twinlog.compression")),
+        transforms=read_transforms(settings),
         producer_id_expiration_ms=values.number_or_none("twinlog.target.producer.id.expiration.ms"),
         state_topic_replication_factor=values.replicas("twinlog.state.topic.replication.factor"),
         clients=clients,
@@ -200,3 +206,86 @@ def refuse_contradictions(settings: Settings, consumer: ClientProperties) -> Non
             f"read_uncommitted ({isolation.location})",
             "remove one of the two lines",
         )
+
+
+# Heartbeats and offset syncs, for clients of MirrorMaker 2. It runs a herder for every pair of
+# clusters that is enabled *or* emits heartbeats, which is the default. So with only A->B enabled, a
+# B->A herder writes heartbeats into A, and their copies in B show that A is alive. Twinlog runs
+# only enabled flows. A heartbeat of a pair that is not enabled is therefore written by a flow that
+# connects to the cluster anyway: the first flow into it, or else the first flow out of it. No
+# heartbeats are written into a cluster without flows.
+
+
+def own_heartbeat(values: FlowValues, flow: Flow) -> tuple[HeartbeatConfig, ...]:
+    """Return the heartbeat of an enabled flow, written to its target."""
+    found = _heartbeat(values, flow, into_target=True)
+    return () if found is None else (found,)
+
+
+def read_offset_syncs(values: FlowValues) -> OffsetSyncsConfig | None:
+    """Return the configuration of offset syncs, or None if they are disabled."""
+    if not values.boolean("emit.offset-syncs.enabled"):
+        return None
+    return OffsetSyncsConfig(
+        on_target=values.choice_or("offset-syncs.topic.location", "source") == "target",
+        lag_max=values.number("offset.lag.max"),
+        replication_factor=values.replicas_or_none("offset-syncs.topic.replication.factor"),
+    )
+
+
+def with_lone_heartbeats(
+    raw: Settings, flows: Sequence[FlowConfig], aliases: Sequence[str], nearby: Collection[str]
+) -> tuple[FlowConfig, ...]:
+    """Return the flows with the heartbeats of pairs that are not enabled.
+
+    `nearby` are the clusters of --clusters: MirrorMaker 2 would run no herder for others.
+    """
+    out = {config.flow: config for config in flows}
+    for pair in candidate_flows(aliases):
+        if pair in out or (nearby and pair.target not in nearby):
+            continue
+        for writer, into_target in _writers(tuple(out), pair.target):
+            found = _heartbeat(FlowValues(flow_settings(raw, pair)), pair, into_target=into_target)
+            if found is not None:
+                config = out[writer]
+                out[writer] = replace(config, heartbeats=(*config.heartbeats, found))
+            break
+    return tuple(out.values())
+
+
+def _writers(flows: Sequence[Flow], cluster: str) -> Iterator[tuple[Flow, bool]]:
+    yield from ((flow, True) for flow in flows if flow.target == cluster)
+    yield from ((flow, False) for flow in flows if flow.source == cluster)
+
+
+def _heartbeat(values: FlowValues, pair: Flow, *, into_target: bool) -> HeartbeatConfig | None:
+    beats, interval = values.rounds("emit.heartbeats")
+    if not beats:
+        return None
+    return HeartbeatConfig(
+        source_alias=values.text_or("source.cluster.alias", pair.source),
+        target_alias=values.text_or("target.cluster.alias", pair.target),
+        into_target=into_target,
+        interval_seconds=interval,
+        replication_factor=values.replicas_or_none("heartbeats.topic.replication.factor"),
+    )
+
+
+def read_groups(values: FlowValues) -> GroupsConfig:
+    """Return the flow's group configuration."""
+    return GroupsConfig(
+        include=values.names("groups"),
+        exclude=values.names("groups.exclude"),
+        refresh_s=_every(values, "refresh.groups"),
+        checkpoints_s=_every(values, "emit.checkpoints"),
+        sync_s=_every(values, "sync.group.offsets"),
+        checkpoints_replication_factor=values.replicas_or_none(
+            "checkpoints.topic.replication.factor"
+        ),
+    )
+
+
+def _every(values: FlowValues, stem: str) -> int | None:
+    interval = values.number(f"{stem}.interval.seconds")
+    # MirrorMaker 2 treats a negative interval as "never"; 0 is as often as possible
+    return interval if values.boolean(f"{stem}.enabled") and interval >= 0 else None

@@ -6,8 +6,7 @@ the wrong topics, so an unknown class is an error and never ignored.
 
 from __future__ import annotations
 
-from twinlog.config.flow.custom_filter import METHODS
-from twinlog.config.flow.custom_policy import SEPARATES, keeps_names
+from twinlog.config.flow.custom_classes import METHODS, SEPARATES, keeps_names
 from twinlog.config.flow.schema import FlowProperties, PolicyConfig, PolicyKind
 from twinlog.config.keys.client_keys import CLIENT_KEYS, Role, class_name
 from twinlog.config.keys.flow_keys import MIRROR_PACKAGE

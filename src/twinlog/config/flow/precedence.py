@@ -11,14 +11,21 @@ them):
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 
 from twinlog.config.keys.client_keys import Role, is_connection_key
-from twinlog.config.keys.key_table import CONNECTOR_NAMES, OWN_FLOW_NAMES, OWN_TARGET_NAMES, RENAMED
+from twinlog.config.keys.key_table import (
+    CONNECTOR_NAMES,
+    OWN_FLOW_NAMES,
+    OWN_TARGET_NAMES,
+    RENAMED,
+    TRANSFORMS,
+)
 from twinlog.config.values.origin import ClientProperties, Setting, Settings
+from twinlog.config.values.types import parse_boolean, trimmed
 from twinlog.model import Flow
 
-_EVERY_FLOW_PREFIXES = ("config.providers", "replication.policy")
+_EVERY_FLOW_PREFIXES = ("config.providers", "replication.policy", f"{TRANSFORMS}.")
 _ROLE_NAMES = tuple(role.value for role in Role)
 
 
@@ -107,7 +114,48 @@ def _connection_settings(settings: Mapping[str, Setting]) -> dict[str, Setting]:
     return {name: setting for name, setting in settings.items() if is_connection_key(name)}
 
 
+def prefixes(key: str, aliases: Collection[str]) -> list[str]:
+    """Return the prefixes under which a key can be read: those of flows, of clusters, and none."""
+    scopes = (*map(str, candidate_flows(aliases)), *aliases)
+    return [*(f"{scope}." for scope in scopes if key.startswith(f"{scope}.")), ""]
+
+
 def candidate_flows(aliases: Iterable[str]) -> tuple[Flow, ...]:
     """Return every ordered pair of two different clusters."""
     names = tuple(dict.fromkeys(aliases))
     return tuple(Flow(a, b) for a in names for b in names if a != b)
+
+
+_EMIT_HEARTBEATS = "emit.heartbeats.enabled"
+
+
+def enabled(raw: Settings, flow: Flow) -> tuple[bool, str]:
+    """Return whether MirrorMaker 2 would run a flow. If not although a line seems to enable it,
+    also return why.
+
+    Two interpretations of `enabled` must agree. The herder of a pair exists if Boolean.parseBoolean
+    (strict, not trimmed) returns true, or if the pair emits heartbeats (the default). Its
+    connectors run if ConfigDef (trimmed, only true and false are valid) returns true, with a
+    top-level `enabled` as default.
+    """
+    own = raw.get(f"{flow}.enabled")
+    setting = own or raw.get("enabled")
+    if setting is None:
+        return False, ""
+    text = trimmed(setting.value).lower()
+    if text == "false":
+        return False, ""
+    if text != "true":
+        what = f"{setting.shown} is not exactly true, so the flow is disabled{setting.hint}"
+        meant = "false" if text.split()[:1] == ["false"] else "true"  # a comment may follow
+        return False, f"{what}; write: {flow}.enabled = {meant}"
+    heartbeats = raw.get(f"{flow}.{_EMIT_HEARTBEATS}") or raw.get(_EMIT_HEARTBEATS)
+    herder = (own is not None and parse_boolean(own.value)) or (
+        heartbeats is None or parse_boolean(heartbeats.value)
+    )
+    if not herder:
+        blank = (
+            "a blank at the end of the value" if own else "without heartbeats a top-level `enabled`"
+        )
+        return False, f"{blank} does not enable the flow; write: {flow}.enabled = true"
+    return True, ""

@@ -9,10 +9,9 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 
 from twinlog.addresses import Address
-from twinlog.config.flow.groups import GroupsConfig
 from twinlog.config.flow.precedence import cluster_client
-from twinlog.config.flow.priority import Priorities
-from twinlog.config.flow.start import Starts
+from twinlog.config.flow.start import Priorities, Starts
+from twinlog.config.flow.transforms import TransformsConfig
 from twinlog.config.flow.tuning import Tuning
 from twinlog.config.keys.client_keys import Role
 from twinlog.config.regex.patterns import NamePattern
@@ -21,7 +20,7 @@ from twinlog.config.series import ALL_SERIES, MetricNames, SeriesConfig
 from twinlog.config.values.origin import ClientProperties, Setting, Settings
 from twinlog.config.values.renames import NO_RENAMES, Renames
 from twinlog.config.values.warnings import ConfigWarning
-from twinlog.model import Flow, Isolation
+from twinlog.model import Flow, Isolation, is_own_group
 
 
 class PolicyKind(StrEnum):
@@ -137,6 +136,30 @@ class AclSyncConfig:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class GroupsConfig:
+    """The keys of MirrorMaker 2's checkpoint connector; intervals in seconds."""
+
+    include: NamePattern
+    exclude: NamePattern
+    refresh_s: int | None
+    """How often new groups are discovered; None: only at the start."""
+    checkpoints_s: int | None
+    """How often checkpoints are written; None: never."""
+    sync_s: int | None
+    """How often offsets of idle groups are set; None: never."""
+    checkpoints_replication_factor: int | None
+    """Replication factor of the checkpoints topic, or None if not set."""
+
+    def selects(self, group: str) -> bool:
+        """Return True if offsets of this group are translated. Twinlog's own groups are never
+        translated, regardless of the filters.
+        """
+        if is_own_group(group):
+            return False
+        return self.include.matches(group) and not self.exclude.matches(group)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class SourceGroupConfig:
     """The consumer group on the source that shows the position of the copy, as in MirrorMaker 1."""
 
@@ -156,6 +179,12 @@ class FlowProperties:
     target_producer: ClientProperties
     """The producer of the copied records."""
 
+    def of_source(self) -> tuple[ClientProperties, ...]:
+        return self.source_consumer, self.source_admin
+
+    def of_target(self) -> tuple[ClientProperties, ...]:
+        return self.target_producer, self.target_consumer, self.target_admin
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LanesConfig:
@@ -163,6 +192,8 @@ class LanesConfig:
 
     tasks_max: int | None
     lease_seconds: int
+    has_warm_standby: bool
+    """twinlog.spark.standby"""
     memory_bytes: int
     max_bytes_per_second: int | None
     """twinlog.max.bytes.per.second of all lanes together; None: no limit."""
@@ -221,6 +252,8 @@ class FlowConfig:
     lanes: LanesConfig
     tuning: Tuning
     """Sizes and codec, from client settings."""
+    transforms: TransformsConfig
+    """twinlog.transforms"""
     producer_id_expiration_ms: int | None
     """twinlog.target.producer.id.expiration.ms, or None if not set."""
     state_topic_replication_factor: int

@@ -1,9 +1,11 @@
-"""`twinlog.start`: where the copy starts for partitions that were never copied, by topic."""
+"""Values by topic pattern: `twinlog.start`, where the copy starts for partitions that were never
+copied, and `twinlog.priority`, how topics share a byte budget.
+"""
 
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
 
 from twinlog.config.regex.patterns import NamePattern
@@ -99,14 +101,7 @@ def _entry(setting: Setting, text: str, reset: StartKind) -> tuple[NamePattern |
         raise refuse(setting, f'"{text}" has no topic pattern', EXAMPLE)
     if not pattern:
         return None, start
-    named = Setting(
-        key=setting.key,
-        value=pattern.strip(),
-        file=setting.file,
-        line=setting.line,
-        from_provider=setting.from_provider,
-    )
-    return to_names(named), start
+    return to_names(replace(setting, value=pattern.strip())), start
 
 
 def _start(setting: Setting, value: str, reset: StartKind) -> TopicStart:
@@ -142,3 +137,34 @@ def _refused(setting: Setting, value: str, problem: NoTime) -> ConfigError:
 
 def _of_reset(reset: StartKind) -> TopicStart:
     return TopicStart(text=reset.value, rest=StartAt(reset))
+
+
+DEFAULT_WEIGHT: Final = 1
+MOST: Final = 1_000
+
+
+@dataclass(frozen=True, slots=True)
+class Priorities:
+    """Topic patterns with their weights. The first pattern that matches applies."""
+
+    entries: tuple[tuple[NamePattern, int], ...]
+
+    def weight(self, topic: str) -> int:
+        """Return the topic's weight in the budget."""
+        found = (weight for pattern, weight in self.entries if pattern.matches(topic))
+        return next(found, DEFAULT_WEIGHT)
+
+
+def to_priorities(setting: Setting) -> Priorities:
+    """Parse `payments.*:10, logs.*:1`: Java regular expressions for whole names, each with a
+    weight.
+    """
+    entries = []
+    for entry in to_list(setting):
+        pattern, colon, weight = entry.rpartition(":")
+        if not colon or not pattern or not weight.isascii() or not weight.isdigit():
+            raise refuse(setting, f'"{entry}" is not pattern:weight', "write payments.*:10, logs:1")
+        if not 1 <= int(weight) <= MOST:
+            raise refuse(setting, f"the weight {weight} is out of range", f"use 1 to {MOST}")
+        entries.append((to_names(replace(setting, value=pattern)), int(weight)))
+    return Priorities(tuple(entries))

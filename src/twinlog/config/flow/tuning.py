@@ -25,8 +25,6 @@ LEAST_WAIT_MS, MOST_WAIT_MS = 5, 500
 """How long a Fetch may wait at the broker. A broker answers the requests of a connection in order,
 so newly assigned and revoked partitions wait for the current Fetch."""
 
-_MOST_INT: Final = (1 << 31) - 1
-
 _CODECS: Final = {codec.name.lower(): codec for codec in Codec}
 
 

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from twinlog.config.flow.custom_filter import custom_pattern
-from twinlog.config.flow.priority import Priorities, to_priorities
-from twinlog.config.flow.start import Starts, to_starts
+from twinlog.config.flow.custom_classes import custom_pattern
+from twinlog.config.flow.start import Priorities, Starts, to_priorities, to_starts
 from twinlog.config.keys.key_table import DEFINITIONS
 from twinlog.config.keys.key_types import KeyKind
 from twinlog.config.regex.patterns import NamePattern

@@ -26,6 +26,8 @@ CLIENT_CA_FILE: Final = "twinlog.rest.tls.client.ca.file"
 CLIENT_ROLE: Final = "twinlog.rest.tls.client.role"
 METRICS_LABELS: Final = "twinlog.metrics.labels"
 METRICS_PARTITIONS: Final = "twinlog.metrics.partitions"
+TRANSFORMS: Final = "twinlog.transforms"
+TRANSFORMS_ON_ERROR: Final = "twinlog.transforms.on-error"
 
 # fmt: off
 OWN_KEYS: Final = (
@@ -47,6 +49,9 @@ OWN_KEYS: Final = (
          choices=("stop", "accept")),
     _key("twinlog.lease.seconds", _INT, "300", _ACTS,
          "how long a Spark job holds its partitions", low=1),
+    _key("twinlog.spark.standby", _CHOICE, "cold", _ACTS,
+         "whether a standby on a Spark cluster holds executors: `cold` none, so that Spark starts "
+         "when it takes over; `warm` one, by dynamic allocation", choices=("cold", "warm")),
     _key("twinlog.config.reload.interval.seconds", _INT, "0", _ACTS,
          "how often a running mirror checks this file for changes; 0: only on SIGHUP", low=0),
     _key("twinlog.lane.memory.bytes", _LONG, str(64 * _MEBIBYTE), _ACTS,
@@ -101,6 +106,15 @@ OWN_KEYS: Final = (
          "partition count of new remote topics: that of the source topic (`source`), or "
          "num.partitions of the target (`default`, only with `twinlog.target.partitions = keyed`), "
          "as with auto.create.topics.enable and MirrorMaker 1", choices=("source", "default")),
+    _key(TRANSFORMS, _LIST, "", _ACTS,
+         "names of transforms, which change records with DataFrames. Each has two more keys: "
+         "`twinlog.transforms.NAME.topics`, and `twinlog.transforms.NAME.function` or "
+         "`twinlog.transforms.NAME.sql`. `twinlog check` and `twinlog transform try` run them, but "
+         "`twinlog mirror` does not yet: it refuses a file that has any (docs/transforms.md)"),
+    _key(TRANSFORMS_ON_ERROR, _CHOICE, "stop", _ACTS,
+         "what happens to a record on which a transform fails: its partition stops (`stop`), it is "
+         "left out (`skip`), or it is written to a dead-letter topic (`quarantine`)",
+         choices=("stop", "skip", "quarantine")),
     _key("twinlog.target.producer.id.expiration.ms", _LONG, None, _ACTS,
          "the target's producer.id.expiration.ms, if the mirror's user is not permitted to read "
          "it", scope=_TARGET, low=1),

@@ -119,7 +119,7 @@ class _Automaton:
                 inner = _Automaton()
                 body = argument[2] if code == "POSSESSIVE_REPEAT" else argument
                 empty = inner.read(body).empty or (code == "POSSESSIVE_REPEAT" and not argument[0])
-                one = self._character(_union(inner.masks))
+                one = self._character(reduce(or_, inner.masks, 0))
                 return _Part(int(bool(empty)), one.first, one.last)
             case "GROUPREF":
                 return self._repeat(0, 1, lambda: self._character(_EVERY))
@@ -200,10 +200,6 @@ def _mask(code: str, argument: Any) -> int:
                 known = re.compile(CATEGORIES.get(str(value), "(?s:.)"), re.ASCII)
                 mask |= _of(lambda char, which=known: which.match(char) is not None)  # type: ignore[misc]
     return _EVERY & ~mask if negated else mask
-
-
-def _union(masks: Iterable[int]) -> int:
-    return reduce(or_, masks, 0)
 
 
 def _of(takes: Callable[[str], bool]) -> int:

@@ -1,5 +1,6 @@
 """Reads a Strimzi KafkaMirrorMaker2 resource as settings of an mm2.properties.
 
-`document` finds the resource in a file. `resource` reads it, and maps keys to fields in messages.
-`fields` is the table of all fields; `security` converts those of authentication to keys.
+`resource` finds the resource in a file, reads it, and maps keys to fields in messages. `fields` is
+the table of all fields; `security` converts those of authentication to keys, and `secrets` reads
+Kubernetes secrets.
 """

@@ -13,12 +13,12 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Final, NoReturn
 
+from twinlog.config.files.connector import CLASS, is_connector
 from twinlog.config.files.names import ARROW, REST, Names
 from twinlog.config.files.providers import PROVIDERS, provider_key
 from twinlog.config.files.raw import RawConfig
 from twinlog.config.keys.client_keys import BOOTSTRAP_SERVERS
 from twinlog.config.keys.flow_keys import CONNECTOR_ONLY
-from twinlog.config.strimzi.document import KIND, find_resource
 from twinlog.config.strimzi.fields import (
     CLUSTER,
     CONNECTOR,
@@ -28,8 +28,14 @@ from twinlog.config.strimzi.fields import (
     TARGET_ONLY,
     SectionReader,
 )
-from twinlog.config.strimzi.providers import OF_PODS, pod_of, with_secrets
-from twinlog.config.strimzi.secrets import PROVIDER, PROVIDER_CLASS, Secrets
+from twinlog.config.strimzi.secrets import (
+    OF_PODS,
+    PROVIDER,
+    PROVIDER_CLASS,
+    Secrets,
+    pod_of,
+    with_secrets,
+)
 from twinlog.config.strimzi.security import SecurityReader, missing
 from twinlog.config.strimzi.yaml_nodes import Node
 from twinlog.config.values.origin import Setting, Settings
@@ -366,7 +372,8 @@ class MirrorReader:
             config = section["config"].fields() if "config" in section else {}
             for key, value in config.items():
                 owner = next((one for one, keys in CONNECTOR_ONLY.items() if key in keys), None)
-                full = f"{flow}.{self._connector_key(key)}"
+                is_of_source = key.startswith(_CONSUMER) and ".override." not in key
+                full = f"{flow}.source.{key}" if is_of_source else f"{flow}.{key}"
                 if name == (owner or leading) or (
                     provider_key(key) and full not in self._found.settings
                 ):
@@ -389,12 +396,6 @@ class MirrorReader:
         elif there.value != value.text():
             over = f"has no effect, because {there.field} on line {there.line} takes precedence"
             self._found.warn(value, over)
-
-    @staticmethod
-    def _connector_key(key: str) -> str:
-        if key.startswith(_CONSUMER) and ".override." not in key:
-            return f"source.{key}"
-        return key
 
     def _is_the_same(self, full: str, value: Node) -> bool:
         there = self._found.settings.get(full)
@@ -448,3 +449,80 @@ class Collected:
         self.warnings.append(
             ConfigWarning(code=code, file=self._file, line=line, key=key, message=message)
         )
+
+
+KIND: Final = "KafkaMirrorMaker2"
+_OF_CONNECTORS: Final = {"name": "name", "class": CLASS, "tasksMax": "tasks.max"}
+"""Fields of a KafkaConnector, and the keys that they set."""
+_JSON: Final = re.compile(r"(?:\xef\xbb\xbf)?\s*\{")
+"""Matches text that was decoded as ISO-8859-1, so a byte order mark is three characters."""
+
+
+def is_resource(path: Path, text: str) -> bool:
+    """Return True if a file is YAML or JSON, not a properties file."""
+    if path.suffix.lower() in (".yaml", ".yml", ".json") or _JSON.match(text):
+        return True
+    return all(re.search(rf"^{name}:", text, re.MULTILINE) for name in ("apiVersion", "kind"))
+
+
+def find_connector(documents: list[Node]) -> Settings | None:
+    """Return the configuration of a connector on Kafka Connect, or None if the file has none.
+
+    It is the whole document, its `config` (as in Kafka Connect's REST API), or a KafkaConnector.
+    """
+    fields = documents[0].fields() if len(documents) == 1 and documents[0].is_mapping else {}
+    named = {"name": fields["name"]} if "name" in fields else {}
+    if "kind" in fields:
+        if fields["kind"].text() != "KafkaConnector":
+            return None
+        metadata, spec = (
+            fields[name].fields() if name in fields else {} for name in ("metadata", "spec")
+        )
+        about = metadata | spec
+        named = {key: about[name] for name, key in _OF_CONNECTORS.items() if name in about}
+        fields = spec
+    config = {**named, **(fields["config"].fields() if "config" in fields else fields)}
+    if not is_connector(config):
+        return None
+    return Settings(
+        {
+            key: Setting(key=key, value=node.text(), file=node.file, line=node.line)
+            for key, node in config.items()
+        }
+    )
+
+
+def find_resource(documents: list[Node], *, file: str) -> dict[str, Node]:
+    """Return the fields of the only resource. Raises ConfigError if there is none, or several."""
+    resources: list[tuple[Node, dict[str, Node]]] = []
+    others: list[Node] = []
+    for node in documents:
+        fields = node.fields()
+        kind = fields.get("kind")
+        if kind is not None and kind.text().endswith("List") and "items" in fields:
+            entries = fields["items"].items()
+        else:
+            entries = [node]
+        for entry in entries:
+            fields = entry.fields()
+            kind = fields.get("kind")
+            if kind is not None and kind.text() == KIND:
+                resources.append((entry, fields))
+            else:
+                others.append(kind or entry)
+    if len(resources) > 1:
+        kinds = [fields["kind"] for _, fields in resources]
+        raise kinds[1].refuse(
+            f"a second {KIND}, after the one on line {kinds[0].line}",
+            ("put each into a file of its own"),
+        )
+    if resources:
+        return resources[0][1]
+    if others:
+        what = f'"{others[0].text()}"' if others[0].path.endswith("kind") else "no kind"
+        raise others[0].refuse(
+            f"{what} instead of a {KIND}", "name a file with one, or an mm2.properties file"
+        )
+    raise ConfigError(
+        (f"the file is empty; write a {KIND}, or name an mm2.properties file"), file=file
+    )

@@ -6,8 +6,11 @@ import re
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from dataclasses import field as field_
+from typing import TypeVar
 
 from twinlog.errors import ConfigError
+
+V = TypeVar("V")
 
 _SECRET = re.compile(
     r"sasl\.jaas\.config|password|passphrase|secret|token|credential|private\.key|ssl\.key",
@@ -100,20 +103,24 @@ class Setting:
         return f"Setting({self.location}: {shown_key(self.key)} = {self.shown})"
 
 
-class Settings(Mapping[str, Setting]):
-    """Immutable settings by name."""
+class _Keyed(Mapping[str, V]):
+    """An immutable mapping from names to settings, or to something of them."""
 
     def __init__(self, settings: Mapping[str, Setting]) -> None:
         self._settings = dict(settings)
-
-    def __getitem__(self, name: str) -> Setting:
-        return self._settings[name]
 
     def __iter__(self) -> Iterator[str]:
         return iter(self._settings)
 
     def __len__(self) -> int:
         return len(self._settings)
+
+
+class Settings(_Keyed[Setting]):
+    """Immutable settings by name."""
+
+    def __getitem__(self, name: str) -> Setting:
+        return self._settings[name]
 
     def __repr__(self) -> str:
         return f"Settings({list(self._settings.values())!r})"
@@ -127,20 +134,11 @@ class Settings(Mapping[str, Setting]):
         }
 
 
-class ClientProperties(Mapping[str, str]):
+class ClientProperties(_Keyed[str]):
     """The configuration of one Kafka client, by Java's key names. Its repr hides secrets."""
-
-    def __init__(self, settings: Mapping[str, Setting]) -> None:
-        self._settings = dict(settings)
 
     def __getitem__(self, key: str) -> str:
         return self._settings[key].value
-
-    def __iter__(self) -> Iterator[str]:
-        return iter(self._settings)
-
-    def __len__(self) -> int:
-        return len(self._settings)
 
     def __repr__(self) -> str:
         pairs = ", ".join(f"{key}={setting.shown}" for key, setting in self._settings.items())

@@ -13,10 +13,9 @@ with the identity policy.
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Final
 
-from twinlog.config.regex.patterns import NamePattern
 from twinlog.config.values.origin import Setting, refuse
 from twinlog.config.values.types import to_list, to_names
 
@@ -94,14 +93,9 @@ def _rule(setting: Setting, entry: str) -> RenameRule:
     if not colon or not pattern or not template:
         todo = f"{_EXAMPLE}; a comma ends a rule, even inside an expression"
         raise refuse(setting, f'"{entry}" is not pattern:name', todo)
-    one = Setting(
-        key=setting.key,
-        value=pattern,
-        file=setting.file,
-        line=setting.line,
-        from_provider=setting.from_provider,
-    )
-    regex = _expression(to_names(one))
+    regex = to_names(replace(setting, value=pattern)).regex
+    if regex is None:  # pragma: no cover (an entry without a pattern was refused)
+        raise AssertionError(pattern)
     if regex.groups > _MOST_GROUPS:
         what = f'"{pattern}" has {regex.groups} groups, but the new name can only use $1 to $9'
         raise refuse(setting, what, "write (?:...) for groups that are not used")
@@ -118,13 +112,6 @@ def _rule(setting: Setting, entry: str) -> RenameRule:
         what = f'"{entry}" gives a name of {len(fixed)} characters'
         raise refuse(setting, what, f"use at most {LONGEST_NAME}")
     return RenameRule(pattern, template, regex, parts)
-
-
-def _expression(names: NamePattern) -> re.Pattern[str]:
-    regex = names.regex
-    if regex is None:  # pragma: no cover (an entry without a pattern was refused)
-        raise AssertionError(names)
-    return regex
 
 
 def _parts(setting: Setting, entry: str, template: str, groups: int) -> tuple[str | int, ...]:

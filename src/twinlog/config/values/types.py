@@ -124,18 +124,15 @@ def to_servers(setting: Setting) -> tuple[Address, ...]:
             continue
         server = parse_address(entry)
         if server is None or not server.port:
-            raise refuse(setting, f'"{entry}" is not host:port', _host_port_hint(entry))
+            todo = f"add the port, for example {entry.split(maxsplit=1)[0]}:9092"
+            if ":" in entry:
+                todo = "write host:port with a port from 1 to 65535, separated by commas"
+            raise refuse(setting, f'"{entry}" is not host:port', todo)
         if server not in servers:
             servers.append(server)
     if not servers:
         raise refuse(setting, "has no server", "write host:port, separated by commas")
     return tuple(servers)
-
-
-def _host_port_hint(entry: str) -> str:
-    if ":" not in entry:
-        return f"add the port, for example {entry.split(maxsplit=1)[0]}:9092"
-    return "write host:port with a port from 1 to 65535, separated by commas"
 
 
 def _column_in_value(value: str, entries: Sequence[str], column: int) -> int:

@@ -31,8 +31,14 @@ from twinlog.cluster.logs.offsets import EARLIEST, LATEST, list_offsets, offset_
 from twinlog.cluster.topics.internal_log import append, ends_of_logs
 from twinlog.config.flow.offset_storage import OffsetStorage
 from twinlog.config.flow.schema import FlowConfig, PolicyKind
-from twinlog.control.adopt.mm2_positions import Positions, read_positions
-from twinlog.control.adopt.mm2_syncs import NO_PAIRS, Pairs, SyncsTopic, read_pairs
+from twinlog.control.adopt.mm2_positions import (
+    NO_PAIRS,
+    Pairs,
+    Positions,
+    SyncsTopic,
+    read_pairs,
+    read_positions,
+)
 from twinlog.errors import AdoptionRefused, PartitionError, TwinlogError, or_raise
 from twinlog.lane.watches.compaction import may_lack_offsets
 from twinlog.mirror.findings import LogFinding

@@ -11,7 +11,7 @@ from twinlog.cluster.client import ClusterClient
 from twinlog.cluster.net.metadata import TopicMetadata
 from twinlog.config.flow.offset_storage import OffsetStorage
 from twinlog.control.adopt.adoption import Adopted, Adopter, Adoption, adopter_of
-from twinlog.control.adopt.mm2_syncs import SyncsTopic
+from twinlog.control.adopt.mm2_positions import SyncsTopic
 from twinlog.control.check.report import FlowReport, Plan, Problem
 from twinlog.control.flow.flow_setup import FlowSetup
 from twinlog.errors import AdoptionRefused
@@ -19,7 +19,8 @@ from twinlog.mirror.plan import PartitionPlan
 from twinlog.model import TopicPartition
 from twinlog.quantities import first_few
 from twinlog.survey.ends import NO_ENDS
-from twinlog.survey.map_reader import Maps, read_maps
+from twinlog.survey.picture import read_maps
+from twinlog.survey.replica import Maps
 
 
 def check_adoption(

@@ -10,7 +10,7 @@ from typing import Final
 from twinlog.cluster.client import ClusterClient
 from twinlog.cluster.net.settings import ClusterSettings
 from twinlog.config.flow.schema import FlowConfig
-from twinlog.control.check.asked_clusters import AskedClusters
+from twinlog.control.check.offline_status import AskedClusters
 from twinlog.control.flow.wiring import flow_setup
 from twinlog.errors import TwinlogError
 from twinlog.model import Isolation, TopicPartition

@@ -16,7 +16,6 @@ from twinlog.cluster.groups.group_rights import (
     may_describe_groups,
     unreadable_groups,
 )
-from twinlog.cluster.logs.offsets import EARLIEST, list_offsets, log_ends
 from twinlog.cluster.net.metadata import Operation, TopicMetadata
 from twinlog.cluster.topics.acls import SECURITY_DISABLED
 from twinlog.cluster.topics.cluster_info import describe_cluster
@@ -26,15 +25,14 @@ from twinlog.cluster.topics.producer_expiry import EXPIRY_CONFIG
 from twinlog.cluster.topics.topic_admin import DEFAULT, TopicCreation, validate_topic
 from twinlog.codes import PartitionState, Trait, has
 from twinlog.config.flow.schema import FlowConfig
-from twinlog.control.check.last_run import lives_here
 from twinlog.control.check.report import FlowReport, Plan, Problem, TopicReport
-from twinlog.control.check.reported_status import status_rows
+from twinlog.control.check.reported_status import lives_here, status_rows
 from twinlog.control.check.starts import TopicBegin, topic_begins
 from twinlog.control.duties.acl_sync import OFF_KEY, find_acl_changes
 from twinlog.control.duties.config_sync import closed_configs, find_drift, lowered
 from twinlog.control.flow.flow_setup import FlowSetup
 from twinlog.control.groups.group_rights import group_notes
-from twinlog.errors import BrokerRefused, TwinlogError, Unauthorized, Unsupported, or_raise
+from twinlog.errors import BrokerRefused, TwinlogError, Unauthorized, Unsupported
 from twinlog.mirror.findings import Span, foreign_data
 from twinlog.mirror.map.offset_map import PartitionKey
 from twinlog.mirror.names.filters import offset_syncs_topic, policy_of
@@ -50,24 +48,22 @@ from twinlog.mirror.state.generations import Claim
 from twinlog.mirror.state.published import published_status
 from twinlog.model import TopicPartition
 from twinlog.quantities import first_few, plural
-from twinlog.survey.absent_topics import (
-    absence,
-    absent,
-    target_topic_missing,
-    target_topic_too_small,
-)
 from twinlog.survey.capabilities import UNTRIED
 from twinlog.survey.copied_topics import copies_by_name
 from twinlog.survey.discovery import (
+    absence,
+    absent,
     mirrored_topics,
     name_too_long,
     new_counts_note,
     new_partitions,
     partitions_differ,
     replication_refused,
+    target_topic_missing,
+    target_topic_too_small,
 )
-from twinlog.survey.ends import NO_ENDS
-from twinlog.survey.map_reader import read_maps
+from twinlog.survey.ends import NO_ENDS, Want, read_ends
+from twinlog.survey.picture import read_maps
 from twinlog.survey.rights import denied, may, seen_by, unseen_configs
 from twinlog.survey.state_reader import state_rows
 from twinlog.survey.topic_configs import new_topic_configs
@@ -318,25 +314,22 @@ class _FlowCheck:
             return
         keyed = self._flow.keyed_partitions
         there = {
-            tp: TopicPartition(self._remote[tp.topic], tp.partition)
-            for topic in self._report.topics
-            if topic.plan not in (Plan.CREATE, Plan.MISSING)
-            if not keyed or topic.partitions == topic.remote_partitions  # others count as shared
-            for tp in _partitions(topic)
-            if may(self._there, topic.remote_topic, Operation.READ)
+            TopicPartition(one.topic, number): TopicPartition(one.remote_topic, number)
+            for one in self._report.topics
+            if one.plan not in (Plan.CREATE, Plan.MISSING)
+            if not keyed or one.partitions == one.remote_partitions  # others count as shared
+            if may(self._there, one.remote_topic, Operation.READ)
+            for number in range(min(one.partitions, one.remote_partitions))
         }
         known = self._mapped if there else ()
         unknown = {tp: remote for tp, remote in there.items() if self._key(tp, remote) not in known}
-        starts = list_offsets(self._clients.target, unknown.values(), EARLIEST)
-        ends = log_ends(self._clients.target, unknown.values())
+        logs = read_ends(self._clients.target, unknown.values(), Want.STARTS)
         for tp, remote in unknown.items():
-            try:
-                log = Span(or_raise(starts[remote]).offset, or_raise(ends[remote]).end_offset)
-            except TwinlogError as error:
-                self._problem(error, tp.topic)
-                continue
-            if log.next > log.first:
-                found = foreign_data(remote, log)
+            start, end, problem = logs[remote].start, logs[remote].end, logs[remote].problem
+            if problem is not None:
+                self._problem(problem, tp.topic)
+            elif start is not None and end is not None and start < end:
+                found = foreign_data(remote, Span(start, end))
                 self._problem(found.in_flow(str(self._flow.flow)), tp.topic)
 
     def _key(self, tp: TopicPartition, remote: TopicPartition) -> PartitionKey:
@@ -386,11 +379,6 @@ def _where(last: Claim) -> str:
         else "of this host has ended; its lanes may still send for a while"
     )
     return f"process {last.pid} {what}"
-
-
-def _partitions(topic: TopicReport) -> list[TopicPartition]:
-    count = min(topic.partitions, topic.remote_partitions)
-    return [TopicPartition(topic.topic, number) for number in range(count)]
 
 
 SHOWN: Final = 20

@@ -19,16 +19,19 @@ from twinlog.cluster.groups.group_offsets import GroupOffsets
 from twinlog.cluster.groups.group_sides import GroupSide, group_sides
 from twinlog.cluster.groups.share_groups import offsets_of
 from twinlog.config.flow.schema import MirrorConfig
-from twinlog.control.check.resting_flow import resting_flow
-from twinlog.control.duties.rounds import LedFlow, PartitionView
+from twinlog.control.check.offline_status import resting_flow
+from twinlog.control.duties.rounds import LedFlow
 from twinlog.control.flow.flow_setup import FlowSetup
 from twinlog.control.flow.wiring import flow_setup
-from twinlog.control.groups.counterparts import Counterpart, TargetOffsets
+from twinlog.control.groups.counterparts import (
+    NOTHING_COMMITTED,
+    Counterpart,
+    TargetOffsets,
+    why_no_counterpart,
+)
 from twinlog.control.groups.group_rights import sees_groups, unseen_line
-from twinlog.control.groups.no_counterpart import NOTHING_COMMITTED, why_no_counterpart
 from twinlog.control.groups.shared_topics import other_flows, skipping_groups
 from twinlog.errors import TwinlogError
-from twinlog.mirror.state.intents import FlowIntents
 from twinlog.model import TopicPartition
 from twinlog.quantities import first_few, plural
 from twinlog.survey.ends import known_ends
@@ -141,13 +144,13 @@ def ready_groups(config: MirrorConfig, wanted: Iterable[str] = ()) -> Iterator[F
     """
     names = frozenset(wanted)
     for flow in config.flows:
-        yield _of_flow(config, flow_setup(flow), names)
+        yield _of_flow(flow_setup(flow), names)
 
 
-def _of_flow(config: MirrorConfig, setup: FlowSetup, names: frozenset[str]) -> FlowGroups:
+def _of_flow(setup: FlowSetup, names: frozenset[str]) -> FlowGroups:
     out = FlowGroups(flow=setup.name)
     with prompt_client(setup.source) as source, prompt_client(setup.target) as target:
-        led = resting_flow(config, setup, source, target, out.note)
+        led = resting_flow(setup, source, target, out.note)
         here = Coordinators(source)
         survey = survey_groups(led, here, Coordinators(target), names)
         if not survey.selected and not sees_groups(source):
@@ -239,13 +242,12 @@ def _without_counterpart(
     led: LedFlow,
 ) -> dict[TopicPartition, str]:
     mirrored, intents = {view.source: view for view in led.partitions()}, led.intents()
+    keyed = {view.source for view in mirrored.values() if view.is_keyed}
     missing = (tp for tp in tps if tp not in counterparts or not counterparts[tp].runs)
-    return {tp: _why(tp, mirrored.get(tp), intents) for tp in missing}
-
-
-def _why(tp: TopicPartition, view: PartitionView | None, intents: FlowIntents) -> str:
-    is_keyed = view is not None and view.is_keyed
-    return BY_KEY if is_keyed else why_no_counterpart(tp, view, intents)
+    return {
+        tp: BY_KEY if tp in keyed else why_no_counterpart(tp, mirrored.get(tp), intents)
+        for tp in missing
+    }
 
 
 def _committed_offsets(

@@ -21,12 +21,26 @@ from twinlog.config.flow.offset_storage import OffsetStorage, offset_storage
 from twinlog.config.flow.schema import FlowConfig, MirrorConfig
 from twinlog.control.check.adoption import check_adoption, suggest_adoption
 from twinlog.control.check.flows import Clients, check_flow
-from twinlog.control.check.report import CheckReport, ClusterReport, FlowReport, Problem
+from twinlog.control.check.report import (
+    CheckReport,
+    ClusterReport,
+    FlowReport,
+    LaneMemory,
+    Problem,
+)
 from twinlog.control.flow.flow_setup import FlowSetup
-from twinlog.control.flow.wiring import flow_setup, neighbours_of
+from twinlog.control.flow.wiring import (
+    PROCESS_BYTES,
+    flow_setup,
+    lane_bytes,
+    lanes_in_memory,
+    lanes_of,
+    neighbours_of,
+)
 from twinlog.control.groups.group_rights import selected_offsets
 from twinlog.control.groups.shared_topics import other_flows, skipping_groups
 from twinlog.errors import TwinlogError
+from twinlog.machine import memory_limit, usable_cores
 from twinlog.survey.capabilities import ensure_probe_topic, probe
 
 GIVES_UP_S: Final = 60.0
@@ -60,6 +74,7 @@ def check(
         _shared_topics(
             {s: f for s, f in zip(setups, flows, strict=True) if f.topics}, clients, seen
         )
+    _memory(zip(setups, flows, strict=True))
     ending, over = _certificates(clients)
     return CheckReport(
         file=config.file,
@@ -156,7 +171,9 @@ def _flow(
         else:
             suggest_adoption(setup, storage, asked[:2], report)
         if with_probe:
-            _probe(setup, asked.target, report)
+            ensure_probe_topic(asked.target, setup.config.state_topic_replication_factor)
+            found = probe(asked.target)
+            report.guarantee, report.missing_capabilities = found.guarantee, found.missing
     except TwinlogError as error:
         report.problems.append(Problem.of(error))
     return report
@@ -193,8 +210,15 @@ def _shared_topics(
         report.notes += skipping_groups(setup.config, remotes, others, offsets)
 
 
-def _probe(setup: FlowSetup, target: ClusterClient, report: FlowReport) -> None:
-    ensure_probe_topic(target, setup.config.state_topic_replication_factor)
-    found = probe(target)
-    report.guarantee = found.guarantee
-    report.missing_capabilities = found.missing
+def _memory(flows: Iterable[tuple[FlowSetup, FlowReport]]) -> None:
+    """Note the memory of the lanes of each flow, as a mirror on this machine would have them."""
+    known = [(setup.config, report) for setup, report in flows if report.topics]
+    limit = memory_limit()
+    cores = min(usable_cores(), lanes_in_memory([config for config, _ in known], limit))
+    for config, report in known:
+        report.memory = LaneMemory(
+            lanes=lanes_of(config, cores, None, report.partitions),
+            lane_bytes=lane_bytes(config),
+            process_bytes=PROCESS_BYTES,
+            limit_bytes=limit,
+        )

@@ -6,22 +6,29 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, suppress
 from dataclasses import replace
 from functools import partial
 
 from msgspec import structs
 
-from twinlog.cluster.client import ClusterClient
+from twinlog.cluster.client import REFUSED_FOR_S, ClusterClient
 from twinlog.cluster.logs.raw_log import fetch_records
 from twinlog.cluster.logs.start_offsets import Begin
-from twinlog.codes import FlowState, PartitionState
+from twinlog.cluster.net.settings import ClusterSettings
+from twinlog.codes import FlowState, PartitionState, Trait, has
 from twinlog.config.flow.schema import MirrorConfig
-from twinlog.control.check.asked_clusters import AskedClusters
-from twinlog.control.check.last_run import LastRun, last_run
-from twinlog.control.check.reported_status import of_now, set_up_of_now, status_rows
+from twinlog.control.check.reported_status import (
+    LastRun,
+    last_run,
+    of_now,
+    set_up_of_now,
+    status_rows,
+)
 from twinlog.control.check.starts import begins_now
+from twinlog.control.duties.rounds import LedFlow, PartitionView
 from twinlog.control.flow.flow_setup import FlowSetup
 from twinlog.control.flow.snapshots import promoted_snapshots
 from twinlog.control.flow.wiring import flow_setup
@@ -31,18 +38,56 @@ from twinlog.control.watch.snapshot import FlowSnapshot, PartitionSnapshot
 from twinlog.control.watch.verified import Verified
 from twinlog.errors import CorruptData, TwinlogError
 from twinlog.mirror.names.naming import STATE_TOPIC
+from twinlog.mirror.plan import PartitionPlan
 from twinlog.mirror.state.generations import FlowHistory
 from twinlog.mirror.state.intents import FlowIntents, Intent, IntentKind, promoted
 from twinlog.mirror.state.published import PublishedStatus, failed_set_up, published_status
 from twinlog.model import TopicPartition
 from twinlog.quantities import plural
 from twinlog.survey.discovery import discover, mirrored_topics
-from twinlog.survey.ends import LogState, Want, read_ends
+from twinlog.survey.ends import Ends, LogState, Want, read_ends
 from twinlog.survey.flow_clusters import source_changed
-from twinlog.survey.picture import Picture, read_flow
-from twinlog.survey.replica import Replica, pair_into
+from twinlog.survey.picture import Picture, read_flow, read_maps
+from twinlog.survey.replica import Certainty, Replica, pair_into
 from twinlog.survey.state_reader import state_rows_if_any
 from twinlog.wire.record_batch import read_headers
+
+# The clusters of several flows; each is queried once to find out whether it responds.
+
+
+class AskedClusters:
+    """Clients and problems by cluster. An unreachable cluster is waited for only once."""
+
+    def __init__(self, closing: ExitStack, gives_up_s: float) -> None:
+        self._closing, self._gives_up_s = closing, gives_up_s
+        self._problems: dict[ClusterSettings, TwinlogError | None] = {}
+        self._clients: dict[ClusterSettings, ClusterClient] = {}
+
+    def client(self, settings: ClusterSettings) -> ClusterClient:
+        if settings not in self._clients:
+            self._clients[settings] = self._closing.enter_context(
+                ClusterClient(settings, api_timeout_s=self._gives_up_s, refused_s=REFUSED_FOR_S)
+            )
+        return self._clients[settings]
+
+    def problem(self, settings: ClusterSettings) -> TwinlogError | None:
+        return self._problems[settings]
+
+    def ask(self, wanted: Iterable[ClusterSettings]) -> None:
+        """Query whether they respond, in parallel, so that unreachable ones time out together."""
+        new = [self.client(one) for one in dict.fromkeys(wanted) if one not in self._problems]
+        with ThreadPoolExecutor(max(len(new), 1)) as pool:
+            for client, problem in zip(new, pool.map(_why_not, new), strict=True):
+                self._problems[client.settings] = problem
+
+
+def _why_not(client: ClusterClient) -> TwinlogError | None:
+    try:
+        client.metadata([])
+    except TwinlogError as error:
+        return error
+    return None
+
 
 GIVES_UP_S = 60.0
 MARKERS_AT_MOST = 20
@@ -70,6 +115,20 @@ def offline_status(
             else one
             for one in opened
         ]
+
+
+def resting_flow(
+    setup: FlowSetup,
+    source: ClusterClient,
+    target: ClusterClient,
+    log_once: Callable[[str], None],
+) -> LedFlow:
+    """Return a flow as its duties see it, read from the two clusters only, for commands that report
+    what duties would do. It has no leader, and nothing is written through it. A mirror may run.
+
+    Raises TwinlogError if a cluster cannot be queried.
+    """
+    return _OfflineFlow(setup, source, target).led(log_once)
 
 
 def _open(setup: FlowSetup, clusters: AskedClusters) -> _OfflineFlow | FlowSnapshot:
@@ -101,9 +160,7 @@ def _snapshot(
         flow=name,
         state=state,
         reason=reason,
-        guarantee="",
         generation=-1 if latest is None else latest.generation,
-        lanes=0,
         since_ms=0 if latest is None else latest.started_ms,
         partitions=partitions,
         loss_records=loss.records,
@@ -156,37 +213,59 @@ class _OfflineFlow:
         source_id = self._source.metadata([]).cluster_id or ""
         if changed := source_changed(self._flow, last, source_id):
             return replace(_unknown(self.setup, changed), state=FlowState.FAILED)
+        return self._run(self._read()[0])
+
+    def led(self, log_once: Callable[[str], None]) -> LedFlow:
+        """Return the flow as its duties see it (`resting_flow`)."""
+        parts, replicas, ends = self._read()
+        snapshot = self._run(parts)
+        by_source = {TopicPartition(one.topic, one.partition): one for one in snapshot.partitions}
+        views = tuple(_view(one, by_source.get(one.pair.source)) for one in replicas)
+        return LedFlow(
+            config=self._flow,
+            policy=self.setup.policy,
+            generation=snapshot.generation,
+            source=self.setup.source,
+            target=self.setup.target,
+            partitions=lambda: views,
+            read_map=lambda: read_maps(self._target, self._flow.flow, after=ends),
+            snapshot=lambda: snapshot,
+            intents=lambda: self._intents,
+            log_once=log_once,
+        )
+
+    def _read(self) -> tuple[list[PartitionSnapshot], list[Replica], Ends]:
+        """Return all partitions, the copies of those with a remote topic, and the target's ends."""
         found = discover(self._flow, self.setup.policy, self._source, self._target, create=False)
         new = self._new(set(found.missing))
         sources = [*(plan.source for plan in found.plans), *new]
-        begins = begins_now(self._flow, self._source, sources)
         picture = read_flow(
             self._target,
             [plan.target for plan in found.plans],
             Want.TIMES,
             after=read_ends(self._source, sources, isolation=self._flow.isolation_level),
             is_shared=self.setup.is_identity,
-            new_owners=lambda: self._state()[1].has_new_owners,
+            new_owners=lambda: self._state()[1].new_owners,
             maps=self._flow.flow,
             seen=self._there,
         )
         now_ms = int(time.time() * 1000)
-        parts = [
-            self._partition(picture.replica(plan, plan.targets), begins[plan.source], now_ms)
-            for plan in found.plans
-        ]
+        replicas = [picture.replica(plan, plan.targets) for plan in found.plans]
+        never = [one.pair.source for one in replicas if one.copied.ordinal is None]
+        begins = begins_now(self._flow, self._source, [*never, *new])
+        parts = [self._partition(one, begins.get(one.pair.source), now_ms) for one in replicas]
         parts += [
             _never_copied(tp, name, begins[tp], picture.source[tp]) for tp, name in new.items()
         ]
         parts += self._kept(picture)
         parts += self._promoted()
-        return self._run(sorted(parts, key=lambda part: (part.topic, part.partition)))
+        parts.sort(key=lambda part: (part.topic, part.partition))
+        return parts, replicas, picture.target
 
     def _run(self, parts: Iterable[PartitionSnapshot]) -> FlowSnapshot:
         """Add which process runs or last ran the flow, from the target."""
         run, status, problem = self._last_run()
-        paused = "" if self._intents.pause is None else f"paused {self._intents.pause}"
-        reason = "; ".join(filter(None, (paused, run.text, problem)))
+        reason = "; ".join(filter(None, (self._intents.paused(), run.text, problem)))
         seen = _snapshot(self.setup.name, run.state, reason, self._history, tuple(parts))
         seen = replace(seen, code=run.code)
         if status is None:
@@ -217,13 +296,13 @@ class _OfflineFlow:
 
     def _new(self, missing: set[str]) -> dict[TopicPartition, str]:
         """Return partitions of topics without a remote topic, and the name that it will have."""
+        if not missing:
+            return {}
         policy, alias = self.setup.policy, self._flow.source_alias
-        remote = {
-            tp: policy.format_remote_topic(alias, name)
-            for name, topic in mirrored_topics(self._flow, self._source.metadata(None)).items()
-            for tp in topic.tps
-        }
-        return {tp: name for tp, name in remote.items() if name in missing}
+        topics = mirrored_topics(self._flow, self._source.metadata(None))
+        remote = {name: policy.format_remote_topic(alias, name) for name in topics}
+        new = [topic for name, topic in topics.items() if remote[name] in missing]
+        return {tp: remote[topic.name] for topic in new for tp in topic.tps}
 
     def _kept(self, picture: Picture) -> Iterator[PartitionSnapshot]:
         """Yield copies of topics that the source no longer shows."""
@@ -254,7 +333,7 @@ class _OfflineFlow:
         counts = {name: len(one.partitions) for name, one in there.items() if one is not None}
         return promoted_snapshots(self._intents, (), counts, remote)
 
-    def _partition(self, found: Replica, begin: Begin, now_ms: int) -> PartitionSnapshot:
+    def _partition(self, found: Replica, begin: Begin | None, now_ms: int) -> PartitionSnapshot:
         source, remote, end = found.pair.source, found.pair.target.topic, found.source.end
         problem = found.source.problem or (found.problem if found.key is None else None)
         if problem is not None:
@@ -288,18 +367,42 @@ class _OfflineFlow:
         return bool(left) and all(b.is_control for b in left) and left[-1].last_offset >= end - 1
 
 
+def _view(found: Replica, part: PartitionSnapshot | None) -> PartitionView:
+    """Return a partition as duties see it.
+
+    If it has no lag, everything below the source's end is copied, including transaction markers
+    after its last record, which are not in the map.
+    """
+    pair, end, copied = found.pair, found.source.end, found.copied
+    reached = -1, -1
+    is_whole = part is not None and part.lag == 0 < part.records
+    is_exact = copied.certainty is Certainty.EXACT
+    if is_whole and is_exact and end is not None and copied.downstream is not None:
+        reached = end, copied.downstream
+    return PartitionView(
+        source=pair.source,
+        target=pair.target,
+        source_topic_id=pair.source_topic_id,
+        target_topic_id=pair.target_topic_id,
+        next_upstream=reached[0],
+        next_downstream=reached[1],
+        source_end=-1 if end is None else end,
+        is_broken=part is not None and has(part.code, Trait.NO_OFFSETS),
+        is_keyed=isinstance(pair, PartitionPlan) and bool(pair.targets),
+    )
+
+
 def _overlaid(seen: FlowSnapshot, status: PublishedStatus) -> FlowSnapshot:
     """Add to a snapshot what only the leader knows: states, problems, and the possible loss."""
     unusual = {TopicPartition(one.topic, one.partition): one for one in status.unusual}
-    parts = []
-    for each in seen.partitions:
-        # per partition only the leader knows the loss time, and it does not write it
-        part = replace(each, loss_ms=-1) if each.lag > 0 or status.unusual_partitions else each
+    parts = list(seen.partitions)
+    for part in parts:  # made by this command and not shared yet, so they may be changed
+        if part.lag > 0 or status.unusual_partitions:
+            part.loss_ms = -1  # only the leader knows the time, and it does not write it
         one = unusual.pop(TopicPartition(part.topic, part.partition), None)
         if one is not None:
-            state = PartitionState(one.state)
-            part = replace(part, state=state, code=one.code, message=one.message)
-        parts.append(part)
+            part.state, part.code = PartitionState(one.state), one.code
+            part.message = one.message
     for tp, one in unusual.items():
         part = _part(tp, "", PartitionState(one.state))
         parts.append(replace(part, code=one.code, message=one.message))
@@ -342,10 +445,10 @@ def _not_set_up(seen: FlowSnapshot, status: PublishedStatus) -> FlowSnapshot:
 
 
 def _never_copied(
-    tp: TopicPartition, remote: str, begin: Begin, log: LogState
+    tp: TopicPartition, remote: str, begin: Begin | None, log: LogState
 ) -> PartitionSnapshot:
     """Return a partition whose lag is the log from the configured start on."""
-    if isinstance(begin, TwinlogError) or log.end is None:
+    if not isinstance(begin, int) or log.end is None:
         return _part(tp, remote, PartitionState.NEW)
     return _part(tp, remote, PartitionState.NEW, lag=max(0, log.end - begin))
 
@@ -373,7 +476,6 @@ def _part(  # noqa: PLR0913 (fields of a partition)
         records=records,
         copied=records,
         upstream=upstream,
-        bytes=0,
         is_left_known=lag == 0,  # only the leader measures when the source deletes
         code="" if error is None else error.code,
         message="" if error is None else error.message,

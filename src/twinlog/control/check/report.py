@@ -66,6 +66,20 @@ class TopicReport:
     """The same as upstream offsets by partition, without partitions that resume."""
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LaneMemory:
+    """The memory that a flow's lanes need; all sizes are bytes."""
+
+    lanes: int
+    """Lanes on this machine."""
+    lane_bytes: int
+    """One lane and its successor. On a Spark cluster they need it beside an executor's heap."""
+    process_bytes: int
+    """Driver and JVM."""
+    limit_bytes: int | None = None
+    """The limit of this process's cgroup for all flows, or None."""
+
+
 @dataclass(slots=True, kw_only=True)
 class FlowReport:
     """The results for one flow; filled during the check."""
@@ -75,11 +89,15 @@ class FlowReport:
     problems: list[Problem] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
     """Information that needs no action."""
+    transforms: list[str] = field(default_factory=list)
+    """The columns that each transform returns, if it passed its check."""
     changes: list[str] = field(default_factory=list)
     """What the syncs of configs and ACLs would change on existing topics."""
     guarantee: str | None = None
     """None without a probe."""
     missing_capabilities: tuple[str, ...] = ()
+    memory: LaneMemory | None = None
+    """None if the topics are unknown."""
 
     @property
     def partitions(self) -> int:
@@ -96,12 +114,14 @@ class CheckReport:
     flows: tuple[FlowReport, ...]
     certificates: tuple[Problem, ...] = ()
     """Expired certificates, each once."""
+    refused: tuple[Problem, ...] = ()
+    """Lines of the file that `twinlog mirror` refuses."""
 
     @property
     def problems(self) -> tuple[Problem, ...]:
         clusters = [c.problem for c in self.clusters if c.problem is not None]
         of_flows = (problem for flow in self.flows for problem in flow.problems)
-        return (*self.certificates, *clusters, *of_flows)
+        return (*self.refused, *self.certificates, *clusters, *of_flows)
 
     def as_json(self) -> dict[str, Any]:
         """Return the JSON output."""

@@ -6,25 +6,30 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Final
 
 from twinlog.cluster.client import ClusterClient, prompt_client
 from twinlog.cluster.groups.coordinators import Coordinators
+from twinlog.cluster.groups.group_list import Group
+from twinlog.cluster.groups.group_offsets import GroupOffsets
+from twinlog.cluster.groups.share_groups import offsets_of
 from twinlog.cluster.net.metadata import ClusterMetadata, TopicMetadata
 from twinlog.config.flow.schema import FlowConfig, MirrorConfig, PolicyKind
-from twinlog.control.check.resting_flow import intents_of, resting_flow
+from twinlog.control.check.group_readiness import GroupSurvey, survey_groups
+from twinlog.control.check.offline_status import resting_flow
 from twinlog.control.compare.deviation import Aspect, Deviation, FlowComparison
-from twinlog.control.compare.groups import compare_groups
 from twinlog.control.compare.settings import compare_acls, compare_configs, compare_quotas
+from twinlog.control.duties.rounds import LedFlow
 from twinlog.control.flow.flow_setup import FlowSetup
 from twinlog.control.flow.wiring import flow_setup
-from twinlog.errors import UsageError
+from twinlog.errors import TwinlogError, UsageError
 from twinlog.mirror.names.filters import TopicSelector, Verdict, is_remote_topic_of, policy_of
 from twinlog.mirror.names.naming import is_own_topic
 from twinlog.mirror.names.renaming import refused_names
 from twinlog.quantities import plural
 from twinlog.survey.discovery import mirrored_topics, selected_topics
+from twinlog.survey.state_reader import state_rows_if_any
 
 MANY: Final = 1_000
 """Number of topics from which on a comparison shows its steps, because it takes long."""
@@ -54,7 +59,7 @@ def compare_flows(
     for flow in config.flows:
         setup = flow_setup(flow)
         with prompt_client(setup.source) as source, prompt_client(setup.target) as target:
-            comparer = _Comparer(config, setup, source, target, with_left_alone, say)
+            comparer = _Comparer(setup, source, target, with_left_alone, say)
             yield comparer.compared(matches)
 
 
@@ -67,7 +72,8 @@ def compare_topic_configs(
     """Compare only the topic configs of one flow."""
     out = FlowComparison(flow=setup.name)
     here, there = source.metadata(None), target.metadata(None)
-    flow = replace(setup.config, released=intents_of(setup.name, target).released)
+    released = state_rows_if_any(target).intents(setup.name).released
+    flow = replace(setup.config, released=released)
     mirrored = {n: t for n, t in mirrored_topics(flow, here).items() if matches(n)}
     remote = remote_names(flow, mirrored)
     present = {name: its for name, its in remote.items() if its in there.topics}
@@ -84,30 +90,21 @@ def _narrowed(
     return replace(flow, released=flow.released | unseen)
 
 
+@dataclass(slots=True)
 class _Comparer:
     """Compares the two clusters of one flow."""
 
-    def __init__(
-        self,
-        config: MirrorConfig,
-        setup: FlowSetup,
-        source: ClusterClient,
-        target: ClusterClient,
-        with_left_alone: bool,
-        say: Callable[[str], None],
-    ) -> None:
-        self._config = config
-        self._setup = setup
-        self._source = source
-        self._target = target
-        self._with_left_alone = with_left_alone
-        self._say = say
+    _setup: FlowSetup
+    _source: ClusterClient
+    _target: ClusterClient
+    _with_left_alone: bool
+    _say: Callable[[str], None]
 
     def compared(self, matches: Callable[[str], bool]) -> FlowComparison:
         out = FlowComparison(flow=self._setup.name)
         here, there = self._source.metadata(None), self._target.metadata(None)
-        intents = intents_of(self._setup.name, self._target)
-        flow = replace(self._setup.config, released=intents.released)
+        released = state_rows_if_any(self._target).intents(self._setup.name).released
+        flow = replace(self._setup.config, released=released)
         mirrored = {n: t for n, t in mirrored_topics(flow, here).items() if matches(n)}
         remote = remote_names(flow, mirrored)
         present = {name: its for name, its in remote.items() if its in there.topics}
@@ -138,7 +135,7 @@ class _Comparer:
         return out
 
     def _groups(self, out: FlowComparison, matches: Callable[[str], bool]) -> None:
-        led = resting_flow(self._config, self._setup, self._source, self._target, out.notes.append)
+        led = resting_flow(self._setup, self._source, self._target, out.notes.append)
         views = tuple(view for view in led.partitions() if matches(view.source.topic))
         compare_groups(
             replace(led, partitions=lambda: views),
@@ -173,14 +170,15 @@ def compare_topics(
     """Yield topics that exist on one side only; `remote` has the remote names of mirrored ones."""
     for name, wanted in remote.items():
         if wanted not in there.topics:
-            yield _topic(name, _size(here.topics[name]), MISSING)
+            yield Deviation(Aspect.TOPIC, name, "", _size(here.topics[name]), MISSING)
     for name, error in refused_names(flow, selected_topics(flow, here)).items():
-        yield _topic(name, _size(here.topics[name]), f"not copied [{error.code}]")
+        target = f"not copied [{error.code}]"
+        yield Deviation(Aspect.TOPIC, name, "", _size(here.topics[name]), target)
     selector = TopicSelector.of(flow)
     for name, topic in here.topics.items():
         verdict = Verdict.INTERNAL if topic.is_internal else selector.verdict(name)
         if verdict in SHOWN_VERDICTS:
-            yield _topic(name, _size(topic), "", left_alone=verdict.value)
+            yield Deviation(Aspect.TOPIC, name, "", _size(topic), "", verdict.value)
     if flow.policy.kind is PolicyKind.IDENTITY:
         return  # names do not show which topics of the target are copies
     policy = policy_of(flow)
@@ -191,13 +189,8 @@ def compare_topics(
         if is_remote_topic_of(policy, flow.source_alias, name) and name not in copied:
             # with rename rules the remote name does not contain the source's
             upstream = None if flow.policy.renames else policy.upstream_topic(name)
-            yield _topic(upstream or name, MISSING, _size(topic), left_alone=NO_SOURCE)
-
-
-def _topic(name: str, source: str, target: str, *, left_alone: str = "") -> Deviation:
-    return Deviation(
-        aspect=Aspect.TOPIC, name=name, source=source, target=target, left_alone=left_alone
-    )
+            found = _size(topic)
+            yield Deviation(Aspect.TOPIC, upstream or name, "", MISSING, found, NO_SOURCE)
 
 
 def _size(topic: TopicMetadata) -> str:
@@ -217,13 +210,8 @@ def compare_partitions(
             continue
         wanted, count = len(here[name].partitions), len(found.partitions)
         if count != wanted:
-            yield Deviation(
-                aspect=Aspect.PARTITIONS,
-                name=name,
-                source=str(wanted),
-                target=str(count),
-                left_alone=_why_other_count(flow, more=count > wanted),
-            )
+            why = _why_other_count(flow, more=count > wanted)
+            yield Deviation(Aspect.PARTITIONS, name, "", str(wanted), str(count), why)
 
 
 def _why_other_count(flow: FlowConfig, *, more: bool) -> str:
@@ -251,18 +239,83 @@ def compare_replication(
         counts = sorted({len(one.replicas) for one in found.partitions})
         said = ", ".join(map(str, counts))
         if wanted > 0 and counts != [wanted]:
-            yield _factor(name, f"replication.factor = {wanted}", said, "")
+            ours = f"replication.factor = {wanted}"
+            yield Deviation(Aspect.REPLICATION_FACTOR, name, "", ours, said)
         theirs = sorted({len(one.replicas) for one in here[name].partitions})
         if theirs != counts and (wanted <= 0 or counts == [wanted]):
             why = "replication.factor sets that of remote topics"
-            yield _factor(name, ", ".join(map(str, theirs)), said, why)
+            ours = ", ".join(map(str, theirs))
+            yield Deviation(Aspect.REPLICATION_FACTOR, name, "", ours, said, why)
 
 
-def _factor(name: str, source: str, target: str, left_alone: str) -> Deviation:
-    return Deviation(
-        aspect=Aspect.REPLICATION_FACTOR,
-        name=name,
-        source=source,
-        target=target,
-        left_alone=left_alone,
+# Compares the offsets of the target's groups with those that the flow's sync would set.
+
+SYNC_OFF: Final = "sync.group.offsets.enabled = false"
+ACTIVE_THERE: Final = "it is active on the target, so its own commits count"
+AHEAD: Final = "it is ahead on the target: an idle group is never moved back"
+OTHER_KIND: Final = "a group of another type has that name on the target"
+
+
+def compare_groups(
+    led: LedFlow,
+    here: Coordinators,
+    there: Coordinators,
+    out: FlowComparison,
+    *,
+    with_left_alone: bool,
+) -> None:
+    """Compare every offset of a selected group that has a counterpart on the target."""
+    sync_s = led.config.groups.sync_s
+    if sync_s is None and not with_left_alone:
+        return
+    survey = survey_groups(led, here, there)
+    off = SYNC_OFF if sync_s is None else ""
+    follows = f"it is active on {led.config.flow.source}, and synchronized every {sync_s} s"
+    offsets = offsets_of(
+        there,
+        [one.name for one in survey.selected if not one.is_share],
+        [one.name for one in survey.selected if one.is_share],
+        furthest=True,
     )
+    found: list[Deviation] = []
+    for group in survey.selected:
+        theirs = offsets.get(group.name, {})
+        if isinstance(theirs, TwinlogError):
+            out.note(f"group {group.name} is not compared: {theirs}")
+            continue
+        counterpart = survey.there.get(group.name)
+        why = off or why_left_alone(group, counterpart) or (follows if group.is_active else "")
+        found += _of_group(group, survey, theirs, why)
+    out.add(Aspect.GROUP, len(survey.selected), found)
+
+
+def why_left_alone(group: Group, there: Group | None) -> str:
+    """Return why a group of the target may have other offsets; empty if it is synchronized."""
+    if there is None:
+        return ""
+    if there.is_active:
+        return ACTIVE_THERE
+    is_same = there.is_share if group.is_share else there.has_offsets
+    return "" if is_same else OTHER_KIND
+
+
+def _of_group(
+    group: Group, survey: GroupSurvey, theirs: GroupOffsets, why: str
+) -> Iterator[Deviation]:
+    ours = survey.offsets[group.name]
+    if isinstance(ours, TwinlogError):
+        return
+    for tp, committed in sorted(ours.items()):
+        if tp in survey.without_counterpart or tp not in survey.counterparts:
+            continue
+        counterpart = survey.counterparts[tp]
+        wanted = counterpart.translate(committed.offset).offset
+        stands = theirs[counterpart.target].offset if counterpart.target in theirs else None
+        if stands == wanted:
+            continue
+        is_ahead = stands is not None and stands > wanted
+        source = f"{committed.offset}, which corresponds to {wanted}"
+        target = "none" if stands is None else str(stands)
+        left_alone = why or (AHEAD if is_ahead else "")
+        partition = str(counterpart.target)
+        yield Deviation(Aspect.GROUP, group.name, partition, source, target, left_alone)

@@ -20,7 +20,7 @@ class Aspect(StrEnum):
     GROUP = "groups"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True)
 class Deviation:
     """A difference between the two clusters."""
 
@@ -29,8 +29,8 @@ class Deviation:
     """The source topic, the group, the ACL, or the entity of a quota."""
     detail: str = ""
     """The config, or the partition of a group."""
-    source: str
-    target: str
+    source: str = ""
+    target: str = ""
     left_alone: str = ""
     """Why the flow does not make it equal; empty if it should be equal."""
 

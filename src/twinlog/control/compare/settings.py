@@ -5,7 +5,7 @@ leave alone.
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Final
 
 from twinlog.cluster.client import ClusterClient
@@ -15,7 +15,7 @@ from twinlog.cluster.topics.quotas import client_quotas
 from twinlog.config.flow.schema import FlowConfig
 from twinlog.control.compare.deviation import Aspect, Deviation, FlowComparison
 from twinlog.control.duties.acl_sync import find_acl_changes
-from twinlog.control.duties.config_sync import ConfigDrift, closed_configs, find_drift
+from twinlog.control.duties.config_sync import closed_configs, find_drift
 from twinlog.errors import BrokerRefused, TwinlogError, Unauthorized, Unsupported
 from twinlog.mirror.names.acl_rules import EVERY_TOPIC
 from twinlog.mirror.names.config_rules import ConfigDiff, unknown_line
@@ -36,18 +36,14 @@ OF_CLUSTERS: Final = "quotas belong to each cluster and are not mirrored"
 
 def configs_off(flow: FlowConfig) -> str:
     """Return why the flow copies no configs; empty if it does."""
-    return _off(flow, flow.config_sync.enabled, CONFIGS_OFF)
+    off = "" if flow.config_sync.enabled else CONFIGS_OFF
+    return off if flow.new_topics.enabled else NO_CREATION
 
 
 def acls_off(flow: FlowConfig) -> str:
     """Return why the flow copies no ACLs; empty if it does."""
-    return _off(flow, flow.acl_sync.enabled, ACLS_OFF)
-
-
-def _off(flow: FlowConfig, is_on: bool, why: str) -> str:
-    if not flow.new_topics.enabled:
-        return NO_CREATION
-    return "" if is_on else why
+    off = "" if flow.acl_sync.enabled else ACLS_OFF
+    return off if flow.new_topics.enabled else NO_CREATION
 
 
 def compare_configs(
@@ -78,27 +74,18 @@ def compare_configs(
         found += [_config(name, one, KEPT) for name, one in kept]
         found += _never_copied(flow, source, target, remote)
     out.add(Aspect.CONFIG, len(remote) - len(drift.unread), found)
-    out.notes += _config_notes(flow, drift)
+    if drift.unread:
+        out.notes.append(unread_configs(flow, drift.unread))
+    if drift.closed:
+        out.notes.append(closed_configs(flow, drift.closed))
+    if drift.unknown:
+        out.notes.append(unknown_line(flow.flow.target, drift.unknown.values()))
 
 
 def _config(name: str, one: ConfigDiff, off: str) -> Deviation:
-    return Deviation(
-        aspect=Aspect.CONFIG,
-        name=name,
-        detail=one.name,
-        source=DEFAULT if one.new is None else one.new,
-        target=DEFAULT if one.old is None else one.old,
-        left_alone=off,
-    )
-
-
-def _config_notes(flow: FlowConfig, drift: ConfigDrift) -> Iterator[str]:
-    if drift.unread:
-        yield unread_configs(flow, drift.unread)
-    if drift.closed:
-        yield closed_configs(flow, drift.closed)
-    if drift.unknown:
-        yield unknown_line(flow.flow.target, drift.unknown.values())
+    source = DEFAULT if one.new is None else one.new
+    target = DEFAULT if one.old is None else one.old
+    return Deviation(Aspect.CONFIG, name, one.name, source, target, off)
 
 
 def _never_copied(
@@ -116,14 +103,8 @@ def _never_copied(
                 continue
             if one.is_sensitive or other is None or other.value == one.value:
                 continue
-            yield Deviation(
-                aspect=Aspect.CONFIG,
-                name=name,
-                detail=key,
-                source=one.value or DEFAULT,
-                target=other.value or DEFAULT,
-                left_alone=NOT_COPIED,
-            )
+            values = one.value or DEFAULT, other.value or DEFAULT
+            yield Deviation(Aspect.CONFIG, name, key, *values, NOT_COPIED)
 
 
 def _entries(found: list[ConfigEntry] | TwinlogError) -> dict[str, ConfigEntry]:
@@ -165,8 +146,8 @@ def compare_acls(
     names = sorted(remote.values())
     missing = [one for one in found.missing if _covers(one, names)]
     leftover = [one for one in found.leftover if _covers(one, names)]
-    lacks = (_acl(str(one), "there", "missing", off) for one in missing)
-    has = (_acl(str(one), "missing", "there", off) for one in leftover)
+    lacks = (Deviation(Aspect.ACL, str(one), "", "there", "missing", off) for one in missing)
+    has = (Deviation(Aspect.ACL, str(one), "", "missing", "there", off) for one in leftover)
     out.add(Aspect.ACL, total, [*lacks, *has])
 
 
@@ -179,12 +160,6 @@ def _covers(acl: TopicAcl, names: Sequence[str]) -> bool:
     return found.startswith(acl.name) if acl.pattern == Pattern.PREFIXED else found == acl.name
 
 
-def _acl(name: str, source: str, target: str, left_alone: str) -> Deviation:
-    return Deviation(
-        aspect=Aspect.ACL, name=name, source=source, target=target, left_alone=left_alone
-    )
-
-
 def compare_quotas(source: ClusterClient, target: ClusterClient, out: FlowComparison) -> None:
     """Compare quotas, for information only: they are not mirrored."""
     try:
@@ -195,24 +170,11 @@ def compare_quotas(source: ClusterClient, target: ClusterClient, out: FlowCompar
     except (Unauthorized, Unsupported) as error:
         out.note(f"quotas are not compared: {error}")
         return
-    keys = sorted({*ours, *theirs})
-    out.add(Aspect.QUOTA, len(keys), list(_quotas(keys, ours, theirs)))
-
-
-_Numbers = Mapping[tuple[str, str], float]
-
-
-def _quotas(
-    keys: Iterable[tuple[str, str]], ours: _Numbers, theirs: _Numbers
-) -> Iterator[Deviation]:
-    for key in keys:
-        here, there = ours.get(key), theirs.get(key)
-        if here != there:
-            yield Deviation(
-                aspect=Aspect.QUOTA,
-                name=key[0],
-                detail=key[1],
-                source="none" if here is None else f"{here:.15g}",
-                target="none" if there is None else f"{there:.15g}",
-                left_alone=OF_CLUSTERS,
-            )
+    found = []
+    for key in (keys := sorted({*ours, *theirs})):
+        here, there = (
+            "none" if key not in values else f"{values[key]:.15g}" for values in (ours, theirs)
+        )
+        if ours.get(key) != theirs.get(key):
+            found.append(Deviation(Aspect.QUOTA, *key, here, there, OF_CLUSTERS))
+    out.add(Aspect.QUOTA, len(keys), found)

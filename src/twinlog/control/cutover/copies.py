@@ -18,11 +18,13 @@ from typing import Any, Final
 
 from twinlog.client import export
 from twinlog.cluster.client import ClusterClient
-from twinlog.cluster.net.metadata import ClusterMetadata
+from twinlog.cluster.net.metadata import ClusterMetadata, TopicMetadata
+from twinlog.config.flow.schema import FlowConfig
 from twinlog.control.cutover.scope import CutoverScope
-from twinlog.control.cutover.upstreams import FlowUpstreams
 from twinlog.mirror.findings import Span
 from twinlog.mirror.map.translation import Translation
+from twinlog.mirror.names.filters import policy_of
+from twinlog.mirror.names.renaming import plain_upstream
 from twinlog.mirror.plan import Pairing
 from twinlog.mirror.state.copies import CopyRow
 from twinlog.model import NO_TOPIC_ID, TopicId, TopicPartition
@@ -31,6 +33,61 @@ from twinlog.survey.picture import read_flow
 from twinlog.survey.replica import Certainty, Replica
 from twinlog.survey.stale_metadata import require_gone
 from twinlog.wire.error_codes import TOPIC_AUTHORIZATION_FAILED
+
+# The source's names of a flow's remote topics, by the rows of copies on the target.
+#
+# A remote name cannot be mapped back by rule: several source topics may be renamed to one, and the
+# rules may have changed since. So a row has the source's name of each topic that was copied
+# (`mirror.state.copies`), by topic ID. It is stored on the target, and is available if the source
+# is lost.
+#
+# A remote topic without a row has a name from the policy, and that counts only if the flow would
+# name the topic so today. So a topic `A.eu-orders` that another rule created is never taken for a
+# copy of `eu-orders`.
+
+
+@dataclass(frozen=True, slots=True)
+class FlowUpstreams:
+    """The source's topic names of one flow, by the rows that were read."""
+
+    config: FlowConfig
+    rows: dict[str, CopyRow]
+    """By remote topic. Ended rows are included, because their topics are still copies."""
+
+    @classmethod
+    def of(cls, config: FlowConfig, rows: Iterable[CopyRow]) -> FlowUpstreams:
+        flow = str(config.flow)
+        return cls(config, {row.topic: row for row in rows if row.flow == flow and row.topic})
+
+    def name(self, remote: str, topic_id: TopicId) -> str | None:
+        """Return the source's name of a remote topic, or None if it is no copy from the source."""
+        row = self._row(remote, topic_id)
+        return plain_upstream(self.config, remote) if row is None else row.source_topic
+
+    def copies(self, there: Mapping[str, TopicMetadata]) -> dict[str, str]:
+        """Return the source's names of all existing remote topics; each has one remote topic.
+
+        A topic may have had other remote names (another policy, a changed rule, a re-created
+        source topic), and those copies remain. A copy that was begun wins, then the current name,
+        because groups of a stale copy would resume where nothing is written any more.
+        """
+        policy, alias = policy_of(self.config), self.config.source_alias
+        best: dict[str, tuple[bool, bool, str]] = {}
+        for remote, topic in there.items():
+            upstream = self.name(remote, topic.topic_id)
+            if upstream is None:
+                continue
+            row = self._row(remote, topic.topic_id)
+            is_begun = row is not None and row.begun
+            is_now = remote == policy.format_remote_topic(alias, upstream)
+            one = is_begun, is_now, remote
+            best[upstream] = max(one, best.get(upstream, one))
+        return {remote: upstream for upstream, (_, _, remote) in best.items()}
+
+    def _row(self, remote: str, topic_id: TopicId) -> CopyRow | None:
+        row = self.rows.get(remote)
+        return row if row is not None and row.is_of(remote, topic_id) else None
+
 
 UNKNOWN: Final = -1
 NOTHING: Final = "nothing of it was copied"
@@ -157,7 +214,7 @@ def copies(scope: CutoverScope, covers: Callable[[str], bool] | None = None) -> 
         want | Want.PRODUCERS,
         after=ends,
         is_shared=scope.setup.is_identity,
-        new_owners=lambda: scope.intents().has_new_owners,
+        new_owners=lambda: scope.intents().new_owners,
         maps=scope.config.flow,
         seen=there,
     )
@@ -169,13 +226,15 @@ def copies(scope: CutoverScope, covers: Callable[[str], bool] | None = None) -> 
         replicas |= {tp: picture.replica(one.pair) for tp, one in cut.items()}
     for tp in listed.keys() - replicas:
         remote = TopicPartition(scope.remote(tp.topic), tp.partition)
-        replicas[tp] = picture.replica(_pair(tp, remote, listed[tp], NO_TOPIC_ID))
+        replicas[tp] = picture.replica(Pairing(tp, remote, listed[tp], NO_TOPIC_ID))
     found = {tp: _copy(one, is_shared=scope.setup.is_identity) for tp, one in replicas.items()}
     for row in _hidden_on_target(scope, there, begun):
         tp, target = TopicPartition(row.source_topic, 0), TopicPartition(row.topic, 0)
         if tp not in pairs:
             blank = found.get(tp, Copy(source=tp, target=target))
-            found[tp] = replace(blank, target=target, problem=_invisible(scope.target, row))
+            right = f"grant DESCRIBE on topic {row.topic}"
+            problem = f"this user may not see {row.topic} on {scope.target.alias}: {right}"
+            found[tp] = replace(blank, target=target, problem=problem)
     if here is None:
         return [found[tp] for tp in sorted(found) if found[tp].is_copied or found[tp].problem]
     # the copy has advanced since the ends were read, or the source lost the end of its log
@@ -262,15 +321,8 @@ def _pairs(
         if not topic.is_internal and covers(upstream):
             for target in topic.tps:
                 tp = TopicPartition(upstream, target.partition)
-                yield tp, _pair(tp, target, listed.get(tp, NO_TOPIC_ID), topic.topic_id)
-
-
-def _pair(
-    source: TopicPartition, target: TopicPartition, source_id: TopicId, target_id: TopicId
-) -> Pairing:
-    return Pairing(
-        source=source, target=target, source_topic_id=source_id, target_topic_id=target_id
-    )
+                source_id = listed.get(tp, NO_TOPIC_ID)
+                yield tp, Pairing(tp, target, source_id, topic.topic_id)
 
 
 def _hidden_on_target(
@@ -285,11 +337,6 @@ def _hidden_on_target(
     return [
         lacking[name] for name, topic in found.items() if topic.error == TOPIC_AUTHORIZATION_FAILED
     ]
-
-
-def _invisible(target: ClusterClient, row: CopyRow) -> str:
-    right = f"grant DESCRIBE on topic {row.topic}"
-    return f"this user may not see {row.topic} on {target.alias}: {right}"
 
 
 def _id(found: ClusterMetadata, topic: str) -> TopicId:

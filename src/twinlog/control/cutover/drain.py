@@ -77,7 +77,8 @@ class Drain:
                 raise self._not_drained(missing, left, is_led=True)
             if now - last_said > SAID_EVERY_S:
                 last_said = now
-                say(f"{plural(len(left), 'partition')} left, {count(_records(left))} records")
+                records = sum(max(one.left, 0) for one in left)
+                say(f"{plural(len(left), 'partition')} left, {count(records)} records")
             time.sleep(POLL_S)
 
     def is_over(self) -> bool:
@@ -146,7 +147,3 @@ class Drain:
             flow=self._scope.name,
             code="NOT_DRAINED",
         )
-
-
-def _records(left: Sequence[Copy]) -> int:
-    return sum(max(one.left, 0) for one in left)

@@ -105,9 +105,8 @@ class Gates:
 
     def _topics(self) -> Gate:
         missing = {one.source.topic: one.unlisted for one in self._copies if one.unlisted}
-        if missing:
-            return _closed("topics", *_few(f"{name}: {why}" for name, why in missing.items()))
-        return _open("topics", "the source lists every partition that was copied")
+        problems = [f"{name}: {why}" for name, why in missing.items()]
+        return _gate("topics", problems, "the source lists every partition that was copied")
 
     def _copy(self) -> Gate:
         problems = [
@@ -123,9 +122,8 @@ class Gates:
         problems += self._newest.problems(self._scope.covers)
         if not self._copies:
             problems.append("the flow mirrors no topic that is chosen here")
-        if problems:
-            return _closed("copy", *_few(problems))
-        return _open("copy", f"{plural(len(self._copies), 'partition')}, none has stopped")
+        evidence = f"{plural(len(self._copies), 'partition')}, none has stopped"
+        return _gate("copy", problems, evidence)
 
     def _lag(self, most: int) -> Gate:
         late = [one for one in self._copies if one.left > 0]
@@ -142,9 +140,8 @@ class Gates:
 
     def _replicas(self) -> Gate:
         problems = [*self._out_of_sync(), *self._thinner()]
-        if problems:
-            return _closed("replicas", *_few(problems))
-        return _open("replicas", "all replicas of the remote topics are in sync, as many as here")
+        evidence = "all replicas of the remote topics are in sync, as many as here"
+        return _gate("replicas", problems, evidence)
 
     def _out_of_sync(self) -> Iterator[str]:
         for copy in self._copies:
@@ -179,9 +176,8 @@ class Gates:
             for name, error in sorted(drift.unread.items())
             if self._scope.covers(name)
         ]
-        if problems:
-            return _closed("configs", *_few(problems))
-        return _open("configs", f"those of {plural(len(remotes), 'remote topic')} are in sync")
+        evidence = f"those of {plural(len(remotes), 'remote topic')} are in sync"
+        return _gate("configs", problems, evidence)
 
     def _acls(self) -> Gate:
         scope = self._scope
@@ -205,11 +201,10 @@ class Gates:
         problems += [
             f"{name} is open without ACLs: a fence keeps readers out too" for name in open_
         ]
-        if problems:
-            return _closed("acls", *_few(problems))
+        evidence = "those that the flow copies are on the target"
         if off:
-            return _open("acls", f"the flow copies none ({off}), so they are not compared")
-        return _open("acls", "those that the flow copies are on the target")
+            evidence = f"the flow copies none ({off}), so they are not compared"
+        return _gate("acls", problems, evidence)
 
     def _fences(self) -> Iterator[str]:
         """Yield the choice of fences if the source has no authorizer."""
@@ -228,14 +223,13 @@ class Gates:
         ]
         problems += [line for one in self._groups for line in (*one.ahead(), *one.nowhere())]
         problems += [f"group {one.group}: {one.problem}" for one in self._groups if one.problem]
-        if problems:
-            return _closed("groups", *_few(problems))
         used = [one.group for one in self._groups if one.in_use_there]
         notes = [f"in use on the target already: {first_few(used)}"] if used else []
         if self._excluded:
             some = first_few(self._excluded)
             notes.append(f"left out by groups.exclude, their offsets are not set: {some}")
-        return _open("groups", f"{plural(len(self._groups), 'group')} translated exactly", *notes)
+        evidence = f"{plural(len(self._groups), 'group')} translated exactly"
+        return _gate("groups", problems, evidence, *notes)
 
     def _foreign(self) -> Gate:
         ours = self._scope.rows().producers
@@ -255,18 +249,14 @@ class Gates:
             else:
                 strange = sorted(id_ for id_ in producers if id_ not in ours)
                 problems += [f"{tp}: unknown producer id {id_}" for id_ in strange]
-        if problems:
-            return _closed("foreign", *_few(problems))
-        return _open("foreign", "no other client is known to have written to remote topics")
+        evidence = "no other client is known to have written to remote topics"
+        return _gate("foreign", problems, evidence)
 
     def _transactions(self) -> Gate:
         found = open_transactions(self._scope.source, [copy.source for copy in self._copies])
         late = [one for one in found if one.lasts_s > HANGING_S]
-        if late:
-            return _closed("transactions", *_few(map(str, late)))
-        if not found:
-            return _open("transactions", "none is open")
-        return _open("transactions", *_few(map(str, found)))
+        evidence = _few(map(str, found)) or ["none is open"]
+        return _gate("transactions", map(str, late), *evidence)
 
 
 def require_open(scope: CutoverScope, gates: Iterable[Gate], accepted: Iterable[str]) -> None:
@@ -281,6 +271,12 @@ def require_open(scope: CutoverScope, gates: Iterable[Gate], accepted: Iterable[
             flow=scope.name,
             code="GATE_CLOSED",
         )
+
+
+def _gate(name: str, problems: Iterable[str], *evidence: str) -> Gate:
+    """Return a gate that is closed if there are problems, else open with this evidence."""
+    closed = _few(problems)
+    return _closed(name, *closed) if closed else _open(name, *evidence)
 
 
 def _open(name: str, *evidence: str) -> Gate:

@@ -29,9 +29,8 @@ from twinlog.cluster.groups.group_offsets import (
 )
 from twinlog.cluster.net.metadata import Operation
 from twinlog.cluster.topics.internal_log import read_to_end
-from twinlog.control.cutover.copies import Copy, records_in
+from twinlog.control.cutover.copies import Copy, FlowUpstreams, records_in
 from twinlog.control.cutover.scope import CutoverScope, Say
-from twinlog.control.cutover.upstreams import FlowUpstreams
 from twinlog.control.groups.checkpoint_rows import CheckpointRow
 from twinlog.errors import TwinlogError, Unauthorized, or_raise
 from twinlog.mirror.findings import Span
@@ -245,7 +244,7 @@ class CutoverGroups:
                 from_checkpoints=any(one.is_checkpoint for one in some),
                 in_use_there=group in there and there[group].is_active,
                 in_use_here=group in listed and listed[group].is_active,
-                problem=_problem(now[group]),
+                problem=str(answer) if isinstance(answer := now[group], TwinlogError) else "",
             )
             for group, some in wanted.items()
             if some
@@ -385,10 +384,6 @@ class _SourceOffset(NamedTuple):
     is_checkpoint: bool = False
     is_hidden: bool = False
     """The source responds, but hides the group from this user."""
-
-
-def _problem(found: object) -> str:
-    return str(found) if isinstance(found, TwinlogError) else ""
 
 
 def _position(

@@ -6,8 +6,7 @@ from collections.abc import Callable, Iterator
 from typing import Any, Final
 
 from twinlog.control.doctor import pace, standstill
-from twinlog.control.doctor.finding import Finding
-from twinlog.control.doctor.observation import Observation
+from twinlog.control.doctor.observation import Finding, Observation
 
 CHECKS: Final[tuple[Callable[[Observation], Iterator[Finding]], ...]] = (
     standstill.unreachable,

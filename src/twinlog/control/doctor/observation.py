@@ -5,15 +5,45 @@ from it without further queries.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
+from enum import IntEnum
 from functools import cached_property
 from shlex import quote
-from typing import Final
+from typing import Any, Final
 
 from twinlog.cluster.topics.quotas import Quota
 from twinlog.config.flow.tuning import Tuning
 from twinlog.control.watch.snapshot import FlowSnapshot, PartitionSnapshot
 from twinlog.model import TopicPartition
+
+# One reason why a flow is slow or has stopped, and the remedy.
+
+
+class Likelihood(IntEnum):
+    """How certain it is that this holds the flow back, the most certain first."""
+
+    CERTAIN = 1
+    """Observed: its subject has stopped, or will lose records."""
+    LIKELY = 2
+    """A measurement indicates it."""
+    POSSIBLE = 3
+    """It has a cost of unknown size."""
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """One line with the observation and its number, and one with the remedy."""
+
+    likelihood: Likelihood
+    cause: str
+    """A stable identifier for programs, such as `quota`."""
+    what: str
+    todo: str
+    """A key to change, or a command."""
+
+    def as_json(self) -> dict[str, Any]:
+        return {**asdict(self), "likelihood": self.likelihood.name.lower()}
+
 
 SLOW_MS: Final = 10_000
 """A copy with a shorter lag is not regarded as slow."""

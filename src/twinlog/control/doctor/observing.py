@@ -15,12 +15,10 @@ from pathlib import Path
 from typing import Any, Final
 
 from twinlog.cluster.client import REFUSED_FOR_S, ClusterClient
-from twinlog.cluster.logs.offsets import list_offsets
 from twinlog.cluster.net.metadata import ClusterMetadata
 from twinlog.cluster.net.settings import ClusterSettings
 from twinlog.cluster.round_trips import round_trips_ms
 from twinlog.cluster.topics.configs import describe_topic_configs
-from twinlog.cluster.topics.internal_log import read_to_end
 from twinlog.cluster.topics.quotas import CONSUMER, PRODUCER, REQUESTS, Quota, client_quotas
 from twinlog.codes import FlowState, PartitionState
 from twinlog.config.flow.schema import FlowConfig, MirrorConfig
@@ -31,10 +29,10 @@ from twinlog.control.flow.wiring import flow_setup
 from twinlog.control.watch.snapshot import FlowSnapshot, PartitionSnapshot
 from twinlog.control.watch.status_file import RunningMirror, running_mirrors
 from twinlog.errors import TwinlogError, Unauthorized, Unsupported
-from twinlog.mirror.names.naming import STATUS_TOPIC
 from twinlog.mirror.state.intents import FlowIntents, Intent, IntentKind
 from twinlog.mirror.state.published import published_status
 from twinlog.model import TopicPartition
+from twinlog.survey.leader_status import rows_since
 from twinlog.survey.state_reader import state_rows_if_any
 
 GIVES_UP_S: Final = 20.0
@@ -76,7 +74,10 @@ class _Observer:
 
     def observation(self) -> Observation:
         first = heard(running_mirrors(self._file), self._setup.name)
-        snapshot = first.snapshot if first is not None else self._unheard()
+        if first is not None:
+            snapshot = first.snapshot
+        else:  # by its row on the target, or by the clusters only
+            (snapshot,) = offline_status(replace(self._config, flows=(self._flow,)), GIVES_UP_S)
         parts = snapshot.partitions
         own = [TopicPartition(one.topic, one.partition) for one in parts]
         theirs = [TopicPartition(p.target_topic, p.partition) for p in parts if p.target_topic]
@@ -88,7 +89,7 @@ class _Observer:
             file=str(self._file),
             source=source,
             target=target,
-            pause="" if intents.pause is None else f"paused {intents.pause}",
+            pause=intents.paused(),
             limit=self._limit(intents.get(IntentKind.LIMIT)),
             tuning=self._flow.tuning,
             tasks_max=self._flow.lanes.tasks_max,
@@ -100,22 +101,12 @@ class _Observer:
         rate = self._reported_rate() if snapshot.where else None
         return replace(seen, reported_rate=rate)
 
-    def _unheard(self) -> FlowSnapshot:
-        """Return the flow from its row on the target, or from the clusters only."""
-        (found,) = offline_status(replace(self._config, flows=(self._flow,)), GIVES_UP_S)
-        return found
-
     def _reported_rate(self) -> float | None:
         """Return the rate from one leader's first and last row of the last minute."""
-        home = TopicPartition(STATUS_TOPIC, 0)
         try:
             with _asked(self._setup.target) as client:
-                since_ms = int(time.time() * 1000) - REPORTED_FOR_MS
-                begin = list_offsets(client, [home], since_ms)[home]
-                if isinstance(begin, TwinlogError) or begin.offset < 0:
-                    return None
-                rows = read_to_end(client, STATUS_TOPIC, 0, begin.offset)
-            return reported_rate(self._setup.name, [(row.key, row.value) for row in rows])
+                rows = rows_since(client, int(time.time() * 1000) - REPORTED_FOR_MS)
+            return reported_rate(self._setup.name, rows or [])
         except TwinlogError as error:
             self._notes.append(f"the copy rate is unknown: {error}")
             return None
@@ -247,16 +238,12 @@ def snapshot_of(value: Mapping[str, Any]) -> FlowSnapshot:
         for one in value["partitions"]
     )
     known = _known(FlowSnapshot, value)
-    known.setdefault("generation", -1)
     return FlowSnapshot(**known, state=FlowState(value["state"]), partitions=parts)
 
 
 def _known(kind: type[Any], value: Mapping[str, Any]) -> dict[str, Any]:
     names = {one.name for one in fields(kind)} - {"state", "partitions"}
-    found = {name: one for name, one in value.items() if name in names}
-    if kind is PartitionSnapshot:
-        found.setdefault("bytes", 0)
-    return found
+    return {name: one for name, one in value.items() if name in names}
 
 
 def leaderless(seen: ClusterMetadata, tps: Iterable[TopicPartition]) -> Iterator[TopicPartition]:

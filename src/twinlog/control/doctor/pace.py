@@ -9,8 +9,7 @@ from typing import Final
 
 from twinlog.cluster.topics.quotas import CONSUMER, PRODUCER, REQUESTS, Quota
 from twinlog.codes import FlowState
-from twinlog.control.doctor.finding import Finding, Likelihood
-from twinlog.control.doctor.observation import SLOW_MS, ClusterView, Limit, Observation
+from twinlog.control.doctor.observation import SLOW_MS, Finding, Likelihood, Observation
 from twinlog.quantities import count, duration, first_few, plural, size
 
 MOST_OF_IT: Final = 0.8
@@ -30,7 +29,10 @@ def limited(seen: Observation) -> Iterator[Finding]:
     """Report `twinlog.max.bytes.per.second`, or a limit set by a user."""
     limit = seen.limit
     is_throttled = seen.snapshot.state is FlowState.THROTTLED
-    if limit is None or not (is_throttled or (seen.is_slow and _is_near(seen, limit))):
+    if limit is None:
+        return
+    is_near = seen.rate is None or seen.rate >= NEAR * limit.bytes_per_second
+    if not (is_throttled or (seen.is_slow and is_near)):
         return
     rate = "" if seen.rate is None else f", and it copies {size(seen.rate)}/s"
     todo = "raise twinlog.max.bytes.per.second, or remove it"
@@ -38,10 +40,6 @@ def limited(seen: Observation) -> Iterator[Finding]:
         todo = f"{seen.command('flow limit')} --none"
     what = f"it is limited to {size(limit.bytes_per_second)}/s by {limit.who}{rate}"
     yield Finding(Likelihood.LIKELY, "limit", what, todo)
-
-
-def _is_near(seen: Observation, limit: Limit) -> bool:
-    return seen.rate is None or seen.rate >= NEAR * limit.bytes_per_second
 
 
 def quota(seen: Observation) -> Iterator[Finding]:
@@ -191,17 +189,14 @@ def far_away(seen: Observation) -> Iterator[Finding]:
     """Report long round trips."""
     for side in (seen.source, seen.target):
         if seen.is_slow and side.round_trip_ms >= FAR_MS:
+            slowest = max(side.round_trips_ms, key=lambda node: side.round_trips_ms[node])
             yield Finding(
                 Likelihood.POSSIBLE,
                 "far_away",
                 f"a round trip to {side.alias} takes {side.round_trip_ms:.0f} ms from here (broker "
-                f"{_slowest(side)})",
+                f"{slowest})",
                 "run the mirror near its target; larger fetches and more lanes help too",
             )
-
-
-def _slowest(side: ClusterView) -> int:
-    return max(side.round_trips_ms, key=lambda node: side.round_trips_ms[node])
 
 
 def recoded(seen: Observation) -> Iterator[Finding]:

@@ -8,8 +8,7 @@ from shlex import quote
 from typing import Final
 
 from twinlog.codes import FlowState, PartitionState, conditions
-from twinlog.control.doctor.finding import Finding, Likelihood
-from twinlog.control.doctor.observation import ClusterView, Observation
+from twinlog.control.doctor.observation import ClusterView, Finding, Likelihood, Observation
 from twinlog.control.watch.snapshot import FlowSnapshot, PartitionSnapshot
 from twinlog.quantities import count, duration, first_few, plural
 

@@ -2,6 +2,6 @@
 on the real clusters, and removes everything again.
 
 Read in this order: `names` (names of a drill), `clients` (its producer and consumer), `rehearsal`
-(the steps), `verdict` (records that were lost, duplicated or moved), `drill` (from start to end,
-and the flow's configuration under other names), `cleaning`, `report`.
+(the steps, and which records were lost, duplicated or moved), `drill` (from start to end, the
+flow's configuration under other names, and the report), `cleaning`.
 """

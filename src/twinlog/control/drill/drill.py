@@ -7,11 +7,19 @@ configuration, which may contain passwords, is only in memory. The flow itself i
 
 from __future__ import annotations
 
+import hashlib
+import html
+import json
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Final
+
+from cryptography.exceptions import UnsupportedAlgorithm
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+from cryptography.hazmat.primitives.serialization import load_pem_private_key
 
 from twinlog.cluster.client import ClusterClient, prompt_client
 from twinlog.cluster.groups.coordinators import Coordinators
@@ -21,6 +29,7 @@ from twinlog.cluster.topics.configs import describe_topic_configs
 from twinlog.cluster.topics.topic_admin import create_topic
 from twinlog.config.advice.canonical import canonical
 from twinlog.config.files.raw import RawConfig
+from twinlog.config.flow.precedence import prefixes
 from twinlog.config.flow.schema import FlowConfig
 from twinlog.config.load import load, load_raw
 from twinlog.config.regex.patterns import NamePattern
@@ -28,15 +37,13 @@ from twinlog.config.values.origin import Setting
 from twinlog.control.cutover.scope import CutoverScope, Say
 from twinlog.control.cutover.switchover import FenceKind
 from twinlog.control.drill.cleaning import clean
-from twinlog.control.drill.mirror_process import MirrorProcess
 from twinlog.control.drill.names import DrillNames, Part
-from twinlog.control.drill.rehearsal import Load, Measured, Rehearsal
-from twinlog.control.drill.verdict import Defect
+from twinlog.control.drill.rehearsal import Defect, Load, Measured, MirrorProcess, Rehearsal
 from twinlog.control.flow.wiring import flow_setup
-from twinlog.errors import BrokerRefused, FlowError, TwinlogError
+from twinlog.errors import BrokerRefused, FlowError, TwinlogError, UsageError
 from twinlog.model import Flow, TopicPartition
 from twinlog.private_files import memory_file
-from twinlog.quantities import duration, first_few, plural
+from twinlog.quantities import count, duration, first_few, plural
 
 MOST_PARTITIONS: Final = 100
 COPIED_CONFIGS: Final = (
@@ -322,7 +329,7 @@ def drill_text(raw: RawConfig, flow: Flow, names: DrillNames, topics: Mapping[Pa
     aliases = [cluster.alias for cluster in load_raw(raw).clusters]
     settings = dict(_general(raw, aliases))
     clusters: list[str] = []
-    for part, count in topics.items():
+    for part, size in topics.items():
         source, target = (names.alias(part, one) for one in (flow.source, flow.target))
         own = Flow(source, target)
         clusters += [source, target]
@@ -330,8 +337,8 @@ def drill_text(raw: RawConfig, flow: Flow, names: DrillNames, topics: Mapping[Pa
         settings.update(_renamed(raw, aliases, renamed | {f"{flow.target}.": f"{target}."}))
         values = {
             **OF_EACH,
-            "topics": ", ".join(names.topic(part, number) for number in range(count)),
-            "groups": ", ".join(names.group(part, number) for number in range(count)),
+            "topics": ", ".join(names.topic(part, number) for number in range(size)),
+            "groups": ", ".join(names.group(part, number) for number in range(size)),
         }
         settings.update(_set({f"{own}.{name}": value for name, value in values.items()}))
     # disabled flows emit heartbeats as well
@@ -357,10 +364,107 @@ def _renamed(
 
 def _prefix(key: str, aliases: Sequence[str]) -> str:
     """Return `A.`, `A->B.` or nothing; the longest match, because `A.B` may be another cluster."""
-    flows = [f"{source}->{target}." for source in aliases for target in aliases]
-    found = [one for one in (*flows, *(f"{alias}." for alias in aliases)) if key.startswith(one)]
-    return max(found, key=len, default="")
+    return max(prefixes(key, aliases), key=len)
 
 
 def _set(values: Mapping[str, str]) -> dict[str, Setting]:
     return {key: Setting(key=key, value=value, file="drill") for key, value in values.items()}
+
+
+# The report: `drill-ID.json`, `drill-ID.html`, `drill-ID.sha256` (as `sha256sum --check` reads it)
+# and, with a key, `drill-ID.sha256.sig`: Ed25519 (RFC 8032) over the bytes of the checksums.
+
+_STYLE = """
+:root { color-scheme: light dark; font: 16px/1.5 system-ui, sans-serif }
+body { max-width: 60rem; margin: 2rem auto; padding: 0 1rem }
+table { border-collapse: collapse; width: 100% }
+th, td { text-align: left; padding: .3rem .6rem; border-bottom: 1px solid #8886 }
+.green, .red { display: inline-block; padding: .2rem .8rem; border-radius: .4rem; color: #fff }
+.green { background: #17692f } .red { background: #a11 }
+pre { overflow-x: auto; padding: .6rem; border: 1px solid #8886 }
+"""
+
+
+def signing_key(path: Path) -> Ed25519PrivateKey:
+    """Return an unencrypted private key from PEM. Raises UsageError if the file has none."""
+    try:
+        key = load_pem_private_key(path.read_bytes(), None)
+    except (OSError, ValueError, TypeError, UnsupportedAlgorithm) as error:
+        raise UsageError(
+            f"--sign {path}: no private key in PEM without a passphrase ({type(error).__name__}); "
+            "create one with openssl genpkey -algorithm ed25519 -out FILE"
+        ) from error
+    if not isinstance(key, Ed25519PrivateKey):
+        raise UsageError(f"--sign {path}: not an Ed25519 key")
+    return key
+
+
+def write_report(result: DrillResult, folder: Path, key: Ed25519PrivateKey | None) -> list[Path]:
+    """Write the files, and return them in that order. Raises UsageError if that fails."""
+    stem = folder / f"drill-{result.mark.rpartition('-')[2]}"
+    data = {"v": 1, **result.as_json()}
+    files = {
+        stem.with_suffix(".json"): json.dumps(data, indent=2) + "\n",
+        stem.with_suffix(".html"): page(result),
+    }
+    sums = "".join(
+        f"{hashlib.sha256(text.encode()).hexdigest()}  {path.name}\n"
+        for path, text in files.items()
+    )
+    written = {path: text.encode() for path, text in files.items()}
+    written[stem.with_suffix(".sha256")] = sums.encode()
+    if key is not None:
+        written[stem.with_suffix(".sha256.sig")] = key.sign(sums.encode())
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        for path, content in written.items():
+            path.write_bytes(content)
+    except OSError as error:
+        raise UsageError(f"--report {folder}: {error.strerror}; name another folder") from error
+    return [*written]
+
+
+def page(result: DrillResult) -> str:
+    """Return a self-contained HTML page."""
+    verdict = "green" if result.is_green else "red"
+    began = datetime.fromtimestamp(result.began_ms / 1000, UTC).strftime("%Y-%m-%d %H:%M:%S UTC")
+    parts = [
+        "<!doctype html><html lang=en><meta charset=utf-8>",
+        "<meta name=viewport content='width=device-width, initial-scale=1'>",
+        f"<title>Drill of {_text(result.plan.flow)}: {verdict}</title><style>{_STYLE}</style>",
+        f"<h1>Drill of {_text(result.plan.flow)} <span class={verdict}>{verdict}</span></h1>",
+        f"<p>{began}, {_text(duration(result.seconds))}, {_text(result.mark)}</p>",
+        _table(["", *(one.part.value for one in result.outcomes)], _rows(result.outcomes)),
+        "<h2>Findings</h2>",
+        _list([*map(str, result.findings), *([result.problem] if result.problem else [])]),
+        "<h2>Rehearsed with</h2>",
+        _list(list(result.plan.lines())),
+        "<h2>Evidence</h2>",
+        f"<pre>{_text(chr(10).join(result.evidence))}</pre></html>",
+    ]
+    return "\n".join(parts) + "\n"
+
+
+def _rows(outcomes: list[Measured]) -> Iterator[list[str]]:
+    yield ["producers were interrupted for", *(duration(one.interruption_s) for one in outcomes)]
+    yield ["records written", *(count(one.written) for one in outcomes)]
+    yield ["records lost", *(count(one.lost) for one in outcomes)]
+    yield ["seconds lost", *(f"{one.lost_s:.1f}" for one in outcomes)]
+    said = ("" if one.said_lost is None else count(one.said_lost) for one in outcomes)
+    yield ["offsets lost, by the plan", *said]
+    yield ["records read twice", *(count(one.read_again) for one in outcomes)]
+
+
+def _table(head: list[str], rows: Iterator[list[str]]) -> str:
+    lines = ["<table><tr>" + "".join(f"<th>{_text(one)}" for one in head)]
+    for first, *rest in rows:
+        lines.append(f"<tr><th>{_text(first)}" + "".join(f"<td>{_text(one)}" for one in rest))
+    return "\n".join([*lines, "</table>"])
+
+
+def _list(lines: list[str]) -> str:
+    return "<ul>" + "".join(f"<li>{_text(one)}" for one in lines or ["none"]) + "</ul>"
+
+
+def _text(value: Any) -> str:
+    return html.escape(str(value))

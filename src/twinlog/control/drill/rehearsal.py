@@ -9,9 +9,17 @@ records must be complete, and each must be read; some are read twice.
 
 from __future__ import annotations
 
+import os
+import signal
+import subprocess
+import sys
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections import Counter
+from collections.abc import Callable, Collection, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
+from itertools import pairwise
+from pathlib import Path
 from typing import Any, Final
 
 from twinlog.config.flow.schema import FlowConfig
@@ -20,13 +28,11 @@ from twinlog.control.cutover.failover import Failover
 from twinlog.control.cutover.scope import CutoverScope, Say
 from twinlog.control.cutover.switchover import FenceKind, Switchover, Ways
 from twinlog.control.drill.clients import DrillClient, DrillReader, DrillWriter, numbers_in
-from twinlog.control.drill.mirror_process import MirrorProcess
 from twinlog.control.drill.names import DrillNames, Part
-from twinlog.control.drill.verdict import Defect, findings, read_again
 from twinlog.control.flow.wiring import flow_setup
 from twinlog.errors import FlowError, TwinlogError
 from twinlog.model import TopicPartition
-from twinlog.quantities import duration, plural
+from twinlog.quantities import duration, first_few, plural
 
 POLL_S: Final = 0.3
 BEGINS_WITHIN_S: Final = 300.0
@@ -318,3 +324,101 @@ def _is_copied(scope: CutoverScope) -> bool:
 def _closed(work: Switchover) -> str:
     shut = [gate for gate in work.plan().gates if not gate.is_open]
     return "open gates: " + "; ".join(line for gate in shut for line in gate.lines())
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Defect:
+    """A defect of one partition."""
+
+    part: str
+    where: str
+    """Such as `the target log of orders-0`."""
+    what: str
+
+    def __str__(self) -> str:
+        return f"{self.part}: {self.where}: {self.what}"
+
+    def as_json(self) -> dict[str, Any]:
+        return {"part": self.part, "where": self.where, "what": self.what}
+
+
+def findings(
+    part: str, where: str, tp: TopicPartition, found: Sequence[int], wanted: Sequence[int]
+) -> Iterator[Defect]:
+    """Yield how records differ from the wanted ones: each number once, in ascending order."""
+
+    def finding(numbers: Sequence[int], what: str) -> Defect:
+        shown = first_few(str(number) for number in numbers)
+        text = f"{plural(len(numbers), 'record')} {what}: {shown}"
+        return Defect(part=part, where=f"{where} {tp}", what=text)
+
+    counts = Counter(found)
+    if lost := sorted({*wanted} - {*counts}):
+        yield finding(lost, "lost")
+    if doubled := sorted(number for number, times in counts.items() if times > 1):
+        yield finding(doubled, "doubled")
+    if strange := sorted({*counts} - {*wanted}):
+        yield finding(strange, "not written by the drill")
+    firsts = list(dict.fromkeys(found))  # a doubled record does not count as moved as well
+    if moved := [b for a, b in pairwise(firsts) if b < a]:
+        yield finding(moved, "moved")
+
+
+def read_again(found: Sequence[int]) -> int:
+    """Return how many records were read more than once."""
+    return len(found) - len({*found})
+
+
+LINES: Final = 20
+PROGRAM: Final = """
+import os, signal, sys, threading, time
+from twinlog.cli.main import run
+
+def watch(parent):
+    while os.getppid() == parent:
+        time.sleep(1)
+    os.kill(os.getpid(), signal.SIGTERM)
+
+threading.Thread(target=watch, args=(int(sys.argv[1]),), daemon=True).start()
+sys.exit(run(sys.argv[2:]))
+"""
+"""It ends when the drill ends, even if the drill is killed."""
+
+
+class MirrorProcess:
+    """Runs until it is killed. Its log is in memory, so a drill that is killed leaves no file."""
+
+    def __init__(self, config: Path, *words: str, pass_fds: Collection[int] = ()) -> None:
+        self._log = os.fdopen(os.memfd_create("mirror.log"), "rb")
+        self._is_killed = False
+        self._process = subprocess.Popen(
+            [sys.executable, "-c", PROGRAM, str(os.getpid()), "mirror", str(config), *words],
+            stdin=subprocess.DEVNULL,
+            stdout=self._log,
+            stderr=self._log,
+            pass_fds=pass_fds,
+            start_new_session=True,
+        )
+
+    def check(self) -> None:
+        """Raise FlowError (DRILL_FAILED) with its last lines if it has ended by itself."""
+        code = self._process.poll()
+        if code is not None and not self._is_killed:
+            raise FlowError(
+                f"the drill's mirror ended with {code}; its last lines: {self._last_lines()}",
+                code="DRILL_FAILED",
+            )
+
+    def kill(self) -> None:
+        """Send SIGKILL to it and all of its processes; harmless if it has ended."""
+        self._is_killed = True
+        with suppress(ProcessLookupError):
+            os.killpg(self._process.pid, signal.SIGKILL)
+        self._process.wait()
+        self._log.close()
+
+    def _last_lines(self) -> str:
+        log = self._log.fileno()
+        # its child processes may still write, and share the file position
+        text = os.pread(log, os.fstat(log).st_size, 0).decode(errors="replace")
+        return "".join(text.splitlines(keepends=True)[-LINES:]).strip()

@@ -2,5 +2,5 @@
 
 `rounds` runs duties and defines what a duty is. `handed_topics` decides which topics they may
 change, and `led_log` is how they write for readers. Each other file is one duty. The duties on
-groups are in `control.groups`, and `control.flow.duty_catalogue` lists all duties.
+groups are in `control.groups`, and `control.flow.managed_flow` lists all duties.
 """

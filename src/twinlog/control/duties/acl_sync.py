@@ -75,7 +75,7 @@ def give_acls(
     if found.missing or found.leftover:
         confirm()
     # denials first, so that a denied topic is never readable for a moment
-    create_topic_acls(target, sorted(found.missing, key=_denials_first))
+    create_topic_acls(target, sorted(found.missing, key=lambda acl: acl.permission))
     delete_topic_acls(target, found.leftover)
     return found
 
@@ -101,30 +101,18 @@ def _not_copied(flow: FlowConfig, error: Unauthorized) -> str:
     return f"{flow.flow}: ACLs are not copied: {error}; or {OFF_KEY}"
 
 
-class AclSync:
+class AclSync(TopicRounds):
     """The duty: a round compares, creates missing ACLs, and deletes others if configured."""
 
     name = "topic ACLs"
-    ends_once = True
 
     def __init__(self, flow: LedFlow) -> None:
-        self._flow = flow
+        super().__init__(flow, "ACLs", float(flow.config.acl_sync.interval_seconds))
         self._log = FlowLog(log, flow.name)
         self._is_off_logged = False
-        interval_s = float(flow.config.acl_sync.interval_seconds)
-        self._rounds = TopicRounds(flow, "ACLs", interval_s)
 
-    @property
-    def interval_s(self) -> float:
-        return self._rounds.interval_s
-
-    def round(self) -> None:
-        topics, is_whole = self._rounds.take()
-        if topics:
-            self._sync(topics)
-        self._rounds.did(topics, is_whole=is_whole)
-
-    def _sync(self, topics: Sequence[CopiedTopic]) -> None:
+    def sync(self, topics: Sequence[CopiedTopic], *, is_whole: bool) -> None:
+        del is_whole
         with ClusterClient(self._flow.source) as source, ClusterClient(self._flow.target) as target:
             try:
                 remotes = still_there(topics, source, target)
@@ -133,7 +121,7 @@ class AclSync:
                     remotes,
                     source,
                     target,
-                    lambda: self._rounds.confirm(topics, remotes, source, target),
+                    lambda: self.confirm(topics, remotes, source, target),
                 )
             except Unauthorized as error:
                 self._flow.log_once(_not_copied(self._flow.config, error))
@@ -141,27 +129,17 @@ class AclSync:
             except BrokerRefused as error:
                 if error.code != SECURITY_DISABLED:
                     raise
-                self._log_off(error)
+                if not self._is_off_logged:
+                    self._is_off_logged = True
+                    self._log.info("there are no ACLs to copy: %s", error)
                 return
         self._log_acls("created", found.missing)
         self._log_acls("deleted", found.leftover)
-
-    def _log_off(self, error: BrokerRefused) -> None:
-        if not self._is_off_logged:
-            self._is_off_logged = True
-            self._log.info("there are no ACLs to copy: %s", error)
 
     def _log_acls(self, what: str, acls: tuple[TopicAcl, ...]) -> None:
         if acls:
             count, shown = plural(len(acls), "ACL"), first_few(map(str, acls))
             self._log.info("%s %s: %s", count, what, shown)
-
-    def close(self) -> None:
-        """Nothing is open between rounds."""
-
-
-def _denials_first(acl: TopicAcl) -> int:
-    return acl.permission
 
 
 def acl_sync(flow: LedFlow) -> AclSync | None:

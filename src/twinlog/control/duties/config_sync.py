@@ -125,40 +125,27 @@ def changes_of(found: Iterable[ConfigDiff]) -> list[ConfigChange]:
     return [ConfigChange(one.name, one.new) for one in found]
 
 
-class ConfigSync:
+class ConfigSync(TopicRounds):
     """The duty: a round compares both clusters and sends the differences."""
 
     name = "topic configs"
-    ends_once = True
 
     def __init__(self, flow: LedFlow) -> None:
-        self._flow = flow
+        super().__init__(flow, "configs", float(flow.config.config_sync.interval_seconds))
         self._log = FlowLog(log, flow.name)
         self._own: dict[str, dict[str, str]] = {}
         """Configs of remote topics after the last round; if one is gone, another client changed it.
         """
         self._logged: set[tuple[str, ConfigDiff]] = set()
         self._lowered: list[str] = []
-        interval_s = float(flow.config.config_sync.interval_seconds)
-        self._rounds = TopicRounds(flow, "configs", interval_s)
 
-    @property
-    def interval_s(self) -> float:
-        return self._rounds.interval_s
-
-    def round(self) -> None:
-        topics, is_whole = self._rounds.take()
-        if topics:
-            self._sync(topics, is_whole=is_whole)
-        self._rounds.did(topics, is_whole=is_whole)
-
-    def _sync(self, topics: Sequence[CopiedTopic], *, is_whole: bool) -> None:
+    def sync(self, topics: Sequence[CopiedTopic], *, is_whole: bool) -> None:
         with ClusterClient(self._flow.source) as source, ClusterClient(self._flow.target) as target:
             remotes = still_there(topics, source, target)
             shared = self._shared(topics, target)
             drift = find_drift(self._flow.config, remotes, source, target, shared)
             if drift.topics:
-                self._rounds.confirm(topics, remotes, source, target)
+                self.confirm(topics, remotes, source, target)
             self._log_lowered([*lowered(drift)])
             todo = {remote: changes_of(found) for remote, found in drift.topics.items()}
             refused = alter_topic_configs(target, todo)
@@ -188,8 +175,8 @@ class ConfigSync:
         """Return the remote topics that have records of other flows or other clients."""
         state = cluster_state(target)
         return (
-            self._rounds.with_others
-            | self._rounds.beside(topics, target)
+            self.with_others
+            | self.beside(topics, target)
             | {
                 one.target
                 for one in topics
@@ -242,9 +229,6 @@ class ConfigSync:
         if remote not in self._own:
             return one.was_own
         return self._own[remote].get(one.name) != (one.old if one.was_own else None)
-
-    def close(self) -> None:
-        """Nothing is open between rounds."""
 
 
 def config_sync(flow: LedFlow) -> ConfigSync | None:

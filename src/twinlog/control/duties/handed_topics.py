@@ -14,15 +14,15 @@ intent forbids the change (`LedFlow.confirm`), and compares the IDs after its re
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
 from twinlog.clock import GrowingPause
 from twinlog.cluster.client import ClusterClient
-from twinlog.cluster.logs.offsets import empty_logs
 from twinlog.control.duties.rounds import LedFlow, NotNow, PartitionView
 from twinlog.survey.copied_topics import CopiedTopic, still_there
+from twinlog.survey.ends import empty_logs
 
 FIRST_PAUSE_S: Final = 1.0
 MAX_PAUSE_S: Final = 30.0
@@ -76,9 +76,11 @@ def handed_topics(views: Iterable[PartitionView]) -> HandedTopics:
 
 
 class TopicRounds:
-    """Decides which topics a duty handles in a round: all of them once per interval, and in between
-    those that were not started before.
+    """A duty for topics. A round handles all of them once per interval, and in between those that
+    were not started before.
     """
+
+    ends_once = True
 
     def __init__(
         self,
@@ -167,6 +169,19 @@ class TopicRounds:
         self._flow.confirm()
         if still_there(topics, source, target) != names:  # last: it takes the least time
             raise NotNow("a topic was deleted or re-created", flow=self._flow.name)
+
+    def round(self) -> None:
+        topics, is_whole = self.take()
+        if topics:
+            self.sync(topics, is_whole=is_whole)
+        self.did(topics, is_whole=is_whole)
+
+    def sync(self, topics: Sequence[CopiedTopic], *, is_whole: bool) -> None:
+        """Handle these topics; `is_whole`: they are all topics of the flow. Raises TwinlogError."""
+        raise NotImplementedError
+
+    def close(self) -> None:
+        """Do nothing, because each round opens its own connections."""
 
     def did(self, topics: Iterable[CopiedTopic], *, is_whole: bool) -> None:
         """Note that the round has succeeded."""

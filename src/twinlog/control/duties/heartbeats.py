@@ -15,7 +15,7 @@ from twinlog.cluster.net.settings import ClusterSettings
 from twinlog.cluster.topics.internal_log import append
 from twinlog.cluster.topics.mm2_topics import ensure_mm2_topic
 from twinlog.config.flow.schema import HeartbeatConfig
-from twinlog.control.duties.rounds import REFUSED_PAUSE_S, Duty, LedFlow
+from twinlog.control.duties.rounds import Duty, LedFlow, NotPermitted
 from twinlog.errors import TwinlogError, Unauthorized
 from twinlog.mirror.names.naming import HEARTBEATS_TOPIC
 from twinlog.model import TopicPartition
@@ -50,7 +50,6 @@ class Heartbeats:
         self._client = ClusterClient(cluster, api_timeout_s=GIVES_UP_S)
         self._due = dict.fromkeys(beats, 0.0)
         self._has_topic = False
-        self._refused_until = 0.0
 
     @property
     def name(self) -> str:
@@ -62,18 +61,14 @@ class Heartbeats:
 
     def round(self) -> None:
         now = time.monotonic()
-        if now < self._refused_until:
-            return
         # up to half a second early counts, because rounds are not exact to the millisecond
         due = [beat for beat, at in self._due.items() if at <= now + 0.5]
         try:
             self._write(due)
         except Unauthorized as error:
-            self._refused_until = now + REFUSED_PAUSE_S
-            self._flow.log_once(
-                f"{self._flow.name}: no heartbeats into {self._client.alias}: {error}; "
-                "or set emit.heartbeats.enabled=false"
-            )
+            line = f"no heartbeats into {self._client.alias}: {error}"
+            hint = "or set emit.heartbeats.enabled=false"
+            raise NotPermitted(f"{line}; {hint}", flow=self._flow.name) from error
         except TwinlogError:
             self._has_topic = False  # it may have been deleted
             raise

@@ -13,19 +13,19 @@ log starts and marks never decrease.
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
 from twinlog.cluster.client import ClusterClient
-from twinlog.cluster.logs.offsets import EARLIEST, list_offsets
 from twinlog.cluster.topics.internal_log import append
-from twinlog.control.duties.rounds import REFUSED_PAUSE_S, LedFlow, PartitionView
-from twinlog.errors import TwinlogError, Unauthorized
+from twinlog.control.duties.rounds import LedFlow, NotPermitted, PartitionView
+from twinlog.errors import Unauthorized
 from twinlog.mirror.map.offset_map import PartitionMap, map_homes, tombstone_key
 from twinlog.mirror.map.runs import DOWNSTREAM, UPSTREAM, following
 from twinlog.mirror.names.naming import map_topic_of
 from twinlog.model import TopicPartition
+from twinlog.survey.ends import known_starts
 from twinlog.wire.records import Record
 
 PRUNED_EVERY_S: float = 600.0
@@ -54,15 +54,12 @@ class MapPruning:
         self._flow = flow
         self._source, self._target = ClusterClient(flow.source), ClusterClient(flow.target)
         self._topic = map_topic_of(flow.config.flow)
-        self._refused_until = 0.0
 
     @property
     def interval_s(self) -> float:
         return PRUNED_EVERY_S
 
     def round(self) -> None:
-        if time.monotonic() < self._refused_until:
-            return
         maps = self._flow.read_map()
         views = {view.source: view for view in self._flow.partitions()}
         large = [known for known in maps.values() if len(known.runs) >= FEWEST_RUNS]
@@ -78,39 +75,28 @@ class MapPruning:
         try:
             self._remove(gone)
         except Unauthorized as error:
-            self._refused_until = time.monotonic() + REFUSED_PAUSE_S
-            self._flow.log_once(
-                f"{self._flow.name}: unneeded rows of the offset map cannot be removed: {error}"
-            )
+            line = f"unneeded rows of the offset map cannot be removed: {error}"
+            raise NotPermitted(line, flow=self._flow.name) from error
 
     def _starts(self, views: Sequence[PartitionView]) -> dict[TopicPartition, tuple[int, int]]:
         """Return the log starts of both sides by source partition."""
-        sources, targets = {v.source for v in views}, {v.target for v in views}
-        here = list_offsets(self._source, sources, EARLIEST, timeout_s=OFFSETS_TIMEOUT_S)
-        there = list_offsets(self._target, targets, EARLIEST, timeout_s=OFFSETS_TIMEOUT_S)
-        out = {}
-        for view in views:
-            source, target = here[view.source], there[view.target]
-            if not isinstance(source, TwinlogError) and not isinstance(target, TwinlogError):
-                out[view.source] = (source.offset, target.offset)
-        return out
+        here = known_starts(self._source, {v.source for v in views}, OFFSETS_TIMEOUT_S)
+        there = known_starts(self._target, {v.target for v in views}, OFFSETS_TIMEOUT_S)
+        known = [view for view in views if view.source in here and view.target in there]
+        return {view.source: (here[view.source], there[view.target]) for view in known}
 
     def _remove(self, gone: Sequence[_Gone]) -> None:
         now_ms = int(time.time() * 1000)
         for home in sorted({home for one in gone for home in one.homes}):
             keys = [one.key for one in gone if home in one.homes]
-            for some in _portions(keys):
+            for first in range(0, len(keys), RECORDS_PER_BATCH):
+                some = keys[first : first + RECORDS_PER_BATCH]
                 records = [Record(at, now_ms, key, None) for at, key in enumerate(some)]
                 append(self._target, TopicPartition(self._topic, home), records)
 
     def close(self) -> None:
         self._source.close()
         self._target.close()
-
-
-def _portions(keys: Sequence[bytes]) -> Iterator[Sequence[bytes]]:
-    for at in range(0, len(keys), RECORDS_PER_BATCH):
-        yield keys[at : at + RECORDS_PER_BATCH]
 
 
 def _behind(

@@ -20,7 +20,7 @@ from twinlog.cluster.client import ClusterClient
 from twinlog.cluster.topics.internal_log import append
 from twinlog.config.flow.offset_storage import OffsetStorage
 from twinlog.control.adopt.mm2_positions import read_positions
-from twinlog.control.duties.rounds import REFUSED_PAUSE_S, Duty, LedFlow, confirmed
+from twinlog.control.duties.rounds import Duty, LedFlow, NotPermitted, confirmed
 from twinlog.errors import Unauthorized
 from twinlog.mirror.copy.partitioner import partition_for_key
 from twinlog.model import TopicPartition
@@ -42,24 +42,22 @@ class Mm2Positions:
         self._storage = storage
         self._written: dict[TopicPartition, int] = {}
         self._partitions = 0
-        self._refused_until = 0.0
 
     def round(self) -> None:
-        self._tried()
+        self._write_moved(is_last=False)
 
-    def _tried(self, *, is_last: bool = False) -> None:
-        if time.monotonic() < self._refused_until:
-            return
+    def last_round(self) -> None:
+        """Write the exact positions; the copy has drained."""
+        self._write_moved(is_last=True)
+
+    def _write_moved(self, *, is_last: bool) -> None:
         try:
             self._round(is_last=is_last)
         except Unauthorized as error:
-            self._refused_until = time.monotonic() + REFUSED_PAUSE_S
-            self._flow.log_once(
-                f"{self._flow.name}: {self.name} are not kept up to date, so it could not continue "
-                f"its work: {error}"
-            )
+            line = f"{self.name} are not kept up to date, so it could not continue its work"
+            raise NotPermitted(f"{line}: {error}", flow=self._flow.name) from error
 
-    def _round(self, *, is_last: bool = False) -> None:
+    def _round(self, *, is_last: bool) -> None:
         views = [
             view
             for view in self._flow.partitions()
@@ -78,10 +76,6 @@ class Mm2Positions:
                 self._flow.confirm()
             self._write(target, due)
         self._written |= due
-
-    def last_round(self) -> None:
-        """Write the exact positions; the copy has drained."""
-        self._tried(is_last=True)
 
     def _write(self, target: ClusterClient, due: Mapping[TopicPartition, int]) -> None:
         now_ms = int(time.time() * 1000)

@@ -12,7 +12,7 @@ from twinlog.cluster.client import ClusterClient
 from twinlog.cluster.topics.mm2_topics import ensure_mm2_topic
 from twinlog.config.flow.schema import OffsetSyncsConfig
 from twinlog.control.duties.led_log import LedLog
-from twinlog.control.duties.rounds import REFUSED_PAUSE_S, Duty, LedFlow, PartitionView, confirmed
+from twinlog.control.duties.rounds import Duty, LedFlow, NotPermitted, PartitionView, confirmed
 from twinlog.errors import CorruptData, TwinlogError, Unauthorized
 from twinlog.mirror.map.offset_map import PartitionKey, PartitionMap
 from twinlog.mirror.map.offset_syncs import (
@@ -70,19 +70,14 @@ class OffsetSyncs:
         self._found: dict[TopicPartition, OffsetSync] | None = None
         """The newest sync by partition in the topic at the start, or None if not read yet."""
         self._may_read = True
-        self._refused_until = 0.0
 
     def round(self) -> None:
-        if time.monotonic() < self._refused_until:
-            return
         try:
             self._round()
         except Unauthorized as error:
             self._forget()
-            self._refused_until = time.monotonic() + REFUSED_PAUSE_S
-            self._flow.log_once(
-                f"{self._flow.name}: no offset syncs are written: {error}{self._hint}"
-            )
+            line = f"no offset syncs are written: {error}{self._hint}"
+            raise NotPermitted(line, flow=self._flow.name) from error
         except TwinlogError:
             self._forget()
             raise

@@ -31,7 +31,7 @@ from twinlog.mirror.plan import Pairing
 from twinlog.mirror.state.generations import Claim
 from twinlog.mirror.state.intents import FlowIntents
 from twinlog.mirror.state.published_events import PublishedEvents
-from twinlog.survey.map_reader import Maps
+from twinlog.survey.replica import Maps
 from twinlog.threads import THREADS, Alarm
 
 log = logging.getLogger(__name__)
@@ -159,6 +159,12 @@ class NotNow(TwinlogError):
     """Ends a round without a change; it is not reported."""
 
 
+class NotPermitted(TwinlogError):
+    """Ends a round because a permission is missing. Its message is logged once, and the next round
+    is REFUSED_PAUSE_S later.
+    """
+
+
 class Duty(Protocol):
     """One kind of work beside copying."""
 
@@ -209,8 +215,10 @@ class Duties:
         duties: Iterable[Duty],
         *,
         on_error: Callable[[TwinlogError], None] = lambda _: None,
+        log_once: Callable[[str], None] = log.warning,
     ) -> None:
         self._name = name
+        self._log_once = log_once
         self._log = FlowLog(log, name)
         self._duties = tuple(duties)
         self._on_error = on_error
@@ -256,6 +264,8 @@ class Duties:
             if is_last and isinstance(duty, LastRound):
                 try:
                     duty.last_round()
+                except NotPermitted as error:
+                    self._log_once(error.message)
                 except TwinlogError as error:
                     self._log.warning("%s: not done at the end: %s", duty.name, error)
                 except Exception:  # noqa: BLE001 (the other duties must end as well)
@@ -273,28 +283,32 @@ class Duties:
         if self._is_held and not isinstance(duty, RunsWhileHeld):
             return HELD_PAUSE_S
         began = time.monotonic()
-        if not self._round(duty, troubles):
-            return troubles.pause_s
+        pause_s = self._round(duty, troubles)
+        if pause_s is not None:
+            return pause_s
         return max(duty.interval_s - (time.monotonic() - began), 0.0)
 
-    def _round(self, duty: Duty, troubles: _Troubles) -> bool:
+    def _round(self, duty: Duty, troubles: _Troubles) -> float | None:
+        """Run a round. Return the pause after a failure, or None if it succeeded."""
         try:
             duty.round()
         except NotNow:
             troubles.failed(None)
-            return False
+        except NotPermitted as error:
+            self._log_once(error.message)
+            return REFUSED_PAUSE_S
         except TwinlogError as error:
             if not self._stop.is_set():
                 self._on_error(error)
                 troubles.failed(error)
-            return False
         except Exception as bug:  # noqa: BLE001 (the copy must continue, and the bug must be seen)
             self._log.bug("%s: a bug in this round", duty.name)
             self._on_error(TwinlogError(f"{duty.name}: {bug!r}"))
             troubles.failed(None)
-            return False
-        troubles.ended()
-        return True
+        else:
+            troubles.ended()
+            return None
+        return troubles.pause_s
 
 
 class _Rounds:

@@ -8,13 +8,12 @@ resumes that has begun, because the target alone determines that.
 
 from __future__ import annotations
 
-import time
 from typing import Final
 
 from twinlog.cluster.client import ClusterClient
 from twinlog.cluster.groups.coordinators import Coordinators
 from twinlog.cluster.groups.group_offsets import Committed, commit_offsets, is_refused_as_active
-from twinlog.control.duties.rounds import REFUSED_PAUSE_S, Duty, LedFlow, confirmed
+from twinlog.control.duties.rounds import Duty, LedFlow, NotPermitted, confirmed
 from twinlog.errors import TwinlogError, Unauthorized
 
 MS: Final = 1000.0
@@ -31,7 +30,6 @@ class GroupCommits:
     def __init__(self, flow: LedFlow) -> None:
         self._flow = flow
         self._group = flow.config.source_group.group_id
-        self._refused_until = 0.0
 
     @property
     def interval_s(self) -> float:
@@ -39,7 +37,7 @@ class GroupCommits:
 
     def round(self) -> None:
         views = [view for view in self._flow.partitions() if view.next_upstream >= 0]
-        if not views or time.monotonic() < self._refused_until:
+        if not views:
             return
         with ClusterClient(self._flow.source) as source, ClusterClient(self._flow.target) as target:
             wanted = {
@@ -58,11 +56,11 @@ class GroupCommits:
                 "that is in it"
             )
         elif denied := [error for error in errors if isinstance(error, Unauthorized)]:
-            self._refused_until = time.monotonic() + REFUSED_PAUSE_S
-            self._flow.log_once(
-                f"{self._flow.name}: offsets of group {self._group} are not committed on "
+            raise NotPermitted(
+                f"offsets of group {self._group} are not committed on "
                 f"{self._flow.config.flow.source}, so they do not show the progress of the copy: "
-                f"{denied[0]}"
+                f"{denied[0]}",
+                flow=self._flow.name,
             )
         elif errors:
             raise errors[0]

@@ -34,26 +34,25 @@ from twinlog.cluster.client import ClusterClient
 from twinlog.cluster.logs.offsets import EARLIEST, offset_at
 from twinlog.codes import FlowState
 from twinlog.config.flow.schema import PolicyKind, VerifyMode
-from twinlog.control.duties.rounds import REFUSED_PAUSE_S, Duty, LedFlow, PartitionView
+from twinlog.control.duties.rounds import Duty, LedFlow, NotPermitted, PartitionView
 from twinlog.control.watch.thread_priority import give_way
 from twinlog.control.watch.verified import CODE, Verified
 from twinlog.errors import PartitionError, Unauthorized
 from twinlog.flow_log import FlowLog
 from twinlog.lane.watches.compaction import may_lack_offsets
 from twinlog.mirror.map.translation import Reach, reach_at
-from twinlog.mirror.state.intents import FlowIntents
 from twinlog.mirror.verify.difference import Compared, Difference
 from twinlog.mirror.verify.walk import Rules
 from twinlog.model import TopicId, TopicPartition
-from twinlog.survey.map_reader import Maps
+from twinlog.survey.replica import Maps
 from twinlog.survey.state_reader import state_rows_if_any
 from twinlog.survey.verify.partition import (
     MappedCopy,
     PartitionBounds,
     VerifyTask,
+    rules_of,
     verify_partition,
 )
-from twinlog.survey.verify.rules import rules_of
 from twinlog.survey.verify.sections import narrowed
 
 log = logging.getLogger(__name__)
@@ -111,7 +110,6 @@ class Verification:
         self._last: TopicPartition | None = None
         """The partition of the previous section."""
         self._lacking: dict[tuple[str, str], tuple[float, bool]] = {}
-        self._refused_until = 0.0
         self._held_until = 0.0
         """Monotonic time until which the brokers' quotas are left to the copy."""
         flow.verified.last = Verified(mode=flow.config.verify.value)
@@ -122,17 +120,12 @@ class Verification:
         return ROUND_S
 
     def round(self) -> None:
-        if time.monotonic() < self._refused_until:
-            return
         give_way(NICE)
         try:
             self._verify()
         except Unauthorized as error:
-            self._refused_until = time.monotonic() + REFUSED_PAUSE_S
-            self._flow.log_once(
-                f"{self._flow.name}: the copy is not verified while it runs: {error}; "
-                "or set twinlog.verify=off"
-            )
+            line = f"the copy is not verified while it runs: {error}; or set twinlog.verify=off"
+            raise NotPermitted(line, flow=self._flow.name) from error
 
     def _verify(self) -> None:
         """Compare as many sections as the budget allows; partitions are queried once a round.
@@ -234,12 +227,8 @@ class Verification:
         if written.reach is None or written.reach.upstream < section.end:
             return None
         self._lacking.clear()
-        rules = rules_of(
-            self._intents(),
-            (view.source, view.source_topic_id),
-            (view.target, view.target_topic_id),
-            is_shared=self._is_shared,
-        )
+        intents = state_rows_if_any(self._target).intents(self._flow.name)
+        rules = rules_of(intents, view, is_shared=self._is_shared)
         return self._compared(replace(section, view=view, written=written), rules)
 
     def _compared(self, section: _Section, rules: Rules) -> Compared:
@@ -285,9 +274,6 @@ class Verification:
             answer = topic in may_lack_offsets(client, {topic})
             self._lacking[key] = now, answer
         return answer
-
-    def _intents(self) -> FlowIntents:
-        return state_rows_if_any(self._target).intents(self._flow.name)
 
     def close(self) -> None:
         self._of_process.discard(self)

@@ -6,7 +6,7 @@
 2. *Save*: a file per partition and range (`saved`). If a run dies, the next one keeps the complete
    files and writes the missing ones.
 3. *Compare again*: if A has grown, the run ends, and the next run saves the new records to one more
-   file. The flow must still be promoted by the same rows (`promotion_watch`), and the copy must end
+   file. The flow must still be promoted by the same rows (`PromotionWatch`), and the copy must end
    on B where it did when the two logs were compared. A save may take hours. If another operator
    demotes the flow in that time, the mirror copies the tail itself.
 4. *Replay*, if requested: `replay`.
@@ -24,16 +24,16 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Final
 
-from twinlog.client.record_lines import record_of
+from twinlog.client.export import record_of
 from twinlog.cluster.groups.group_offsets import GroupOffsets
 from twinlog.config.values.times import in_iso
 from twinlog.control.cutover.copies import Copy
 from twinlog.control.cutover.promotion import is_promoted, wait_until_over
 from twinlog.control.cutover.scope import CutoverScope, Say
-from twinlog.control.failback.copy_end import CopyEnd, copy_ends
+from twinlog.control.failback.copy_end import CopyEnd, LogReads, copy_ends
 from twinlog.control.failback.parting import COMPARED, Parting, partings, record_at, source_logs
-from twinlog.control.failback.promotion_watch import PromotionWatch
 from twinlog.control.failback.replay import (
+    PromotionWatch,
     Replay,
     compacted_lines,
     positions,
@@ -44,9 +44,14 @@ from twinlog.control.failback.replay import (
     work_of,
 )
 from twinlog.control.failback.reverse import Reverse
-from twinlog.control.failback.saved import Owner, SavedFile, SavedTail, uncovered
-from twinlog.control.failback.side_by_side import LogReads
-from twinlog.control.failback.tail import TailCounts, read_tail
+from twinlog.control.failback.saved import (
+    Owner,
+    SavedFile,
+    SavedTail,
+    TailCounts,
+    read_tail,
+    uncovered,
+)
 from twinlog.errors import Fate, FlowError, TwinlogError, or_raise
 from twinlog.mirror.state.intents import Intent, IntentKind
 from twinlog.model import TopicPartition

@@ -22,8 +22,7 @@ from twinlog.cluster.client import ClusterClient
 from twinlog.cluster.logs.raw_log import FIRST_BYTES
 from twinlog.cluster.net.metadata import TopicMetadata
 from twinlog.control.cutover.scope import CutoverScope
-from twinlog.control.failback.copy_end import CopyEnd, CopyEnds
-from twinlog.control.failback.side_by_side import BothReads, LogReads, side_by_side
+from twinlog.control.failback.copy_end import BothReads, CopyEnd, CopyEnds, LogReads, side_by_side
 from twinlog.errors import BrokerRefused, FlowError, TwinlogError, or_raise
 from twinlog.mirror.findings import Span
 from twinlog.mirror.map.offset_map import run_at

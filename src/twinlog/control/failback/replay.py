@@ -41,7 +41,7 @@ of its log and has other records at these offsets (REPLAY_UNKNOWN).
   records. It did not write them, so it stops before its own first record (EXTRA_RECORDS,
   TAKEN_OVER). No record of the tail is on the target twice.
 
-A promotion that was undone and given again is another row (`promotion_watch`).
+A promotion that was undone and given again is another row (`PromotionWatch`).
 
 After a run died, readers of uncommitted records also see the records of its aborted transactions,
 as for any transactional producer. Records that the source's applications aborted are not replayed,
@@ -54,22 +54,22 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from twinlog.client.record_lines import record_of
+from twinlog.client.export import record_of
 from twinlog.cluster.groups.coordinators import Coordinators
 from twinlog.cluster.groups.group_offsets import Committed, GroupOffsets, fetch_offsets
 from twinlog.cluster.groups.transactions import Transactions
+from twinlog.control.cutover.promotion import is_promoted
 from twinlog.control.cutover.scope import CutoverScope, Say
 from twinlog.control.failback.parting import Parting
-from twinlog.control.failback.promotion_watch import PromotionWatch
-from twinlog.control.failback.saved import SavedFile, SavedTail
-from twinlog.control.failback.tail import Transaction
+from twinlog.control.failback.saved import SavedFile, SavedTail, Transaction
 from twinlog.errors import Fate, FlowError, or_raise
 from twinlog.lane.watches.compaction import may_lack_offsets
 from twinlog.mirror.skips import Skip, skipped
-from twinlog.mirror.state.intents import IntentKind
+from twinlog.mirror.state.intents import Intent, IntentKind
 from twinlog.mirror.state.skipping import WantedSkip
 from twinlog.model import NO_TOPIC_ID, OWN_GROUPS, TopicId, TopicPartition
 from twinlog.quantities import first_few, plural
+from twinlog.survey.state_reader import StateReader
 from twinlog.wire.record_batch import Codec
 from twinlog.wire.records import Record, fingerprint
 
@@ -400,3 +400,58 @@ def _portions(records: Iterator[Record]) -> Iterator[tuple[list[Record], int]]:
         size += more
     if some:
         yield some, some[-1].offset + 1
+
+
+class PromotionWatch:
+    """Checks before each step of a failback that the promotion on which it relies is still valid.
+
+    It is the promotion of one flow, or of its topics by name. Not thread-safe.
+
+    The run has waited for the end of the copy after this promotion. If the promotion's row is gone
+    or was replaced, the copy may have continued, so records that the run considers missing may
+    already be on the target.
+    """
+
+    def __init__(self, scope: CutoverScope, topics: Sequence[str]) -> None:
+        """Raise FlowError (NOT_PROMOTED) if these topics are not promoted."""
+        self._scope = scope
+        self._state = StateReader(scope.target, scope.name)
+        intents = scope.intents()
+        if not is_promoted(scope, intents, sorted(set(topics))):
+            raise self._gone("its promotion was undone since the plan was made")
+        flow = intents.promotion
+        named = [intents.get(IntentKind.PROMOTE, topic) for topic in sorted(set(topics))]
+        self._rows = [flow] if flow else [one for one in named if one is not None]
+
+    @property
+    def newest(self) -> Intent:
+        """Return the promotion row that was written last."""
+        return max(self._rows, key=lambda one: one.at_ms)
+
+    def require(self, replayed: Sequence[str] = ()) -> None:
+        """Raise FlowError: NOT_PROMOTED if one of the rows is gone or was replaced, REPLAY_FENCED
+        if the intent `replay` of one of these topics is gone.
+
+        It reads only the rows that were appended to the state topic since the last call.
+        """
+        intents = self._state.read().intents
+        if any(intents.get(*one.key) != one for one in self._rows):
+            raise self._gone("its promotion was undone while this command ran")
+        gone = [one for one in replayed if intents.get(IntentKind.REPLAY, one) is None]
+        if gone:
+            raise FlowError(
+                "another command (failback abort) has undone this replay: nothing more was "
+                "appended; if no other command runs, run the same command again",
+                flow=self._scope.name,
+                code="REPLAY_FENCED",
+                fate=Fate.RETRIABLE,
+            )
+
+    def _gone(self, why: str) -> FlowError:
+        return FlowError(
+            f"{why}, so the mirror may copy the tail itself: nothing more was appended to the "
+            "target, and saved files stay. To fail back, promote the flow again (twinlog failover "
+            "run), then run the same command again",
+            flow=self._scope.name,
+            code="NOT_PROMOTED",
+        )

@@ -54,7 +54,8 @@ from twinlog.model import TopicPartition
 from twinlog.quantities import count, first_few, plural
 from twinlog.survey.cluster_state import cluster_state, write_copies
 from twinlog.survey.ends import NO_ENDS
-from twinlog.survey.map_reader import Maps, read_maps
+from twinlog.survey.picture import read_maps
+from twinlog.survey.replica import Maps
 
 BEFORE_ALL: Final = Term(-1, 0)
 """The term of rows that were written before any process led the flow."""

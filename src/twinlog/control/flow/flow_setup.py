@@ -14,41 +14,202 @@ from __future__ import annotations
 
 import logging
 import threading
+import time
 import uuid
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from typing import Final
 
 from twinlog.cluster.client import ClusterClient
 from twinlog.cluster.groups.membership import Membership
+from twinlog.cluster.logs.producers import init_producer_id
+from twinlog.cluster.net.metadata import Operation
+from twinlog.cluster.topics.internal_log import ensure_compacted_topic, produce_batch
+from twinlog.cluster.topics.producer_expiry import producer_expiry
 from twinlog.config.flow.offset_storage import OffsetStorage
 from twinlog.config.flow.start import Starts
 from twinlog.control.adopt.take_over import TakeOver
 from twinlog.control.duties.acl_sync import acls_of_new
 from twinlog.control.duties.handed_topics import HandedTopics
-from twinlog.control.lanes.fan_producers import with_fan_producers
 from twinlog.control.leading.claims import FlowClaims
 from twinlog.control.leading.ends import FlowClients, FlowEnds
 from twinlog.control.leading.lead import Fenced, SetupWaiting, StandingBy, take_part, wait_to_lead
-from twinlog.control.leading.target_facts import TargetFacts
 from twinlog.control.loops.guard import LoopGuard
 from twinlog.control.loops.neighbours import Neighbours
 from twinlog.control.risk.source_questions import SourceQuestions
-from twinlog.errors import FlowError, NotLeader, TwinlogError
+from twinlog.errors import Fate, FlowError, NotLeader, TwinlogError, Unauthorized
+from twinlog.flow_log import FlowLog
 from twinlog.lane import late_requests
 from twinlog.lane.messages import Work
+from twinlog.mirror.map.offset_map import MAP_PARTITIONS
 from twinlog.mirror.names.naming import STATE_TOPIC, map_topic_of
 from twinlog.mirror.plan import PartitionPlan
-from twinlog.mirror.state.generations import Claim
+from twinlog.mirror.state.generations import OF_PRODUCERS, Claim, fan_producers, giving_producer
 from twinlog.mirror.state.intents import FlowIntents, Intent, promoted
 from twinlog.mirror.state.mapped import MappedCopies
-from twinlog.survey.capabilities import Capabilities
+from twinlog.model import TopicPartition
+from twinlog.survey.capabilities import UNTRIED, Capabilities, ensure_probe_topic, probe
 from twinlog.survey.discovery import Discovery, TopicProblem, discover
 from twinlog.survey.ends import with_ends
-from twinlog.survey.map_reader import MapReader, Maps, is_lost, require_nothing_copied
+from twinlog.survey.map_reader import MapReader, is_lost, require_nothing_copied
 from twinlog.survey.newcomers import Newcomers
+from twinlog.survey.replica import Maps
+from twinlog.survey.rights import denied, may
 from twinlog.survey.state_reader import StateNews, StateReader, has_state, state_rows, with_rows
+from twinlog.wire.record_batch import Codec
+from twinlog.wire.records import Record, encode_batch
+
+# Producer IDs for source partitions that go to several target partitions by key.
+#
+# All source partitions of a topic then write to each of its target partitions, so each needs its
+# own producer ID. The IDs are stored permanently in the state topic: the first record in the log
+# that gives a number an ID wins, whoever wrote it. So a process that wrongly believes that it leads
+# uses the same IDs. Every attempt writes under new keys. An attempt without a response may still
+# arrive, and then compaction must not remove its rows because of another attempt, so that the first
+# record stays the first.
+
+TRIES: Final = 5
+PAUSE_S: Final = 0.5
+
+
+def known_fan_producers(target: ClusterClient) -> dict[tuple[str, int], int]:
+    """Return the IDs of all flows, by flow and number of the source partition."""
+    return fan_producers(state_rows(target).of_kinds(*OF_PRODUCERS))
+
+
+def with_fan_producers(
+    target: ClusterClient, flow: str, plans: Iterable[PartitionPlan]
+) -> list[PartitionPlan]:
+    """Return the plans with the producer IDs of keyed partitions. New IDs are recorded before
+    they are used. Raises TwinlogError.
+    """
+    known = list(plans)
+    wanted = {plan.source.partition for plan in known if plan.targets}
+    if not wanted:
+        return known
+    ids = _ids(target, flow, wanted)
+    return [
+        replace(plan, producer_id=ids[plan.source.partition]) if plan.targets else plan
+        for plan in known
+    ]
+
+
+def _ids(target: ClusterClient, flow: str, wanted: set[int]) -> dict[int, int]:
+    fresh: dict[int, int] = {}
+    for attempt in range(TRIES):
+        every = known_fan_producers(target)
+        ids = {number: every[flow, number] for number in wanted if (flow, number) in every}
+        missing = wanted - ids.keys()
+        if not missing:
+            return ids
+        for number in missing - fresh.keys():
+            fresh[number] = init_producer_id(target).producer_id
+        try:
+            _give(target, flow, {number: fresh[number] for number in missing})
+        except TwinlogError as error:
+            if error.fate is not Fate.RETRIABLE or attempt == TRIES - 1:
+                raise
+            time.sleep(PAUSE_S)
+    raise FlowError(
+        f"its producer ids were written to {STATE_TOPIC}, and are missing there",
+        flow=flow,
+        code="STATE_CORRUPT",
+        fate=Fate.RETRIABLE,
+    )
+
+
+def _give(target: ClusterClient, flow: str, ids: dict[int, int]) -> None:
+    now_ms, claimant = int(time.time() * 1000), uuid.uuid4().hex
+    rows = [giving_producer(flow, number, claimant, ids[number]) for number in sorted(ids)]
+    records = [
+        Record(offset=at, timestamp=now_ms, key=key, value=value, headers=())
+        for at, (key, value) in enumerate(rows)
+    ]
+    # not retried: a repeated key could move after another process's record
+    produce_batch(target, TopicPartition(STATE_TOPIC, 0), encode_batch(records, codec=Codec.NONE))
+
+
+# Facts about the target that a flow needs before it writes: its own topics and the permissions on
+# them, the brokers' capabilities, and when brokers drop producer IDs.
+
+
+@dataclass(slots=True, kw_only=True, eq=False)
+class TargetFacts:
+    """Facts about the target of one flow."""
+
+    ends: FlowEnds = field(repr=False)
+    log_once: Callable[[str], None]
+    _capabilities: Capabilities | None = None
+
+    def own_topic(self, target: ClusterClient, name: str, partitions: int) -> int:
+        """Return the topic's partition count, creating it if missing. Raises Unauthorized."""
+        ends = self.ends
+
+        def unseen(error: Unauthorized) -> None:
+            self.log_once(
+                f"{ends.name}: whether {name} has cleanup.policy=compact is unknown, and without "
+                f"it the flow's state would be deleted after a time: {error}"
+            )
+
+        count = ensure_compacted_topic(
+            target,
+            name,
+            partitions=partitions,
+            replication_factor=ends.config.state_topic_replication_factor,
+            on_unseen=unseen,
+        )
+        # while it is empty, a start without a permission would succeed once and then never again
+        found = target.metadata([name])
+        for right in (Operation.READ, Operation.WRITE):
+            is_ours = right is Operation.READ or name == STATE_TOPIC or ends.lanes_are_us
+            if is_ours and not may(found, name, right):
+                raise denied(ends.config.flow.target, right.name, name)
+        return count
+
+    def own_map(self, clients: FlowClients) -> MapReader:
+        """Return the reader of the offset map, creating its topic. Raises Unauthorized."""
+        name = map_topic_of(self.ends.config.flow)
+        return MapReader(clients.of_map, name, self.own_topic(clients.target, name, MAP_PARTITIONS))
+
+    def capabilities(self, target: ClusterClient) -> Capabilities:
+        """Return the brokers' capabilities, which are tested once."""
+        if self._capabilities is None:
+            found = self._capabilities = self._probe(target)
+            if found is not UNTRIED and found.missing:
+                FlowLog(log, self.ends.name).warning(
+                    "the target lacks %s: the guarantee is '%s'",
+                    ", ".join(found.missing),
+                    found.guarantee,
+                )
+        return self._capabilities
+
+    def _probe(self, target: ClusterClient) -> Capabilities:
+        try:
+            ensure_probe_topic(target, self.ends.config.state_topic_replication_factor)
+            return probe(target)
+        except Unauthorized as error:
+            self.log_once(
+                f"{self.ends.name}: the target's capabilities are not tested, so the guarantee is "
+                f"'{UNTRIED.guarantee}' and every partition counts as unprotected: {error}"
+            )
+            return UNTRIED
+
+    def expiry_ms(self, target: ClusterClient) -> int | None:
+        """Return the smallest expiry of all brokers, or the configured one if it is unreadable."""
+        configured = self.ends.config.producer_id_expiration_ms
+        try:
+            found = producer_expiry(target)
+        except Unauthorized as error:
+            if configured is None:
+                self.log_once(
+                    f"{self.ends.name}: {error}: every partition counts as unprotected (slower for "
+                    "a minute after trouble); set twinlog.target.producer.id.expiration.ms to the "
+                    "brokers' producer.id.expiration.ms"
+                )
+            return configured
+        return configured if found is None else found
+
 
 log = logging.getLogger(__name__)
 

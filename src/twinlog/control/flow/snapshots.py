@@ -11,21 +11,15 @@ from twinlog.codes import NOT_MIRRORED, FlowState, PartitionState
 from twinlog.control.flow.trouble import Trouble
 from twinlog.control.lanes.partitions import Partition, Placement
 from twinlog.control.lanes.wanted import vanished
-from twinlog.control.risk.limits import NO_LIMITS, RiskLimits
 from twinlog.control.risk.loss import excess, loss_ms_of, loss_of, loss_records_of
 from twinlog.control.risk.retention import outlook_of, warnings
+from twinlog.control.risk.running_flow import NO_LIMITS, RiskLimits
 from twinlog.control.risk.throttle import throttle_of
 from twinlog.control.running.flow_run import FlowRun
 from twinlog.control.watch.snapshot import FlowSnapshot, PartitionSnapshot
 from twinlog.control.watch.state_since import FlowSince
 from twinlog.lane.messages import LaneLoad
-from twinlog.mirror.state.intents import (
-    FlowIntents,
-    Intent,
-    IntentKind,
-    promoted,
-    topic_promoted,
-)
+from twinlog.mirror.state.intents import FlowIntents, IntentKind, promoted, topic_promoted
 from twinlog.survey.discovery import TopicProblem
 
 STATE_OF: Final = {
@@ -137,12 +131,7 @@ def problem_snapshots(
             yield PartitionSnapshot(
                 topic=problem.topic,
                 partition=partition,
-                target_topic="",
                 state=PartitionState.FAILED,
-                lag=-1,
-                lag_ms=-1,
-                records=0,
-                bytes=0,
                 code=problem.error.code,
                 message=problem.error.what,
                 since_ms=since_ms,
@@ -179,13 +168,13 @@ def flow_snapshot(
         state = trouble.state
     reason = reason or (throttle if state is FlowState.THROTTLED else "")
     reason = reason or ("" if flow.has_work or parts else NOTHING_SELECTED)
-    paused = flow.intents.pause if state is FlowState.PAUSED else None
+    paused = flow.intents.paused() if state is FlowState.PAUSED else ""
     promotion = flow.intents.promotion
     over = "" if promotion is None else promoted(flow.name, promotion)
     return FlowSnapshot(
         flow=flow.name,
         state=state,
-        reason="; ".join(filter(None, (over, _paused(paused), reason, risks))),
+        reason="; ".join(filter(None, (over, paused, reason, risks))),
         guarantee=guarantee,
         generation=flow.generation,
         lanes=len(lanes),
@@ -210,14 +199,10 @@ def flow_snapshot(
     )
 
 
-def _paused(pause: Intent | None) -> str:
-    return "" if pause is None else f"paused {pause}"
-
-
 def _with_intent(part: PartitionSnapshot, intents: FlowIntents) -> PartitionSnapshot:
     """Return the partition with the intent, if its topic was paused or promoted by name."""
     if part.state is PartitionState.PAUSED and not part.code:
-        return replace(part, message=_paused(intents.get(IntentKind.PAUSE, part.topic)))
+        return replace(part, message=intents.paused(part.topic))
     promotion = intents.get(IntentKind.PROMOTE, part.topic)
     if promotion is None or part.state not in NOT_MIRRORED:
         return part
@@ -246,10 +231,6 @@ def promoted_snapshots(
                 partition=number,
                 target_topic=remote(topic),
                 state=PartitionState.RELEASED,
-                lag=-1,
-                lag_ms=-1,
-                records=0,
-                bytes=0,
             )
             yield _with_intent(part, intents)
 

@@ -16,7 +16,7 @@ from msgspec import structs
 from twinlog.config.flow.schema import FlowConfig
 from twinlog.control.duties.rounds import Duties
 from twinlog.control.lanes.pacing import pacer_of
-from twinlog.control.risk.background import InBackground
+from twinlog.control.risk.running_flow import InBackground
 from twinlog.control.running.flow_run import FlowRun
 from twinlog.errors import Fate, TwinlogError
 from twinlog.flow_log import FlowLog

@@ -164,9 +164,8 @@ class FlowTrouble:
             return
         self._logged_at = now
         self._logged = [*(code for code in self._logged if code != error.code), error.code]
-        until = "" if until_ms is None else f" until {_clock(until_ms)}, then it gives up"
+        until = ""
+        if until_ms is not None:  # as log lines begin
+            clock = time.strftime("%H:%M:%S", time.localtime(until_ms / 1000))
+            until = f" until {clock}, then it gives up"
         self.log.warning("%s: %s; trying again%s", state, self.now.error, until)
-
-
-def _clock(at_ms: int) -> str:
-    return time.strftime("%H:%M:%S", time.localtime(at_ms / 1000))  # as log lines begin

@@ -20,6 +20,14 @@ from twinlog.control.loops.neighbours import Neighbours
 from twinlog.errors import ConfigError
 from twinlog.mirror.names.filters import policy_of
 
+PROCESS_BYTES: Final = 450 << 20
+"""Driver and JVM, as measured (docs/capacity.md)."""
+LANE_BYTES: Final = 80 << 20
+"""A lane without fetched records, and the idle one of the next lease beside it."""
+BUFFERS: Final = 1.25
+"""Memory for fetched batches and next responses, in twinlog.lane.memory.bytes."""
+MANY: Final = 1 << 30
+
 _NAMED: Final = ("bootstrap.servers", "request.timeout.ms")
 """Keys that messages about connections name, in addition to those of security."""
 
@@ -118,3 +126,15 @@ def lanes_of(flow: FlowConfig, cores: int, override: int | None, partitions: int
     if override is not None:
         return max(1, min(override, partitions))
     return max(1, min(partitions, cores, flow.lanes.tasks_max or cores))
+
+
+def lane_bytes(flow: FlowConfig) -> int:
+    """Return the memory of one lane and of its idle successor."""
+    return LANE_BYTES + int(BUFFERS * flow.lanes.memory_bytes)
+
+
+def lanes_in_memory(flows: Sequence[FlowConfig], limit: int | None) -> int:
+    """Return how many lanes each flow may have within a cgroup's limit in bytes, at least 1."""
+    if limit is None or not flows:
+        return MANY
+    return max(1, (limit - PROCESS_BYTES) // sum(map(lane_bytes, flows)))

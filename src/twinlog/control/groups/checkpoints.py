@@ -28,10 +28,9 @@ from twinlog.cluster.topics.mm2_topics import ensure_mm2_topic
 from twinlog.control.duties.led_log import LedLog
 from twinlog.control.duties.rounds import Duty, LedFlow
 from twinlog.control.groups.checkpoint_rows import CheckpointRow
-from twinlog.control.groups.counterparts import TargetOffsets
+from twinlog.control.groups.counterparts import TargetOffsets, reasons
 from twinlog.control.groups.group_rights import readable, sees_groups, unseen_line
 from twinlog.control.groups.group_sync import GroupKind, GroupSyncer
-from twinlog.control.groups.no_counterpart import reasons
 from twinlog.control.groups.translation_cache import TranslationCache, given_on_source
 from twinlog.errors import TwinlogError, Unauthorized, Unsupported
 from twinlog.mirror.map.synced_offsets import SyncedOffsets

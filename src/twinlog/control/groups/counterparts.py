@@ -23,12 +23,14 @@ from twinlog.mirror.map.offset_map import Run
 from twinlog.mirror.map.translation import Translation
 from twinlog.mirror.names.naming import map_topic_of
 from twinlog.mirror.plan import Pairing
+from twinlog.mirror.state.intents import FlowIntents, IntentKind, topic_promoted
 from twinlog.model import NO_TOPIC_ID, TopicId, TopicPartition
+from twinlog.quantities import first_few
 from twinlog.survey.cluster_state import source_aliases
 from twinlog.survey.ends import NO_ENDS, LogState, Want, read_ends
-from twinlog.survey.map_reader import MapReader, Maps
+from twinlog.survey.map_reader import MapReader
 from twinlog.survey.picture import read_flow
-from twinlog.survey.replica import Replica
+from twinlog.survey.replica import Maps, Replica
 from twinlog.wire.error_codes import TOPIC_AUTHORIZATION_FAILED
 
 Views: TypeAlias = Mapping[TopicPartition, PartitionView]
@@ -172,7 +174,7 @@ class TargetOffsets:
             Want.STARTS,
             after=NO_ENDS,
             is_shared=self._is_shared,
-            new_owners=lambda: self._flow.intents().has_new_owners,
+            new_owners=lambda: self._flow.intents().new_owners,
             maps=self._flow.read_map,
         )
         for tp, view in views.items():
@@ -223,13 +225,7 @@ class TargetOffsets:
             copy, first = copies.get(tp.topic), there.get(original.topic)
             if copy is None or first is None or ends[original].problem is not None:
                 continue
-            pair = Pairing(
-                source=original,
-                target=tp,
-                source_topic_id=first.topic_id,
-                target_topic_id=copy.topic_id,
-            )
-            replica = picture.replica(pair, 0)
+            replica = picture.replica(Pairing(original, tp, first.topic_id, copy.topic_id), 0)
             if replica.copied.reach is not None:
                 yield tp, Counterpart(replica=replica, original=ends[original])
 
@@ -269,3 +265,58 @@ def _hidden_map(flow: LedFlow, topic: str) -> str:
         f"if Twinlog copied them, grant READ on topic {topic} of {source} to its user "
         "[TOPIC_UNAUTHORIZED]"
     )
+
+
+# Why groups of the source have no counterpart on the target, as text for `twinlog status`.
+#
+# Operators must see before a failover which applications will have no offset to resume from, and
+# why.
+
+NOTHING_COMMITTED = "no offsets are committed"
+
+
+def reasons(
+    committed: Mapping[str, Iterable[TopicPartition]],
+    views: Iterable[PartitionView],
+    intents: FlowIntents,
+) -> dict[str, str]:
+    """Return a reason by group. `committed`: partitions of groups of which none has a counterpart.
+
+    Partitions that are written by key are left out, because another duty reports them.
+    """
+    mirrored = {view.source: view for view in views}
+    return {
+        group: reason
+        for group, tps in sorted(committed.items())
+        if (reason := _reason(sorted(tps), mirrored, intents))
+    }
+
+
+def _reason(
+    tps: Sequence[TopicPartition],
+    mirrored: Mapping[TopicPartition, PartitionView],
+    intents: FlowIntents,
+) -> str:
+    by_reason: dict[str, dict[str, None]] = {}
+    if not tps:
+        return NOTHING_COMMITTED
+    for tp in tps:
+        view = mirrored.get(tp)
+        if view is not None and view.is_keyed:
+            continue
+        by_reason.setdefault(why_no_counterpart(tp, view, intents), {})[tp.topic] = None
+    return "; ".join(f"{first_few([*topics])}: {why}" for why, topics in by_reason.items())
+
+
+def why_no_counterpart(tp: TopicPartition, view: PartitionView | None, intents: FlowIntents) -> str:
+    """Return why one partition that is not written by key has no counterpart. `view`: None if the
+    flow does not mirror it.
+    """
+    promotion = intents.get(IntentKind.PROMOTE, tp.topic)
+    if promotion is not None:
+        return topic_promoted(promotion)
+    if view is None:
+        return "not mirrored by this flow"
+    if view.is_broken:
+        return "has stopped, with a code"
+    return "no lane has checked it yet" if view.is_unseen else "nothing is copied yet"

@@ -21,12 +21,12 @@ from twinlog.cluster.groups.group_offsets import (
     commit_offsets,
     is_refused_as_active,
 )
-from twinlog.cluster.logs.offsets import EARLIEST, OffsetResult, list_offsets
 from twinlog.control.duties.rounds import REFUSED_PAUSE_S, LedFlow
 from twinlog.errors import TwinlogError, Unauthorized
 from twinlog.mirror.map.checkpoints import GroupSync, Skipped, TargetGroup, group_sync
 from twinlog.model import TopicId
 from twinlog.quantities import first_few, plural
+from twinlog.survey.ends import known_starts
 from twinlog.wire.error_codes import GROUP_AUTHORIZATION_FAILED, lookup
 from twinlog.wire.mm2_records import Checkpoint
 
@@ -154,15 +154,14 @@ class GroupSyncer:
         tps = {one.topic_partition for sync in syncs.values() for one in sync.to_set}
         if not tps:
             return {}
-        starts = list_offsets(self._there.client, tps, EARLIEST)
+        starts = known_starts(self._there.client, tps)
         topics = sorted({tp.topic for tp in tps})
         now = self._there.client.metadata(topics)
         self.recreated = frozenset(topic for topic in topics if not now.has(topic, ids[topic]))
 
         def at_start(one: Checkpoint) -> Checkpoint:
-            start = starts.get(one.topic_partition)
-            offset = start.offset if isinstance(start, OffsetResult) else 0
-            return replace(one, downstream_offset=max(one.downstream_offset, offset))
+            start = starts.get(one.topic_partition, 0)
+            return replace(one, downstream_offset=max(one.downstream_offset, start))
 
         within = {
             group: GroupSync(

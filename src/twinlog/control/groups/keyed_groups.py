@@ -11,10 +11,8 @@ from collections.abc import Iterable
 from typing import Final
 
 from twinlog.cluster.client import ClusterClient
-from twinlog.cluster.groups.coordinators import Coordinators
-from twinlog.cluster.groups.group_list import list_groups
-from twinlog.cluster.groups.group_offsets import fetch_offsets
 from twinlog.control.duties.rounds import Duty, LedFlow
+from twinlog.control.groups.group_rights import selected_offsets
 from twinlog.errors import TwinlogError
 from twinlog.quantities import first_few, plural
 
@@ -62,13 +60,7 @@ class KeyedGroups:
         """
         wanted = set(topics)
         with ClusterClient(self._flow.source) as source:
-            there = Coordinators(source)
-            names = [
-                name
-                for name, group in list_groups(there).items()
-                if group.has_offsets and self._flow.config.groups.selects(name)
-            ]
-            offsets = fetch_offsets(there, names)
+            offsets = selected_offsets(self._flow.config, source) or {}
         out: dict[str, list[str]] = {}
         for group, answer in sorted(offsets.items()):
             found = set() if isinstance(answer, TwinlogError) else {tp.topic for tp in answer}

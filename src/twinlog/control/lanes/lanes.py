@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from typing import Final, Protocol
@@ -26,9 +26,11 @@ from twinlog.lane.messages import (
     Throttle,
     Work,
 )
-from twinlog.model import TopicPartition
+from twinlog.model import LeaseCopy, TopicPartition
 
 WARM_UP_TIMEOUT_S: Final = 30.0
+STEP_AFTER_S: Final = 5.0
+"""Lanes of one job start within this time if there are slots for all of them."""
 JOB_ENDS_WITHIN_S: Final = 1.5
 """A job whose tasks have ended is not cancelled, or Spark's history shows it as failed."""
 HELLO_WITHIN_S: Final = 300.0
@@ -44,11 +46,14 @@ class Job(Protocol):
     @property
     def error(self) -> TwinlogError | None: ...
     def cancel(self) -> None: ...
+    def note(self, copied: Sequence[LeaseCopy]) -> None:
+        """Show in Spark what its lanes have copied."""
 
 
 class LeaseState(StrEnum):
     """A lease warms up beside the one before it, takes over its partitions, and retires when the
-    next one has replaced it.
+    next one has replaced it. Without slots for all of its lanes it takes over lane by lane: each
+    lane that is ready replaces one, whose slot the next one gets.
     """
 
     WARMING = "WARMING"
@@ -205,8 +210,19 @@ class Lease:
     @property
     def is_warm(self) -> bool:
         """All lanes are ready; or some are, and the others had enough time."""
-        ready = len(self.ready_lanes)
-        return ready == self.size or (ready > 0 and self.age_s > WARM_UP_TIMEOUT_S)
+        ready = self.ready_lanes
+        if len(ready) == self.size or not ready:
+            return bool(ready)
+        newest = max(self.started, *(lane.reached_at for lane in ready))
+        return self.clock.monotonic() - newest > WARM_UP_TIMEOUT_S
+
+    @property
+    def is_partly_warm(self) -> bool:
+        """Some lanes are ready, and the others may wait for slots of the lease before."""
+        if self.state is not LeaseState.WARMING or not (ready := self.ready_lanes):
+            return False
+        oldest = min(lane.reached_at for lane in ready)
+        return self.clock.monotonic() - oldest > STEP_AFTER_S
 
     @property
     def is_over(self) -> bool:
@@ -218,18 +234,19 @@ class Lease:
         return self.clock.monotonic() - self.started
 
 
-def spread(partitions: Iterable[Partition], lanes: Iterable[Lane]) -> dict[int, list[Partition]]:
-    """Assign partitions by lane number, each to the least loaded lane, in a stable order.
+def spread(
+    partitions: Iterable[Partition], lanes: Iterable[Lane]
+) -> dict[LaneKey, list[Partition]]:
+    """Assign partitions by lane, each to the least loaded one, in a stable order.
 
     Partitions of one topic are distributed one by one, so that a busy topic uses all lanes.
     """
-    by_number = {lane.key.lane: lane for lane in lanes}
-    load = {number: len(lane.partitions) for number, lane in by_number.items()}
-    out: dict[int, list[Partition]] = {}
+    load = {lane.key: len(lane.partitions) for lane in lanes}
+    out: dict[LaneKey, list[Partition]] = {}
     for partition in sorted(partitions, key=lambda p: p.plan.source):
-        number = min(load, key=lambda n: (load[n], n))
-        load[number] += 1
-        out.setdefault(number, []).append(partition)
+        lane = min(load, key=lambda key: (load[key], key))
+        load[lane] += 1
+        out.setdefault(lane, []).append(partition)
     return out
 
 

@@ -17,8 +17,8 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from twinlog.clock import CLOCK, Clock
-from twinlog.config.flow.priority import Priorities
 from twinlog.config.flow.schema import FlowConfig
+from twinlog.config.flow.start import Priorities
 from twinlog.control.lanes.lanes import Lane
 from twinlog.control.lanes.partitions import Partition
 from twinlog.lane.messages import Pace

@@ -20,6 +20,8 @@ from typing import Final
 from twinlog.clock import CLOCK, Clock, GrowingPause
 from twinlog.codes import PartitionState, Trait, has
 from twinlog.config.values.times import in_iso
+from twinlog.control.duties.handed_topics import HandedTopics, handed_topics
+from twinlog.control.duties.rounds import PartitionView
 from twinlog.control.lanes.retention_outlook import RetentionOutlook
 from twinlog.control.watch.spread import SpreadWindow
 from twinlog.control.watch.state_since import StateSince
@@ -31,13 +33,14 @@ from twinlog.mirror.skips import Poison, Skip
 from twinlog.mirror.state.acceptance import WantedAcceptance
 from twinlog.mirror.state.intents import FlowIntents
 from twinlog.mirror.state.skipping import WantedSkip
-from twinlog.model import TopicId
+from twinlog.model import LeaseCopy, TopicId
 
 # The recovery point: the time up to which the target has all records of the source.
 
 MOST_OBSERVATIONS: Final = 64
 
 
+@dataclass(slots=True)
 class RecoveryPoint:
     """The recovery point of one partition, from observed log ends and reached offsets. Times are
     seconds of a monotonic clock.
@@ -46,35 +49,23 @@ class RecoveryPoint:
     nothing is assumed.
     """
 
-    __slots__ = (
-        "_pending",
-        "_seen_at",
-        "at",
-        "doubtful_since",
-        "end",
-        "upstream",
-        "waits_since",
-        "was_known",
-    )
-
-    def __init__(self) -> None:
-        self.end = -1
-        """The end of the source's log when it was last read, or -1 for never."""
-        self.upstream = -1
-        """All records below this offset are on the target, or -1 if unknown."""
-        self.at: float | None = None
-        """The recovery point, or None if unknown."""
-        self.was_known = False
-        """There was a recovery point before."""
-        self.doubtful_since: float | None = None
-        """Since when the source ends before the end of the copy: it lost records, or is another
-        topic. Until a lane has checked this, the possible loss is unknown.
-        """
-        self.waits_since: float | None = None
-        """Since when at least one record is known to wait, or None."""
-        self._seen_at = 0.0
-        self._pending: deque[tuple[int, float]] = deque()
-        """(end, time of the observation) of records still to be copied; both increase."""
+    end: int = -1
+    """The end of the source's log when it was last read, or -1 for never."""
+    upstream: int = -1
+    """All records below this offset are on the target, or -1 if unknown."""
+    at: float | None = None
+    """The recovery point, or None if unknown."""
+    was_known: bool = False
+    """There was a recovery point before."""
+    doubtful_since: float | None = None
+    """Since when the source ends before the end of the copy: it lost records, or is another topic.
+    Until a lane has checked this, the possible loss is unknown.
+    """
+    waits_since: float | None = None
+    """Since when at least one record is known to wait, or None."""
+    _seen_at: float = 0.0
+    _pending: deque[tuple[int, float]] = field(default_factory=deque)
+    """(end, time of the observation) of records still to be copied; both increase."""
 
     @property
     def records(self) -> int:
@@ -233,6 +224,10 @@ class Partition:
     records: int = 0
     """Records copied before the current Take."""
     bytes: int = 0
+    copied: dict[int, LeaseCopy] = field(default_factory=dict)
+    """What each lease has copied of it until its lanes returned it."""
+    _took_at: int = -1
+    """The source offset at which the current lane began, or -1 if unknown."""
     wait_until: float = 0.0
     """Monotonic time until which requests of a dead lane may arrive."""
     retry_at: float = 0.0
@@ -322,6 +317,9 @@ class Partition:
         if moved or (at_end and not progress.waits_for_map):
             self._pause.reset()
             self.failure = None
+        if self.progress is None:
+            before = self.recovery.upstream
+            self._took_at = progress.upstream if before < 0 and not progress.records else before
         self.progress = progress
         self.reported_ms = self.clock.wall_ms()
         if not self.is_replaced:  # else it is a late report of the copy before
@@ -400,66 +398,71 @@ class Partition:
         self.plan = replace(self.plan, end=progress.source_end)
         return True
 
-    def _log_gap(self, gap: Gap) -> str:
-        code = "SOURCE_GAP"
-        log.warning(
-            "%s: upstream offsets [%d, %d): %d of them are missing at the source, though the topic "
-            "is not compacted: lost there, or compacted before; the copy continues [%s]",
-            self.plan.source,
-            gap.first,
-            gap.next,
-            gap.offsets,
-            code,
-            extra={"flow": self.flow, **self.plan.source._asdict(), "code": code},
-        )
+    def _warn(self, text: str, *about: object, code: str) -> str:
+        """Log a warning about this partition. Return its code."""
+        tp, line = self.plan.source, f"%s: {text} [%s]"
+        log.warning(line, tp, *about, code, extra={"flow": self.flow, **tp._asdict(), "code": code})
         return code
+
+    def _log_gap(self, gap: Gap) -> str:
+        return self._warn(
+            "upstream offsets [%d, %d): %d of them are missing at the source, though the topic is "
+            "not compacted: lost there, or compacted before; the copy continues",
+            *(gap.first, gap.next, gap.offsets),
+            code="SOURCE_GAP",
+        )
 
     def _log_lost(self, ranges: Iterable[tuple[int, int]]) -> Iterator[str]:
         """Log each range once; a start that dies before its first record finds it again."""
-        code = "SOURCE_TRUNCATED"
         for one in ranges:
             if one not in self._logged_lost:
                 self._logged_lost.add(one)
-                log.warning(
-                    "%s: the source deleted upstream offsets [%d, %d) before they were copied: "
-                    "neither side has them; the copy resumes after them [%s]",
-                    self.plan.source,
+                yield self._warn(
+                    "the source deleted upstream offsets [%d, %d) before they were copied: "
+                    "neither side has them; the copy resumes after them",
                     *one,
-                    code,
-                    extra={"flow": self.flow, **self.plan.source._asdict(), "code": code},
+                    code="SOURCE_TRUNCATED",
                 )
-                yield code
 
     def _log_left_out(self, ranges: Iterable[tuple[int, int]]) -> Iterator[str]:
-        code = "RECORD_SKIPPED"
         for one in ranges:
             wanted = next((w for w in self.skips if (w.skip.first, w.skip.next) == one), None)
             if wanted is None or one in self._logged_skips:
                 continue
             self._logged_skips.add(one)
-            log.warning(
-                "%s: upstream %s left out, as requested since %s by %s (%s)%s [%s]",
-                self.plan.source,
+            yield self._warn(
+                "upstream %s left out, as requested since %s by %s (%s)%s",
                 f"{'batch' if wanted.skip.is_batch else 'record'} {wanted.skip}",
                 in_iso(wanted.at_ms),
                 wanted.who,
                 wanted.code,
                 f": {wanted.reason}" if wanted.reason else "",
-                code,
-                extra={"flow": self.flow, **self.plan.source._asdict(), "code": code},
+                code="RECORD_SKIPPED",
             )
-            yield code
 
     def leave(self, placement: Placement) -> None:
         """The lane no longer has it: add up its counts."""
         if self.placement is Placement.ASSIGNED and self.progress is not None:
             self.records += self.progress.records
             self.bytes += self.progress.bytes
+            self._count(self.progress)
         if self.placement is not placement:
             self.left_at = self.clock.monotonic()
         self.placement = placement
         self.is_seen = self.is_seen and placement is Placement.DONE
         self.lane = None
+
+    def _count(self, last: PartitionProgress) -> None:
+        if self.lane is None or not last.records:
+            return
+        before = self.copied.get(self.lane.lease)
+        self.copied[self.lane.lease] = LeaseCopy(
+            *self.plan.source,
+            first=self._took_at if before is None else before.first,
+            next=last.upstream,
+            records=last.records + (0 if before is None else before.records),
+            bytes=last.bytes + (0 if before is None else before.bytes),
+        )
 
     def lost_lane(self) -> None:
         """Its lane is lost: it starts cold in another lane, if it is wanted."""
@@ -564,3 +567,46 @@ class LaneKey:
     lease: int
     lane: int
     attempt: int
+
+
+# Partitions as the duties of a flow see them.
+
+
+def view_of(partition: Partition) -> PartitionView:
+    """Return the partition by its lane's last report; used in the supervisor's thread."""
+    plan, failure = partition.plan, partition.failure
+    # of a re-created topic, the lane's report is no valid position
+    is_another = failure is not None and has(failure.code, Trait.ANOTHER_TOPIC)
+    is_stale = partition.is_replaced or is_another
+    is_broken = failure is not None and has(failure.code, Trait.NO_OFFSETS)
+    at = None if is_stale or is_broken else partition.progress
+    not_ours = _not_ours(partition, is_stale=is_stale)
+    return PartitionView(
+        source=plan.source,
+        target=plan.target,
+        source_topic_id=plan.source_topic_id,
+        target_topic_id=plan.target_topic_id,
+        next_upstream=-1 if at is None else at.upstream,
+        next_downstream=-1 if at is None else at.downstream,
+        source_end=-1 if at is None else at.source_end,
+        is_broken=is_broken,
+        is_unseen=at is None and not_ours != PartitionState.TAKEN_OVER,
+        is_keyed=plan.targets > 0,
+        is_begun=partition.is_begun,
+        has_others=plan.targets > 0 or partition.is_behind_others,
+        # without a lane, rows that the map may have lost are not written again
+        map_epoch=None if at is None or partition.lane is None else at.map_epoch,
+        not_ours=not_ours,
+    )
+
+
+def handed(partitions: Iterable[Partition]) -> HandedTopics:
+    """Return the topics that duties may change; used in the supervisor's thread."""
+    return handed_topics(view_of(one) for one in partitions if one.is_wanted)
+
+
+def _not_ours(partition: Partition, *, is_stale: bool) -> str:
+    failure = partition.failure
+    if failure is not None and has(failure.code, Trait.NOT_OURS):
+        return failure.code
+    return PartitionState.TAKEN_OVER.value if partition.is_taken_over and not is_stale else ""

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import math
 from collections import deque
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Final
 
 WINDOW_S: Final = 600.0
@@ -29,18 +29,16 @@ class SourceBounds:
     upstream: int
 
 
+@dataclass(slots=True)
 class RetentionOutlook:
     """The outlook of one lagging partition, from observations of the last ten minutes."""
 
-    __slots__ = ("_copied_ms", "_seen", "rests_at")
-
-    def __init__(self) -> None:
-        self.rests_at = -1
-        """The next source offset, by both logs before a lane of this run began, or -1 if unknown or
-        never read.
-        """
-        self._copied_ms = 0
-        self._seen: deque[SourceBounds] = deque()
+    rests_at: int = -1
+    """The next source offset, by both logs before a lane of this run began, or -1 if unknown or
+    never read.
+    """
+    _copied_ms: int = 0
+    _seen: deque[SourceBounds] = field(default_factory=deque)
 
     def see(self, bounds: SourceBounds) -> None:
         """Note the source's log now."""

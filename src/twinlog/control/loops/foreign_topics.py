@@ -17,13 +17,12 @@ from twinlog.cluster.net.metadata import ClusterMetadata, TopicMetadata
 from twinlog.config.flow.schema import FlowConfig, PolicyKind
 from twinlog.errors import TwinlogError, Unauthorized
 from twinlog.mirror.findings import Span, foreign_data
-from twinlog.mirror.map.offset_map import PartitionMap
 from twinlog.mirror.state.copies import CopyRow
 from twinlog.mirror.state.generations import OF_PRODUCERS, producers_of
 from twinlog.model import TopicId, TopicPartition
 from twinlog.survey.copied_topics import CopiedTopic
 from twinlog.survey.ends import NO_ENDS
-from twinlog.survey.map_reader import read_maps
+from twinlog.survey.picture import read_maps
 from twinlog.survey.state_reader import state_rows
 from twinlog.wire.record_batch import read_headers
 
@@ -104,7 +103,9 @@ def why_not_ours(
         why, code = "it holds the copy of an earlier source topic of that name", "SOURCE_RECREATED"
     elif not known:
         why = "the offset map has no row of it"
-    elif flow.policy.kind is PolicyKind.IDENTITY and any(map(_has_others, known)):
+    elif flow.policy.kind is PolicyKind.IDENTITY and any(
+        one.runs[-1].downstream != one.runs[-1].ordinal for one in known
+    ):
         why = "other clients write to it"
     if why:
         return why, code
@@ -113,10 +114,6 @@ def why_not_ours(
     if _written_by_others(target, ends, ours, unread):
         return "another client wrote to it last", ""
     return (UNREADABLE if unread else ""), ""
-
-
-def _has_others(known: PartitionMap) -> bool:
-    return known.runs[-1].downstream != known.runs[-1].ordinal
 
 
 def _mapped(flow: FlowConfig, there: ClusterMetadata, target: ClusterClient) -> Collection[TopicId]:

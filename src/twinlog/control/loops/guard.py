@@ -27,7 +27,6 @@ from dataclasses import dataclass
 from msgspec import structs
 
 from twinlog.cluster.client import ClusterClient
-from twinlog.cluster.logs.offsets import empty_logs
 from twinlog.cluster.net.metadata import ClusterMetadata, TopicMetadata
 from twinlog.config.flow.schema import FlowConfig, PolicyKind
 from twinlog.control.duties.handed_topics import HandedTopics
@@ -44,6 +43,7 @@ from twinlog.model import NO_TOPIC_ID, TopicId
 from twinlog.survey.cluster_state import ClusterState, cluster_state, with_maps, write_copies
 from twinlog.survey.copied_topics import CopiedTopic
 from twinlog.survey.discovery import TopicVerdicts, mirrored_topics, selected_topics
+from twinlog.survey.ends import empty_logs
 from twinlog.survey.flow_clusters import source_changed
 
 Topics = Mapping[str, TopicMetadata]
@@ -166,7 +166,8 @@ class LoopGuard:
         states = self._states(source, target, here, there)
         self._check_claims(*states)
         verdict = self._judge(topics, there, *states)
-        self._leave_strangers(verdict, there, target)
+        if self.judges_topics:
+            verdict.leave(foreign_topics(self.config, verdict.rows.values(), there, target))
         self._begun = frozenset(row.topic for row in verdict.rows.values() if row.begun)
         known = states[1].rows
         fresh = [row for row in verdict.rows.values() if known.get(_key(row)) != row]
@@ -200,12 +201,6 @@ class LoopGuard:
             verdict.leave({one.source_topic: why for one in fresh if not one.begun})
             return False
         return True
-
-    def _leave_strangers(
-        self, verdict: TopicVerdicts, there: ClusterMetadata, target: ClusterClient
-    ) -> None:
-        if self.judges_topics:
-            verdict.leave(foreign_topics(self.config, verdict.rows.values(), there, target))
 
     def why_not_grown(
         self, topic: TopicMetadata, remote: TopicMetadata, target: ClusterClient

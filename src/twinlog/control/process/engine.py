@@ -2,7 +2,8 @@
 
 On this machine Spark starts with the process, in parallel with the set-up of flows, so that a
 standby takes over soon. On a cluster only its JVM does. The application, which takes cores from
-others, starts when the process leads its first flow, and runs until the end of the process.
+others, starts when the process leads its first flow, and runs until the end of the process. With
+twinlog.spark.standby=warm it starts with the process too, and holds one executor while it is idle.
 
 Without an executor the process waits. Flows without lanes then show WAITING_FOR_SPARK. An
 application that the cluster has ended is started again.
@@ -18,7 +19,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from twinlog.channel.server import ChannelServer
 from twinlog.config.flow.schema import FlowConfig
-from twinlog.control.flow.wiring import lanes_of
+from twinlog.control.flow.wiring import MANY, lane_bytes, lanes_in_memory, lanes_of
 from twinlog.control.process.supervisor import Supervisor
 from twinlog.errors import Disconnected, Fate, TwinlogError
 from twinlog.flow_log import FlowLog
@@ -42,15 +43,7 @@ ONCE_GIVES_UP_S: Final = 60.0
 POLL_S: Final = 1.0
 JVM_EVERY_S: Final = 10.0
 """As often as a scraper usually reads it."""
-MANY: Final = 1 << 30
 RESTART_AFTER_S: Final = 5.0
-
-PROCESS_BYTES: Final = 450 << 20
-"""Driver and JVM, as measured (docs/capacity.md)."""
-LANE_BYTES: Final = 80 << 20
-"""A lane without fetched records, and the idle one of the next lease beside it."""
-BUFFERS: Final = 1.25
-"""Memory for fetched batches and next responses, in twinlog.lane.memory.bytes."""
 
 
 class SparkEngine:
@@ -59,11 +52,16 @@ class SparkEngine:
     def __init__(self, options: MirrorOptions, flows: Sequence[FlowConfig]) -> None:
         self._options = options
         self._master = options.spark.master
+        self._is_attached = options.spark.context is not None
         self._flows = {str(flow.flow): flow for flow in flows}
         self._cores = usable_cores()
         self._needed = threading.Event()
         if is_local(self._master):
             self._cores = min(self._cores, lanes_in_memory(flows, memory_limit()))
+            self._needed.set()
+        is_cluster = not is_local(self._master) and not self._is_attached
+        self._is_warm = is_cluster and any(flow.lanes.has_warm_standby for flow in flows)
+        if self._is_warm:
             self._needed.set()
         self._room = {name: self._most(name) for name in self._flows}
         self._warned: set[str] = set()
@@ -72,6 +70,7 @@ class SparkEngine:
         self._thread = threading.Thread(target=self._run, name="twinlog-spark", daemon=True)
         self._jvm: Any = None
         self._engine: Any = None
+        self._starter: Any = None
         self._stop = threading.Event()
         self._slots: int | None = None
         """Task slots of a given master; None for this machine, which has as many as needed."""
@@ -99,22 +98,31 @@ class SparkEngine:
 
     def _serve(self) -> None:
         """Start Spark, and return if its cluster has ended the application, or not begun it."""
+        from twinlog.spark.attached import AttachedJvm
+        from twinlog.spark.masters import slots_for
         from twinlog.spark.session import DriverJvm, forget_gateway
 
-        name = f"twinlog {first_few(sorted(self._flows))}"
-        self._jvm = jvm = DriverJvm(self._options.spark, name)
+        name, spark = f"twinlog {first_few(sorted(self._flows))}", self._options.spark
+        jvm: AttachedJvm | DriverJvm
+        self._jvm = jvm = AttachedJvm(spark) if self._is_attached else DriverJvm(spark, name)
         while not self._needed.wait(POLL_S):
             self._require_jvm()
         if self._stop.is_set():
             return
         self._without_since = self._without_since or time.monotonic()
         try:
-            self._engine = engine = jvm.begin(self._lanes_wanted())
+            lanes = self._lanes_wanted()
+            self._engine = engine = jvm.begin(
+                lanes,
+                slots=slots_for(lanes, len(self._flows)),
+                lane_bytes=max(map(lane_bytes, self._flows.values()), default=0),
+                is_warm=self._is_warm,
+            )
             self._lease_from(engine)
         except Disconnected as error:
             self._stop.wait(POLL_S)  # the JVM may be ending
             self._require_jvm()
-            if is_local(self._master):
+            if is_local(self._master) or self._is_attached:
                 raise
             log.info("Spark's application ended: %s", error)
             self._without_since = self._without_since or time.monotonic()
@@ -128,7 +136,7 @@ class SparkEngine:
         cluster has ended it.
         """
         from twinlog.spark.lease import SparkLeaseStarter, await_executor
-        from twinlog.spark.masters import is_dynamic, slots_now, task_slots
+        from twinlog.spark.masters import is_dynamic, slots_for, slots_now, task_slots
 
         has_asked = False
 
@@ -142,20 +150,21 @@ class SparkEngine:
             return not self._stop.is_set()
 
         if self._master is not None:
-            wanted = 2 * self._lanes_wanted()
+            wanted = slots_for(self._lanes_wanted(), len(self._flows))
             self._slots = task_slots(engine.context, wanted, keeps_waiting)
         if self._stop.is_set():
             return
+        if self._is_warm:
+            await_executor(engine.context, has_python=True)
         self._without_since = None
         address, secrets = self._server.address, self._server.secrets
-        self._supervisor.set_starter(
-            SparkLeaseStarter(engine.context, LANE_ENTRY, address, secrets)
-        )
+        self._starter = SparkLeaseStarter(engine.context, LANE_ENTRY, address, secrets)
+        self._supervisor.set_starter(self._starter)
         follows = not is_dynamic(engine.context)
         reads_at = time.monotonic() + JVM_EVERY_S
         while not self._stop.wait(POLL_S):
             self._require_jvm()
-            if not is_local(self._master):
+            if self._is_attached or not is_local(self._master):
                 self._count(slots_now(engine.context), follows=follows)
             if self._options.on_jvm is not None and time.monotonic() >= reads_at:
                 reads_at = time.monotonic() + JVM_EVERY_S
@@ -193,6 +202,8 @@ class SparkEngine:
         if self._engine is not None:
             from twinlog.spark.session import stop_spark
 
+            if self._starter is not None:
+                self._starter.finish()
             stop_spark(self._engine)
         elif self._jvm is not None:
             self._jvm.gateway.stop()
@@ -250,8 +261,8 @@ class SparkEngine:
         if self._slots is None:
             return self._within_room(flow, lanes_of(flow, self._cores, override, partitions))
         lanes = lanes_of(flow, self._slots, override, partitions)
-        # a lease and its successor run side by side
-        return max(1, min(lanes, self._slots // (2 * flows)))
+        # the next lease replaces lane by lane, and starts with one more
+        return max(1, min(lanes, self._slots // flows - 1))
 
     def _within_room(self, flow: FlowConfig, lanes: int) -> int:
         """Limit lanes to the slots with which this Spark was started; a reload may want more."""
@@ -266,11 +277,3 @@ class SparkEngine:
                 lanes,
             )
         return min(lanes, room)
-
-
-def lanes_in_memory(flows: Sequence[FlowConfig], limit: int | None) -> int:
-    """Return how many lanes each flow may have within a cgroup's limit in bytes, at least 1."""
-    if limit is None or not flows:
-        return MANY
-    each = sum(LANE_BYTES + int(BUFFERS * flow.lanes.memory_bytes) for flow in flows)
-    return max(1, (limit - PROCESS_BYTES) // each)

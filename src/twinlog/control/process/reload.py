@@ -15,11 +15,12 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final, Self
 
+from twinlog.config.advice.transforms import refuse_transforms
 from twinlog.config.effective import changes_between
 from twinlog.config.flow.schema import FlowConfig, MirrorConfig
 from twinlog.control.flow.flow_setup import FlowSetup
 from twinlog.control.process.commands import CommandPort, QueuedCommand, Reload, ending
-from twinlog.control.risk.background import InBackground
+from twinlog.control.risk.running_flow import InBackground
 from twinlog.control.watch.service import reloading
 from twinlog.errors import TwinlogError, UsageError
 from twinlog.flow_log import NEWS
@@ -95,7 +96,7 @@ class Reloader:
                 raise TwinlogError(f"{NOT_RELOADED}: a bug, see the log") from error
 
     def _reloaded(self) -> Reloaded:
-        config = self._read()
+        config = refuse_transforms(self._read())
         changes = changes_between(self._config, config)
         # key files are read here, so that errors in them do not stop a flow either
         changed = tuple(self._setup(flow) for flow in changes.changed)

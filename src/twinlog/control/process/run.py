@@ -24,6 +24,7 @@ from twinlog.cluster.net.settings import ClusterSettings
 from twinlog.cluster.security.renewal import CHECK_EVERY_S, current
 from twinlog.cluster.security.security_settings import SecuritySettings
 from twinlog.codes import conditions
+from twinlog.config.advice.transforms import refuse_transforms
 from twinlog.config.flow.offset_storage import OffsetStorage
 from twinlog.config.flow.schema import FlowConfig, MirrorConfig
 from twinlog.control.flow.wiring import admins_of, flow_setup, neighbours_of
@@ -91,7 +92,8 @@ def say_slow_kernels(chosen: Chosen = CHOSEN) -> None:
 
 
 def run_mirror(config: MirrorConfig, path: Path, options: MirrorOptions) -> MirrorResult:
-    """Mirror until done (`once`) or stopped."""
+    """Mirror until done (`once`) or stopped. Raises ConfigError if a flow has transforms."""
+    refuse_transforms(config)
     require_extra("pyspark", "spark", "twinlog mirror")
     say_slow_kernels()
     conditions()  # read now: a mirror may run for months, and its files may be replaced

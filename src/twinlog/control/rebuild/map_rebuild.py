@@ -33,8 +33,7 @@ from twinlog.cluster.logs.producers import describe_producers
 from twinlog.cluster.topics.internal_log import append, read_to_end
 from twinlog.control.flow.flow_setup import FlowSetup
 from twinlog.control.leading.lead import SetupWaiting, StandingBy
-from twinlog.control.rebuild.logs import RebuildLog, moved
-from twinlog.control.rebuild.partition import OnStep, Rebuild, Rebuilt
+from twinlog.control.rebuild.partition import OnStep, Rebuild, RebuildLog, Rebuilt, moved
 from twinlog.errors import Fate, FlowError, NotLeader, PartitionError, TwinlogError, or_raise
 from twinlog.lane import late_requests
 from twinlog.lane.watches.compaction import may_lack_offsets
@@ -299,16 +298,14 @@ class MapRebuild:
     def _read_map(self) -> DescribedMaps:
         out = DescribedMaps()
         topic = map_topic_of(self._setup.config.flow)
-        if self._is_missing(topic):
+        known = self._target.metadata([topic]).topics[topic]
+        if known.error == UNKNOWN_TOPIC_OR_PARTITION:
             return out
-        for partition in range(len(self._target.metadata([topic]).topics[topic].partitions)):
+        for partition in range(len(known.partitions)):
             for record in read_to_end(self._target, topic, partition):
                 if record.key is not None and record.value is not None:
                     out.add(record.key, record.value)
         return out
-
-    def _is_missing(self, topic: str) -> bool:
-        return self._target.metadata([topic]).topics[topic].error == UNKNOWN_TOPIC_OR_PARTITION
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

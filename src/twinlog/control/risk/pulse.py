@@ -16,8 +16,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from twinlog.codes import Trait, has
-from twinlog.control.risk.background import InBackground
-from twinlog.control.risk.running_flow import RunningFlow
+from twinlog.control.risk.running_flow import InBackground, RunningFlow
 from twinlog.errors import TwinlogError
 
 EVERY_S: Final = 1.0

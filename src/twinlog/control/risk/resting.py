@@ -19,16 +19,14 @@ from twinlog.cluster.client import ClusterClient
 from twinlog.cluster.net.settings import ClusterSettings
 from twinlog.config.flow.start import Starts
 from twinlog.control.lanes.partitions import Partition
-from twinlog.control.risk.background import InBackground
-from twinlog.control.risk.running_flow import RunningFlow
+from twinlog.control.risk.running_flow import InBackground, RunningFlow
 from twinlog.control.risk.source_watch import is_followed
 from twinlog.errors import TwinlogError
 from twinlog.mirror.plan import PartitionPlan
 from twinlog.model import StartKind, TopicPartition
 from twinlog.survey.ends import NO_ENDS
-from twinlog.survey.map_reader import Maps
 from twinlog.survey.picture import read_flow
-from twinlog.survey.replica import Replica
+from twinlog.survey.replica import Maps, Replica
 
 FIRST_S: float = 20.0
 """Until then most partitions have been assigned to a lane."""

@@ -10,7 +10,6 @@ from math import inf
 from typing import Final
 
 from twinlog.cluster.client import REFUSED_FOR_S, ClusterClient
-from twinlog.cluster.logs.offsets import EARLIEST, LATEST
 from twinlog.cluster.logs.raw_log import FetchedRecords, fetch_records
 from twinlog.cluster.net.settings import ClusterSettings
 from twinlog.cluster.topics.producer_expiry import longest_transaction
@@ -19,7 +18,7 @@ from twinlog.control.risk.held_back import OpenOnes
 from twinlog.control.risk.resting import Rest
 from twinlog.errors import Disconnected, TwinlogError, Unauthorized, Unreachable
 from twinlog.model import Isolation, TopicId, TopicPartition
-from twinlog.survey.ends import known_ends, known_offsets
+from twinlog.survey.ends import known_ends, known_offsets, known_starts
 from twinlog.survey.open_transactions import open_transactions
 from twinlog.survey.topic_configs import retentions
 from twinlog.wire.record_batch import read_headers
@@ -107,7 +106,7 @@ class SourceQuestions:
     def ends(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
         """Return the current log ends."""
         with self._line.asking() as client:
-            return known_offsets(client, partitions, LATEST)
+            return known_offsets(client, partitions)
 
     def ids(self, topics: Iterable[str]) -> dict[str, TopicId]:
         """Return the current IDs of the topics that exist."""
@@ -127,12 +126,12 @@ class SourceQuestions:
     def starts(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
         """Return the current log starts."""
         with self._line.asking() as client:
-            return known_offsets(client, partitions, EARLIEST)
+            return known_starts(client, partitions)
 
     def next_batches(self, offsets: Mapping[TopicPartition, int]) -> dict[TopicPartition, Rest]:
         """Return the next batch at or after each offset."""
         with self._line.asking() as client:
-            starts = known_offsets(client, offsets, EARLIEST)
+            starts = known_starts(client, offsets)
             froms = {tp: max(at, starts[tp]) for tp, at in offsets.items() if tp in starts}
             wanted = {tp: (at, 1) for tp, at in froms.items()}
             answers = fetch_records(client, wanted, timeout_s=WITHIN_S)

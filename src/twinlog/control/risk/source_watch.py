@@ -11,9 +11,8 @@ from typing import Final, Protocol
 from twinlog.control.lanes.partitions import Partition, Placement
 from twinlog.control.lanes.retention_outlook import SourceBounds
 from twinlog.control.risk import loss, retention
-from twinlog.control.risk.background import InBackground
 from twinlog.control.risk.held_back import HeldBackWatch, OpenOnes
-from twinlog.control.risk.running_flow import RunningFlow
+from twinlog.control.risk.running_flow import InBackground, RunningFlow
 from twinlog.control.watch.snapshot import FlowSnapshot
 from twinlog.errors import TwinlogError
 from twinlog.flow_log import FlowLog

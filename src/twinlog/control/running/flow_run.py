@@ -1,7 +1,9 @@
-"""One running flow, from its first lease to its end.
+"""One flow while it runs, from its first lease to its end.
 
-Everything here runs in the supervisor's thread. Work that may block (the map, topics) is done in
-other threads, and its result arrives as a call.
+`tick` does what is due: it renews leases, gives partitions to lanes, and gives up silent lanes.
+Between ticks, messages of lanes change the state of partitions (`LaneReports`). Everything here
+runs in the supervisor's thread. Work that may block (the map, topics) is done in other threads, and
+its result arrives as a call.
 """
 
 from __future__ import annotations
@@ -19,7 +21,7 @@ from twinlog.control.lanes.lanes import Job, Lane
 from twinlog.control.lanes.pacing import Pacer
 from twinlog.control.lanes.partitions import UNREACHABLE, Partition, Placement
 from twinlog.control.lanes.wanted import continue_from, hold_back, replan
-from twinlog.control.running.giving import Giving
+from twinlog.control.running.giving import Assigner
 from twinlog.control.running.run_leases import RunLeases
 from twinlog.control.running.run_state import RunState
 from twinlog.errors import TwinlogError
@@ -35,7 +37,7 @@ from twinlog.lane.messages import (
 )
 from twinlog.mirror.plan import PartitionPlan
 from twinlog.mirror.state.intents import FlowIntents
-from twinlog.survey.map_reader import Maps
+from twinlog.survey.replica import Maps
 
 ONCE_GIVES_UP_S: Final = 60.0
 
@@ -47,11 +49,11 @@ class Host(Protocol):
         """Start a Spark job with this many lanes; its number is unique in this process."""
 
     def read_map(self, flow: FlowRun, then: Callable[[Maps], None]) -> None:
-        """Read the offset map to its end, then call back in the supervisor's thread."""
+        """Read the offset map to its end, then call `then` in the supervisor's thread."""
 
 
 class FlowRun(RunState):
-    """Runs one flow in one generation."""
+    """One flow in one generation, as its process runs it."""
 
     def __init__(  # noqa: PLR0913 (all of it is known at once, by name)
         self,
@@ -75,7 +77,9 @@ class FlowRun(RunState):
             once=once, clean=clean, pacer=pacer, clock=clock,
         )  # fmt: skip
         self.lost_topics_at: float | None = None
-        """When discovery last missed a topic, which was deleted or hidden by a lost permission."""
+        """When discovery last missed a topic, because it was deleted or a permission was
+        removed.
+        """
         self.finished_at: float | None = None
         self._leases = RunLeases(
             self,
@@ -84,7 +88,7 @@ class FlowRun(RunState):
             lease_s=lease_s,
             first_change_s=first_change_s,
         )
-        self._giving = Giving(self, lambda then: host.read_map(self, then))
+        self._assigner = Assigner(self, lambda then: host.read_map(self, then))
         self._reports = LaneReports(self)
         self._found: tuple[PartitionPlan, ...] = ()
         self.set_plans(plans)
@@ -104,19 +108,19 @@ class FlowRun(RunState):
         self.release(leaving)
 
     def follow(self, intents: FlowIntents) -> None:
-        """Apply changed intents."""
+        """Apply changed intents of operators."""
         self.intents = intents
         self._replan()
 
     def hold_back(self, error: TwinlogError | None) -> None:
-        """Start no partition that has not run yet, because intents cannot be read; None: they can
-        be read again.
+        """Do not start partitions that have not run yet, because intents cannot be read. None:
+        intents can be read again.
         """
         self.holds_back = "" if error is None else str(error)
         hold_back(self.partitions.values(), error)
 
     def continue_from(self, former: Iterable[Partition]) -> None:
-        """Take over the state of the former run's partitions."""
+        """Take over the state of the partitions of the run before."""
         continue_from(self.partitions, former, self.foreign_until)
 
     def _new(self, plan: PartitionPlan) -> Partition:
@@ -133,7 +137,7 @@ class FlowRun(RunState):
     # -- periodic work
 
     def tick(self) -> None:
-        """Do what is due; called about ten times a second."""
+        """Do what is due. Called about ten times a second."""
         now = self.clock.monotonic()
         self._leases.reap()
         if self.is_finished and self.finished_at is None:
@@ -142,8 +146,8 @@ class FlowRun(RunState):
         if self.is_stopping:
             self._leases.stop()
             return
-        self._leases.tend(now)
-        self._giving.assign(now)
+        self._leases.tick(now)
+        self._assigner.assign(now)
         if self.pacer is not None:
             self.pacer.tend(self.lanes(), self.partitions.values())
         if self.once and self.is_settled:
@@ -155,28 +159,28 @@ class FlowRun(RunState):
 
     @property
     def is_finished(self) -> bool:
-        """Return True if the run is stopped, and no lane is left."""
+        """Return True if the run was stopped and no lease is left."""
         return self.is_stopping and not self.leases
 
     @property
     def is_settled(self) -> bool:
-        """With `--once`: return True if nothing is left that could be copied."""
+        """Return True with `--once` if nothing is left that could be copied."""
         return all(p.is_over or p.troubled_s() > ONCE_GIVES_UP_S for p in self.partitions.values())
 
     def stop(self) -> None:
-        """End all lanes; each drains first."""
+        """Stop all lanes. Each drains its partitions first."""
         self.is_stopping = True
         self._leases.stop()
 
     def abort(self) -> None:
-        """End the Spark jobs without waiting for their lanes."""
+        """Cancel the Spark jobs without waiting for their lanes."""
         for lease in self.leases:
             lease.job.cancel()
 
     # -- events
 
     def on_connected(self, peer: Peer) -> Lane | None:
-        """A lane has connected; return None if its lease is not of this run any more."""
+        """Add a lane that has connected. Return None if its lease is no longer part of this run."""
         return self._leases.connected(peer)
 
     def on_message(self, lane: Lane, message: object) -> None:
@@ -194,29 +198,29 @@ class FlowRun(RunState):
             case Released():
                 for one in message.partitions:
                     self._reports.released(lane, one)
-                self._giving.assign(self.clock.monotonic())
+                self._assigner.assign(self.clock.monotonic())
             case Troubled():
                 self._reports.troubled(lane, message)
             case _:
                 self.log.warning("unexpected message: %s", message)
 
     def on_gone(self, lane: Lane) -> None:
-        """The lane's channel has closed."""
+        """Handle the end of a lane's connection."""
         self._leases.gone(lane)
 
     def map_failed(self, error: TwinlogError) -> None:
-        """The map could not be read."""
-        self._giving.map_failed(error)
+        """Handle a failed read of the map."""
+        self._assigner.map_failed(error)
 
 
 class LaneReports:
-    """Handles the reports of a run's lanes."""
+    """Applies the reports of a run's lanes to its partitions."""
 
     def __init__(self, run: RunState) -> None:
         self._run = run
 
     def progress(self, lane: Lane, said: Progress) -> None:
-        """Handle a report; each lane sends one about once a second."""
+        """Handle a progress report. Each lane sends one about once a second."""
         self._degraded(lane, said)
         lane.throttle = said.throttle
         self._run.lane_cpu_ms += said.cpu_ms
@@ -232,24 +236,26 @@ class LaneReports:
         if partition is not None:
             self._run.errors.update(partition.on_progress(progress))
             if self._run.once and partition.learns_end(progress):
-                self._run.release([partition])  # to be given again with the known end
+                self._run.release([partition])  # it is given again, with the end that is known now
 
     def _degraded(self, lane: Lane, said: Progress) -> None:
-        """Note that a lane cannot reach a cluster, or reaches it again."""
+        """Note that a lane cannot reach a cluster, or can reach it again."""
         away = said.degraded
         if away is not None:
             away = structs.replace(away, message=without_secrets(away.message))
         if lane.reaches(away, self._run.clock.monotonic()):
             self._run.errors[UNREACHABLE] += 1
         held: Iterable[Partition] = lane.partitions.values()
-        if not lane.is_ready:  # it gets no partition before it reaches both, so all wait for it
+        if not lane.is_ready:  # it has no partition yet; all pending partitions wait for a lane
             every = self._run.partitions.values()
             held = [p for p in every if p.placement is Placement.PENDING]
         for partition in held:
             partition.reached(away)
 
     def released(self, lane: Lane, one: ReleasedPartition) -> None:
-        """The lane has returned a partition: it is done, or the next lane resumes there."""
+        """Handle a partition that a lane has returned after draining it: it is done, or the next
+        lane resumes there.
+        """
         partition = lane.partitions.pop(one.source, None)
         lane.releasing.discard(one.source)
         if partition is None or one.term != partition.term:
@@ -266,7 +272,7 @@ class LaneReports:
         partition.retry_at = 0.0
 
     def troubled(self, lane: Lane, trouble: Troubled) -> None:
-        """The lane has returned a partition because its copy failed."""
+        """Handle a partition that a lane has returned because its copy failed."""
         run = self._run
         trouble = trouble.worded(run.name, is_shared=not run.work.is_ours_alone)
         trouble = structs.replace(trouble, message=without_secrets(trouble.message))
@@ -274,7 +280,7 @@ class LaneReports:
         lane.releasing.discard(trouble.source)
         if partition is None:
             return
-        # also noted for an unwanted partition, because it may be wanted again within the second
+        # noted even if the partition is not wanted now, because it may soon be wanted again
         partition.lost, partition.stands_at = trouble.lost or partition.lost, trouble.poison
         if trouble.wait_ms:
             partition.wait_at_least(run.clock.monotonic() + trouble.wait_ms / 1000)

@@ -1,13 +1,63 @@
-"""Partitions are given to lanes; no partition is ever in two lanes.
+"""Which lane gets which partition, so that two lanes never write to one partition at the same time.
+
+**Problem.** All lanes of a flow write the same records under one producer ID, and a record's
+sequence is its ordinal, whichever lane sends it. So as long as the target remembers the producer
+ID, a second writer does no harm: the broker appends each batch once, and rejects or repeats the
+response for the other. But a broker forgets a producer ID some time after the timestamp of its last
+record (one day by default). Without that memory two writers damage the log:
+
+- A broker accepts any first sequence of an unknown ID, so the same records are appended twice.
+- A batch is rejected, the ID expires, and the other lane's next batch is accepted in its place.
+  Records are missing between two batches that look correct.
+- The lanes may cut records into different batches (joined, re-encoded, split), and the source's
+  cleaner may have removed a record in the meantime. Then the same sequence is a different record.
+- In a topic with LogAppendTime, a lane cannot distinguish the response to a repeat from the
+  response to its own append.
+
+`mirror.copy.partition` detects most of this afterwards. The rules here prevent it.
+
+**Rules**
 
 1. A partition that was handed over (`Released` with a start point) goes to the next lane directly.
 2. Any other start is cold: the map is first read to its end, and the Take has a new term.
-3. When a lane is lost, its partitions go to another one directly. Their Takes have the time in
-   which requests of the lost lane may still arrive (`RunState.lost`). That lane stops by itself
-   `SILENCE_MS` after its last message from the driver, which is not before the driver's last
-   message from it. Then its sockets give up (`lane.late_requests`). Requests that must not be sent
-   before that wait in the new lane. Only a partition without any row in the map waits here
-   (`takes.put_off`).
+3. When a lane is lost, its partitions go to another lane directly. Their Takes state for how long
+   requests of the lost lane may still arrive (`RunState.lost`), and the new lane holds back batches
+   that could meet them. Only a partition without any row in the map waits here, because the lost
+   lane may still fix where its copy begins (`takes.put_off`).
+
+The driver often cannot know whether a lost lane is dead. It relies on three times instead:
+
+    t              last message that the driver received from the lost lane
+    t + 10 s       if it is still alive, it has stopped sending (`late_requests.SILENCE_MS`):
+                   the driver's last message to it was not later than t (`channel.frames`)
+    t + 20 s       none of its requests can arrive any more (`late_requests.wait_s`)
+      + throttle   unless a broker had muted its connection; the lane reports for how long
+
+The new lane decides about each batch:
+
+- A *fresh* batch (the target remembers the ID after it) is sent immediately if the target certainly
+  remembers the ID now. Otherwise it waits until the lost lane has stopped, and the log is read
+  again.
+- An *old* batch (the target may forget the ID after it) waits until no request of the lost lane can
+  arrive, and the log is read again.
+
+**What may fail**
+
+- *The Take is lost with the connection*: the lane is lost, so rule 3 applies.
+- *Released is lost*: the same: the next start searches both logs instead of using the position.
+- *The process of a lane dies*: its connection closes, and rule 3 applies.
+- *A lane freezes, or its network is cut*: no connection closes, but after 10 s of silence it is
+  given up (`RunLeases.drop_silent`).
+- *The driver dies*: its lanes stop after 10 s of silence. The next generation treats all partitions
+  as those of lost lanes (`RunState.foreign_until`), unless this generation was closed.
+- *A lane writes rows while the map is read*: the partition waits for the next read (`left_at`).
+- *The map cannot be read*: partitions that need it fail with its code, and the read is retried
+  after a pause.
+
+**Rejected:** to wait 20 s before the partitions of a lost lane are given to another. Most
+partitions of most clusters are idle and have nothing to send, and 1,000 of them took 43 s to reach
+their end again after a mirror was killed. Now a start begins immediately, and only batches wait
+(ADR 37).
 """
 
 from __future__ import annotations
@@ -18,38 +68,37 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
 from twinlog.clock import CLOCK, Clock, GrowingPause
-from twinlog.control.lanes.lanes import Lease, spread
+from twinlog.control.lanes.lanes import spread
 from twinlog.control.lanes.partitions import RETRY_FAILED_S, Partition, Placement
 from twinlog.control.lanes.takes import in_messages, may_begin, put_off, runs_for_each, take_of
 from twinlog.control.running.run_state import RunState
 from twinlog.errors import Fate, TwinlogError
 from twinlog.flow_log import FlowLog
 from twinlog.mirror.map.offset_map import PartitionKey, PartitionMap, Term
-from twinlog.survey.map_reader import Maps
+from twinlog.survey.replica import Maps
 
 
-class Giving:
-    """The rules for one run."""
+class Assigner:
+    """Gives the partitions of one run to its lanes."""
 
     def __init__(self, run: RunState, read_map: Callable[[Callable[[Maps], None]], None]) -> None:
-        """`read_map` reads the offset map to its end in another thread, then calls back."""
+        """`read_map` reads the offset map to its end in another thread, then calls its argument."""
         self._run = run
         self._read_map = read_map
         self._starts = itertools.count()
         self._map = MapRetry(flow=run.name, clock=run.clock)
 
     def assign(self, now: float) -> None:
-        """Give due partitions to ready lanes."""
-        current = self._run.current
-        if current is None or not current.ready_lanes:
+        """Give the partitions that are due to ready lanes."""
+        if not self._run.takers:
             return
-        self._give([p for p in self._due(now) if p.handed is not None], current, {})
+        self._give([p for p in self._due(now) if p.handed is not None], {})
         if self._map.is_due and self._cold():
             self._map.begin()
             self._read_map(self._on_map)
 
     def map_failed(self, error: TwinlogError) -> None:
-        """The map could not be read: note this on partitions that wait for it, and retry later."""
+        """Note a failed read of the map on the partitions that wait for it, and retry later."""
         self._map.failed(error)
         self._run.errors[error.code] += 1
         for partition in self._cold():
@@ -69,32 +118,28 @@ class Giving:
 
     def _on_map(self, maps: Maps) -> None:
         self._map.works()
-        run, current = self._run, self._run.current
-        if run.is_stopping or current is None or not current.ready_lanes:
+        run = self._run
+        if run.is_stopping or not run.takers:
             return
         cold = []
         for partition in self._cold():
             if partition.left_at > self._map.began:
-                continue  # its lane wrote rows during this read; the next read has them
+                continue  # its lane may have written rows during this read; the next read has them
             if (error := maps.problem(partition.plan.source)) is not None:
                 run.errors[error.code] += 1
                 unmapped(partition, error)
             elif not put_off(partition, maps):
                 cold.append(partition)
-        self._give(may_begin(cold, maps, run.name), current, maps)
+        self._give(may_begin(cold, maps, run.name), maps)
         run.wants_discovery |= any(p.plan.may_pass and p.failure is not None for p in cold)
 
-    def _give(
-        self,
-        partitions: list[Partition],
-        lease: Lease,
-        maps: Mapping[PartitionKey, PartitionMap],
-    ) -> None:
+    def _give(self, partitions: list[Partition], maps: Mapping[PartitionKey, PartitionMap]) -> None:
         if not partitions:
             return
         run, most_runs = self._run, runs_for_each(len(partitions))
-        for number, part in spread(partitions, lease.ready_lanes).items():
-            lane = lease.lanes[number]
+        lanes = {lane.key: lane for lane in run.takers}
+        for key, part in spread(partitions, lanes.values()).items():
+            lane = lanes[key]
             takes = []
             for partition in part:
                 if partition.handed is None:
@@ -116,13 +161,15 @@ log = logging.getLogger(__name__)
 
 @dataclass(slots=True, kw_only=True)
 class MapRetry:
-    """Retries of reading one flow's map: logs the begin and the end of a failure."""
+    """Decides when one flow's map is read again after a failure. Logs the begin and the end of a
+    failure.
+    """
 
     flow: str
     clock: Clock = CLOCK
     is_reading: bool = False
     began: float = 0.0
-    """Monotonic time at which the read began; later rows may be missing."""
+    """Monotonic time at which the read began. Rows written later may be missing from its result."""
     _next_at: float = 0.0
     _pause: GrowingPause = field(
         default_factory=lambda: GrowingPause(first_s=0.5, most_s=RETRY_FAILED_S)
@@ -131,15 +178,15 @@ class MapRetry:
 
     @property
     def is_due(self) -> bool:
-        """Return True if no read is running, and the pause is over."""
+        """Return True if no read is running and the pause is over."""
         return not self.is_reading and self.clock.monotonic() >= self._next_at
 
     def begin(self) -> None:
-        """Note the start of a read."""
+        """Note that a read begins."""
         self.is_reading, self.began = True, self.clock.monotonic()
 
     def failed(self, error: TwinlogError) -> None:
-        """The map could not be read."""
+        """Note a failed read."""
         self.is_reading = False
         self._next_at = self.clock.monotonic() + self._pause.next_s()
         if error.code != self._problem:
@@ -149,7 +196,7 @@ class MapRetry:
             )
 
     def works(self) -> None:
-        """The map was read."""
+        """Note a successful read."""
         self.is_reading = False
         self._next_at = 0.0
         self._pause.reset()
@@ -159,5 +206,5 @@ class MapRetry:
 
 
 def unmapped(partition: Partition, error: TwinlogError) -> None:
-    """Fail a partition that cannot start without its map; it is tried again."""
+    """Fail a partition that cannot start without its map. It is retried."""
     partition.troubled(error.code, error.what, retriable=error.fate is Fate.RETRIABLE)

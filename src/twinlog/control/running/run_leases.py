@@ -1,5 +1,42 @@
 """The lanes of a run: leases start, warm up, become current, and retire; lanes connect and get
 lost.
+
+A lane is a task of a Spark job, and a lease is that job. Spark decides on which executors its tasks
+run, and starts a task again if it dies. A lease lasts for `twinlog.lease.seconds` (300), then the
+next one replaces it. So the number of lanes follows the executors that Spark has, lanes that were
+lost are replaced on other hosts, and changed settings take effect: a lease with outdated settings
+is replaced immediately.
+
+    lease 1   WARMING | CURRENT ----------------------------- | RETIRING: drains, ends
+    lease 2                           WARMING: lanes connect  | CURRENT -----------------
+    partition          in a lane of lease 1                   | Release, Released, Take: in lease 2
+
+**Invariant.** At most one lease is warming, and at most one is current. Only lanes of the current
+lease get partitions (`giving`). A new lease warms up beside the current one, which costs two task
+slots per lane for a moment. Its lanes connect and open their connections to both clusters before
+they get a partition, so the copy pauses only for a message in each direction.
+
+**What may fail**
+
+- *The job ends by itself*: its lanes are lost, and the next lease starts after a pause of 4 to 30
+  s, which grows until a lane is ready.
+- *One task dies*: its partitions go to the other lanes; Spark starts the task again, and its new
+  attempt joins as the same lane.
+- *The new attempt connects while the old one is still connected*: it waits and gets nothing,
+  because its hello may come from a client that has read the lane's secret (`channel.lane_secrets`).
+- *A lane is silent for 10 s*: it is given up. Spark does not start its task again, because the
+  process may still run, so the lease continues with one lane less.
+- *All lanes were given up, or none says hello within 300 s*: the lease is deserted, and the next
+  one starts immediately.
+- *Some lanes of a new lease do not become ready within 30 s*: the lease becomes current without
+  them.
+- *The flow is paused*: all leases retire.
+
+With `--once` a lease is not renewed, and after three failed leases the pending partitions fail.
+
+**Rejected:** structured streaming. A micro-batch costs some hundred milliseconds and keeps a
+checkpoint, while a running lane needs neither. Also rejected: DataFrame jobs, because Spark's SQL
+engine and Arrow use memory and CPU that a lane does not need (ADR 8).
 """
 
 from __future__ import annotations
@@ -10,7 +47,7 @@ from typing import Final
 
 from twinlog.channel.peer import Peer
 from twinlog.clock import Clock, GrowingPause
-from twinlog.control.lanes.lanes import Job, Lane, Lease, LeaseState
+from twinlog.control.lanes.lanes import WARM_UP_TIMEOUT_S, Job, Lane, Lease, LeaseState
 from twinlog.control.lanes.partitions import LaneKey, Placement
 from twinlog.control.running.run_state import RunState
 from twinlog.errors import TwinlogError
@@ -18,6 +55,7 @@ from twinlog.lane import late_requests
 from twinlog.lane.messages import EndLane
 
 ONCE_LEASE_TRIES: Final = 3
+"""With `--once`: attempts to start a lease before the partitions fail."""
 
 
 class RunLeases:
@@ -32,18 +70,22 @@ class RunLeases:
         lease_s: float,
         first_change_s: float,
     ) -> None:
-        """`start` starts a Spark job with this many lanes, and returns its number."""
+        """`start` starts a Spark job with this many lanes and returns its number. `lane_count`
+        returns how many lanes a number of partitions should have.
+        """
         self._run = run
         self._start = start
         self._lane_count = lane_count
         self._lease_s = lease_s
         self._next_change = run.clock.monotonic()
         self._change_s = first_change_s
-        """Time from the start of a lease to the next one; the first time is staggered by flow."""
+        """Time from the start of a lease to that of the next one. The first time differs by flow,
+        so that flows do not renew their leases at the same moment.
+        """
         self.retry = LeaseRetry(clock=run.clock)
 
-    def tend(self, now: float) -> None:
-        """Start the next lease, give it the partitions, or end the one before, when it is due."""
+    def tick(self, now: float) -> None:
+        """Do what is due: start the next lease, make it current, or retire the one before."""
         run = self._run
         warming = next((le for le in run.leases if le.state is LeaseState.WARMING), None)
         if warming is not None and warming.is_deserted:  # a lane froze before it was ready
@@ -55,6 +97,8 @@ class RunLeases:
             self._begin(now)
         elif warming.is_warm:
             self._promote(warming)
+        elif run.current is not None:
+            self._step(warming, run.current)
         for lease in run.leases:
             lease.tend()
 
@@ -75,14 +119,31 @@ class RunLeases:
         run, before = self._run, self._run.current
         warm.state = LeaseState.CURRENT
         if run.pacer is not None and not (warm.work.has_budget or run.work.has_budget):
-            run.pacer = None  # its old lanes waited for their shares until now
+            run.pacer = None  # until now, lanes with a budget were still running
         if before is not None:
             before.state = LeaseState.RETIRING
             for lane in before.lanes.values():
                 run.release(lane.partitions.values())
 
+    def _step(self, warm: Lease, before: Lease) -> None:
+        """Replace lanes by those with the same number, so that their slots are free for others.
+
+        If the cluster has become smaller than the lease before, no lane comes until one ends.
+        """
+        for lane in warm.ready_lanes if warm.is_partly_warm else ():
+            old = before.lanes.get(lane.key.lane)
+            if old is not None and old.partitions:
+                self._run.release(old.partitions.values())
+            elif old is not None:
+                old.stop()
+        waits_since = max(warm.started, before.changed)
+        is_late = self._run.clock.monotonic() - waits_since > WARM_UP_TIMEOUT_S
+        if is_late and not warm.lanes and len(before.ready_lanes) > warm.size:
+            max(before.ready_lanes, key=lambda lane: lane.key).stop()
+            before.changed = self._run.clock.monotonic()
+
     def reap(self) -> None:
-        """Drop leases whose jobs have ended."""
+        """Remove leases whose jobs have ended."""
         run = self._run
         for lease in [le for le in run.leases if le.job.is_done]:
             if lease.lanes and lease.job.error is None:
@@ -90,11 +151,15 @@ class RunLeases:
             run.leases.remove(lease)
             for lane in (*lease.lanes.values(), *lease.waiting.values()):
                 run.lost(lane)
+            copied = (one.copied.pop(lease.number, None) for one in run.partitions.values())
+            lease.job.note([one for one in copied if one is not None])
             if lease.job.error is not None and not run.is_stopping:
                 self._failed(lease.job.error)
 
     def _failed(self, error: TwinlogError) -> None:
-        """The Spark job ended by itself; without a ready lane it is likely to do so again."""
+        """Handle a Spark job that ended by itself. If none of its lanes was ready, the next job is
+        likely to fail as well.
+        """
         run = self._run
         run.log.warning("a lease ended early: %s", error)
         self.retry.on_failure()
@@ -105,7 +170,7 @@ class RunLeases:
                     partition.troubled(error.code, error.message, retriable=False)
 
     def stop(self) -> None:
-        """Stop all lanes; each drains first. Jobs that do not end after them are cancelled."""
+        """Stop all lanes; each drains first. Cancel jobs that do not end after their lanes."""
         for lane in self._run.lanes():
             lane.stop()
         for lease in self._run.leases:
@@ -113,7 +178,7 @@ class RunLeases:
                 lease.job.cancel()
 
     def connected(self, peer: Peer) -> Lane | None:
-        """A lane has connected; return None if its lease is not of this run any more."""
+        """Add a lane that has connected. Return None if its lease is no longer part of this run."""
         identity, run = peer.identity, self._run
         lease = next((le for le in run.leases if le.number == identity.lease), None)
         if lease is None or run.is_stopping:
@@ -126,12 +191,12 @@ class RunLeases:
         return lane
 
     def gone(self, lane: Lane) -> None:
-        """The lane's channel has closed."""
+        """Handle the end of a lane's connection."""
         for lease in self._run.leases:
-            if (heir := lease.leave(lane)) is not None:
+            if (next_attempt := lease.leave(lane)) is not None:
                 is_retiring = lease.state is LeaseState.RETIRING
                 is_over = self._run.is_stopping or lane.stop_sent or is_retiring
-                (heir.stop if is_over else heir.begin)()
+                (next_attempt.stop if is_over else next_attempt.begin)()
         self._run.lost(lane)
 
     def drop_silent(self) -> None:
@@ -153,7 +218,9 @@ MAX_LEASE_RETRY_S: Final = 30.0
 
 @dataclass(slots=True, kw_only=True)
 class LeaseRetry:
-    """Retries of one flow's leases: a Spark job without a ready lane is likely to fail again."""
+    """Decides when a flow's next lease starts after a failure. A Spark job without a ready lane is
+    likely to fail again.
+    """
 
     clock: Clock
     _next: float = 0.0
@@ -170,7 +237,7 @@ class LeaseRetry:
         self._next = self.clock.monotonic() + self._pause.next_s()
 
     def works(self) -> None:
-        """A lane is ready."""
+        """Note that a lane is ready."""
         self._pause.reset()
 
     @property

@@ -25,7 +25,7 @@ log = logging.getLogger(__name__)
 
 
 class RunState:
-    """Used in the supervisor's thread."""
+    """The state of a run. Used in the supervisor's thread only."""
 
     def __init__(  # noqa: PLR0913 (all of it is known at once, by name)
         self,
@@ -47,20 +47,25 @@ class RunState:
         self.once = once
         self.partitions: dict[TopicPartition, Partition] = {}
         self.leases: list[Lease] = []
-        self.errors: Counter[str] = Counter()  # how often each code came up
+        self.errors: Counter[str] = Counter()  # number of occurrences of each code
         self.lane_cpu_ms, self.spread = 0, SpreadWindow()
         self.received_bytes = self.sent_bytes = 0  # by all lanes of the run
         self.pacer = pacer  # None: the flow has no byte budget
         self.is_stopping = False
-        self.wants_discovery = False  # a topic does not match its plan: discover again
+        self.wants_discovery = False  # a topic does not match its plan, so topics are read again
         self.copying_since: float | None = None  # None while Spark is starting
         self.intents = FlowIntents()  # operators' intents for the flow
         self.holds_back = ""
-        """Why no partition starts that has not run yet: intents cannot be read."""
+        """Why partitions that have not run yet do not start: intents cannot be read. Empty: they
+        may start.
+        """
         self.awaits_plans = False
-        """None starts before a discovery either, because the flow was paused at its set-up."""
+        """Whether no partition starts before the next discovery, because the flow was paused during
+        its set-up.
+        """
         self._start = start
-        # the former process did not shut down cleanly, so its lanes may still send for a while
+        # unless the former process shut down cleanly, its lanes may still send until
+        # `old_lanes_until`, and their requests may arrive until `foreign_until`
         now, silence_s = self.clock.monotonic(), late_requests.SILENCE_MS / 1000
         self.foreign_until = now + (0.0 if clean else late_requests.wait_s())
         self.old_lanes_until = now + (0.0 if clean else silence_s)
@@ -70,12 +75,25 @@ class RunState:
         """The lease whose lanes get partitions."""
         return next((le for le in self.leases if le.state is LeaseState.CURRENT), None)
 
+    @property
+    def takers(self) -> list[Lane]:
+        """The ready lanes that get partitions: those of the current lease, but not those which
+        lanes of the next one already replace.
+        """
+        current = self.current
+        if current is None:
+            return []
+        steps = [lane for le in self.leases if le.is_partly_warm for lane in le.ready_lanes]
+        replaced = {lane.key.lane for lane in steps}
+        rest = [lane for lane in current.ready_lanes if lane.key.lane not in replaced]
+        return [*rest, *steps]
+
     def lanes(self) -> list[Lane]:
         """All lanes of all leases."""
         return [lane for lease in self.leases for lane in lease.lanes.values()]
 
     def start_of(self, plan: PartitionPlan) -> StartAt:
-        """Return where a partition starts if nothing of it was copied yet."""
+        """Return where the copy of a partition begins if nothing of it was copied yet."""
         return self._start.at(plan.source, is_new=plan.is_new)
 
     def release(self, partitions: Iterable[Partition]) -> None:
@@ -91,8 +109,8 @@ class RunState:
                 lane.peer.send(Release(partitions=tuple(tps)))
 
     def lost(self, lane: Lane) -> None:
-        """Give up a lane that does not respond. Its requests may arrive until it has certainly
-        stopped, and its sockets have given up.
+        """Give up a lane. Its requests may arrive until it has certainly stopped and its sockets
+        have given up, so its partitions get that time with their next Take.
         """
         late_s = late_requests.wait_s() + lane.throttle.longest_ms / 1000
         until = self.clock.monotonic() + late_s - (self.clock.boot() - lane.peer.last_heard)

@@ -12,8 +12,9 @@ from __future__ import annotations
 import base64
 import json
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
+from dataclasses import replace
 from typing import Any, Final
 from urllib.parse import quote, quote_plus
 
@@ -76,9 +77,11 @@ class SecretScrubber:
         for setting in settings:
             found = list(_secrets_of(setting))
             secrets.update(found)
-            users.update(_users_of(setting))
-            if not found and setting.from_provider:
-                words.update(_word_of(setting))
+            users.update(text for name, text in _options(setting.value) if name.lower() in _USERS)
+            word = setting.value.strip()
+            is_long = len(word) >= SHORTEST_OF_PROVIDER
+            if not found and setting.from_provider and is_long and word.lower() not in _NO_SECRETS:
+                words.add(word)
         known = {form for secret in secrets for form in forms(secret)}
         known.update(form for secret in secrets for form in pairs_in_base64(users, secret))
         self._known = _any_of(known)
@@ -96,7 +99,7 @@ class SecretScrubber:
         # most lines name no secret, and these two patterns are slow
         named = (_ASSIGNED, _IN_MAPPING) if _NAMED.search(text) else ()
         for behind in (_HEADER, _SCHEME, *named):
-            text = behind.sub(_hide_value, text)
+            text = behind.sub(rf"\1{HIDDEN}", text)
         return text
 
     def clean_value(self, value: Any) -> Any:
@@ -123,13 +126,7 @@ def settings_of(config: MirrorConfig) -> Iterator[Setting]:
         yield from cluster.settings.values()
     for flow in config.flows:
         yield from flow.settings.values()
-        for client in (
-            flow.clients.source_consumer,
-            flow.clients.source_admin,
-            flow.clients.target_admin,
-            flow.clients.target_consumer,
-            flow.clients.target_producer,
-        ):
+        for client in (*flow.clients.of_source(), *flow.clients.of_target()):
             yield from (client.origin(key) for key in client)
 
 
@@ -150,16 +147,6 @@ def _secrets_of(setting: Setting) -> Iterator[str]:
         yield value
 
 
-def _word_of(setting: Setting) -> Iterator[str]:
-    value = setting.value.strip()
-    if len(value) >= SHORTEST_OF_PROVIDER and value.lower() not in _NO_SECRETS:
-        yield value
-
-
-def _users_of(setting: Setting) -> Iterator[str]:
-    yield from (text for name, text in _options(setting.value) if name.lower() in _USERS)
-
-
 def _options(value: str) -> Iterator[tuple[str, str]]:
     for option in _OPTION.finditer(value):
         yield from ((option[1], part) for part in option.groups()[1:] if part)
@@ -171,10 +158,6 @@ def _any_of(texts: Iterable[str], around: str = "{}") -> re.Pattern[str] | None:
     # the longest first, because one may be part of another
     alternatives = [re.escape(one) for one in sorted(texts, key=len, reverse=True) if one]
     return re.compile(around.format(f"(?:{'|'.join(alternatives)})")) if alternatives else None
-
-
-def _hide_value(match: re.Match[str]) -> str:
-    return f"{match[1]}{HIDDEN}"
 
 
 # The forms in which a log may contain a secret: quoted, escaped, URL-encoded, in base64.
@@ -248,3 +231,39 @@ def _quoted(text: str) -> str:
 def _encoded(data: bytes) -> Iterator[str]:
     for encoded in (base64.b64encode(data), base64.urlsafe_b64encode(data)):
         yield encoded.decode().rstrip("=")
+
+
+class CurrentSecrets:
+    """Removes the secrets of the current configuration from every line that is logged; thread-safe.
+
+    Secrets of a replaced configuration stay known, because its flows may still log errors.
+
+    Log lines are for the operator of the mirror, and names of brokers and topics often come from
+    config providers. Only values of keys that name a secret and passwords in URLs are therefore
+    removed. A support bundle goes to outsiders and also hides every value that a config provider
+    returned. A password that is changed in a provider's file is known from the next read of the
+    configuration on.
+    """
+
+    def __init__(self, current: Callable[[], MirrorConfig]) -> None:
+        """`current` returns the current configuration."""
+        self._current = current
+        self._known: dict[tuple[str, str], Setting] = {}
+        """By key and value, because clusters and their clients share settings."""
+        self._made: tuple[MirrorConfig | None, SecretScrubber] = (None, SecretScrubber())
+
+    def clean(self, text: str) -> str:
+        """Return the text without secrets."""
+        config, scrubber = self._made
+        now = self._current()
+        if now is not config:
+            found = filter(None, map(_secret, settings_of(now)))
+            self._known |= {(one.key, one.value): one for one in found}
+            scrubber = SecretScrubber(list(self._known.values()))
+            self._made = (now, scrubber)
+        return scrubber.clean(text)
+
+
+def _secret(setting: Setting) -> Setting | None:
+    may_hold_one = is_secret(setting.key) or "://" in setting.value
+    return replace(setting, from_provider=False) if may_hold_one else None

@@ -27,7 +27,7 @@ from twinlog.cluster.client import ClusterClient
 from twinlog.cluster.net.settings import ClusterSettings
 from twinlog.config.files.properties import decode, parse_properties
 from twinlog.config.flow.schema import FlowConfig, FlowProperties, MirrorConfig
-from twinlog.config.strimzi.document import is_resource
+from twinlog.config.strimzi.resource import is_resource
 from twinlog.config.values.origin import ClientProperties, Setting, Settings, is_secret, shown_key
 from twinlog.control.flow.wiring import flow_setup
 from twinlog.control.support.secret_scrubber import HIDDEN, SecretScrubber, settings_of
@@ -93,17 +93,21 @@ def collect(
         except NotKnown as why:
             unknown = f"left out because it may contain unknown secrets: {why}"
     scrubber = SecretScrubber(settings)
+    texts = [
+        f"{one}\n" if isinstance(one, TwinlogError) else effective_config(one)
+        for one in configs.values()
+    ]
     clusters = _clusters([flow for config in read for flow in config.flows])
     files = {
         "README.txt": READ_ME,
-        "configuration.txt": scrubber.clean("\n".join(map(_configuration, configs.values()))),
+        "configuration.txt": scrubber.clean("\n".join(texts)),
         "versions.json": _json(scrubber.clean_value(_versions())),
         "clusters.json": _json(scrubber.clean_value(clusters)),
         "status.json": _json(unknown or scrubber.clean_value(_status(configs))),
         "events.json": _json(unknown or scrubber.clean_value(_events(configs))),
     }
     for log in logs:
-        for file in _with_old(log):
+        for file in (log, *sorted(log.parent.glob(f"{log.name}.[0-9]"))):  # and rotated files
             files[f"log/{file.name}"] = f"{unknown}\n" if unknown else scrubber.clean(_end_of(file))
     return files
 
@@ -177,10 +181,6 @@ def _java() -> str:
     return (answer.stderr + answer.stdout).strip()
 
 
-def _configuration(config: MirrorConfig | TwinlogError) -> str:
-    return f"{config}\n" if isinstance(config, TwinlogError) else effective_config(config)
-
-
 def _clusters(flows: Iterable[FlowConfig]) -> dict[str, Any]:
     """Query the clusters by alias, in parallel, so that unreachable ones time out together."""
     found: dict[str, ClusterSettings] = {}
@@ -205,11 +205,6 @@ def _cluster(settings: ClusterSettings) -> dict[str, Any]:
     except TwinlogError as error:
         return {"addresses": settings.addresses, "problem": str(error)}
     return {"addresses": settings.addresses, "id": cluster_id, "brokers": brokers}
-
-
-def _with_old(log: Path) -> list[Path]:
-    """Return the file and its rotated predecessors, the newest first."""
-    return [log, *sorted(log.parent.glob(f"{log.name}.[0-9]"))]
 
 
 def _end_of(file: Path) -> str:

@@ -18,22 +18,25 @@ nothing.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Final
 
 from twinlog.cluster.client import ClusterClient, prompt_client
 from twinlog.cluster.groups.coordinators import Coordinators
-from twinlog.cluster.groups.group_list import list_groups
+from twinlog.cluster.groups.group_list import Group, list_groups
+from twinlog.cluster.groups.group_offsets import GroupOffsets
+from twinlog.cluster.groups.share_groups import offsets_of
 from twinlog.config.flow.schema import MirrorConfig
-from twinlog.control.check.resting_flow import resting_flow
-from twinlog.control.compare.comparison import compare_topic_configs
+from twinlog.control.check.group_readiness import GroupSurvey, Offsets, survey_groups
+from twinlog.control.check.offline_status import resting_flow
+from twinlog.control.compare.comparison import compare_topic_configs, why_left_alone
 from twinlog.control.duties.rounds import LedFlow
 from twinlog.control.flow.flow_setup import FlowSetup
 from twinlog.control.flow.wiring import flow_setup
-from twinlog.control.verify.groups import offsets_there, verify_groups
-from twinlog.control.verify.result import VerifiedFlow, VerifiedPartition
+from twinlog.control.verify.result import VerifiedFlow, VerifiedGroup, VerifiedPartition
 from twinlog.control.verify.workers import ClusterPair, Found, VerifyWorkers, WalkProgress
+from twinlog.errors import TwinlogError
 from twinlog.lane.watches.compaction import may_lack_offsets
 from twinlog.mirror.map.offset_map import PartitionMap
 from twinlog.mirror.map.runs import digest_of
@@ -41,15 +44,19 @@ from twinlog.mirror.plan import FOREVER, PartitionPlan
 from twinlog.mirror.state.generations import producers_of
 from twinlog.mirror.state.intents import FlowIntents
 from twinlog.mirror.verify.difference import Compared, Range
-from twinlog.mirror.verify.walk import Rules
 from twinlog.model import TopicPartition
 from twinlog.survey.discovery import Discovery, discover, selected_topics
 from twinlog.survey.ends import Ends, LogState, Want, known_offsets, read_ends
 from twinlog.survey.picture import read_flow
 from twinlog.survey.replica import Replica
 from twinlog.survey.state_reader import state_rows_if_any
-from twinlog.survey.verify.partition import MappedCopy, PartitionBounds, VerifyTask, never_made
-from twinlog.survey.verify.rules import rules_of
+from twinlog.survey.verify.partition import (
+    MappedCopy,
+    PartitionBounds,
+    VerifyTask,
+    never_made,
+    rules_of,
+)
 
 BY_KEY: Final = (
     "its records are placed by key in several partitions: order and offsets do not correspond"
@@ -57,7 +64,6 @@ BY_KEY: Final = (
 NO_BOUNDS: Final = "the bounds of its logs are unknown"
 NO_SUCH_PARTITION: Final = "not compared: it is not empty, and the source has no such partition"
 AGAIN: Final = "rechecking the differences"
-Offsets = Mapping[TopicPartition, int]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -83,27 +89,21 @@ def verify_flows(
     for flow in config.flows:
         setup = flow_setup(flow)
         with prompt_client(setup.source) as source, prompt_client(setup.target) as target:
-            yield _Flow(config, setup, source, target, scope, workers, on_step).verified()
+            yield _Flow(setup, source, target, scope, workers, on_step).verified()
 
 
+@dataclass(slots=True)
 class _Flow:
-    def __init__(
-        self,
-        config: MirrorConfig,
-        setup: FlowSetup,
-        source: ClusterClient,
-        target: ClusterClient,
-        scope: VerifyScope,
-        workers: VerifyWorkers,
-        on_step: OnStep,
-    ) -> None:
-        self._config, self._setup = config, setup
-        self._source, self._target = source, target
-        self._scope = scope
-        self._workers = workers
-        self._on_step = on_step
-        self._intents = FlowIntents()
-        self._producers: frozenset[int] = frozenset()
+    """Verifies one flow."""
+
+    _setup: FlowSetup
+    _source: ClusterClient
+    _target: ClusterClient
+    _scope: VerifyScope
+    _workers: VerifyWorkers
+    _on_step: OnStep
+    _intents: FlowIntents = field(default_factory=FlowIntents)
+    _producers: frozenset[int] = frozenset()
 
     def verified(self) -> VerifiedFlow:
         there = Coordinators(self._target)
@@ -117,18 +117,16 @@ class _Flow:
         out.partitions += self._never_made(found, out)
         out.partitions += self._compared(found, out)
         out.partitions.sort(key=lambda one: one.source)
-        led = resting_flow(self._config, self._setup, self._source, self._target, out.note)
-        verify_groups(self._chosen(led), Coordinators(self._source), there, before, out)
+        led = resting_flow(self._setup, self._source, self._target, out.note)
+        views = tuple(one for one in led.partitions() if self._scope.matches(one.source.topic))
+        led = replace(led, partitions=lambda: views)
+        verify_groups(led, Coordinators(self._source), there, before, out)
         configs = compare_topic_configs(
             self._setup, self._source, self._target, self._scope.matches
         )
         out.configs += configs.differences
         out.notes += (line for line in configs.notes if line not in out.notes)
         return out
-
-    def _chosen(self, led: LedFlow) -> LedFlow:
-        views = tuple(one for one in led.partitions() if self._scope.matches(one.source.topic))
-        return replace(led, partitions=lambda: views)
 
     def _read_state(self) -> None:
         rows = state_rows_if_any(self._target)
@@ -181,7 +179,7 @@ class _Flow:
             Want.STARTS,
             after=self._source_ends([plan.source for plan in plans]),
             is_shared=self._setup.is_identity,
-            new_owners=lambda: self._intents.has_new_owners,
+            new_owners=lambda: self._intents.new_owners,
             maps=self._setup.config.flow,
         )
         self._read_state()  # again: a skip before these ends is no missing record
@@ -213,7 +211,12 @@ class _Flow:
                     here_later=FOREVER if later_end is None else later_end,
                     written=self._written(replica, there_later[plan.target]),
                     producers=self._producers | _producers(replica.map),
-                    rules=self._rules(plan),
+                    rules=rules_of(
+                        self._intents,
+                        plan,
+                        is_shared=self._setup.is_identity,
+                        is_deep=self._scope.is_deep,
+                    ),
                     isolation=self._setup.config.isolation_level,
                     is_led=out.is_led,
                     source_may_lack=plan.source.topic in lacking_here,
@@ -256,7 +259,9 @@ class _Flow:
         isolation = self._setup.config.isolation_level
         return read_ends(self._source, tps, Want.STARTS, isolation=isolation)
 
-    def _scoped(self, tps: Sequence[TopicPartition]) -> tuple[Offsets, Offsets]:
+    def _scoped(
+        self, tps: Sequence[TopicPartition]
+    ) -> tuple[dict[TopicPartition, int], dict[TopicPartition, int]]:
         """Return the first offsets at or after `since` and `until`; -1 if there is none."""
         isolation = self._setup.config.isolation_level
         since, until = (
@@ -264,15 +269,6 @@ class _Flow:
             for at_ms in (self._scope.since_ms, self._scope.until_ms)
         )
         return since, until
-
-    def _rules(self, plan: PartitionPlan) -> Rules:
-        return rules_of(
-            self._intents,
-            (plan.source, plan.source_topic_id),
-            (plan.target, plan.target_topic_id),
-            is_shared=self._setup.is_identity,
-            is_deep=self._scope.is_deep,
-        )
 
     # -- several at a time
 
@@ -331,3 +327,61 @@ def _unknown(plan: PartitionPlan, why: str) -> VerifiedPartition:
     return VerifiedPartition(
         source=plan.source, target=plan.target, compared=Compared(), why_not=why
     )
+
+
+# Checks whether a group that moved to the target now would skip records.
+#
+# Offsets on the target are queried before those on the source. A sync that sets an offset in
+# between can therefore not make the target look ahead, because commits only move forward.
+
+
+def offsets_there(there: Coordinators, selects: Callable[[str], bool]) -> Offsets:
+    """Return the offsets of the target's groups that a flow would set."""
+    found = [one for one in list_groups(there).values() if selects(one.name)]
+    return offsets_of(
+        there,
+        [one.name for one in found if one.has_offsets and not one.is_share],
+        [one.name for one in found if one.is_share],
+        furthest=True,
+    )
+
+
+def verify_groups(
+    led: LedFlow,
+    here: Coordinators,
+    there: Coordinators,
+    before: Offsets,
+    out: VerifiedFlow,
+) -> None:
+    """Verify every offset of a selected group that has a counterpart on the target. `before` is the
+    result of `offsets_there`, queried earlier.
+    """
+    survey = survey_groups(led, here, there)
+    for group in survey.selected:
+        theirs = before.get(group.name, {})
+        ours = survey.offsets[group.name]
+        for problem in (theirs, ours):
+            if isinstance(problem, TwinlogError):
+                out.leave_out(f"group {group.name} is not compared: {problem}")
+        if not isinstance(theirs, TwinlogError) and not isinstance(ours, TwinlogError):
+            out.groups += _of_group(group, survey, ours, theirs)
+
+
+def _of_group(
+    group: Group, survey: GroupSurvey, ours: GroupOffsets, theirs: GroupOffsets
+) -> Iterator[VerifiedGroup]:
+    why = why_left_alone(group, survey.there.get(group.name))
+    for tp, committed in sorted(ours.items()):
+        if tp in survey.without_counterpart or tp not in survey.counterparts:
+            continue
+        counterpart = survey.counterparts[tp]
+        stands = theirs.get(counterpart.target)
+        yield VerifiedGroup(
+            group=group.name,
+            source=tp,
+            target=TopicPartition(*counterpart.target),
+            committed=committed.offset,
+            wanted=counterpart.translate(committed.offset).offset,
+            stands=None if stands is None else stands.offset,
+            left_alone=why,
+        )

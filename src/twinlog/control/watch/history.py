@@ -1,17 +1,27 @@
-"""The last hour of each flow, for the charts of the page."""
+"""The last hour of each flow, and of the topics with the most traffic, for the page's charts."""
 
 from __future__ import annotations
 
+from array import array
 from collections import deque
-from collections.abc import Iterable
-from typing import Final, NamedTuple
+from collections.abc import Iterable, Mapping, Sequence
+from heapq import nlargest
+from typing import Final, NamedTuple, TypeAlias
 
 from twinlog.codes import FlowState
-from twinlog.control.watch.snapshot import FlowSnapshot, known
+from twinlog.control.watch.snapshot import FlowSnapshot, PartitionSnapshot, known
 
 EVERY_S: Final = 10.0
 KEPT: Final = 360
 """Rows of each flow: an hour, in about 100 KB."""
+TOPICS_EVERY_S: Final = 30.0
+TOPIC_ROWS: Final = 120
+"""Rows of each topic: an hour, in 2.9 KB, because a row is three numbers of 8 bytes."""
+MOST_TOPICS: Final = 400
+"""Topics of all flows together: 1.2 MB."""
+
+TopicKey: TypeAlias = tuple[str, str]
+"""Flow and source topic."""
 
 
 class HistoryRow(NamedTuple):
@@ -30,22 +40,38 @@ class HistoryRow(NamedTuple):
     p99_ms: int | None
 
 
+class TopicRow(NamedTuple):
+    """A topic at one moment."""
+
+    at_ms: int
+    lag: int
+    """Over partitions where it is known; -1 if unknown for all."""
+    bytes: int
+    """Bytes that this process has copied since it leads the flow."""
+
+
 class LastHour:
     """One thread calls `update`; any thread may read."""
 
     def __init__(self) -> None:
+        self.topics = BusyTopics()
         self._rows: dict[str, deque[HistoryRow]] = {}
-        self._next = 0.0
+        self._next = self._next_topics = 0.0
 
     def update(self, now: float, now_ms: int, flows: Iterable[FlowSnapshot]) -> None:
-        """Add a row of each flow that this process leads, if one is due at monotonic `now`."""
+        """Add rows of the flows that this process leads, if they are due at monotonic `now`."""
         if now < self._next:
             return
         self._next = now + EVERY_S
-        for flow in flows:
-            if flow.generation >= 0 and flow.state is not FlowState.STANDBY:
-                rows = self._rows.setdefault(flow.flow, deque(maxlen=KEPT))
-                rows.append(_row(flow, now_ms))
+        led = [
+            flow for flow in flows if flow.generation >= 0 and flow.state is not FlowState.STANDBY
+        ]
+        for flow in led:
+            rows = self._rows.setdefault(flow.flow, deque(maxlen=KEPT))
+            rows.append(_row(flow, now_ms))
+        if now >= self._next_topics:
+            self._next_topics = now + TOPICS_EVERY_S
+            self.topics.update(now_ms, led)
 
     def rows(self, flow: str) -> list[HistoryRow]:
         """Return the rows, oldest first."""
@@ -68,3 +94,70 @@ def _row(flow: FlowSnapshot, now_ms: int) -> HistoryRow:
         p50_ms=None if latency is None else latency.p50_ms,
         p99_ms=None if latency is None else latency.p99_ms,
     )
+
+
+class BusyTopics:
+    """The last hour of the topics with the most traffic."""
+
+    def __init__(self) -> None:
+        self._rows: dict[TopicKey, array[int]] = {}
+        """The rows of a topic, one after the other."""
+        self._bytes: dict[TopicKey, int] = {}
+        """Bytes of every topic at the last update."""
+
+    def update(self, now_ms: int, flows: Iterable[FlowSnapshot]) -> None:
+        """Add a row of each topic that is kept. A topic with more traffic since the last update
+        than another one in its whole hour takes the other one's place.
+        """
+        totals = {
+            (flow.flow, topic): total
+            for flow in flows
+            for topic, total in _totals(flow.partitions).items()
+        }
+        moved = {key: total[1] - self._bytes.get(key, total[1]) for key, total in totals.items()}
+        self._bytes = {key: total[1] for key, total in totals.items()}
+        rows = {key: found for key, found in self._rows.items() if key in totals}
+        _choose(rows, moved)
+        for key, found in rows.items():
+            found.fromlist([now_ms, *totals[key]])
+            del found[: -3 * TOPIC_ROWS]
+        self._rows = rows
+
+    def rows(self, flow: str, topic: str) -> list[TopicRow]:
+        """Return the rows of a topic, oldest first; none if it is not kept."""
+        found = self._rows.get((flow, topic), array("q"))[:]
+        return [*map(TopicRow, found[0::3], found[1::3], found[2::3])]
+
+
+def _totals(partitions: Iterable[PartitionSnapshot]) -> dict[str, list[int]]:
+    """Return the lag and the bytes of each topic."""
+    totals: dict[str, list[int]] = {}
+    for part in partitions:
+        total = totals.get(part.topic)
+        if total is None:
+            totals[part.topic] = [part.lag, part.bytes]
+            continue
+        total[1] += part.bytes
+        if part.lag >= 0:
+            total[0] = max(0, total[0]) + part.lag
+    return totals
+
+
+def _choose(rows: dict[TopicKey, array[int]], moved: Mapping[TopicKey, int]) -> None:
+    """Add topics, and remove others if there is no room. `moved` has the bytes since the last
+    update of all topics.
+    """
+    traffic = {key: _traffic(found) + moved[key] for key, found in rows.items()}
+    others = (key for key in moved if key not in rows)
+    for key in nlargest(MOST_TOPICS, others, key=moved.__getitem__):
+        if len(rows) >= MOST_TOPICS:
+            least = min(traffic, key=traffic.__getitem__)
+            if moved[key] <= traffic[least]:
+                return
+            del rows[least], traffic[least]
+        rows[key], traffic[key] = array("q"), moved[key]
+
+
+def _traffic(rows: Sequence[int]) -> int:
+    """Return the bytes between the first row and the last one."""
+    return rows[-1] - rows[2] if rows else 0

@@ -13,6 +13,7 @@ from dataclasses import asdict, dataclass
 from typing import Final
 
 from twinlog.config.series import ALL_SERIES, SeriesConfig
+from twinlog.control.watch.accepts import asks_for
 from twinlog.control.watch.history import LastHour
 from twinlog.control.watch.readiness import WITHIN_S, Readiness
 from twinlog.control.watch.series.readings import FlowTotals, PartitionRates, Reading
@@ -124,7 +125,7 @@ class Monitor:
                 return None
 
     def _metrics(self, accept: str, accept_encoding: str) -> HttpAnswer:
-        from twinlog.control.watch.series.exposition import asks_for, exposition
+        from twinlog.control.watch.series.exposition import exposition
 
         nothing = Reading(at=self._clock(), flows=(), readiness=())
         body, content_type = exposition(self._reading or nothing, accept, self._series)

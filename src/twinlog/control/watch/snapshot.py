@@ -30,15 +30,15 @@ class PartitionSnapshot:
 
     topic: str
     partition: int
-    target_topic: str
+    target_topic: str = ""
     state: PartitionState
-    lag: int
-    lag_ms: int
+    lag: int = -1
+    lag_ms: int = -1
     """While records wait: the age of the last copied one, or the time since none waited, whichever
     is less; 0 without lag.
     """
-    records: int
-    bytes: int
+    records: int = 0
+    bytes: int = 0
     code: str = ""
     message: str = ""
     since_ms: int = 0
@@ -108,12 +108,12 @@ class FlowSnapshot:
     flow: str
     state: FlowState
     reason: str
-    guarantee: str
-    generation: int
-    lanes: int
-    since_ms: int
+    guarantee: str = ""
+    generation: int = -1
+    lanes: int = 0
+    since_ms: int = 0
     """Begin of its state; for a flow that does not run, when it last began, or 0."""
-    partitions: tuple[PartitionSnapshot, ...]
+    partitions: tuple[PartitionSnapshot, ...] = ()
     code: str = ""
     """Code of the error that ended the flow, or keeps it from starting."""
     next_try_ms: int = 0

@@ -1,10 +1,10 @@
-"""One client connection: h11 parses the request, and one deadline limits all of it.
+"""One client connection: h11 parses the requests, and each has one deadline.
 
 uvicorn has no deadline for a request that arrives byte by byte. Each connection is therefore
-registered in `OpenRequests` when it is opened, and closed when its deadline passes, whatever its
+registered in `OpenRequests` when it is opened, and closed when a deadline passes, whatever its
 state. With TLS it is registered before the handshake, because asyncio's server reports a connection
 only after it, and any number of connections could wait there. A request whose answer is cached
-(`repeats.py`) is not parsed by h11.
+(`repeats.py`) is not parsed by h11, which then knows nothing of it.
 """
 
 from __future__ import annotations
@@ -12,15 +12,17 @@ from __future__ import annotations
 import asyncio
 import ssl
 from collections.abc import Callable
-from typing import Any
+from functools import partial
 
+import h11  # the parser of H11Protocol
 from uvicorn.config import Config
 from uvicorn.protocols.http.h11_impl import H11Protocol
 from uvicorn.server import ServerState
 
-from twinlog.control.web.front import LONG_S, ConnectionSlot, Front, Headers
+from twinlog.control.web.content import Headers
+from twinlog.control.web.front import LONG_S, ConnectionSlot, Front
 from twinlog.control.web.open_requests import WITHIN_S, OpenRequests
-from twinlog.control.web.repeats import Repeats
+from twinlog.control.web.repeats import Repeat, Repeats
 
 _OK = b"HTTP/1.1 200 OK\r\n"
 
@@ -43,26 +45,22 @@ class CountedConnection(H11Protocol):
         self._held: ConnectionSlot | None = None
         self._early = b""
         self._whole: bytes | None = b""
-        """The request, if it came in one piece: empty before it, None after its first piece."""
+        """The request, if it came in one piece: empty between requests, None after the first piece
+        of one.
+        """
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         super().connection_made(transport)
         peer = transport.get_extra_info("peername")
         socket = transport.get_extra_info("socket")
         self._requests.add(socket, str(peer[0]) if peer else "")
-        held = self._held = ConnectionSlot(
+        self._held = ConnectionSlot(
             socket=socket,
             requests=self._requests,
             abort=transport.abort,
             repeat=self._repeat,
         )
-
-        async def app(scope: Any, receive: Any, send: Any) -> None:
-            await self._front(scope, receive, send, held)
-            if not transport.get_write_buffer_size():
-                held.answered()
-
-        self.app = app
+        self.app = partial(self._front, held=self._held)
         if self._early:
             early, self._early = self._early, b""
             self.data_received(early)
@@ -70,31 +68,52 @@ class CountedConnection(H11Protocol):
     def data_received(self, data: bytes) -> None:
         if self._held is None:
             self._early += data  # came with the end of the handshake
-        elif self._whole != b"":
+            return
+        if self._whole != b"":
             self._whole = None
-            if not self.transport.is_closing():
-                super().data_received(data)
-        elif (answer := self._repeats.answer(data)) is not None:
-            self._whole = None
-            self._answer_again(self._held, answer)
+        elif not self.transport.get_write_buffer_size() and (again := self._repeats.find(data)):
+            self._answer_again(self._held, again)
+            return
         else:
+            # also if the client reads no answers: uvicorn then reads no further request
             self._whole = data
+            self._held.begun()
+        if not self.transport.is_closing():
             super().data_received(data)
 
-    def _answer_again(self, held: ConnectionSlot, answer: bytes) -> None:
-        held.asked()
-        held.allow(LONG_S)
-        self.transport.write(answer)
+    def on_response_complete(self) -> None:
+        assert self._held is not None  # noqa: S101 (no request comes before)
         if not self.transport.get_write_buffer_size():
+            self._held.answered()
+        super().on_response_complete()
+        is_between = self.conn.their_state is h11.IDLE and not self.conn.trailing_data[0]
+        self._whole = b"" if is_between else None
+        if not is_between and not self.transport.is_closing():
+            self._held.begun()  # a part of the next request is already there
+
+    def _answer_again(self, held: ConnectionSlot, repeat: Repeat) -> None:
+        self._unset_keepalive_if_required()  # `OpenRequests` closes it when it is idle
+        self.transport.write(repeat.answer)
+        if self.transport.get_write_buffer_size():
+            held.asked()
+            held.allow(LONG_S)
+        else:
             held.answered()
-        self.transport.close()
+        if repeat.closes:
+            self._whole = None
+            self.transport.close()
 
     def _repeat(self, headers: Headers, body: bytes, is_current: Callable[[], bool]) -> None:
         """Store the answer to this request, for the same request while `is_current`."""
-        if self._whole:
-            headers = [*self.server_state.default_headers, *headers]
-            head = b"".join(b"%b: %b\r\n" % one for one in headers)
-            self._repeats.keep(self._whole, b"%b%b\r\n%b" % (_OK, head, body), is_current)
+        if not self._whole or self.conn.trailing_data[0]:
+            return  # it came in pieces, or with the next one
+        closes = self.conn.their_state is h11.MUST_CLOSE
+        headers = [*self.server_state.default_headers, *headers]
+        if closes:
+            headers.append((b"Connection", b"close"))
+        head = b"".join(b"%b: %b\r\n" % one for one in headers)
+        answer = b"%b%b\r\n%b" % (_OK, head, body)
+        self._repeats.keep(self._whole, Repeat(answer, is_current, closes))
 
     def connection_lost(self, exc: Exception | None) -> None:
         if self._held is not None:

@@ -20,39 +20,51 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Iterable, Iterator, MutableMapping
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Final
 from urllib.parse import urlsplit
 
 from twinlog.addresses import is_loopback
 from twinlog.config.rest import RestConfig, RestRole
 from twinlog.control.watch.monitor import PATHS, HttpAnswer, Monitor
+from twinlog.control.web.content import (
+    NO_STORE,
+    NOSNIFF,
+    READS,
+    Headers,
+    Message,
+    Receive,
+    Scope,
+    Send,
+    header,
+    send_answer,
+    send_content,
+)
 from twinlog.control.web.open_requests import ClosableConnection, OpenRequests
-from twinlog.control.web.page.assets import HEADERS as PAGE_HEADERS
 from twinlog.control.web.page.assets import ROOT as PAGE
 from twinlog.control.web.page.assets import asset
-from twinlog.control.web.problem import RequestRefused, as_bytes, internal, problem, status_of
+from twinlog.control.web.problem import (
+    PROBLEM,
+    MethodRefused,
+    RequestRefused,
+    as_bytes,
+    internal,
+    problem,
+    status_of,
+)
 from twinlog.control.web.tokens import Client, Tokens
 from twinlog.control.web.workers import RequestWorkers
 from twinlog.errors import TwinlogError
 
 log = logging.getLogger(__name__)
 
-Scope = MutableMapping[str, Any]
-Message = MutableMapping[str, Any]
-Headers = list[tuple[bytes, bytes]]
-Receive = Callable[[], Awaitable[Message]]
-Send = Callable[[Message], Awaitable[None]]
 App = Callable[[Scope, Receive, Send], Awaitable[None]]
 LoadApi = Callable[[], App]
 
 LONGEST_BODY: Final = 65_536
 READ_AT_MOST: Final = 1 << 20
-READS: Final = ("GET", "HEAD")
 JSON: Final = "application/json"
-HEADERS: Final = {"cache-control": "no-store", "x-content-type-options": "nosniff"}
-"""Headers of every answer but streams."""
 LONG_S: Final = 180.0
 """Deadline of a REST answer, which may need queries of two clusters."""
 AT_ONCE: Final = 2
@@ -76,6 +88,9 @@ class ConnectionSlot:
     """Stores an answer with status 200: its headers, its body, and a function that returns whether
     it still answers the same request.
     """
+
+    def begun(self) -> None:
+        self.requests.begun(self.socket)
 
     def asked(self) -> None:
         self.requests.asked(self.socket)
@@ -153,14 +168,10 @@ class Front:
                 return
             await self._rest_answer(scope, path, body, receive, send, held)
         except TwinlogError as error:
-            await _send(scope, send, _refusal(error, path))
+            await _refuse(scope, send, error, path)
         except Exception:
             log.exception("a request for %s failed", path)
-            await _send(
-                scope,
-                send,
-                HttpAnswer(status=500, content_type=JSON, body=as_bytes(internal(path))),
-            )
+            await _refuse(scope, send, internal(), path)
 
     async def _page(self, scope: Scope, path: str, send: Send) -> bool:
         """Send a file of the page and return True if the path is one. The files contain no data of
@@ -169,20 +180,20 @@ class Front:
         if not self.has_api or scope["method"] not in READS:
             return False
         if path in ("/", PAGE.rstrip("/")):
-            there = HttpAnswer(status=302, content_type="text/plain", body=b"")
-            await _send(scope, send, there, ((b"location", PAGE.encode()),))
+            headers = [NO_STORE, (b"location", PAGE.encode()), (b"content-length", b"0")]
+            await send_answer(scope, send, 302, headers, b"")
             return True
         found = asset(path)
         if found is not None:
-            await _send(scope, send, found, PAGE_HEADERS)
+            await send_content(scope, send, found)
         return found is not None
 
     async def _probe(self, scope: Scope, path: str) -> HttpAnswer:
         if not self._rest.monitoring_is_open:
             self._known(scope)
         if scope["method"] not in READS:
-            raise RequestRefused(f"{path} is read-only; use GET", code="METHOD_NOT_ALLOWED")
-        accept, encoding = _header(scope, b"accept"), _header(scope, b"accept-encoding")
+            raise MethodRefused(path, ", ".join(READS))
+        accept, encoding = header(scope, b"accept"), header(scope, b"accept-encoding")
         if path != "/metrics":
             answer = self._monitor.answer(path)
         else:
@@ -244,7 +255,7 @@ class Front:
         """Return the client. Without authentication it is anyone who reaches the server, which for
         REST means this machine only.
         """
-        given = _header(scope, b"authorization")
+        given = header(scope, b"authorization")
         if given and self._tokens is not None:
             kind, _, token = given.partition(" ")
             found = self._tokens.client(token.strip()) if kind.lower() == "bearer" else None
@@ -293,8 +304,8 @@ class Front:
 
 
 def _check_origin(scope: Scope) -> None:
-    origin, host = _header(scope, b"origin"), _header(scope, b"host")
-    site = _header(scope, b"sec-fetch-site")
+    origin, host = header(scope, b"origin"), header(scope, b"host")
+    site = header(scope, b"sec-fetch-site")
     if origin and _host_of(origin) != host.lower():
         raise RequestRefused(
             f"a page of {origin[:100]} sent this request; only this server's pages may",
@@ -317,8 +328,8 @@ def _host_of(origin: str) -> str:
 
 async def _body(scope: Scope, receive: Receive) -> bytes | None:
     """Read the whole body. Return None if the client disconnects."""
-    length = _header(scope, b"content-length")
-    if not length and not _header(scope, b"transfer-encoding"):
+    length = header(scope, b"content-length")
+    if not length and not header(scope, b"transfer-encoding"):
         return b""
     body, size = b"", 0
     while True:
@@ -352,36 +363,29 @@ class _Replay:
         return {"type": "http.request", "body": body, "more_body": False}
 
 
-def _header(scope: Scope, wanted: bytes) -> str:
-    """Return a header's value, or an empty string. Several values are joined by commas, as in
-    HTTP.
-    """
-    found: Iterator[bytes] = (value for name, value in scope["headers"] if name == wanted)
-    return b",".join(found).decode("latin-1")
+async def _refuse(scope: Scope, send: Send, error: TwinlogError, path: str) -> None:
+    status = status_of(error)
+    more: Headers = []
+    if isinstance(error, MethodRefused):
+        more.append((b"allow", error.allowed.encode()))
+    elif status == 401:
+        more.append((b"www-authenticate", b"Bearer"))
+    elif status == 413:
+        more.append((b"connection", b"close"))  # the rest of the body is not read
+    answer = HttpAnswer(status=status, content_type=PROBLEM, body=as_bytes(problem(error, path)))
+    await _send(scope, send, answer, more)
 
 
-def _refusal(error: TwinlogError, path: str) -> HttpAnswer:
-    return HttpAnswer(
-        status=status_of(error), content_type=JSON, body=as_bytes(problem(error, path))
-    )
-
-
-def answer_headers(content_type: str, size: int) -> Headers:
-    """Return the headers of an answer whose body has `size` bytes."""
-    own = {"content-type": content_type, "content-length": str(size)}
-    return [(name.encode(), value.encode()) for name, value in (own | HEADERS).items()]
-
-
-async def _send(
-    scope: Scope, send: Send, answer: HttpAnswer, more: Iterable[tuple[bytes, bytes]] = ()
-) -> None:
-    headers = [*more, *answer_headers(answer.content_type, len(answer.body))]
+async def _send(scope: Scope, send: Send, answer: HttpAnswer, more: Headers | None = None) -> None:
+    headers = [
+        *(more or ()),
+        (b"content-type", answer.content_type.encode()),
+        (b"content-length", b"%d" % len(answer.body)),
+        NO_STORE,
+        NOSNIFF,
+    ]
     if answer.encoding:
         headers.append((b"content-encoding", answer.encoding.encode()))
-    if answer.status == 401:
-        headers.append((b"www-authenticate", b"Bearer"))
-    if answer.status == 503 and answer.content_type == JSON:
+    if answer.status == 503:
         headers.append((b"retry-after", b"5"))
-    await send({"type": "http.response.start", "status": answer.status, "headers": headers})
-    body = b"" if scope["method"] == "HEAD" else answer.body
-    await send({"type": "http.response.body", "body": body})
+    await send_answer(scope, send, answer.status, headers, answer.body)

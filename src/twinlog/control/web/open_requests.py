@@ -1,10 +1,12 @@
 """The open connections of an HTTP server: their number, their deadlines, and which to close.
 
-A client that sends a byte now and then could keep a connection open as long as it likes. Age and
-number are therefore limited here, regardless of a connection's own timeout. If there are too many,
-a new connection is accepted and another one is closed: one whose answer was sent, or else the
-oldest whose request is incomplete. Probes and scrapes send their request immediately. The limit for
-each address applies first, so that a client displaces only its own connections.
+A client that sends a byte now and then could keep a connection open as long as it likes. Each
+request therefore has a deadline, from its first byte to the last byte of its answer, and so has the
+pause until the next request of the same connection. Their number is limited as well. If there are
+too many, a new connection is accepted and another one is closed: the one that has been idle for
+longest, or else the oldest whose request is incomplete. Probes and scrapes send their request
+immediately. The limit for each address applies first, so that a client displaces only its own
+connections.
 """
 
 from __future__ import annotations
@@ -26,7 +28,11 @@ ASKED_OF_AN_ADDRESS: Final = 256
 AT_MOST: Final = 512
 """The same limit for all addresses together."""
 WITHIN_S: Final = 10.0
-"""Seconds from accepting the connection to the last byte of the answer."""
+"""Seconds from the first byte of a request, or from accepting the connection, to the last byte of
+the answer.
+"""
+IDLE_S: Final = 30
+"""Seconds from an answer to the next request of the connection."""
 
 
 class ClosableConnection(Protocol):
@@ -40,11 +46,12 @@ class _Open:
     connection: ClosableConnection
     address: str
     since: float
+    """When it was accepted, its last request began, or its last answer was sent."""
     due: float
     is_asked: bool = False
     """Its request was read completely, and is being answered."""
     is_answered: bool = False
-    """Its answer was sent; it is idle, or its end was not noticed yet."""
+    """Its answer was sent: it is idle, or its end was not noticed yet."""
 
 
 class OpenRequests:
@@ -90,6 +97,14 @@ class OpenRequests:
             asked = (one for one in among if one.address == address)
             self._close(min(asked, key=lambda one: one.since))
 
+    def begun(self, connection: ClosableConnection) -> None:
+        """Mark the first byte of another request of the connection."""
+        with self._lock:
+            if (found := self._open.get(connection)) is not None:
+                found.is_asked = found.is_answered = False
+                found.since = self._clock()
+                found.due = found.since + WITHIN_S
+
     def asked(self, connection: ClosableConnection) -> None:
         """Mark the connection's request as completely read."""
         with self._lock:
@@ -100,8 +115,10 @@ class OpenRequests:
     def answered(self, connection: ClosableConnection) -> None:
         """Mark the connection's answer as sent."""
         with self._lock:
-            if connection in self._open:
-                self._open[connection].is_answered = True
+            if (found := self._open.get(connection)) is not None:
+                found.is_answered = True
+                found.since = self._clock()
+                found.due = found.since + IDLE_S
 
     def allow(self, connection: ClosableConnection, seconds: float) -> None:
         """Extend the deadline to `seconds` from now, for a slow answer."""

@@ -1,9 +1,14 @@
-"""Converts errors to an HTTP status and `{code, what, where, do}`."""
+"""Converts errors to an HTTP status and problem details (RFC 9457).
+
+Beside the standard's members, a body has `code`, `what`, `where` and `do`.
+"""
 
 from __future__ import annotations
 
 import json
+from http import HTTPStatus
 from typing import Any, Final
+from urllib.parse import quote
 
 from twinlog.codes.catalogue import conditions
 from twinlog.errors import (
@@ -19,11 +24,24 @@ from twinlog.errors import (
     UsageError,
 )
 
+PROBLEM: Final = "application/problem+json"
+
 
 class RequestRefused(TwinlogError):
     """A request that is refused; its code (table `request` of the codes) gives the reason."""
 
     code = "REQUEST_INVALID"
+
+
+class MethodRefused(RequestRefused):
+    """A request with a method that its path does not support."""
+
+    code = "METHOD_NOT_ALLOWED"
+
+    def __init__(self, path: str, allowed: str) -> None:
+        super().__init__(f"{path[:200]} accepts only {allowed}")
+        self.allowed = allowed
+        """The supported methods, separated by commas."""
 
 
 _STATUS: Final[tuple[tuple[type[TwinlogError], int], ...]] = (
@@ -49,11 +67,17 @@ def status_of(error: TwinlogError) -> int:
 
 
 def problem(error: TwinlogError, where: str) -> dict[str, Any]:
-    """Return the error's JSON body. `where` is the requested path."""
-    condition = conditions().get(error.code)
+    """Return the error's JSON body (`answers.Problem`). `where` is the requested path."""
+    condition, status = conditions().get(error.code), status_of(error)
     # an option of the command line is a parameter here
     what = error.message.removeprefix("--") if isinstance(error, UsageError) else error.message
+    meaning = HTTPStatus(status).phrase if condition is None else condition.meaning
     return {
+        "type": "about:blank" if condition is None else f"/api/v1/codes/{error.code}",
+        "title": meaning.partition(". ")[0],
+        "status": status,
+        "detail": what,
+        "instance": quote(where),
         "code": error.code,
         "what": what,
         "where": where,
@@ -61,9 +85,9 @@ def problem(error: TwinlogError, where: str) -> dict[str, Any]:
     }
 
 
-def internal(where: str) -> dict[str, Any]:
-    """Return the body for a bug. Its text is only logged, because it may contain secrets."""
-    return problem(TwinlogError("internal error; see the log of this process"), where)
+def internal() -> TwinlogError:
+    """Return the error for a bug. Its text is only logged, because it may contain secrets."""
+    return TwinlogError("internal error; see the log of this process")
 
 
 def as_bytes(value: object) -> bytes:

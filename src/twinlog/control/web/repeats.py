@@ -17,30 +17,33 @@ LONGEST: Final = 4096
 
 
 @dataclass(frozen=True, slots=True)
-class _Repeat:
+class Repeat:
+    """The answer to a request, for the same request."""
+
     answer: bytes
+    """The whole answer with its head."""
     is_current: Callable[[], bool]
+    closes: bool
+    """The connection is closed after it, because the request says so."""
 
 
 class Repeats:
     """The repeated requests of one server; used only in the thread of its event loop."""
 
     def __init__(self) -> None:
-        self._by_request: dict[bytes, _Repeat] = {}
+        self._by_request: dict[bytes, Repeat] = {}
 
-    def answer(self, request: bytes) -> bytes | None:
-        """Return the whole cached answer with its head, or None if there is none."""
+    def find(self, request: bytes) -> Repeat | None:
+        """Return the cached answer, or None if there is none."""
         found = self._by_request.get(request)
-        if found is None:
-            return None
-        if not found.is_current():
-            del self._by_request[request]
-            return None
-        return found.answer
+        if found is None or found.is_current():
+            return found
+        del self._by_request[request]
+        return None
 
-    def keep(self, request: bytes, answer: bytes, is_current: Callable[[], bool]) -> None:
+    def keep(self, request: bytes, repeat: Repeat) -> None:
         if len(request) > LONGEST:
             return
         if len(self._by_request) >= AT_MOST:
             self._by_request.clear()  # all expire within a second anyway
-        self._by_request[request] = _Repeat(answer, is_current)
+        self._by_request[request] = repeat

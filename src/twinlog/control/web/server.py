@@ -22,7 +22,7 @@ from twinlog.control.watch.monitor import Monitor
 from twinlog.control.watch.thread_priority import give_way
 from twinlog.control.web.address import CannotListen, ListenUnguarded
 from twinlog.control.web.front import Front, LoadApi
-from twinlog.control.web.open_requests import OpenRequests
+from twinlog.control.web.open_requests import IDLE_S, OpenRequests
 from twinlog.control.web.tokens import Tokens
 from twinlog.errors import ConfigError
 
@@ -139,8 +139,8 @@ class WebServer:
             loop="asyncio",
             proxy_headers=False,  # X-Forwarded-For is not trusted
             server_header=False,
-            # one request per connection, so that one deadline covers it from its first byte
-            headers=[("Server", "twinlog"), ("Connection", "close")],
+            headers=[("Server", "twinlog")],
+            timeout_keep_alive=IDLE_S,
             log_config=None,
             log_level="critical",  # anyone could fill the log with invalid requests
             access_log=False,

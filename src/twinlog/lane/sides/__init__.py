@@ -1,5 +1,6 @@
-"""A lane's two clusters: leaders and connections, fetches on one side, produces on the other.
+"""A lane's two clusters: leaders and connections of both, fetches from the source, produces to the
+target.
 
-Read `cluster_side`, then `source_side` and `target_side`. `background` keeps blocking calls out of
-the loop, and `log_view` makes those of cold starts.
+Read `cluster_side`, then `source_side` and `target_side`. `background` runs blocking calls outside
+the loop, and `log_view` is how cold starts read a cluster.
 """

@@ -24,7 +24,7 @@ Otherwise = Callable[[TwinlogError], None]
 
 
 class JobKind(StrEnum):
-    """Kinds of jobs."""
+    """The kinds of jobs, each with its own threads."""
 
     METADATA = "metadata"
     CONNECTION = "connection"
@@ -38,7 +38,7 @@ THREADS: Final = {
     JobKind.SEARCH: 9,  # three of each sort (`lane.cold_starts`)
     JobKind.WATCH: 5,
 }
-"""Maximum threads of each kind. A thread starts with the first job that finds none idle."""
+"""Maximum threads of each kind. A thread starts with the first job that finds no idle thread."""
 
 
 class LaneJobs:
@@ -60,17 +60,17 @@ class LaneJobs:
 
     @property
     def is_closed(self) -> bool:
-        """Whether results are no longer wanted."""
+        """Whether results are no longer wanted, because the lane ends."""
         return self._stopping.is_set()
 
     def pause(self, seconds: float) -> None:
-        """Sleep within a job. Raises Disconnected once results are no longer wanted."""
+        """Sleep within a job. Raises Disconnected if the lane ends in the meantime."""
         if self._stopping.wait(seconds):
             raise Disconnected("the lane has ended")
 
     def submit(self, kind: JobKind, job: Job, then: Then, otherwise: Otherwise) -> None:
-        """Run `job`. Its value is passed to `then`, a TwinlogError to `otherwise`, both in the
-        loop's thread.
+        """Run `job` on a thread. Its result is passed to `then` and a TwinlogError to `otherwise`,
+        both in the loop's thread.
         """
         if self._stopping.is_set():
             return
@@ -78,7 +78,7 @@ class LaneJobs:
         future.add_done_callback(lambda done: self.post(lambda: _hand(done, then, otherwise)))
 
     def post(self, call: Callable[[], None]) -> None:
-        """Have `call` made in the loop's thread. Thread-safe."""
+        """Call `call` in the loop's thread. Thread-safe."""
         self._done.append(call)
         try:
             self._wake_in.send(b"\0")
@@ -89,8 +89,8 @@ class LaneJobs:
                 raise
 
     def deliver(self) -> None:
-        """Pass on finished results. Any other exception than TwinlogError is raised, because it is
-        a bug.
+        """Pass on the results of finished jobs. Exceptions other than TwinlogError are raised,
+        because they are bugs.
         """
         try:
             while self._wake_out.recv(4096):

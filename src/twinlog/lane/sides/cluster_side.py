@@ -1,8 +1,8 @@
 """One cluster as a lane uses it: the leaders, and an open connection to every leader that is
 needed.
 
-Leaders and connections come from background jobs. The loop only uses what is there now. After a
-failure, a broker is tried again with a growing pause, and metadata is read again.
+Leaders and connections come from background jobs. The loop uses only what they have already found.
+After a failure, a broker is tried again with a growing pause, and metadata is read again.
 """
 
 from __future__ import annotations
@@ -28,10 +28,10 @@ from twinlog.lane.sides.background import JobKind, LaneJobs
 from twinlog.model import NO_TOPIC_ID, TopicId, TopicPartition
 from twinlog.wire.error_codes import UNKNOWN_TOPIC_OR_PARTITION
 
-# Detects metadata that is older than what another broker returned before, for example of a broker
-# that was frozen or cut off from the controller. If the lane followed it, reads would end at the
-# end of a replaced leader's log, and writes would never be acknowledged. A leader epoch only grows,
-# so the newest one counts, as in Java's clients, except:
+# Metadata may be older than what another broker returned before, for example from a broker that
+# was frozen or cut off from the controller. If the lane used it, reads would end at the end of a
+# replaced leader's log, and writes would never be acknowledged. A leader epoch only grows, so the
+# newest one counts, as in Java's clients, except:
 #
 # - With another topic ID: the topic was re-created, and its epochs start over.
 # - Without topic IDs (before Kafka 2.8) or epochs: every response counts.
@@ -39,8 +39,8 @@ from twinlog.wire.error_codes import UNKNOWN_TOPIC_OR_PARTITION
 #   without a newer one.
 
 OLDER_FOR_S: Final = 30.0
-"""If brokers that are queried in turn return older epochs for this long, not all of them
-are stale.
+"""If the brokers, which are queried in turn, return older epochs for this long, the older epochs
+count: not all brokers can be stale.
 """
 
 
@@ -48,17 +48,17 @@ class _Newest(NamedTuple):
     topic_id: TopicId
     epoch: int
     older_since: float | None
-    """Monotonic time since when all responses have been older."""
+    """Monotonic time since which all responses have been older, or None."""
 
 
 class NewestEpochs:
-    """The newest leader epochs that a cluster's brokers returned."""
+    """The newest leader epoch of each partition that any broker has returned."""
 
     def __init__(self) -> None:
         self._newest: dict[TopicPartition, _Newest] = {}
 
     def is_older(self, tp: TopicPartition, topic_id: TopicId, epoch: int, now: float) -> bool:
-        """Return whether this epoch was already replaced, and store it if not.
+        """Return True if a newer epoch is known. Otherwise store this epoch and return False.
 
         Must be called once for each response. `now` is monotonic, in seconds.
         """
@@ -77,27 +77,27 @@ class NewestEpochs:
 
 CONNECT_TIMEOUT_S: Final = 10.0
 ANSWER_WITHIN_S: Final = 10.0
-"""In addition to request.timeout.ms, within which a broker answers a Produce."""
+"""Time added to request.timeout.ms, within which a broker must respond to a Produce."""
 
 CHECK_EVERY_S: Final = 0.05
 """How often connections are checked for timeouts."""
 
 SUSPECT_AFTER_S: Final = 5.0
-"""If a broker owes a response for this long, its partitions' leaders are queried. A broker that the
-cluster has fenced (9 s without a heartbeat, by default) will not respond, and its partitions have
-other leaders.
+"""If a response is due for this long, the leaders of the broker's partitions are queried. A broker
+that the cluster has fenced (9 s without a heartbeat, by default) will not respond, and its
+partitions have other leaders.
 """
 
 DOUBT_S: Final = 30.0
-"""For this long after a connection broke, the leaders of the broker's partitions are queried. The
+"""For how long after a connection broke the leaders of the broker's partitions are queried. The
 cluster notices a dead broker within 9 s by default, and partitions that have nothing to send would
-not query.
+not query otherwise.
 """
 
 DOUBT_EVERY_S: Final = 2.0
 LEADERLESS_PAUSE_S: Final = 3.0
-"""Leaderless partitions wait for a leader, so it is queried more often than an unreachable
-cluster.
+"""Longest pause between queries while partitions have no leader. It is shorter than the pause for
+an unreachable cluster.
 """
 
 
@@ -133,33 +133,33 @@ class ClusterSide:
     """Buffers of all its hot connections."""
     clock: Clock
     user_timeout_ms: int = 0
-    """TCP_USER_TIMEOUT: the kernel gives up on unacknowledged data after this time; 0: its
-    default.
+    """TCP_USER_TIMEOUT: the kernel drops a connection with data that stays unacknowledged for this
+    long; 0: its default.
     """
     leaders: dict[TopicPartition, Leader] = field(default_factory=dict)
     leaderless: dict[TopicPartition, float] = field(default_factory=dict)
-    """Partitions without a leader according to the cluster, and since when this is known."""
+    """Partitions without a leader according to the cluster, and since when the lane knows it."""
     unreached: dict[int, float] = field(default_factory=dict)
-    """Brokers to which no connection can be opened, and since when."""
+    """Brokers to which no connection could be opened, and since when."""
     topic_ids: dict[str, TopicId] = field(default_factory=dict)
     seen_at: dict[str, float] = field(default_factory=dict)
-    """When the metadata was requested that shows a topic's current ID, or that it does not
+    """When the metadata was requested that shows a topic's current ID, or that the topic does not
     exist.
     """
     names: dict[bytes, str] = field(default_factory=dict)
     missing: set[str] = field(default_factory=set)
-    """Topics that the cluster did not know when last queried."""
+    """Topics that did not exist when they were last queried."""
     connections: dict[int, HotConnection] = field(default_factory=dict)
     traffic: Traffic = field(default_factory=Traffic)
-    """Of all hot connections."""
+    """Bytes sent and received on all hot connections."""
     problem: Away | None = None
-    """Why the cluster cannot be reached."""
+    """Why the cluster cannot be reached, or None if it can."""
     on_connected: Callable[[int], None] = lambda _node: None
     on_leaders: Callable[[], None] = lambda: None
     before_sending: Callable[[], None] = lambda: None
-    """Called before any byte is sent. Raises if nothing may be sent any more."""
+    """Called before any byte is sent. Raises if the lane may not send any more."""
     _clients: list[ClusterClient] = field(default_factory=list)
-    """As many as there were jobs at the same time."""
+    """All blocking clients: as many as the most jobs that ran at the same time."""
     _idle: list[ClusterClient] = field(default_factory=list)
     _brokers: dict[int, tuple[str, int]] = field(default_factory=dict)
     _broken: dict[int, Disconnected] = field(default_factory=dict)
@@ -167,13 +167,13 @@ class ClusterSide:
     _node_pause: dict[int, _Pause] = field(default_factory=dict)
     _wanted_topics: set[str] = field(default_factory=set)
     _asked_before: set[str] = field(default_factory=set)
-    """Topics without a response or a leader: only they wait for the pause to end."""
+    """Topics without a response or a leader. Only these wait for the pause to end."""
     _answered_topics: set[str] = field(default_factory=set)
     _doubtful: dict[int, float] = field(default_factory=dict)
     """Brokers whose partitions' leaders are queried, and until when."""
-    _next_doubt: float = 0.0
+    _next_doubtful_query: float = 0.0
     _muted: list[float] = field(default_factory=list)
-    """When throttling brokers read from the connection again."""
+    """Times at which brokers that throttle read from their connections again."""
     _muted_until: float = 0.0
     _longest_mute_ms: int = 0
     _next_check: float = 0.0
@@ -182,13 +182,15 @@ class ClusterSide:
     _asked_at: float = 0.0
     _newest: NewestEpochs = field(default_factory=NewestEpochs)
     _asks_another: bool = False
-    """The broker that was queried last may have stale metadata."""
+    """Whether the next query goes to another broker, because the last one may have stale
+    metadata.
+    """
     _refresh_pause: _Pause = field(default_factory=_Pause)
 
     @contextmanager
     def borrowed(self) -> Iterator[ClusterClient]:
-        """Return a blocking client for one job: the last one used, because it has the most
-        metadata.
+        """Lend a blocking client to one job. The client that was used last is preferred, because it
+        has the most metadata.
         """
         try:
             client = self._idle.pop()
@@ -196,7 +198,7 @@ class ClusterSide:
             patience = replace(CALL_PATIENCE, sleep=self.background.pause)
             client = ClusterClient(self.settings, patience=patience)
             self._clients.append(client)
-            client.renew(self.settings)  # the settings may have been renewed in the meantime
+            client.renew(self.settings)  # it was created with settings that may be outdated now
         try:
             yield client
         finally:
@@ -223,20 +225,20 @@ class ClusterSide:
     def ask_another(self, topics: Iterable[str]) -> None:
         """Query the leaders of these topics from another, random broker.
 
-        The broker queried so far may be the only one with stale metadata.
+        The broker that was queried until now may be the only one with stale metadata.
         """
         self.need_topics(topics)
         self._asks_another = True
 
     def forget_leader(self, tp: TopicPartition) -> None:
-        """Forget a leader after its broker reported that it does not lead this partition."""
+        """Forget a leader whose broker reported that it does not lead this partition."""
         self.leaders.pop(tp, None)
         self._wanted_topics.add(tp.topic)
 
-    def tend(self) -> None:
+    def tick(self) -> None:
         """Start a refresh if one is due. Called by the loop on every turn."""
         if self._doubtful:
-            self._tend_doubtful()
+            self._query_doubtful()
         if not self._wanted_topics or self._refreshing:
             return
         waits = self.clock.monotonic() < self._refresh_pause.until
@@ -255,11 +257,11 @@ class ClusterSide:
 
         self.background.submit(JobKind.METADATA, read, self._learned, self._failed)
 
-    def _tend_doubtful(self) -> None:
+    def _query_doubtful(self) -> None:
         now = self.clock.monotonic()
-        if now < self._next_doubt:
+        if now < self._next_doubtful_query:
             return
-        self._next_doubt = now + DOUBT_EVERY_S
+        self._next_doubtful_query = now + DOUBT_EVERY_S
         for node, until in list(self._doubtful.items()):
             if node in self.connections or node not in self._brokers or now > until:
                 del self._doubtful[node]
@@ -287,7 +289,7 @@ class ClusterSide:
                 self.seen_at[topic] = self._asked_at
             if found is None or found.error:
                 unsure.add(topic)
-                self._forget_leaderless(topic)  # a search finds the reason
+                self._forget_leaderless(topic)  # the next search reports the reason
                 continue
             self.seen_at[topic] = self._asked_at
             self.topic_ids[topic] = found.topic_id
@@ -304,7 +306,7 @@ class ClusterSide:
                 else:
                     self.leaderless.pop(tp, None)
                     self.leaders[tp] = Leader(partition.leader, partition.leader_epoch)
-        # such a topic must not slow down the search for other topics' leaders
+        # topics without a leader must not slow down the query for other topics' leaders
         self._wanted_topics |= unsure
         self._asked_before |= unsure
         # a broker that disappeared may have led topics that were not queried now
@@ -330,7 +332,7 @@ class ClusterSide:
     # -- connections
 
     def connection_to(self, node: int) -> HotConnection | None:
-        """Return the open connection, or None while it is being opened or closed."""
+        """Return the open connection to a broker, or None while it is being opened or closed."""
         found = self.connections.get(node)
         if found is None:
             self._connect(node)
@@ -370,21 +372,21 @@ class ClusterSide:
             now = self.clock.monotonic()
             pause.grow(now)
             self.unreached.setdefault(node, now)
-            if not self.connections:  # else only the partitions of this broker are affected
+            if not self.connections:  # otherwise only this broker is unreachable
                 self.problem = away(error)
             self._ask_for_leaders_of(node)
 
         self.background.submit(JobKind.CONNECTION, open_connection, opened, failed)
 
     def throttled(self, connection: HotConnection, ms: int) -> None:
-        """Note that this broker will not read from the connection for this long."""
+        """Note that this broker does not read from the connection for this long."""
         connection.throttled(ms)
         self._longest_mute_ms = max(self._longest_mute_ms, ms)
         if ms > 0:
             self._muted.append(self.clock.monotonic() + ms / 1000)
 
     def muted_ms(self) -> int:
-        """Return for how many ms a broker reads nothing from this lane.
+        """Return for how many ms a broker will read nothing from this lane.
 
         A mute that has ended since the last call counts in full.
         """
@@ -437,8 +439,8 @@ class ClusterSide:
         """Return whether the leaders of these topics are known and connected. Starts what is
         missing.
 
-        Partitions without a leader are not waited for, nor those whose leader is unreachable while
-        other brokers are reachable, because the other partitions must not wait for them.
+        Partitions without a leader are not waited for, nor partitions whose leader is unreachable
+        while other brokers are reachable, because the other partitions must not wait for them.
         """
         wanted = set(topics)
         nodes = {led.node for tp, led in self.leaders.items() if tp.topic in wanted}
@@ -448,7 +450,7 @@ class ClusterSide:
         return not missing and wanted <= self._answered_topics
 
     def is_sound(self, tp: TopicPartition) -> bool:
-        """Return whether its leader is connected and does not owe a response for long."""
+        """Return whether the partition's leader is connected and responds in time."""
         leader = self.leaders.get(tp)
         connection = None if leader is None else self.connections.get(leader.node)
         if connection is None:
@@ -457,7 +459,7 @@ class ClusterSide:
         return since is None or self.clock.monotonic() - since < SUSPECT_AFTER_S / 2
 
     def drop(self, node: int) -> list[object]:
-        """Close a broken connection. Returns the contexts of its unanswered requests."""
+        """Close a broken connection, and return the contexts of its unanswered requests."""
         self._broken.pop(node, None)
         connection = self.connections.pop(node, None)
         if connection is None:
@@ -470,12 +472,12 @@ class ClusterSide:
         return unanswered
 
     def flush(self, node: int, connection: HotConnection) -> None:
-        """Send as much as possible, and wait for writability if some is left."""
+        """Send as much as the socket accepts, and wait for writability if some is left."""
         self.before_sending()
         try:
             done = connection.flush()
         except Disconnected as error:
-            # this may be in the middle of a request: the loop drops the connection
+            # the caller may be in the middle of a request, so the loop drops the connection later
             self._broken[node] = error
             return
         events = selectors.EVENT_READ if done else selectors.EVENT_READ | selectors.EVENT_WRITE
@@ -485,6 +487,6 @@ class ClusterSide:
     def close(self) -> None:
         for node in list(self.connections):
             self.drop(node)
-        # a job may hold a client while its cluster does not respond: it ends with the process
+        # a client that a job still uses is closed by `borrowed`, or ends with the process
         while self._idle:
             self._idle.pop().close()

@@ -1,6 +1,8 @@
-"""A cluster's logs for cold starts: implements the port in `mirror.ports` with the blocking client.
+"""A cluster's logs as cold starts read them: implements `mirror.ports.LogView` with the blocking
+client.
 
-A view is for one search. A partition whose leader did not respond once is not queried again in it.
+A view is for one search. A partition whose leader did not respond once is not queried again in that
+search.
 """
 
 from __future__ import annotations
@@ -23,8 +25,8 @@ T = TypeVar("T")
 
 
 class ClusterLogView:
-    """Queries one cluster. Results are per partition, and `problems` has the reasons for missing
-    ones.
+    """Reads one cluster's logs. Results are per partition, and `problems` has the reasons for
+    missing ones.
     """
 
     def __init__(self, client: ClusterClient) -> None:
@@ -36,7 +38,7 @@ class ClusterLogView:
         return set(tps) - self._silent
 
     def _note(self, tp: TopicPartition, error: TwinlogError) -> None:
-        """Store the reason why a partition has no answer."""
+        """Store the reason why a partition has no result."""
         if has_no_leader(error):
             self._silent.add(tp)
             error = PartitionError(
@@ -68,7 +70,7 @@ class ClusterLogView:
             out[tp] = LogEnds(
                 log_start=start.offset,
                 high_watermark=high.offset,
-                # an empty log of a fresh epoch returns -1: nothing was written in any epoch
+                # a leader returns -1 if its log has been empty in every epoch
                 log_end=max(end.end_offset, high.offset),
                 leader_epoch=end.leader_epoch,
             )

@@ -1,10 +1,10 @@
-"""Chooses the replica from which a partition is read: the leader, or one in the local rack
+"""Chooses the replica from which a partition is read: the leader, or a replica in the local rack
 (KIP-392, `client.rack`).
 
 A leader that has a replica in the local rack responds with its ID and without records. That replica
 is read for some minutes, then the leader is queried again. The leader is also queried immediately
-if the replica returns an error that may be due to being a follower (behind, fenced, out of range),
-or does not respond.
+if the replica does not respond, or returns an error that may be due to being a follower (it lags,
+is fenced, or the position is out of its range).
 """
 
 from __future__ import annotations
@@ -15,10 +15,10 @@ from twinlog.clock import Clock
 from twinlog.model import TopicPartition
 
 PREFERRED_FOR_S: Final = 300.0
-"""As long as Java's consumer keeps one (metadata.max.age.ms)."""
+"""For how long a replica is used: as long as Java's consumer does (metadata.max.age.ms)."""
 
 AVOIDED_FOR_S: Final = 10.0
-"""After a replica failed, the leader is read for this long, whatever replica it names."""
+"""For how long the leader is read after a replica failed, whatever replica it names."""
 
 CONNECTED_WITHIN_S: Final = 5.0
 
@@ -26,7 +26,7 @@ NO_REPLICA: Final = -1
 
 
 class NearReplicas:
-    """The replicas that leaders have named. Without a rack, it stays empty."""
+    """The replicas that leaders have named. It stays empty if no rack is configured."""
 
     def __init__(self, rack: str, clock: Clock) -> None:
         self.rack = rack
@@ -36,7 +36,7 @@ class NearReplicas:
         self._avoided: dict[TopicPartition, float] = {}
 
     def node_of(self, tp: TopicPartition, leader: int) -> int:
-        """Return the node to read from now."""
+        """Return the broker to read from now."""
         known = self._chosen.get(tp)
         return leader if known is None else known[0]
 
@@ -50,17 +50,19 @@ class NearReplicas:
         return True
 
     def is_read(self, tp: TopicPartition, node: int) -> bool:
-        """Return whether this node is read as a nearby replica, and not as the leader."""
+        """Return whether this broker is read as a nearby replica, not as the leader."""
         known = self._chosen.get(tp)
         return known is not None and known[0] == node
 
     def has_expired(self, tp: TopicPartition) -> bool:
-        """Return whether the leader must be queried again."""
+        """Return whether the leader must be queried again, because the replica has been used long
+        enough.
+        """
         return self._age_s(tp) > PREFERRED_FOR_S
 
     def cannot_be_reached(self, tp: TopicPartition) -> bool:
-        """Return whether connecting to its replica took too long. Must be called only while there
-        is no connection.
+        """Return whether connecting to the chosen replica has taken too long. Must be called only
+        while there is no connection to it.
         """
         return self._age_s(tp) > CONNECTED_WITHIN_S
 

@@ -1,7 +1,7 @@
 """A lane's byte budget: one bucket per topic, filled by the driver's shares and emptied by fetches.
 
 A fetch may return more than is in the bucket, because batches are returned whole. The debt delays
-the next fetch, so the average rate is exact, and only single seconds are not.
+the next fetch, so the average rate is exact, although single seconds are not.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from typing import Final
 from twinlog.clock import Clock
 
 BURST_S: Final = 0.25
-"""A bucket holds at most this much time's worth."""
+"""A bucket holds at most what this time fills."""
 
 LEAST_FETCH_BYTES: Final = 16 * 1024
 

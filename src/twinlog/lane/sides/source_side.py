@@ -1,8 +1,9 @@
-"""The reading side: one Fetch in flight per source broker, for all its partitions that have room.
+"""The reading side of a lane: one Fetch in flight per source broker, for all its partitions with
+room.
 
-Backpressure leaves a partition out of the fetch session: that costs the broker nothing, and the
-partition returns when its batches are on the target. While a partition is left out, or some are
-still to be started, fetches do not wait long at the broker. Otherwise the next fetch could only be
+Backpressure leaves a partition out of the fetch session. That costs the broker nothing, and the
+partition returns when its batches are on the target. While a partition is left out, or partitions
+are about to start, fetches do not wait long at the broker. Otherwise the next fetch could only be
 sent when the wait of an idle partition ends.
 """
 
@@ -47,32 +48,34 @@ from twinlog.wire.requests.fetch import (
 )
 
 UNSEEN_AFTER_S: Final = 5.0
-"""A fetch is answered within its wait. A broker that is silent for this long may have new
-records.
+"""A broker responds to a fetch within the fetch's wait. If it is silent for this long, it may have
+new records, so the last known end of a log is not current.
 """
 
 SHORT_WAIT_MS: Final = 5
 PACED_WAIT_MS: Final = 50
-"""Fetch wait while partitions wait for their budget, which comes a few times a second."""
+"""Fetch wait while partitions wait for their budget, which is given out a few times a second."""
 
 MIN_ROOM_BYTES: Final = 1 << 20
 REFRESH_EVERY_S: Final = 60.0
-"""Minimum interval for querying leaders again: a replaced leader that does not know it reports that
-its log has ended, and so does a replica that no longer gets records.
+"""Interval at which leaders are queried again even if nothing fails. A replaced leader that does
+not know it reports that its log has ended, and so does a replica that no longer gets records.
 """
 
 RESTLESS_S: Final = 5.0
-"""A partition that lost its broker probably finds another within this time."""
+"""For how long fetches stay short after a partition has lost its broker, because it probably finds
+another one in that time.
+"""
 
 
 class AskedPartition(NamedTuple):
-    """A partition that is requested from a broker at a position before its end."""
+    """A partition that is requested from a broker at a position before the end of its log."""
 
     tp: TopicPartition
     position: int
     node: int
     throttled: int
-    """Number of responses of this broker that a quota has held back so far."""
+    """Number of responses of this broker that a quota has delayed so far."""
     is_bounded: bool
     """Whether its copy ends at or before the source's current end."""
 
@@ -132,7 +135,7 @@ class SourceSide:
         state.waits_for, state.node = waits_for, node
 
     def _seek(self, state: SourceState) -> None:
-        """Find the leader and read from it."""
+        """Find the partition's leader and read from it."""
         self._enter(state, WaitsFor.BROKER)
         self._restless_until = self.clock.monotonic() + RESTLESS_S
 
@@ -140,7 +143,9 @@ class SourceSide:
 
     @property
     def room_bytes(self) -> int:
-        """Memory for records that is not in use; negative if a response was larger."""
+        """Memory for records that is not in use. Negative if a response was larger than the
+        room.
+        """
         return self.memory_bytes - sum(s.copy.queued_bytes for s in self.partitions.values())
 
     def pump(self, *, hurry: bool) -> None:
@@ -278,8 +283,8 @@ class SourceSide:
     def _share(self) -> int:
         """Return how many bytes one partition may hold before it is left out of fetches.
 
-        This is the size of two responses, or up to four if there is memory. Reading long before
-        sending only costs memory.
+        This is the size of two responses, or up to four if there is memory. More would cost memory
+        without making the copy faster.
         """
         least = 2 * self.tuning.partition_fetch_bytes
         fair = self.memory_bytes // max(1, len(self.partitions))
@@ -288,8 +293,8 @@ class SourceSide:
     # -- in
 
     def on_readable(self, node: int, connection: HotConnection) -> None:
-        """Process the broker's responses. Raises Disconnected or CorruptData for the whole
-        connection.
+        """Process the broker's responses. Raises Disconnected or CorruptData if the whole
+        connection is unusable.
         """
         for broker, view in connection.receive():
             broker.is_fetching = False
@@ -323,7 +328,7 @@ class SourceSide:
             return
         if fetched.diverging is not None:
             if self._near.is_read(tp, state.node):
-                self.ask_again(tp)  # it may only be behind: the leader knows
+                self.ask_again(tp)  # this replica may only lag, so the leader decides
             else:
                 self.events.troubled(tp, self._diverged(state, fetched.diverging))
             return
@@ -340,8 +345,8 @@ class SourceSide:
             self.events.jumped(tp, copy.intake.jumps)
             copy.intake.jumps = []
         if self.pace.is_bound:
-            # without the incomplete batch at the end, which is sent again: its size depends on the
-            # topic's share, and would change it
+            # the incomplete batch at the end is not charged: it is sent again, and its size depends
+            # on the topic's share, which it would change
             self.pace.take(tp.topic, _whole_bytes(fetched.records))
         self._ask_for_more(session, state)
         self.events.arrived(copy)
@@ -376,7 +381,7 @@ class SourceSide:
         is_near = self._near.is_read(tp, state.node)
         self._enter(state, WaitsFor.NOTHING)
         if is_near and (error in STALE_LEADER or error == OFFSET_OUT_OF_RANGE):
-            self._near.avoid(tp)  # it may only be behind: the leader knows
+            self._near.avoid(tp)  # this replica may only lag, so the leader decides
             self._seek(state)
         elif error in STALE_LEADER:
             self.side.forget_leader(tp)
@@ -439,16 +444,16 @@ class SourceSide:
                 self._seek(state)
 
     def on_new_leaders(self) -> None:
-        """Follow moved leaders after metadata was read."""
+        """Read from new leaders after metadata was read."""
         for tp, state in list(self._in[WaitsFor.RECORDS].items()):
             leader, node = self.side.leaders.get(tp), state.node
             if leader is not None and leader.node != node and not self._near.is_read(tp, node):
                 self._seek(state)
 
     def sees_end(self, tp: TopicPartition) -> bool:
-        """Return whether its broker is queried and responds, so that the last known end is current.
+        """Return whether its broker responds, so that the last known end of the log is current.
 
-        A lane whose memory is full queries no broker.
+        A lane whose memory is full sends no fetches, so it does not see the end.
         """
         state = self.partitions.get(tp)
         if state is None:
@@ -460,7 +465,9 @@ class SourceSide:
         return since is None or self.clock.monotonic() - since < UNSEEN_AFTER_S
 
     def asked_in_vain(self) -> Iterator[AskedPartition]:
-        """Yield partitions that do not reach their end although their broker responds."""
+        """Yield partitions that do not reach the end of their log although their broker
+        responds.
+        """
         for tp, state in self._in[WaitsFor.RECORDS].items():
             node, broker = state.node, self._brokers.get(state.node)
             position = state.copy.intake.position
@@ -470,11 +477,13 @@ class SourceSide:
                 yield AskedPartition(tp, position, node, broker.throttled, is_bounded)
 
     def position_of(self, tp: TopicPartition) -> int:
-        """Return the position at which it is read next, or -1 if it is not here."""
+        """Return the position from which the partition is read next, or -1 if it is not in this
+        lane.
+        """
         return self.partitions[tp].copy.intake.position if tp in self.partitions else -1
 
     def end_at(self, tp: TopicPartition, position: int, end: int) -> None:
-        """Note that there is nothing from `position` to `end`, so a copy that ends there is
+        """Note that there is no record from `position` to `end`. A copy that ends there is then
         complete.
         """
         state = self.partitions.get(tp)
@@ -484,7 +493,7 @@ class SourceSide:
             self.events.arrived(state.copy)
 
     def ask_again(self, tp: TopicPartition) -> None:
-        """Read from the leader with a fresh request, because the previous one returns nothing."""
+        """Read from the leader with a fresh request, because requests so far returned nothing."""
         state = self.partitions.get(tp)
         if state is not None and state.waits_for is WaitsFor.RECORDS:
             if self._near.is_read(tp, state.node):
@@ -510,14 +519,14 @@ class SourceBroker:
     """Size of one response."""
     is_fetching: bool = False
     too_late: set[TopicPartition] = field(default_factory=set)
-    """Partitions added while a fetch was in flight: its response is not for them. It may be for an
-    earlier copy that had read further, and the offsets in between would be taken for a gap of the
-    source.
+    """Partitions that were added while a fetch was in flight, so its response is not for them. It
+    may be for an earlier copy that had read further, and the offsets in between would look like a
+    gap of the source.
     """
     throttled: int = 0
-    """Number of responses that a quota held back."""
+    """Number of responses that a quota has delayed."""
     answered_at: float = 0.0
-    """Monotonic time at which it last reported the ends of its partitions."""
+    """Monotonic time at which the broker last reported the ends of its partitions."""
 
     def adapt(self, *, is_throttled: bool) -> None:
         """Adapt the fetch size to throttling."""

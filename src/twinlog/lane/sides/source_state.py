@@ -17,22 +17,22 @@ class WaitsFor(Enum):
     NOTHING = auto()
     """No fetch is wanted: everything is read, or it has a problem."""
     BROKER = auto()
-    """Its leader must be found, or connected."""
+    """Its leader must be found or connected."""
     RECORDS = auto()
-    """It is in the fetch session of its node."""
+    """It is in the fetch session of its broker."""
     TARGET = auto()
-    """It is left out of fetches until the target has accepted its batches."""
+    """It is left out of fetches until the target has acknowledged its batches."""
     BUDGET = auto()
     """It is left out until its topic's budget allows more."""
 
 
 @dataclass(slots=True)
 class SourceState:
-    """The log of a source partition, and the broker from which it is read."""
+    """The state of one source partition: its log, and the broker from which it is read."""
 
     copy: Copy
     source_end: int = -1
     log_start: int = -1
     waits_for: WaitsFor = WaitsFor.NOTHING
     node: int = NO_NODE
-    """The node whose session it is in."""
+    """The broker whose session contains it."""

@@ -1,15 +1,15 @@
-"""The writing side: many partitions per request, many requests in flight, one connection per target
-broker.
+"""The writing side of a lane: many partitions per request, many requests in flight, one connection
+per target broker.
 
-A partition keeps its broker while anything is in flight: when its leader moves, the response is an
-error, the partition drains and is started again. So all its requests use one connection, and the
-broker appends them in order.
+A partition keeps its broker while anything is in flight. When its leader moves, the response is an
+error, the partition drains, and it is started again. So all its requests in flight use one
+connection, and the broker appends them in order.
 
 A broker that does not accept topic IDs (Produce below version 13, Kafka before 4.1) appends to any
 topic of the name. With such a broker, a first batch, after a pause or over a new connection, is
 sent only after metadata requested since then confirms that the topic is still the one that was
-checked. If a topic is re-created within that moment, the response shows it (K decreased). Then the
-topics are checked again, and it is never reported as a gap.
+checked (`topic_by_name`). If a topic is re-created within that moment, the response shows it (K
+decreased). Then the topics are checked again, and it is never reported as a gap.
 """
 
 from __future__ import annotations
@@ -63,14 +63,14 @@ def produce_version(connection: HotConnection, ids: Mapping[str, TopicId]) -> in
 
 @dataclass(slots=True)
 class TargetState:
-    """The state of one copy on the target side."""
+    """The state of one copy on the writing side."""
 
     searched_at: float
     """Monotonic time at which the search for its start point began."""
     by_name: TopicByName | None = None
     """Set if the broker does not accept topic IDs."""
     node: int | None = None
-    """The node to which it is sent, at least while anything is in flight."""
+    """The broker to which it sends, at least while anything is in flight."""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -87,13 +87,15 @@ class TargetSide:
     in_flight_bytes: int = 0
     """Bytes of unanswered record batches."""
     _requested_epochs: dict[TopicPartition, int] = field(default_factory=dict)
-    """Leader epochs for which a check was requested. The check saw at least that epoch."""
+    """Leader epochs for which a check of the log was requested. That check saw this epoch or a
+    newer one.
+    """
     _ready: dict[int, dict[PartitionCopy, None]] = field(default_factory=dict)
-    """Copies with something to send, by broker, in the order of their turns."""
+    """Copies with batches to send, by broker, in the order of their turns."""
 
     def add(self, copy: PartitionCopy, searched_at: float) -> None:
-        """Add a copy. `searched_at`: monotonic time at which the search for its start
-        point began.
+        """Add a copy. `searched_at`: monotonic time at which the search for its start point
+        began.
         """
         self.copies[copy] = TargetState(searched_at)
 
@@ -103,7 +105,7 @@ class TargetSide:
             self._ready.get(state.node, {}).pop(copy, None)
 
     def wake(self, copy: PartitionCopy) -> None:
-        """Queue the copy if it has something to send."""
+        """Queue the copy if it has a batch to send."""
         state = self.copies.get(copy)
         if state is None or not copy.is_ready:
             return
@@ -118,9 +120,9 @@ class TargetSide:
         self._ready.setdefault(state.node, {})[copy] = None
 
     def on_new_leaders(self) -> None:
-        """Follow moved leaders after metadata was read, for partitions with nothing in flight.
+        """Use new leaders after metadata was read, for copies with nothing in flight.
 
-        A partition that never sent to its broker, or has all responses, gets no error and no lost
+        A copy that never sent to its broker, or got all responses, sees no error and no broken
         connection. Without this, it would wait for a dead broker until that returns.
         """
         for copy, state in self.copies.items():
@@ -142,12 +144,12 @@ class TargetSide:
             )
 
     def wake_all(self) -> None:
-        """Check every copy after leaders or connections changed."""
+        """Queue every copy that has a batch to send, after leaders or connections changed."""
         for copy in self.copies:
             self.wake(copy)
 
     def pump(self, now_ms: int) -> None:
-        """Send as much as windows and sockets allow."""
+        """Send as much as the windows of the copies and the sockets allow."""
         for node, ready in self._ready.items():
             if not ready:
                 continue
@@ -168,7 +170,7 @@ class TargetSide:
     def _submit_one(
         self, connection: HotConnection, ready: dict[PartitionCopy, None], now_ms: int
     ) -> int:
-        """Queue one request with everything that may be sent now. Returns the size of its
+        """Queue one request with all batches that may be sent now. Returns the size of its
         batches.
         """
         batches: dict[TopicPartition, tuple[PartitionCopy, OutBatch]] = {}
@@ -186,7 +188,7 @@ class TargetSide:
                 # separately
                 continue
             if not self._is_sure_of_topic(connection, copy, now_ms):
-                del ready[copy]  # metadata wakes it again, or it has a problem
+                del ready[copy]  # the metadata wakes it again, unless it has failed
                 continue
             if connection.opened_at > self.copies[copy].searched_at:
                 copy.leader.may_have_restarted()
@@ -256,7 +258,7 @@ class TargetSide:
         """Process the response to one Produce request. Returns for how many ms the broker will not
         read.
 
-        Raises CorruptData if it does not match this request: the outcome is then unknown.
+        Raises CorruptData if it does not match the request, because then the outcome is unknown.
         """
         throttle_ms, answers = produce_answer(sent.version, view, self.side.names)
         if {answer.tp for answer in answers} != set(sent.batches):
@@ -287,7 +289,7 @@ class TargetSide:
         if copy.trouble is None:
             return
         if copy.trouble.code in BROKEN_LOG and copy.target_topic_id != NO_TOPIC_ID:
-            # a check of the IDs and of the log shows which of the two it is
+            # the next start, which checks the topic ID and the log, shows which of the two it is
             copy.trouble = PartitionError(
                 f"{copy.target}: a batch was appended at an unexpected offset, and this broker "
                 "identifies topics by name only: the topic may have been deleted and created "
@@ -299,7 +301,7 @@ class TargetSide:
     def on_disconnected(
         self, node: int, unanswered: list[Sent], error: TwinlogError, now_ms: int
     ) -> None:
-        """Note a lost connection: everything in flight on it has an unknown outcome."""
+        """Note a lost connection: the outcome of everything in flight on it is unknown."""
         self._ready.pop(node, None)
         lost = [one for sent in unanswered for one in sent.batches.values()]
         self.in_flight_bytes -= sum(len(batch.data) for _, batch in lost)

@@ -1,10 +1,11 @@
-"""Tracks whether a name still means the same target topic, if Produce does not accept topic IDs.
+"""Tracks whether a name still means the same target topic, for brokers that do not accept topic
+IDs.
 
 Before Kafka 4.1 (KIP-516 for Produce), a broker appends to any topic of the name. A topic can be
 deleted and created again within tens of milliseconds, and a broker that does not know a producer
 accepts its first batch with any sequence. So a batch is sent only while there is evidence that the
 topic is still the same: metadata, or the response to an earlier batch. Both count from the time of
-the request. The time of the response proves nothing, because the process may have been frozen in
+their request. The time of the response proves nothing, because the process may have been frozen in
 between.
 """
 
@@ -19,7 +20,9 @@ SEEN_WITHIN_S: Final = 0.02
 """For how long evidence is valid. Deleting and re-creating a topic took at least 73 ms."""
 
 SLOW_ANSWERS: Final = 3
-"""After this many metadata responses that arrive too late, the network is considered that slow."""
+"""After this many metadata responses that arrive too late, the network is assumed to be
+that slow.
+"""
 
 
 @dataclass(slots=True)
@@ -37,12 +40,12 @@ class TopicByName:
     _slow_answers: int = 0
 
     def on_sent(self, now: float) -> None:
-        """Note that a batch is sent."""
+        """Note that a batch was sent."""
         self._sent_at.append(now)
 
     def on_answered(self, now: float, *, is_ours: bool) -> None:
-        """Process the response to the oldest batch in flight: appended to the same topic,
-        or not.
+        """Process the response to the oldest batch in flight. `is_ours`: the batch was appended to
+        the same topic.
         """
         sent_at = self._sent_at.popleft()
         self._flights_s.append(now - sent_at)
@@ -50,7 +53,7 @@ class TopicByName:
             self._seen_at = max(self._seen_at, sent_at)
 
     def on_disconnected(self) -> None:
-        """Forget the batches in flight, which get no response."""
+        """Forget the batches in flight, because they get no response."""
         self._sent_at.clear()
         self._seen_at = -math.inf
 

@@ -8,7 +8,7 @@ from twinlog.errors import TwinlogError
 
 
 def may_lack_offsets(client: ClusterClient, topics: set[str]) -> set[str]:
-    """Return the topics that are compacted or whose configuration may not be read.
+    """Return the topics that are compacted, or whose configuration may not be read.
 
     In every other topic, each offset between the log's start and its end is a record, a marker, or
     an aborted record. A fetch returns all three.
@@ -18,7 +18,7 @@ def may_lack_offsets(client: ClusterClient, topics: set[str]) -> set[str]:
 
 def may_be_tiered(client: ClusterClient, topics: set[str]) -> set[str]:
     """Return the topics with remote storage (KIP-405), or for which brokers do not report that it
-    is off.
+    is disabled.
     """
     return _without(client, topics, "remote.storage.enable", "false")
 

@@ -1,12 +1,11 @@
-"""Watches how long the target remembers a producer ID while a lane copies.
+"""Watches for how long the target remembers a producer ID while a lane copies.
 
-`producer.id.expiration.ms` can be changed while brokers run. If it is lowered, brokers forget
-earlier than the driver found when it claimed its generation, and a partition whose producer ID is
-gone would count as protected. Brokers expire IDs every ten minutes (by default), so one check per
-minute is early enough. The first one is made immediately, because the value may have been lowered
-days ago, and the lanes before this one have ended with their knowledge. If Twinlog's user may not
-read broker configs, the driver's value stays: it was read by the driver, or comes from the
-configuration.
+`producer.id.expiration.ms` can be changed while brokers run. If it is lowered, brokers forget IDs
+earlier than the driver found when it claimed its generation, and a partition whose ID is already
+forgotten would count as protected. Brokers expire IDs every ten minutes (by default), so one check
+per minute is early enough. The first check is made immediately, because the value may have been
+lowered days ago, and what earlier lanes knew ended with them. If Twinlog's user may not read broker
+configs, the driver's value stays: the driver has read it, or it comes from the configuration.
 """
 
 from __future__ import annotations
@@ -32,12 +31,14 @@ class ExpiryWatch:
 
     ports: LanePorts
     expiry_ms: int | None
-    """None: partitions are unprotected for another reason, and brokers are not queried."""
+    """The current value. None: all partitions are unprotected anyway, so brokers are not
+    queried.
+    """
     events: LaneEvents
     _next: float = 0.0
     _is_checking: bool = False
 
-    def tend(self) -> None:
+    def poll(self) -> None:
         """Begin a check if one is due. Called about once a second."""
         now = self.ports.clock.monotonic()
         if self.expiry_ms is None or self._is_checking or now < self._next:

@@ -1,12 +1,12 @@
 """Watches for other writers to a shared target topic, and for new source records after a take-over.
 
 Other Twinlog flows may write to the topic. Their records are normal and need not be read one by
-one. Records of an unknown client end the copy. Batch headers show who wrote, so the watch reads
-what is after this flow's last record (for an idle copy), or immediately what is before a batch of
-this flow that was appended further on than expected (`Company.unknown`).
+one. Records of an unknown client end the copy. Batch headers show the writer, so the watch reads
+headers in two cases: after this flow's last record (for an idle copy), and immediately before a
+batch of this flow that was appended at a higher offset than expected (`OtherWriters.unknown`).
 
 A batch of this flow's own producer ID that repeats records is not foreign: a late request has
-arrived after all, at a target that had forgotten the ID (`EXTRA_RECORDS`).
+arrived at a target that had forgotten the ID (`EXTRA_RECORDS`).
 
 The watch decides nothing else: its finding ends the partition's time in this lane with a retriable
 TAKEN_OVER, and the cold start that follows finds the cause.
@@ -41,13 +41,13 @@ log = logging.getLogger(__name__)
 
 CHECK_EVERY_S: Final = 2.0
 ASK_S: Final = 5.0
-"""Time limit of a query. The next check is due soon."""
+"""Time limit of a query. It may be short, because the next check is due soon."""
 MOST_READS: Final = 4
 """Maximum fetches of about 1 MB per check and partition."""
 
 
 class Writers(NamedTuple):
-    """The writers to a partition between two offsets, as far as it was read."""
+    """The writers to a partition between two offsets, as far as the log was read."""
 
     end: int
     """The log's end at that time, or the high watermark if it is lower, because reads end there."""
@@ -87,34 +87,34 @@ class ForeignRecordWatch:
     """Producer IDs of all Twinlog flows, including this one."""
     events: LaneEvents
     _next: float = 0.0
-    _doubting: set[PartitionCopy] = field(default_factory=set)
+    _to_recheck: set[PartitionCopy] = field(default_factory=set)
     _is_checking: bool = False
 
-    def doubt(self, copy: PartitionCopy) -> None:
+    def require_recheck(self, copy: PartitionCopy) -> None:
         """Check a copy that sends nothing more until the writer between its batches is known."""
-        self._doubting.add(copy)
+        self._to_recheck.add(copy)
 
-    def tend(self, copies: Iterable[PartitionCopy]) -> None:
+    def poll(self, copies: Iterable[PartitionCopy]) -> None:
         """Begin a check if one is due. Called on every turn."""
         now = self.ports.clock.monotonic()
-        if self._is_checking or (now < self._next and not self._doubting):
+        if self._is_checking or (now < self._next and not self._to_recheck):
             return
-        doubting, self._doubting = self._doubting, set()
-        asked = [c for c in doubting if c.trouble is None and c.company.unknown is not None]
+        to_recheck, self._to_recheck = self._to_recheck, set()
+        asked = [c for c in to_recheck if c.trouble is None and c.others.unknown is not None]
         whole: list[PartitionCopy] = []
         if now >= self._next:
             self._next = now + CHECK_EVERY_S
             whole = [c for c in copies if c.trouble is None]
-            asked += [c for c in whole if c.company.unknown is None and _is_watched(c)]
+            asked += [c for c in whole if c.others.unknown is None and _is_watched(c)]
         taken = [c for c in whole if c.state is CopyState.TAKEN_OVER]
         ended = {c.source: c.acked_upstream for c in taken}
         if asked or ended:
             self._begin([self._asked(copy) for copy in asked], ended, taken)
 
     def _asked(self, copy: PartitionCopy) -> _Asked:
-        span, ordinal = copy.company.unknown, copy.company.ordinal
+        span, ordinal = copy.others.unknown, copy.others.ordinal
         if span is None:
-            begin = max(copy.company.passed, copy.acked_downstream)
+            begin = max(copy.others.passed, copy.acked_downstream)
             span, ordinal = Span(begin, FOREVER), copy.acked_ordinal
         return _Asked(copy, span, copy.acked_downstream, ordinal, copy.tail.producer_id)
 
@@ -132,8 +132,8 @@ class ForeignRecordWatch:
             for one in asked:
                 if (what := writers.get(one.copy.target)) is not None:
                     self._learn(one, what)
-                elif one.copy.company.unknown is not None:
-                    self._doubting.add(one.copy)
+                elif one.copy.others.unknown is not None:
+                    self._to_recheck.add(one.copy)
             for copy in taken:
                 if copy.source in continues:
                     copy.trouble = copy.trouble or _taken_over(
@@ -143,7 +143,9 @@ class ForeignRecordWatch:
 
         def failed(error: TwinlogError) -> None:
             self._is_checking = False
-            self._doubting.update(one.copy for one in asked if one.copy.company.unknown is not None)
+            self._to_recheck.update(
+                one.copy for one in asked if one.copy.others.unknown is not None
+            )
             log.debug("the check for other writers failed error=%s", error)
 
         by_target = {one.copy.target: one for one in asked}
@@ -158,21 +160,21 @@ class ForeignRecordWatch:
             return
         # an unknown client may have written after the checked span
         seen = min(found.end, one.span.next)
-        copy.company.passed = max(seen, copy.company.passed)
-        copy.company.is_ours |= found.others
+        copy.others.passed = max(seen, copy.others.passed)
+        copy.others.has_other_flow |= found.others
         if found.stranger is not None:
             is_still = copy.acked_downstream == one.acked
-            if is_still or copy.company.is_ours or copy.company.unknown is not None:
+            if is_still or copy.others.has_other_flow or copy.others.unknown is not None:
                 copy.trouble = copy.trouble or _taken_over(
                     f"{copy.target}: other clients wrote at target offset {found.stranger}"
                 )
-        elif copy.company.unknown == one.span and found.end >= one.span.next:
-            copy.company.unknown = None
+        elif copy.others.unknown == one.span and found.end >= one.span.next:
+            copy.others.unknown = None
             self.events.known(copy)
-        elif copy.company.unknown is not None:
-            self._doubting.add(copy)  # more was written in the meantime, or cannot be read yet
+        elif copy.others.unknown is not None:
+            self._to_recheck.add(copy)  # more was written in the meantime, or cannot be read yet
         if copy.is_idle and copy.acked_downstream == one.acked and not copy.late_requests:
-            copy.company.reach = max(copy.company.reach, found.end)
+            copy.others.reach = max(copy.others.reach, found.end)
 
     def _check(
         self, asked: dict[TopicPartition, _Asked], ended: dict[TopicPartition, int]
@@ -228,10 +230,10 @@ class ForeignRecordWatch:
 
 
 def _is_watched(copy: PartitionCopy) -> bool:
-    """Return whether a copy is watched: if idle, or busy beside another flow, because responses
-    then show only that others write.
+    """Return whether a copy is watched regularly: if it is idle, or copies beside another flow,
+    because then responses show only that another client writes.
     """
-    return copy.is_idle or (copy.company.is_ours and copy.state is CopyState.COPYING)
+    return copy.is_idle or (copy.others.has_other_flow and copy.state is CopyState.COPYING)
 
 
 def _repeated(target: TopicPartition, span: Span) -> PartitionError:

@@ -1,12 +1,10 @@
-"""Finds partitions that have had no leader for too long. They are stopped individually, with a
-code.
+"""Finds partitions that have had no leader for too long. They are stopped one by one, with a code.
 
-No request gets an error for a partition without a leader, because there is no broker to respond.
-Its fetched records would stay in memory for the whole time, and all partitions share the lane's
-memory. So its time in the lane ends after NO_LEADER_AFTER_S, and its records are dropped. Nothing
-is lost: records that were not acknowledged are read again, and the cold start checks what was in
-flight, as after any problem. The driver retries, and the lane starts the partition as soon as it
-has a leader.
+No request gets an error for a partition without a leader, because no broker responds for it. Its
+fetched records would stay in memory for the whole time, and all partitions share the lane's memory.
+So its time in the lane ends after NO_LEADER_AFTER_S, and its records are dropped. Nothing is lost:
+records that were not acknowledged are read again, and the cold start checks what was in flight, as
+after any problem. The driver retries, and the lane starts the partition as soon as it has a leader.
 """
 
 from __future__ import annotations
@@ -20,11 +18,11 @@ from twinlog.mirror.copy.fan_out import Copy
 from twinlog.model import TopicPartition
 
 NO_LEADER_AFTER_S: Final = 5.0
-"""Enough time for an election that has a candidate."""
+"""Longer than an election takes if there is a candidate."""
 
 
 class NoLeaderWatch:
-    """Partitions of both clusters, judged by the lane's metadata and connections."""
+    """Finds leaderless partitions of both clusters, by the lane's metadata and connections."""
 
     def __init__(self, ports: LanePorts) -> None:
         self._clock = ports.clock
@@ -32,7 +30,7 @@ class NoLeaderWatch:
 
     @property
     def is_quiet(self) -> bool:
-        """Whether every partition has a reachable leader."""
+        """Whether every partition has a leader that can be reached."""
         return not any(side.leaderless or side.unreached for side, _ in self._sides)
 
     def of_source(self, copy: Copy, *, after_s: float) -> PartitionError | None:
@@ -42,14 +40,14 @@ class NoLeaderWatch:
         return self._of(1, tp, after_s)
 
     def of_take(self, take: TakePartition) -> PartitionError | None:
-        """Return the reason why a search of this partition would have to wait now, or None."""
+        """Return why a search of this partition would have to wait now, or None."""
         found = self._of(0, take.source, 0.0)
         for tp in _targets(take):
             found = found or self._of(1, tp, 0.0)
         return found
 
     def is_sound(self, take: TakePartition) -> bool:
-        """Return whether its brokers respond."""
+        """Return whether the brokers of this partition respond."""
         (source, _), (target, _) = self._sides
         return source.is_sound(take.source) and all(target.is_sound(tp) for tp in _targets(take))
 
@@ -62,8 +60,8 @@ class NoLeaderWatch:
         leader = side.leaders.get(tp)
         if leader is None or leader.node not in side.unreached:
             return None
-        side.connection_to(leader.node)  # no other code may try it again
-        # if no broker can be reached, this one is not the cause of waiting
+        side.connection_to(leader.node)  # retry the connection: perhaps nothing else does
+        # if no broker of the cluster can be reached, the cluster is the problem, not this partition
         if not side.connections or side.unreached.get(leader.node, before + 1) > before:
             return None
         return _no_leader(tp, name, f"its leader, broker {leader.node}, cannot be reached")

@@ -4,7 +4,7 @@ A broker that finds no valid batch in a segment continues with the next segment.
 between are lost at the source, and look as if they had been compacted. Waiting does not bring them
 back, so the copy continues, and the range is reported. A topic that was compacted in the past looks
 the same, and so do brokers of other vendors that keep their own records in the log. So there is one
-line per partition in ten minutes, with the number of other missing offsets.
+log line per partition in ten minutes, with the number of missing offsets since the last line.
 """
 
 from __future__ import annotations
@@ -25,9 +25,7 @@ log = logging.getLogger(__name__)
 
 REPORTED_AGAIN_S: Final = 600.0
 HELD_S: Final = 5.0
-"""How long a partition is kept from leaving while it is unknown whether there is something to
-report.
-"""
+"""How long a partition may be kept from leaving the lane until its skipped offsets are checked."""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -35,13 +33,13 @@ class _Jumped:
     """Skipped offsets of one partition. Times are monotonic."""
 
     seen: Gap | None = None
-    """Not known yet whether compaction removed them."""
+    """Skipped offsets that compaction may have removed: not checked yet."""
     since: float = 0.0
     """When the first of them was seen."""
     found: Gap | None = None
-    """Not removed by compaction: to be reported."""
+    """Skipped offsets that compaction did not remove: to be reported."""
     not_before: float = 0.0
-    """When `seen` is checked."""
+    """When `seen` may be checked."""
 
     def is_due(self, now: float) -> bool:
         return self.seen is not None and now >= self.not_before
@@ -56,7 +54,7 @@ class GapWatch:
     _is_checking: bool = False
 
     def note(self, tp: TopicPartition, jumps: Iterable[tuple[int, int]]) -> None:
-        """Note that a response of the source continued after these offsets: [first, next)."""
+        """Note that the source returned no records for these offsets: [first, next)."""
         jumped = self._jumped.setdefault(tp, _Jumped())
         if jumped.seen is None:
             jumped.since = self.ports.clock.monotonic()
@@ -67,18 +65,18 @@ class GapWatch:
                 next=following,
                 offsets=before.offsets + following - first,
             )
-        self.tend()
+        self.poll()
 
     def holds(self, tp: TopicPartition) -> bool:
-        """Return whether the partition should stay for a moment, because its skipped offsets are
-        being judged.
+        """Return whether the partition must stay in the lane for a moment, until its skipped
+        offsets are checked.
         """
         jumped, now = self._jumped.get(tp), self.ports.clock.monotonic()
         return jumped is not None and jumped.is_due(now) and now < jumped.since + HELD_S
 
-    def tend(self) -> None:
-        """Query which topics are compacted if there is something to report. Called about once a
-        second.
+    def poll(self) -> None:
+        """Query which topics are compacted if there are skipped offsets to check. Called about once
+        a second.
         """
         now = self.ports.clock.monotonic()
         due = {tp for tp, jumped in self._jumped.items() if jumped.is_due(now)}
@@ -93,7 +91,7 @@ class GapWatch:
             )
 
     def take(self, tp: TopicPartition) -> Gap | None:
-        """Return what is to be reported for this partition, once."""
+        """Return the gap to report for this partition, or None. A gap is returned once."""
         jumped = self._jumped.get(tp)
         if jumped is None:
             return None

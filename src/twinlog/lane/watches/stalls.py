@@ -1,8 +1,8 @@
-"""Finds partitions for which the source returns nothing, forever, although its log continues.
+"""Finds partitions for which the source returns nothing although its log continues.
 
 If the length field of a batch is damaged on the broker's disk, the broker treats the rest of the
-segment as a batch that is still being written, and answers every read there without an error and
-without a byte. From outside, the partition lags silently.
+segment as a batch that is still being written. It answers every read there without an error and
+without a byte, forever. From outside, the partition silently lags.
 
 An empty response has harmless reasons, which must be distinguished from this one:
 
@@ -15,14 +15,14 @@ An empty response has harmless reasons, which must be distinguished from this on
   partition alone, and a broker then returns at least one batch, whatever its size (KIP-74). The
   check itself waits for a quota, and takes end and records from one response.
 - A nearby replica that is damaged while the leader is not: the check reads from the leader, and the
-  partition is then read there.
+  partition is then read from there.
 - The end of a compacted log: its last records may be gone (tombstones, markers), so that nothing is
-  between position and end. To distinguish this from damage, the check reads further on. If there
-  are records further on, a sound log would have returned them from the position, too. If nothing
-  can be read there either, a compacted log gets no code, because nothing is known to be missing. A
-  copy that is to end there (`--once`) is complete only if an open transaction holds the end back
-  and the log, read without regard to the transaction, continues there: damage in that segment would
-  have stopped such a read, too. (Brokers skip damage in an earlier segment: see `offset_gaps`.)
+  between position and end. To distinguish this from damage, the check reads at later offsets. If
+  there are records, a sound log would have returned them from the position, too. If nothing can be
+  read there either, a compacted log gets no code, because nothing is known to be missing. A copy
+  that is to end there (`--once`) is complete only if an open transaction holds the end back and the
+  log, read without regard to the transaction, continues there: damage in that segment would have
+  stopped such a read, too. (Brokers skip damage in an earlier segment: see `offset_gaps`.)
 
 A log that is not compacted has no gaps, so one empty response is proof there. A topic whose
 configuration may not be read counts as compacted.
@@ -54,18 +54,20 @@ from twinlog.wire.record_batch import read_headers
 log = logging.getLogger(__name__)
 
 STALLED_AFTER_S: float = 60.0
-"""Time before a partition is checked: by then a slow broker or a new leader has responded."""
+"""How long a partition must return nothing before it is checked. A slow broker or a new leader
+responds sooner.
+"""
 
 BOUNDED_AFTER_S: Final = 10.0
-"""Shorter time for a copy with an end, which should not wait longer for a possible gap
-before it.
+"""The same for a copy with an end (`--once`), which should not wait that long for a gap before its
+end.
 """
 
 ASK_S: Final = 10.0
 CHECK_BYTES: Final = 1 << 16
 OFFSETS_TRIED: Final = 8
-"""Number of offsets at which a compacted log is read further on. The broker's index has an entry
-every 4 KB.
+"""Number of later offsets at which a compacted log is read. The broker's index has an entry every 4
+KB.
 """
 
 
@@ -79,16 +81,16 @@ class Stalled(NamedTuple):
     must be there.
     """
     is_tiered: bool
-    """Whether remote storage may have them, and be slow."""
+    """Whether remote storage may have the records, and be slow."""
 
 
 Found = dict[TopicPartition, Stalled | None]
-"""None: there is something to read, or nothing is known to be missing."""
+"""Results by partition. None: there is something to read, or nothing is known to be missing."""
 
 
 @dataclass(slots=True, kw_only=True)
 class StallWatch:
-    """Checks the partitions of one lane for which requests returned nothing for too long."""
+    """Checks partitions of one lane for which requests have returned nothing for too long."""
 
     ports: LanePorts
     source: SourceSide
@@ -96,7 +98,7 @@ class StallWatch:
     _since: dict[TopicPartition, tuple[AskedPartition, float]] = field(default_factory=dict)
     _is_checking: bool = False
 
-    def tend(self) -> None:
+    def poll(self) -> None:
         """Begin a check if one is due. Called about once a second."""
         now = self.ports.clock.monotonic()
         asked = {one.tp: one for one in self.source.asked_in_vain()}
@@ -129,7 +131,7 @@ class StallWatch:
 
     def _on_failed(self, error: TwinlogError) -> None:
         self._is_checking = False
-        self._since.clear()  # not again immediately
+        self._since.clear()  # the waiting time starts again
         log.debug("the check of silent partitions failed error=%s", error)
 
     def _error(self, tp: TopicPartition, stalled: Stalled) -> PartitionError:
@@ -164,7 +166,7 @@ class StallWatch:
     def _is_followed(
         self, client: ClusterClient, tp: TopicPartition, position: int, end: int
     ) -> bool:
-        """Return whether there are records further on, below the end."""
+        """Return whether there are records at later offsets, below the end."""
         return any(
             header.base_offset < end
             for offset in _offsets_to_try(position, end)
@@ -204,8 +206,8 @@ def _patience_s(asked: AskedPartition) -> float:
 
 
 def _offsets_to_try(position: int, end: int) -> Iterator[int]:
-    """Yield offsets after `position`, the last one first: the index is most likely to lead
-    there.
+    """Yield offsets after `position`, the last one first, because the broker's index most likely
+    has an entry near it.
     """
     step = max(1, (end - 1 - position) // OFFSETS_TRIED)
     yield from range(end - 1, position, -step)

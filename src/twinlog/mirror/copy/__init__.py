@@ -1,7 +1,8 @@
 """Copies one partition exactly once: turns fetched batches into produced batches.
 
 Read `partition` first (what may be sent, and what each response means) and `intake` (which batches
-pass unchanged), then `refusals` (what a rejected batch means). `fan_out` distributes records over
-target partitions by key, `joining` joins small batches into larger ones, and `splitting` splits
-batches that the target rejects as too large.
+pass unchanged), then `refusals` (what a rejected batch means), `earlier_lane` (late requests) and
+`target_leader` (leader epochs). `fan_out` distributes records over target partitions by key,
+`joining` joins small batches into larger ones, and `splitting` splits batches that the target
+rejects as too large. `other_writers` is for topics to which other clients write as well.
 """

@@ -1,20 +1,52 @@
-"""Copies one source partition to several target partitions by key: read once, written as branches.
+"""Keyed topics: one source partition is copied to several target partitions by key.
+
+**Problem.** MirrorMaker 1 placed records by key if the target topic had another number of
+partitions. But everything else here relies on one source partition being one target partition:
+ordinals, sequences, K, and the runs of the map.
 
     source partition --> records --> partition_of --> branch 0 --> target partition 0
                                                   --> branch 1 --> target partition 1 ...
 
-A branch copies the records that belong in its target partition. It has its own ordinals, map rows,
-mark and in-flight window. All branches of a source partition write under one producer ID, which no
-other source partition uses: in each target partition, the sequences of each ID are contiguous.
+**Branches.** A branch is the copy of those records of a source partition that belong in one target
+partition. It has its own ordinals, map rows, mark and in-flight window: it is a `PartitionCopy`
+with another input. A fan is all branches of one source partition. The source is read once for all
+of them, and the driver assigns, paces and retries a fan as one partition.
 
-Differences from the copy of a whole partition:
+**Invariants**
 
-- Nearly every record would begin a run of the map. Instead each batch announces one: its *last*
-  record. A log always ends after a whole batch, so the resume point is still exact.
-- Other source partitions write between a branch's batches, so K moves with every response and
-  cannot show that records are missing. Instead, losing records is ruled out: while the target may
-  not remember the producer ID, only one batch is in flight.
-- A branch that gets no records announces now and then how far the source was read for it.
+1. The target partition follows from the record alone (murmur2 of the key, or of the source offset
+   without a key). So every lane that copies a record again writes it to the same partition with the
+   same sequence.
+2. All branches of a source partition write under one producer ID, which no other source partition
+   uses. So in each target partition, the sequences of each ID are contiguous. The IDs are rows of
+   the state topic, where the first one of a source partition wins permanently.
+3. The number of target partitions never changes for a copy. Otherwise a key would move
+   (`PARTITIONS_DIFFER`).
+
+**Differences from the copy of a whole partition**
+
+- *The map.* Nearly every record would begin a run. Instead each batch announces one run: its *last*
+  record. A log always ends after a whole batch, so the resume point is still exact. A branch that
+  gets no records announces now and then how far the source was read for it (`read_to`), or its next
+  start would read all that again.
+- *K.* Other source partitions write between a branch's batches, so K changes with every response
+  and cannot show that records are missing. Instead, losing records is ruled out: while the target
+  may not remember the producer ID, only one batch is in flight.
+- *Starts* are always cold (`mirror.start.fan_start`); nothing is handed over. Groups are not
+  translated, because no single target offset corresponds to a source offset.
+
+**A process may die after each step**
+
+- *The first rows of some branches are durable*: records are read only when all branches have one
+  (`FanOut.begins`). A branch without a row has written nothing, and begins where the others did.
+- *A batch is announced*: the row names the source record of that ordinal, whether it is written or
+  not.
+- *A batch is sent*: the next start finds it by its sequence. If it ends at a record that no row
+  names, that record is searched at the source by content.
+
+**Rejected:** a run per record (the map would be as large as the data), and producer IDs per
+generation (two processes that both assume to lead would use one ID for different partitions). ADR
+10 has the complete table.
 """
 
 from __future__ import annotations
@@ -46,17 +78,17 @@ def read_to(ordinal: int, upstream: int) -> Run:
 
 
 def is_record(run: Run) -> bool:
-    """Whether a run of a branch's map locates a record at the source."""
+    """Return whether a run of a branch's map is a record of the source, not a position."""
     return run.downstream != NOWHERE
 
 
 def next_upstream(runs: Sequence[Run], ordinal: int) -> int | None:
-    """Return the upstream offset at which a branch resumes whose next record has this ordinal, or
+    """Return the upstream offset at which a branch resumes if its next record has this ordinal, or
     None if its map does not contain it.
     """
     record_at = {run.ordinal: run.upstream for run in runs if is_record(run)}
     if ordinal in record_at:
-        return record_at[ordinal]  # announced, but not written
+        return record_at[ordinal]  # the record was announced, but is not on the target
     for run in runs:
         if run.ordinal == ordinal:
             return run.upstream
@@ -65,7 +97,7 @@ def next_upstream(runs: Sequence[Run], ordinal: int) -> int | None:
 
 
 class FanIntake(Intake):
-    """The intake of a whole source partition: decodes batches, and sends none."""
+    """The intake of a whole source partition: decodes batches, and returns no batches to send."""
 
     def __init__(
         self,
@@ -155,7 +187,7 @@ class Branch(PartitionCopy):
         self.intake.position = max(self.intake.position, upto)
         self.has_read()
 
-    # a log may end after any part of a split batch, so the last record of each part is announced
+    # the log may end after any part of a split batch, so the last record of each part is announced
 
     def _queue_one(self, batch: OutBatch, *, always: bool) -> None:
         batch.runs = batch.runs or (self._end_of(batch),)
@@ -188,7 +220,7 @@ class Branch(PartitionCopy):
 
 
 class FanOut:
-    """All branches of one source partition on one lane. Together they are one copy."""
+    """All branches of one source partition on one lane. To the lane they are one copy."""
 
     def __init__(
         self,
@@ -221,7 +253,7 @@ class FanOut:
             branch.ages, branch.latencies = self.ages, self.latencies
 
     def on_fetched(self, records: memoryview, aborted: Iterable[Aborted], now_ms: int) -> int:
-        """Give each branch its share of a Fetch response. Returns the number of bytes queued for
+        """Queue each branch's records of a Fetch response. Returns the number of bytes queued for
         it.
         """
         before = self.queued_bytes
@@ -231,9 +263,10 @@ class FanOut:
         return self.queued_bytes - before
 
     def begins(self) -> bool:
-        """Return True once, when all branches have a row and the source may be read.
+        """Return True once, as soon as all branches have a durable row, so that the source may be
+        read.
 
-        Records that are read would replace the first row, which states where the branch begins. If
+        A record that is read would replace the first row, which states where the branch begins. If
         the lane died between two such rows, the beginning of the other branches would be unknown.
         """
         self._rowless = {one for one in self._rowless if one.tail.durable_ordinal < 0}
@@ -241,7 +274,7 @@ class FanOut:
         return self._is_read and not before
 
     def halt(self) -> None:
-        """Drain the other branches after one of them had a problem."""
+        """Drain the other branches after one of them failed."""
         for branch in self.parts:
             if branch.trouble is None and branch.state is CopyState.COPYING:
                 branch.drain()
@@ -299,7 +332,8 @@ class FanOut:
 
     @property
     def acked_downstream(self) -> int:
-        return -1  # no single offset describes it
+        """-1, because no single target offset describes a fan."""
+        return -1
 
     @property
     def acked_records(self) -> int:

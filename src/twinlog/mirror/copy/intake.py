@@ -3,7 +3,7 @@
 | batch                                                   | handling                           |
 | ------------------------------------------------------- | ---------------------------------- |
 | v2, dense, CreateTime, within the target's size limit   | shallow: header rewritten in place |
-| several of these, small and contiguous                  | joined, if configured              |
+| several of these, small and contiguous                  | joined, if configured (`joining`)  |
 | one of these, if another codec is configured            | payload recompressed               |
 | holes, LogAppendTime, too large, trimmed, sequence wrap | deep: decoded and re-encoded       |
 | message format 0 or 1                                   | deep, as format 2                  |
@@ -12,8 +12,12 @@
 | to be skipped as a whole                                | skipped without checking its bytes |
 | CRC mismatch, invalid data                              | CorruptData: nothing of it is sent |
 
-The CRC is checked before it is replaced. Otherwise a bit flipped at the source would get a valid
-CRC on the target.
+A shallow batch keeps its payload, so it is never decompressed. Only its header changes: producer
+ID, epoch and sequence, and the CRC over them. The source's CRC is checked before it is replaced.
+Otherwise a bit flipped at the source would get a valid CRC on the target.
+
+Records get their ordinals here, in the order of the source. A record that is skipped gets none, so
+a skip looks like a gap of the source: the next record begins a run of the offset map.
 """
 
 from __future__ import annotations
@@ -55,7 +59,7 @@ _BASE_OFFSET: Final = struct.Struct(">q")
 
 
 class Aborted(Protocol):
-    """An aborted transaction, as listed by the broker."""
+    """An aborted transaction, as the broker lists it in a Fetch response."""
 
     @property
     def producer_id(self) -> int: ...
@@ -65,7 +69,7 @@ class Aborted(Protocol):
 
 @dataclass(slots=True, kw_only=True)
 class OutBatch:
-    """A batch whose header has this flow's producer fields. It can be sent repeatedly."""
+    """A batch whose header has this flow's producer fields. It can be sent several times."""
 
     ordinal: int
     count: int
@@ -79,14 +83,14 @@ class OutBatch:
     fingerprint: int | None
     max_timestamp: int
     oldest_timestamp: int
-    """Oldest timestamp among records that another lane may send in a separate batch. For a batch
-    that passes unchanged, only the first record's timestamp and the maximum are known.
+    """Oldest timestamp of records that another lane may send as a separate batch. For a batch that
+    passes unchanged, only the first record's timestamp and the maximum are known.
     """
     leader_epoch: int
     sent: int = 0
-    """How many times it was sent."""
+    """Number of times it was sent."""
     offsets: array[int] | None = None
-    """Upstream offset of each record, if `runs` does not give them (`fan_out`)."""
+    """Upstream offset of each record, if `runs` does not determine them (`fan_out`)."""
 
     @property
     def next_ordinal(self) -> int:
@@ -102,7 +106,7 @@ class OutBatch:
 
 
 class Intake:
-    """The intake of one partition: where to read next, and the ordinal of the next record."""
+    """The intake of one partition: where to read next, and which ordinal the next record gets."""
 
     def __init__(  # noqa: PLR0913 (keyword-only)
         self,
@@ -128,13 +132,13 @@ class Intake:
         that ends before the position, the source reports that its log was truncated there.
         """
         self.jumps: list[tuple[int, int]] = []
-        """[first, next) of offsets missing between batches of the source. The reader empties the
-        list.
+        """[first, next) of offsets that are missing between batches of the source. The reader
+        empties the list.
         """
         self.left_out: list[tuple[int, int]] = []
         """[first, next) of the `skips` that were applied. The reader empties the list."""
         self.batches = 0
-        """Batches accepted, without skipped ones."""
+        """Number of batches read, without skipped ones."""
         self.deep_batches = 0
         self.packed_batches = 0
         """Batches whose payload was recompressed with another codec."""
@@ -149,8 +153,8 @@ class Intake:
     def take(self, records: memoryview, aborted: Iterable[Aborted], end: int) -> list[OutBatch]:
         """Return the batches of one Fetch response that begin below `end`.
 
-        Batches before a bad batch are returned, and the next response begins with the bad one.
-        TwinlogError, which names its offset, is raised only if the bad batch comes first.
+        Batches before a bad batch are returned, and the next response begins with the bad one. A
+        TwinlogError, which names the offset, is raised only if the bad batch comes first.
         """
         out: list[OutBatch] = []
         rolled_back = RolledBack(aborted) if self._reads_committed else None
@@ -169,8 +173,8 @@ class Intake:
                     break
                 self._note_jump(header)
                 if self._skips and self._is_left_out(header, records[at : at + header.length]):
-                    # the end of an aborted transaction may be in it: the next response reports it
-                    # again
+                    # the batch may contain an abort marker, so `rolled_back` may be wrong from here
+                    # on; the next response lists the aborted transactions again
                     good = self.ordinal, self.last_fetched_epoch, self._last_run
                     break
                 joined = self._joined(header, records, at, end, rolled_back)
@@ -204,9 +208,9 @@ class Intake:
         end: int,
         rolled_back: RolledBack | None,
     ) -> tuple[OutBatch, int] | None:
-        """Join small batches from here on.
+        """Join small batches from this one on.
 
-        Returns the joined batch and the position of the next one, or None if this batch is to be
+        Returns the joined batch and the position of the next one, or None if this batch must be
         handled alone.
         """
         if not self.join_bytes or not 0 < header.count <= FEW_RECORDS:
@@ -277,7 +281,7 @@ class Intake:
         except CorruptData as error:
             error.poison = self._bounds(header, records, at)
             raise
-        # the epoch of the offset before `position`, which was just advanced past this batch;
+        # `position` is after this batch now, so its epoch is that of the offset before `position`;
         # messages of old formats have none (-1)
         self.last_fetched_epoch = header.leader_epoch
         return out
@@ -300,7 +304,9 @@ class Intake:
         return first, max(first + 1, following)
 
     def _is_left_out(self, header: BatchHeader, batch: memoryview) -> bool:
-        """Skip a batch that is to be skipped as a whole, without decoding it."""
+        """Skip a batch that is to be skipped as a whole, without decoding it. Return whether it was
+        skipped.
+        """
         skip = skipped(self._skips, max(header.base_offset, self.position))
         if skip is None or not skip.is_batch:
             return False
@@ -461,7 +467,9 @@ class Intake:
             self._last_run = last._replace(downstream=last.downstream + distance)
 
     def _run(self, ordinal: int, upstream: int) -> Run | None:
-        """Return a new run, or None if this record continues the last one."""
+        """Return the run that begins with this record, or None if the record continues the last
+        run.
+        """
         run = Run(ordinal, upstream, self.k + ordinal)
         if self._last_run is not None and run.continues(self._last_run):
             return None

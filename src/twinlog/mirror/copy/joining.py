@@ -1,13 +1,40 @@
-"""Joins contiguous small batches into larger ones, if configured.
+"""Joins contiguous small batches into larger ones, if configured (`batch.size` of the target's
+producer).
 
-A Produce request holds one batch per partition, so batches of single records cost the target one
-request each. Batches that pass unchanged, without a gap between them, were already joined by the
-intake (`wire.joining`, by a kernel). This module joins batches that begin a run of the offset map.
-Records are copied as bytes. From about ten records per batch, joining costs more than it saves, so
-such batches are left as they are.
+**Problem.** A Produce request contains one batch per partition. A producer that does not linger
+writes batches of one record, so each record would cost the target one request, and a partition with
+`PIPELINE` requests in flight would copy 16 records per round trip.
 
-Joined records keep their ordinals, so the offset map stays valid: runs may begin in the middle of a
-batch, as they do in a batch that was re-encoded because of holes.
+    source    [0] [1] [2]  .  [4] [5]          batches of one record; offset 3 is a marker
+    intake    [0   1   2]     [4   5]          joined by a kernel (`wire.joining`)
+    here      [0   1   2       4   5]          joined across the gap
+    ordinal    0   1   2       3   4
+    runs      (0, upstream 0)  (3, upstream 4)
+
+Batches that pass unchanged, without a gap between them, are joined by the intake. This module joins
+the results across gaps, that is, batches that begin a run of the offset map. Records are copied as
+bytes.
+
+**Invariant.** Joined records keep their ordinals, so sequences and offset map stay valid: runs may
+begin in the middle of a batch, as they do in a batch that was re-encoded because of holes. The runs
+of all parts must be durable before the joined batch is sent, and the row keeps the fingerprint of
+the last run.
+
+**Another lane may join differently**, because the joins depend on where a Fetch response began.
+That is harmless while the target remembers the producer ID: sequences count records, so the broker
+rejects a batch that begins or ends elsewhere than the one that it has, and the log is checked
+again. For the same reason a joined batch counts as old as soon as its oldest record is old
+(`OutBatch.oldest_timestamp`): another lane may send that record alone.
+
+**Not joined** are
+
+- batches of more than FEW_RECORDS records: from about ten records per batch, joining costs more
+  than it saves;
+- batches of another codec or another source leader epoch, because a batch has one of each;
+- batches across the wrap of sequences (2^31), which Redpanda rejects;
+- anything if the target topic may reject single records, or has rejected a batch for its size: one
+  record must not cause others to be rejected;
+- batches around skipped or aborted records, and records that are distributed by key.
 """
 
 from __future__ import annotations
@@ -69,7 +96,8 @@ def _joined(group: list[OutBatch], limit_bytes: int, producer_id: int) -> list[O
     if len(group) < 2:
         return group
     first, last = group[0], group[-1]
-    # concatenated, as a kernel joins them; CRCs were computed here and cover neither field
+    # the kernel expects contiguous batches of one epoch, so base offset and leader epoch are
+    # replaced; the CRCs, which this process computed, cover neither field
     answer, count = bytearray(), 0
     for batch in group:
         at = len(answer)

@@ -1,26 +1,75 @@
-"""The copy of one partition: what may be sent now, and what each Produce response means.
+"""The exactly-once append: what a partition may send now, and what each Produce response means.
 
-Two invariants always hold:
+**Problem.** A copy must append each record of the source once, in order, although lanes and
+connections die at any moment, and although no one can ask a broker whether it has processed a
+request. Kafka's idempotent producer solves this within the life of one producer. A copy needs it
+across lanes, processes and days.
+
+**Compare-and-append.** All lanes of a flow use one producer ID, and a record's sequence is its
+ordinal: the number of records that the flow wrote to the partition before it (mod 2^31). A broker
+accepts a batch only if its sequence follows the last one of that ID. So the broker compares the
+number of records in its log with the number that the sender expects, and appends only if they are
+equal:
+
+    the broker has records up to ordinal 99 of this producer ID
+
+    batch       broker                                   here
+    100..109    appends, returns the base offset         K is checked: the offset must be K + 100
+    90..99      a repeat: returns its first base offset  `_is_repeat`: another lane wrote it
+    105..114    OUT_OF_ORDER_SEQUENCE_NUMBER             `SEQUENCE_REFUSED`: read the log again
+    any         appends, if it has forgotten the ID      see "Protected or not"
+
+**Invariants**
 
 1. Every lane that copies a partition writes the same records under the same sequences (ordinal mod
    2^31) and the same producer ID.
 2. In a topic to which only this flow writes, `K = target offset - ordinal` is constant from start
-   to release. Every Produce response is checked against it.
+   to release. Every Produce response is checked against it: a lower offset means that records are
+   missing (`GAP_WRITTEN`), a higher one that another client wrote (`EXTRA_RECORDS`).
+3. A batch is sent only after the offset map has the runs that it begins (`lane.map_writer`).
+4. After *any* error response, nothing more is sent until all requests in flight have been answered.
+   Then the partition is started again (`mirror.start.position`): the state of the target's log is
+   read from the log, never remembered.
 
-After *any* error response, nothing more is sent until all requests in flight have been answered.
-Then the partition is started again (`position.py`): the state of the target log is read from the
-log, never remembered.
-
-`_window` limits the batches in flight:
+**Protected or not.** A broker expires a producer ID when the *timestamp* of its last record is
+older than `producer.id.expiration.ms` (one day by default). Each replica does so independently. A
+partition is protected while the broker certainly remembers the ID. Compare-and-append works only
+then, so a copy of old records is often unprotected. `_window` therefore limits the batches in
+flight:
 
 - 1 until the first clean response after a start (the first request goes alone);
 - 1 while the partition is unprotected and either had a problem within the last 60 s, or the target
   topic may reject single records, or other clients may write to the topic;
 - else `PIPELINE`. A broker appends the requests of one connection in order.
 
-A partition is protected while the broker certainly remembers this flow's producer ID for it. A
-broker expires a producer ID when the *timestamp* of its last record is older than
-`producer.id.expiration.ms`. Each replica does so independently.
+With one batch in flight, a rejected batch cannot be followed by an accepted one, so no gap can
+arise.
+
+**A lost response.** If a connection breaks, the outcome of everything in flight is unknown
+(`on_disconnected`). The partition drains and goes back to the driver, which states in the next Take
+for how long these requests may still arrive. The next start reads the target's log. From then on
+there are three cases:
+
+- *The batch is on the target.* The log's end shows that, and the copy resumes after it.
+- *It arrives later.* It has the same first record and the same sequence as the next batch of the
+  new copy. Whichever the broker gets first is appended, and it rejects the other one or answers it
+  as a repeat. After either, the log is read again.
+- *It never arrives.* The new copy sends the same records.
+
+Where the broker may have forgotten the ID, or may forget it because of the batch, the second case
+would append records twice. So such a batch is held back until the lost lane has certainly stopped,
+or its requests have certainly arrived, and the log is read again (`earlier_lane`, code
+`HELD_BACK`).
+
+**Limits.** All of this needs a target whose brokers reject a gap in the sequence, recognize a
+repeat, and let a new producer ID begin at any sequence. A probe tests that at each start of a flow.
+If the target lacks any of the three, or the probe is not permitted, a lost response may cause
+duplicates, and the flow's guarantee is `at least once` (`survey.capabilities`).
+
+**Rejected:** to send a failed batch again on the same lane. That decision needs the log's end, the
+newest map, and whether another lane wrote, so it would repeat the work of a start with less
+evidence (ADR 3). The only exception is a batch that the target rejects as too large, because it was
+certainly not appended (`splitting`).
 """
 
 from __future__ import annotations
@@ -33,10 +82,10 @@ from typing import Final
 
 from twinlog.errors import PartitionError, TwinlogError
 from twinlog.mirror.copy import refusals
-from twinlog.mirror.copy.company import Company
 from twinlog.mirror.copy.earlier_lane import EarlierLane
 from twinlog.mirror.copy.intake import Aborted, Intake, OutBatch
 from twinlog.mirror.copy.joining import join_small
+from twinlog.mirror.copy.other_writers import OtherWriters
 from twinlog.mirror.copy.refusals import rank, refusal
 from twinlog.mirror.copy.splitting import Splitter
 from twinlog.mirror.copy.target_leader import TargetLeader
@@ -50,16 +99,21 @@ from twinlog.wire.records import fingerprint, first_record
 
 PIPELINE: Final = 16
 TROUBLE_MS: Final = 60_000
+"""For how long after a problem an unprotected partition has one batch in flight."""
 QUIET_MS: Final = 100
-"""After a pause of this length the target may have forgotten the producer ID."""
+"""After a pause of this length the target may have forgotten the producer ID, so one batch goes
+alone.
+"""
 CLOCKS_MS: Final = 900_000
-"""Upper bound of the difference between a broker's clock and the local clock."""
+"""Maximum difference assumed between a broker's clock and the local clock."""
 FUTURE_MS: Final = 1_800_000
-"""Half the default of message.timestamp.after.max.ms. Records further ahead may be rejected."""
+"""Half the default of message.timestamp.after.max.ms. Records further in the future may be
+rejected.
+"""
 
 
 class CopyState(StrEnum):
-    """The state of a partition, as it is reported."""
+    """The state of a copy, as it is reported."""
 
     STARTING = "STARTING"
     COPYING = "COPYING"
@@ -129,14 +183,18 @@ class PartitionCopy:
         self.queued_bytes = 0
         self.last_timestamp = start.last_timestamp
         self.trouble: PartitionError | None = None
-        """Set by the first response that is not clean: drain, then check the log."""
+        """The first problem of writing: nothing more is sent, and the log is checked after the
+        drain.
+        """
         self.source_trouble: TwinlogError | None = None
-        """Set when reading has stopped. Records that were read before are still sent."""
-        self.company = Company(is_ours=start.has_company)
+        """Why reading has stopped. Records that were read before are still sent."""
+        self.others = OtherWriters(has_other_flow=start.has_company)
         self.lost_answers = False
-        """Whether requests of this lane may still be in the network."""
+        """Whether requests of this lane may still be on their way to the target."""
         self.late_requests = late_requests
-        """Whether requests of an earlier lane may have arrived since this copy checked the log."""
+        """Whether requests of an earlier lane may have arrived since this copy's start read the
+        log.
+        """
         self._earlier = EarlierLane(late_requests=late_requests, may_live=old_lane)
         self._rules = rules
         self._is_picky = is_picky
@@ -185,8 +243,8 @@ class PartitionCopy:
             self.tail.announce(run, batch.fingerprint, always=always)
         is_first = batch.ordinal == self._begins_at
         if is_first and not batch.runs and self.tail.durable_ordinal < self._first_row_ordinal:
-            # if another lane wrote first, this row shows a later start that the target has a
-            # different record at this ordinal
+            # if another lane writes first, the target has a different record at this ordinal; the
+            # fingerprint in this row shows that to the next start
             run = Run(batch.ordinal, batch.upstream, self._k + batch.ordinal)
             self.tail.announce(run, fingerprint(first_record(batch.data)), always=True)
         self._queue.append(batch)
@@ -230,6 +288,7 @@ class PartitionCopy:
 
     @property
     def is_drained(self) -> bool:
+        """Whether nothing is in flight, and nothing that was read is still to be sent."""
         return not self._in_flight and (not self._queue or self.state is not CopyState.COPYING)
 
     @property
@@ -239,8 +298,8 @@ class PartitionCopy:
 
     @property
     def is_listed(self) -> bool:
-        """Whether the target has listed this producer ID, or accepted a batch of it since the
-        start.
+        """Whether the target has this producer ID: it listed the ID at the start, or has accepted a
+        batch since.
         """
         return self._is_listed
 
@@ -250,7 +309,7 @@ class PartitionCopy:
 
     @property
     def waits_for_map(self) -> bool:
-        """Whether a batch, or the start itself, waits for a row in the offset map."""
+        """Whether a batch, or the start itself, waits for a row of the offset map."""
         if self._queue:
             return self.tail.durable_ordinal < self._needed(self._queue[0])
         is_leaving = self.state is CopyState.DRAINING
@@ -261,18 +320,20 @@ class PartitionCopy:
         return batch.runs[-1].ordinal if batch.runs else self._first_row_ordinal
 
     def next_batch(self, now_ms: int) -> OutBatch | None:
-        """Return the batch to send now, counted as in flight, or None if nothing may be sent."""
+        """Return the batch to send now, and count it as in flight; or None if nothing may be sent
+        now.
+        """
         if not self.is_ready:
             return None
         batch = self._queue[0]
         if self.leader.is_new:
             self._trouble(self.leader.trouble(self.target), now_ms)
             return None
-        if self.tail.durable_ordinal < self._needed(batch) or self.company.unknown is not None:
+        if self.tail.durable_ordinal < self._needed(batch) or self.others.unknown is not None:
             return None
         if self.late_requests and self._is_held_back(batch.oldest_timestamp, now_ms):
             return None
-        self._doubt(now_ms)
+        self._send_alone_after_pause(now_ms)
         if len(self._in_flight) >= self._window(batch, now_ms):
             return None
         self._queue.popleft()
@@ -281,11 +342,12 @@ class PartitionCopy:
         return batch
 
     def _is_held_back(self, oldest: int, now_ms: int) -> bool:
-        """Hold old batches back until the log was checked again.
+        """Return whether the next batch must wait because of requests of an earlier lane.
 
-        The queue is dropped because it would take memory until then. Its records are read again.
+        Its queue is then dropped, because it would take memory for as long as that. The records are
+        read again.
         """
-        is_old = not self._rules.known_behind(oldest, now_ms)
+        is_old = not self._rules.is_remembered_after(oldest, now_ms)
         if self.is_protected(oldest, now_ms) or not self._earlier.forbids(is_old=is_old):
             return False
         self.queued_bytes -= drop(self._queue)
@@ -294,7 +356,7 @@ class PartitionCopy:
         return True
 
     def earlier_lane_ended(self, *, is_over: bool) -> None:
-        """Note that the earlier lane has stopped sending, if it was still alive.
+        """Note that the earlier lane, if it was still alive, has stopped sending.
 
         `is_over`: its requests can no longer arrive either.
         """
@@ -306,7 +368,7 @@ class PartitionCopy:
             self.trouble = self.trouble or refusals.unseen(self.target)
 
     def on_new_connection(self) -> None:
-        """Send the next request alone, as after every connect: nothing was in flight."""
+        """Send the next request alone, as after every connect. Nothing was in flight."""
         self._is_proven = False
 
     @property
@@ -315,7 +377,7 @@ class PartitionCopy:
         rests = self.trouble is not None or bool(self._splitter.refused)
         return bool(self._queue) and not rests and self.state is CopyState.COPYING
 
-    def _doubt(self, now_ms: int) -> None:
+    def _send_alone_after_pause(self, now_ms: int) -> None:
         """Send the next batch alone if the target may have forgotten the producer ID.
 
         A target that forgot the ID since the last response could reject one batch and still append
@@ -338,15 +400,15 @@ class PartitionCopy:
         # confirmed first. Where K moves, it does not show that a batch is missing.
         may_be_refused = self._is_picky or newest > now_ms + FUTURE_MS or not self.is_ours_alone
         if self._in_flight:
-            may_be_refused |= self._rules.known_behind(self._in_flight.newest, now_ms)
+            may_be_refused |= self._rules.is_remembered_after(self._in_flight.newest, now_ms)
         return 1 if may_be_refused or now_ms < self._trouble_until_ms else PIPELINE
 
     def is_protected(self, next_timestamp: int, now_ms: int) -> bool:
-        """Whether compare-and-append works: the broker has the producer's state and keeps it after
+        """Whether compare-and-append works: the broker has the producer's state, and keeps it after
         batches with these timestamps.
         """
         oldest = min(self.last_timestamp, next_timestamp)
-        return self._is_listed and self._rules.known_behind(oldest, now_ms)
+        return self._is_listed and self._rules.is_remembered_after(oldest, now_ms)
 
     # -- answers
 
@@ -360,11 +422,11 @@ class PartitionCopy:
         now_ms: int,
         record: int = -1,
     ) -> None:
-        """Process the response for the oldest batch in flight."""
+        """Process the response to the oldest batch in flight."""
         batch = self._in_flight.popleft()
         self.queued_bytes -= len(batch.data)
         if self.trouble is not None and error:
-            return  # an earlier response already decided; this one only drains
+            return  # an earlier response has already stopped the copy; this one only drains
         if error:
             what = f"{self.target}: upstream offset {batch.upstream} of {self.source}"
             refused = refusal(what, self.target, batch, error, message, record)
@@ -374,8 +436,8 @@ class PartitionCopy:
                 self._trouble(refused, now_ms)
             return
         distance = base_offset - (self._k + batch.ordinal)
-        # check for a repeat first: records of an earlier lane may have any offset, and may differ
-        # from this lane's
+        # a repeat is checked first: the records of an earlier lane may be at any offset, and may
+        # differ from this lane's, so K shows nothing about them
         is_repeat = self._is_repeat(log_append_time_ms, batch, now_ms)
         if is_repeat or (self._splitter.refused and not distance):
             self._trouble(refusals.other_writer(self.target, batch), now_ms)
@@ -385,7 +447,9 @@ class PartitionCopy:
             self._clean(batch, base_offset, now_ms)
 
     def _send_again(self, now_ms: int) -> None:
-        """Once nothing is in flight, split rejected batches and queue them before all others."""
+        """If nothing is in flight, split the rejected batches and queue them before all other
+        batches.
+        """
         if self._in_flight or self.state is not CopyState.COPYING:
             return
         parts, reason = self._splitter.cut()
@@ -396,11 +460,13 @@ class PartitionCopy:
         self.queued_bytes += sum(len(batch.data) for batch in parts)
         if reason is not None or not self._announce_again(parts):
             self._trouble(reason or refusals.unseen(self.target), now_ms)
-        # from now on no batch may be sent after one that may be rejected
+        # from now on the topic counts as one that may reject batches, so nothing is joined
         self._is_proven, self._is_picky, self.intake.join_bytes = False, True, 0
 
     def _announce_again(self, _parts: Sequence[OutBatch]) -> bool:
-        """Announce the rows that these batches need. Returns False if the map cannot take them."""
+        """Announce the rows that these batches need. Returns False if the map cannot have them any
+        more.
+        """
         return True
 
     def _clean(self, batch: OutBatch, base_offset: int, now_ms: int) -> None:
@@ -422,13 +488,13 @@ class PartitionCopy:
 
         A topic with CreateTime answers an append with -1. It answers a repeat with the newest
         timestamp of the batch *in its log*, which may be older or newer than this batch's, because
-        the logged batch may hold other records. So any answer but -1 is a repeat. With
+        the logged batch may contain other records. So any answer but -1 is a repeat. With
         LogAppendTime both answers carry the broker's clock, and a repeat of a batch without
         timestamps is answered with -1, too. In such topics nothing is sent until everything that
         could be repeated has certainly arrived.
         """
         if log_append_time_ms == -1:
-            self._stamps_own_time = False  # whatever its configs said
+            self._stamps_own_time = False  # the response shows CreateTime, whatever the configs are
             return False
         if self._stamps_own_time is not None:
             return not self._stamps_own_time and batch.sent == 1
@@ -450,15 +516,15 @@ class PartitionCopy:
             self._moved(batch, distance, now_ms)
 
     def _moved(self, batch: OutBatch, distance: int, now_ms: int) -> None:
-        # Another client wrote to this partition: the offset map gets the record's actual offset.
-        # Unless another Twinlog flow is known to write here, nothing more is sent until
-        # the writer is known.
+        # Another client wrote to this partition, so the offset map gets the actual offset of the
+        # record. Unless another Twinlog flow is known to write here, nothing more is sent until the
+        # writer is known.
         begin = self._k + batch.ordinal
         self._k += distance
         self.intake.moved(distance)
         self.tail.moved(Run(batch.ordinal, batch.upstream, begin + distance), distance)
         self._clean(batch, begin + distance, now_ms)
-        self.company.wrote(begin, begin + distance, batch.ordinal)
+        self.others.wrote(begin, begin + distance, batch.ordinal)
 
     def _trouble(self, error: PartitionError, now_ms: int) -> None:
         if self.trouble is None or rank(error) > rank(self.trouble):
@@ -483,13 +549,13 @@ class PartitionCopy:
 
     def drain(self) -> None:
         """Send nothing more. The partition is released when `is_drained`."""
-        # that state stays TAKEN_OVER on the next lane, too
+        # a copy that other clients ended keeps its state, so that the next lane knows it
         if self.state is not CopyState.TAKEN_OVER:
             self.state = CopyState.DRAINING
         self.queued_bytes -= drop(self._queue)
 
     def note_position(self) -> None:
-        """Announce how far the source was read after the last copied record.
+        """Announce in the map how far the source was read after the last copied record.
 
         If the source then deletes only markers or aborted records, that does not count as loss.
         """
@@ -500,7 +566,7 @@ class PartitionCopy:
 
     @property
     def owes_position(self) -> bool:
-        """Whether the announced position is not in the offset map yet."""
+        """Whether the position that was announced last is not durable yet."""
         is_last = self._noted is not None and self.tail.runs[-1:] == [self._noted]
         return is_last and self.tail.durable_ordinal < self.acked_ordinal
 
@@ -509,16 +575,16 @@ class PartitionCopy:
 
         `at_rest`: the copy is drained and sends nothing more.
         """
-        if self.company.unknown is not None and self.tail.mark is not None:
-            # the unknown records may repeat this flow's own: a new mark would hide that
+        if self.others.unknown is not None and self.tail.mark is not None:
+            # the unknown records may repeat this flow's own, and a new mark would hide that
             return self.tail.mark
         is_quiet = not (self.lost_answers or self.late_requests)
-        reached = self.company.mark_above(self.acked_downstream, moves=self.is_idle and is_quiet)
+        reached = self.others.mark_above(self.acked_downstream, moves=self.is_idle and is_quiet)
         return Mark(self.acked_ordinal, reached, at_rest and is_quiet and not self._in_flight)
 
 
 class InFlight(deque[OutBatch]):
-    """Batches in the order in which they were sent."""
+    """Batches in flight, in the order in which they were sent."""
 
     oldest = newest = 0
     """Oldest and newest timestamp of the batches sent since nothing was in flight."""

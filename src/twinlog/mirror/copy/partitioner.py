@@ -1,4 +1,4 @@
-"""Chooses a record's partition if the target topic has a different partition count.
+"""Chooses a record's target partition if the target topic has another number of partitions.
 
 Keyed records are placed as by Kafka's Java producer, which MirrorMaker 1 used. For a record without
 a key, Java's producer alternates between partitions. Here the partition follows from the record's
@@ -19,7 +19,7 @@ _POSITIVE: Final = 0x7FFFFFFF
 
 
 def partition_for_key(key: bytes, partitions: int) -> int:
-    """Same as Java's `BuiltInPartitioner.partitionForKey`."""
+    """Return the partition of a key, as Java's `BuiltInPartitioner.partitionForKey` does."""
     return (murmur2(key) & _POSITIVE) % partitions
 
 
@@ -27,7 +27,7 @@ def partition_of(record: Record, partitions: int) -> int:
     """Return the target partition of a source record."""
     key = record.key
     if key is None:
-        # the plain offset would not do: with transaction markers only every other offset is a
-        # record
+        # the offset modulo the partition count would not do: with transaction markers only every
+        # other offset is a record, so some partitions would get none
         key = record.offset.to_bytes(8, "big")
     return partition_for_key(key, partitions)

@@ -51,12 +51,12 @@ REFUSALS: Final = {
 RETRIABLE_ERRORS: Final = (
     frozenset(row.number for row in ERRORS.values() if row.retriable) | {BROKER_NOT_AVAILABLE}
 ) - REFUSALS.keys()
-"""Leader, ISR, time-out, storage errors, unknown topic or ID. The partition is checked again, then
-it resumes or stops.
+"""Leader, ISR, time-out and storage errors, unknown topic or ID. The partition is checked again,
+then it resumes or stops.
 """
 BROKEN_LOG: Final = frozenset({"GAP_WRITTEN", "EXTRA_RECORDS"})
 OF_A_BATCH: Final = frozenset({CORRUPT_MESSAGE, UNSUPPORTED_COMPRESSION_TYPE})
-"""Errors that concern a batch as a whole."""
+"""Errors that concern a batch as a whole, not one of its records."""
 UNDER_MIN_ISR: Final = frozenset({NOT_ENOUGH_REPLICAS, NOT_ENOUGH_REPLICAS_AFTER_APPEND})
 SEQUENCE_ERRORS: Final = frozenset(
     {
@@ -76,7 +76,7 @@ def refusal(
     message: str | None,
     record: int,
 ) -> PartitionError:
-    """Return the problem of a partition whose batch (`what`) was rejected with Kafka's `error`.
+    """Return the error of a partition whose batch (`what`) was rejected with Kafka's `error`.
 
     `record` is the index of the record that the target names, or -1 if it names none.
     """
@@ -111,7 +111,7 @@ def refusal(
 
 
 def unseen(target: TopicPartition) -> PartitionError:
-    """Return the error that makes the partition's log be checked, because its end is uncertain."""
+    """Return the error of a copy whose target log must be checked before old records are sent."""
     text = (
         f"{target}: old records come next, and late requests of a lost lane may still append some"
     )
@@ -119,6 +119,9 @@ def unseen(target: TopicPartition) -> PartitionError:
 
 
 def other_writer(target: TopicPartition, batch: OutBatch) -> PartitionError:
+    """Return the error for a batch that the target already had, although this lane did not
+    send it.
+    """
     return PartitionError(
         f"{target} at ordinal {batch.ordinal}: the target already had this batch, though "
         "this lane did not send it: another lane of the flow also writes; reading the log again",
@@ -135,7 +138,9 @@ def gap(
     missing: int,
     runs: Sequence[Run],
 ) -> PartitionError:
-    """Report that `missing` records are missing before the batch expected at `begin`."""
+    """Return the error for records that are missing on the target before the batch expected at
+    `begin`.
+    """
     what = (
         f"{target} at ordinal {batch.ordinal}: {missing} records are missing before the batch just "
         f"appended: target offsets {Span(begin - missing, begin)} hold later records; upstream "
@@ -146,7 +151,7 @@ def gap(
 
 
 def foreign(target: TopicPartition, batch: OutBatch, begin: int, count: int) -> PartitionError:
-    """Report that records of another client are where a batch was expected."""
+    """Return the error for records of another client at the offset where a batch was expected."""
     span = Span(begin, begin + count)
     what = (
         f"{target} at ordinal {batch.ordinal}: {count} records that this flow did not write lie at "
@@ -174,7 +179,7 @@ def poison(batch: OutBatch, error: int, record: int) -> tuple[int, int] | None:
 
 
 def unreadable(error: TwinlogError, tp: TopicPartition, position: int) -> TwinlogError:
-    """Return the reason why the source cannot be read after a position."""
+    """Return the error for a source that cannot be read from a position on."""
     failure = PartitionError(
         f"{tp}: from upstream offset {position}: {error.message}", code=error.code, fate=error.fate
     )
@@ -183,7 +188,9 @@ def unreadable(error: TwinlogError, tp: TopicPartition, position: int) -> Twinlo
 
 
 def rank(error: PartitionError) -> int:
-    """Rank problems, worst last: retriable errors, other errors, a log that is wrong."""
+    """Return how bad an error is: 0 for retriable errors, 1 for others, 2 for a log that is
+    wrong.
+    """
     if error.code in BROKEN_LOG:
         return 2
     return 0 if error.fate is Fate.RETRIABLE else 1

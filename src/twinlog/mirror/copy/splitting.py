@@ -5,8 +5,8 @@ checks the size again. That size cannot be predicted. So a rejected batch is spl
 and later batches are split before they are sent. Ordinals do not change, nor do sequences and the
 offset map. Only a single record that is rejected alone is too large.
 
-A rejected batch is not appended, and the batches in flight behind it are rejected for their
-sequence. So all of them wait until everything is answered, and are then sent again in order.
+A rejected batch is not appended, and the batches that were in flight after it are rejected for
+their sequence. So all of them wait until everything is answered, and are then sent again in order.
 """
 
 from __future__ import annotations
@@ -31,18 +31,18 @@ NO_LIMIT: Final = (1 << 31) - 1
 
 @dataclass(slots=True)
 class Splitter:
-    """Batch sizes that the target of one copy rejects."""
+    """The batch sizes that the target of one copy rejects, and the batches to send again."""
 
     producer_id: int
     most_bytes: int = NO_LIMIT
     """Larger batches of several records are split before they are sent."""
     refused: list[OutBatch] = field(default_factory=list)
-    """Batches to send again once nothing is in flight."""
+    """Rejected batches, which are sent again when nothing is in flight."""
     reason: PartitionError | None = None
-    """The error of the first rejected batch, for the case that it cannot be split."""
+    """The error of the first rejected batch, to be reported if the batch cannot be split."""
 
     def keeps(self, batch: OutBatch, error: int, reason: PartitionError) -> bool:
-        """Keep a rejected batch if it is to be sent again, and return whether it is."""
+        """Keep a rejected batch if it can be sent again. Return whether it was kept."""
         if self.refused:
             keeps = error in TOO_LARGE or error == OUT_OF_ORDER_SEQUENCE_NUMBER
         else:
@@ -53,7 +53,7 @@ class Splitter:
         return keeps
 
     def cut(self) -> tuple[list[OutBatch], PartitionError | None]:
-        """Return the rejected batches, split, and an error if the first cannot be split."""
+        """Return the rejected batches, split, and an error if the first one cannot be split."""
         refused, self.refused = self.refused, []
         first, *behind = refused
         self.most_bytes = min(self.most_bytes, len(first.data) // 2)
@@ -62,20 +62,20 @@ class Splitter:
         for batch in behind:
             parts += self.parts(batch)
         for batch in parts:
-            batch.sent = 0  # each was certainly rejected: a repeat would be another lane's
+            batch.sent = 0  # it was certainly not appended, so a repeat would be of another lane
         return parts, reason
 
     def parts(self, batch: OutBatch) -> list[OutBatch]:
-        """Split a batch to below the sizes that were rejected."""
+        """Split a batch to less than the sizes that were rejected."""
         if len(batch.data) <= self.most_bytes or batch.count == 1:
             return [batch]
         try:
             header, rows = read_header(batch.data), decode_rows(batch.data)
         except CorruptData:
-            return [batch]  # a broker that decodes it reports this itself
+            return [batch]  # the broker, which decodes it as well, reports the error
         out: list[OutBatch] = []
         done = 0
-        # the local encoding may be smaller than the source's, but not smaller than the target's
+        # the local encoding may fit although the target's does not, so the batch is halved anyway
         half = len(rows) // 2
         sized = (
             encoded

@@ -1,7 +1,7 @@
-"""Sums up the latency and age of records, batch by batch, for the metrics that MM2 has, too.
+"""Sums up the latency and age of records, batch by batch, for the metrics that MirrorMaker 2 has,
+too.
 
-A batch counts once, with its newest timestamp: records are not decoded, so individual times are
-unknown.
+A batch counts once, with its newest timestamp, because its records are not decoded.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ NO_TIMINGS = Timings()
 SMALL_MS: Final = 8
 """Below this, each millisecond has its own bucket."""
 OCTAVE: Final = 4
-"""Buckets per power of two: an upper bound is at most a quarter too high."""
+"""Buckets per power of two. An upper bound is at most a quarter too high."""
 
 
 def bucket_of(passed_ms: int) -> int:

@@ -1,5 +1,5 @@
-"""Starts after foreign records that were accepted, in a topic to which otherwise only this flow
-writes.
+"""Starts after foreign records that an operator accepted, in a topic to which otherwise only this
+flow writes.
 
     downstream   70 71 72  [73 74]  75 76        73 and 74 were written by another client
     ordinal       0  1  2            3  4        K is 70 before them, 72 after them
@@ -11,7 +11,7 @@ Why no record is lost, duplicated or misplaced:
    (`Accepted`). This flow's batches before, between and after them must have the sequences of one
    unbroken copy. If one is missing or repeated, nothing can be accepted.
 2. A start checks the log again. It uses the acceptance only if exactly the same ranges are foreign.
-   Otherwise it acts as if there were no acceptance, and stops with its code.
+   Otherwise it ignores the acceptance, and stops with its code.
 3. The next ordinal is the one after this flow's last batch, and the broker's producer state must
    agree. A late request of a dead lane is the same batch under the same sequence, before or after
    the foreign ones, and the broker deduplicates it as usual.
@@ -40,8 +40,8 @@ from twinlog.model import sequence_of
 from twinlog.wire.record_batch import BatchHeader, read_headers
 
 MAX_READS: Final = 64
-"""Maximum fetches of about 1 MB from the first foreign record on. Nothing is accepted if the log is
-longer.
+"""Maximum fetches of about 1 MB from the first foreign record on. If the log is longer, nothing is
+accepted.
 """
 
 
@@ -51,7 +51,7 @@ class TailStretch:
 
     k: int
     low: int
-    """Target offset of its first record, or one below all of this flow's records."""
+    """Target offset of its first record, or an offset below all of this flow's records."""
 
 
 def last_stretch(runs: Sequence[Run], log_end: int) -> TailStretch:
@@ -104,7 +104,8 @@ def walk(
     """Classify [first, end) of a target log, where `first` begins a foreign batch and K was `k`
     before it.
 
-    Returns None if a record of this flow is missing or repeated, or if there is too much to read.
+    Returns None if a record of this flow is missing or repeated, or if the range is too long to
+    read.
     """
     ranges: list[tuple[int, int]] = []
     jumps: list[tuple[int, int]] = []
@@ -160,7 +161,7 @@ def _batches(
 
 
 def pending(accepted: Sequence[Accepted], stretch: TailStretch, end: int) -> list[Accepted]:
-    """Return acceptances that may not be in the map yet, the last in the log first.
+    """Return acceptances that may not be in the map yet, the last one in the log first.
 
     If the log lost its end, some may be obsolete. Only a check of the log shows that.
     """

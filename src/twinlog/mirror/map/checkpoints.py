@@ -7,7 +7,7 @@ The decisions are MirrorMaker 2's, with exact translation:
 - In addition, it is written if the target offset is now exact and has changed (the target topic was
   created again, or MirrorMaker 2 wrote an offset before it), or if only the upstream offset
   advanced.
-- It is never written merely because the copy seems shorter than before: a clamped offset does not
+- It is never written merely because the copy seems shorter than before: a limited offset does not
   go back.
 - The offset of an idle group on the target is set if the group has none, or a lower one. An idle
   group is never moved back. A group that is active there is left alone.
@@ -24,7 +24,9 @@ from twinlog.wire.mm2_records import Checkpoint
 
 
 def is_due(last: Checkpoint | None, now: Checkpoint, *, is_exact: bool) -> bool:
-    """Return whether a checkpoint is news compared with the last one of its group and partition."""
+    """Return whether a checkpoint must be written, compared with the last one of its group and
+    partition.
+    """
     if last is None:
         return True
     if now.upstream_offset < last.upstream_offset:
@@ -63,7 +65,9 @@ class GroupSync:
 
 
 def group_sync(there: TargetGroup | None, wanted: Iterable[Checkpoint]) -> GroupSync:
-    """Decide from the group's current state, which is None if it does not exist on the target."""
+    """Return what to change, by the group's state on the target; `there` is None if it does not
+    exist there.
+    """
     checkpoints = tuple(wanted)
     if there is None:
         return GroupSync(to_set=checkpoints)

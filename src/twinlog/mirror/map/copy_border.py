@@ -1,8 +1,8 @@
-"""Finds where a copy ends in a topic that only its flow wrote to before other clients did.
+"""Finds where a copy ends in a topic that only its flow wrote to until other clients did.
 
 The batches of the flow come first, and those of other clients after them, so the border is bisected
-by the producer IDs of batches. This works when the leader has forgotten the flow's producer ID; it
-costs a few small fetches per partition.
+by the producer IDs of batches. This works even if the leader has forgotten the flow's producer ID.
+It costs a few small fetches per partition.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from twinlog.wire.record_batch import BatchHeader
 
 
 class BorderUnknown(Exception):
-    """Raised if the log does not show the border; the text has the reason."""
+    """Raised if the log does not show the border. The text has the reason."""
 
 
 def copy_border(

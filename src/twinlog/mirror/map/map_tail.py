@@ -4,6 +4,13 @@ Runs are announced in the order of their batches and gathered in chunks. A batch
 runs are durable. One Fetch response from a half-compacted topic may announce a hundred thousand
 runs, so a chunk is full at a fixed number of runs, durable or not: rows stay small, and several are
 written one after the other.
+
+    closed      full, being written      open
+    [chunk 3]   [chunk 4]  [chunk 5]     [chunk 6: grows with each announced run]
+    durable     |<- batches of these runs wait ->|
+
+A tail survives its lane: it is handed over with the partition, and the next lane continues the open
+chunk under the same term. After a cold start, a new term begins a new tail.
 """
 
 from __future__ import annotations
@@ -16,18 +23,20 @@ from twinlog.mirror.map.offset_map import ChunkRow, Mark, PartitionKey, Term
 from twinlog.mirror.map.runs import Run, run_at
 
 RUNS_PER_CHUNK: Final = 400
-"""About 4 KB of JSON, which are rewritten for each additional gap."""
+"""Runs in a full chunk: about 4 KB of JSON, which are rewritten with each additional run."""
 
 MOVED_TOGETHER: Final = 64
-"""Number of moved runs that make a row due. The mark also causes a row every few seconds."""
+"""Number of moved runs that make a row due. A row is also due every few seconds, for the mark."""
 
 CLOSED_KEPT: Final = 2
-"""Durable chunks to remember: a copy that is handed over may end in one of them."""
+"""Number of durable chunks to remember, because a copy that is handed over may end in one
+of them.
+"""
 
 
 @dataclass(slots=True)
 class _Full:
-    """A chunk that accepts no more runs."""
+    """A chunk that gets no more runs."""
 
     chunk: int
     runs: list[Run]
@@ -35,7 +44,7 @@ class _Full:
 
 
 class Handed(NamedTuple):
-    """The state with which the next holder of the term continues."""
+    """What the next holder of the term continues with."""
 
     chunk: int
     runs: tuple[Run, ...]
@@ -44,10 +53,7 @@ class Handed(NamedTuple):
 
 @dataclass(slots=True)
 class MapTail:
-    """Announced runs, and how many of them are durable.
-
-    A lane hands its tail over on release, so that the next lane continues the same chunk.
-    """
+    """The announced runs of a partition, and how many of them are durable."""
 
     key: PartitionKey
     topic: str
@@ -62,12 +68,13 @@ class MapTail:
     """Runs up to this ordinal are in the map topic. Batches of later runs wait."""
     dirty: bool = False
     writing: int = 0
-    """Rows of this tail that are in flight."""
+    """Number of this tail's rows that are in flight."""
     _unwritten: int = 0
-    """Runs moved since the last row."""
+    """Number of runs that were moved since the last row."""
     _full: list[_Full] = field(default_factory=list)
     """Full chunks that are not known to be durable, in order."""
     _closed: list[_Full] = field(default_factory=list)
+    """The last full chunks that are durable."""
 
     @classmethod
     def beginning(  # noqa: PLR0913 (keyword-only)
@@ -82,8 +89,8 @@ class MapTail:
         fingerprint: int | None = None,
         dirty: bool,
     ) -> Self:
-        """Create the tail of a new term. Its first chunks hold these runs, of which the last is the
-        position.
+        """Create the tail of a new term. Its first chunks contain these runs, the last of which is
+        the position.
         """
         tail = cls(
             key=key,
@@ -101,17 +108,17 @@ class MapTail:
         return tail
 
     def announce(self, run: Run, fingerprint: int | None, *, always: bool = False) -> None:
-        """Add the run that a batch about to be sent begins; `always`: even if it adds
+        """Add the run that a batch begins which is about to be sent. `always`: even if it adds
         nothing new.
         """
         if self.runs and run.continues(self.runs[-1]) and not always:
-            # a position was announced without a record; a batch that begins there brings its
-            # fingerprint
+            # the position was announced without a record, and so without a fingerprint, which the
+            # batch that begins there has
             is_noted = run.ordinal == self.runs[-1].ordinal and self.fingerprint is None
             if not is_noted or fingerprint is None:
                 return
         if self.runs and run.ordinal == self.runs[-1].ordinal:
-            self.runs[-1] = run  # nothing was written for the announced run: this one replaces it
+            self.runs[-1] = run  # no record was written for the announced run, so it is replaced
         else:
             self._append(run)
         self.durable_ordinal = min(self.durable_ordinal, run.ordinal - 1)
@@ -137,19 +144,19 @@ class MapTail:
         return [*(full.runs for full in (*self._closed, *self._full)), self.runs]
 
     def moved(self, run: Run, distance: int) -> None:
-        """Shift the target offsets of this run and all later announced runs.
+        """Shift the target offsets of this run and of all later announced runs.
 
-        Their upstream offsets stay true, so nothing waits for the row. If flows write to the same
+        Their upstream offsets stay true, so no batch waits for the row. If several flows write to a
         topic, nearly every batch moves, so one row is written for many of them.
         """
         if self.runs and self.runs[0].ordinal < run.ordinal:
             self._moved_in_open_chunk(run, distance)
         else:
-            self._rebuild(run, distance)  # False: the next check of the log finds it
+            self._rebuild(run, distance)  # if this fails, the next start finds it
 
     def insert(self, run: Run) -> bool:
-        """Announce a run before runs that were already announced. Returns False if too many have
-        followed.
+        """Announce a run before runs that were already announced. Returns False if its chunk is no
+        longer remembered.
         """
         return self._rebuild(run, 0)
 
@@ -187,7 +194,7 @@ class MapTail:
             self.dirty = True
 
     def next_row(self) -> tuple[ChunkRow, Run] | None:
-        """Return a row to write now and the last run in it, or None if there is none."""
+        """Return a row to write now and the last run in it, or None if nothing is to be written."""
         if not self.dirty:
             return None
         for full in self._full:
@@ -212,9 +219,7 @@ class MapTail:
         )
 
     def on_durable(self, run: Run) -> None:
-        """Note that a row ending with this run is in the map topic, and so are all rows
-        before it.
-        """
+        """Note that a row that ends with this run is in the map topic, and all rows before it."""
         self.writing -= 1
         for full in list(self._full):
             if full.runs[-1] != run and full.runs[-1].ordinal >= run.ordinal:
@@ -225,7 +230,9 @@ class MapTail:
             self.durable_ordinal = max(self.durable_ordinal, run.ordinal)
 
     def _is_announced(self, run: Run) -> bool:
-        """Return False if another run of its ordinal has replaced it since its row was written."""
+        """Return False if the run was replaced by another one of its ordinal after its row was
+        sent.
+        """
         for runs in (*(full.runs for full in self._full), self.runs):
             held = run_at(runs, run.ordinal)
             if held is not None and held.ordinal == run.ordinal:
@@ -233,15 +240,17 @@ class MapTail:
         return True
 
     def on_refused(self) -> None:
-        """Note that a row was rejected: it is not in the topic, or is written again unchanged."""
+        """Note that a row was rejected. It is not in the topic, or will be written again
+        unchanged.
+        """
         self.writing -= 1
         for full in self._full:
             full.is_sent = False
         self.dirty = True
 
     def on_lost(self) -> None:
-        """Note that the outcome of a row is unknown and that it may still arrive: use other keys
-        (rule D).
+        """Note that the outcome of a row is unknown and that it may still arrive, so other keys are
+        used from now on (rule D).
         """
         self.writing -= 1
         for full in self._full:
@@ -259,18 +268,20 @@ class MapTail:
         self.dirty = True
 
     def note(self, mark: Mark) -> None:
-        """Note how far the copy got, to be written with the next row or in a row of its own."""
+        """Note how far the copy got. The mark is written with the next row, or in a row of
+        its own.
+        """
         if mark != self.mark:
             self.mark = mark
             self.dirty = True
 
     def handed(self, acked_ordinal: int) -> Handed | None:
         """Return what a drained copy hands over, or None if the runs at its end are no longer
-        known.
+        remembered.
 
         Runs above its end were announced for batches that were never sent. If they fill chunks of
         their own, a chunk above all of these repeats the one in which the copy ends, and voids
-        them. Another reader of these records may find different ones, so the next holder writes its
+        them. A later reader of these records may find different ones. So the next holder writes its
         row before anything else, as if nothing were durable.
         """
         chunks = self._chunks()

@@ -1,4 +1,4 @@
-"""Translates offsets of records that MirrorMaker 2 copied before the map begins, from its offset
+"""Translates offsets of records that MirrorMaker 2 copied before the map begins, by its offset
 syncs.
 
 A sync is a pair (u, d): the record at u on the source is at d on the target. Every copied record
@@ -26,20 +26,20 @@ from operator import attrgetter
 from typing import Final, NamedTuple
 
 NEWEST_KEPT: Final = 200
-"""Most groups are near the end of the log."""
+"""Number of the newest pairs to keep, because most groups are near the end of the log."""
 OLDER_KEPT: Final = 200
-"""Evenly spread over all older pairs. Both together are about 4 KB."""
+"""Number of older pairs to keep, evenly spread. Both together are about 4 KB."""
 
 
 class Pair(NamedTuple):
-    """One copied record."""
+    """One copied record, by its offsets on both sides."""
 
     upstream: int
     downstream: int
 
 
 def kept(pairs: Iterable[Pair], upstream: int, downstream: int) -> tuple[Pair, ...]:
-    """Return the pairs to keep, from pairs in log order, below the position where the map
+    """Return the pairs to keep, from all pairs in log order, below the position where the map
     begins.
     """
     out: list[Pair] = []
@@ -55,14 +55,16 @@ def kept(pairs: Iterable[Pair], upstream: int, downstream: int) -> tuple[Pair, .
 
 
 def downstream_before(pairs: Sequence[Pair], upstream: int) -> int | None:
-    """Return a target offset at or before all records from `upstream` on, or None if no pair shows
-    one.
+    """Return a target offset at or before the copies of all records from `upstream` on, or None if
+    no pair shows one.
     """
     return _after(pairs, upstream, _UPSTREAM, _DOWNSTREAM)
 
 
 def upstream_before(pairs: Sequence[Pair], downstream: int) -> int | None:
-    """Return a source offset at or before all records from `downstream` on, or None."""
+    """Return a source offset at or before all records that are at `downstream` or later, or None if
+    no pair shows one.
+    """
     return _after(pairs, downstream, _DOWNSTREAM, _UPSTREAM)
 
 

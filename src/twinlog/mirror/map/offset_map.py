@@ -1,20 +1,25 @@
 """The offset map of one partition: runs that give the upstream and target offset of every ordinal.
 
     upstream   100 101 102  .  104 105  .   .  108        dots: markers, compacted, aborted
-    ordinal      0   1   2       3   4           5        how many records this flow wrote before it
-    downstream  70  71  72      73  74          75        K is always 70 (no other writers)
-
+    ordinal      0   1   2       3   4           5        number of this flow's records before it
+    downstream  70  71  72      73  74          75        K = downstream - ordinal is 70 for all
     runs: (0, 100, 70) (3, 104, 73) (5, 108, 75)
 
-Rows are written to a compacted topic *ahead* of the data that they announce. A row is a chunk: all
-runs from its first ordinal on. It is rewritten while it grows, so compaction keeps one value per
-chunk.
+**Problem.** Source and target offsets drift apart at every gap of the source. After a crash, the
+next lane must know which source record follows the last one on the target, and a consumer group's
+offset must be translated exactly, however old it is. The map is written by lanes that die or only
+seem dead, to a topic that is compacted at any moment. No write of any of them may make the map
+wrong.
 
-Rules:
+Rows are written to the compacted topic *ahead* of the data that they announce (`lane.map_writer`).
+A row is a chunk: all runs from its first ordinal on. It is rewritten while it grows, so compaction
+keeps one value per chunk.
+
+**Rules**
 
 A. The key is (topic IDs, partition, term, chunk). A term is one cold start of the partition: the
-   generation of the flow's leader and a number which that leader never reuses. Only the holder of a
-   term writes its keys.
+   generation of the flow's leader, and a number which that leader never uses twice. Only the holder
+   of a term writes its keys.
 B. The map follows from its *table* alone: the newest value of each key, which compaction keeps.
    Chunks are applied in the order of (term, chunk), and the first run of each voids every run at or
    above its ordinal in earlier chunks. The order in which rows arrived, their distribution over the
@@ -32,13 +37,42 @@ D. Within a term chunks only grow and their first ordinal never changes. A write
    chunks.
 E. Ordinals rise strictly within a partition after the cut. Upstream and downstream offsets rise
    with them.
-F. A null value deletes a chunk whose runs are below everything that both logs still hold (for a
+F. A null value deletes a chunk whose runs are below everything that both logs still have (for a
    branch: below its mark). The very first chunk is never deleted (`control.duties.map_pruning`).
 G. The very first row fixes where the copy began. `twinlog.start` is never evaluated again for this
    pair of logs, nor for this source log if its target is created again. The row is written
    immediately, even if there is nothing to copy: before any record, and before the partition is
    released cleanly. A lane that dies before the row leaves nothing behind. The next lane evaluates
-   the start again, once no request of the dead one can arrive any more (`control/lanes/takes.py`).
+   the start again, after no request of the dead one can arrive any more (`control/lanes/takes.py`).
+
+**What a generation voids.** Terms are compared as (generation, start). So the rows of a newer
+generation are above all rows of older ones, whenever those are written. A generation voids nothing
+by being claimed. Its rows do, partition by partition: the first row of a term voids the runs at or
+above its first ordinal, and nothing below it. Records in the logs are never void. They are counted
+by the target's log, whichever generation wrote them.
+
+    term, chunk   ordinals of the runs
+    (3, 0), 4         200 230 260 290       a lane announces these, and dies; the log ends at 250
+    (4, 0), 0         200 230 | 250         the cut: repeats chunk 4 up to the position, 250
+    (3, 0), 4         200 230 260 290 310   a late row of the same key: void from ordinal 200 on
+    the map       ... 200 230   250 ...
+
+**What may fail at a row**
+
+- *The lane dies before it is written*: no batch that needs it was sent. The next term reads the map
+  without it.
+- *Its response is lost*: everything that is not durable is written to chunks with new numbers. The
+  lost row may arrive at any time.
+- *A lane that was thought dead writes it late*: the newer term's first chunk voids it.
+- *It arrives after the next term has read the map and before its first row*: the same, because that
+  first row repeats what was read.
+- *The cleaner runs at any moment*: the table is the same before and after.
+- *The map's partition loses its end*: lanes that run write their rows again (`lane.map_writer`). A
+  start finds the difference by comparing records (`mirror.start.resume_point`).
+
+**Rejected:** to fold the rows in log order. The cleaner removes the valid row before a late one, so
+the same log had another meaning after compaction (ADR 17). Also rejected: a separate record for a
+cut, which may be there without the row that it belongs to (ADR 2).
 """
 
 from __future__ import annotations
@@ -113,23 +147,25 @@ class PartitionKey(NamedTuple):
     target_topic_id: TopicId
     partition: int
     branch: int = -1
-    """The target partition, if a source partition is distributed to several by key (`fan_out`)."""
+    """The target partition, if the source partition is distributed to several by key
+    (`mirror.copy.fan_out`).
+    """
     branches: int = 0
-    """Number of target partitions. With another number, the same key goes elsewhere, so it is
+    """Number of these target partitions. With another number, the same key goes elsewhere, so it is
     another map.
     """
 
 
 class Mark(NamedTuple):
-    """A point known to be reached: `ordinal` records are written, all below target offset
+    """A point that the copy has reached: `ordinal` records are written, all below target offset
     `downstream`.
     """
 
     ordinal: int
     downstream: int
     is_final: bool = False
-    """Nothing was in flight: no record of this flow is after it. Before a lane sends again, it
-    writes a row with another mark.
+    """Whether nothing was in flight, so that no record of this flow is after it. Before a lane
+    sends again, it writes a row with another mark.
     """
 
 
@@ -147,7 +183,7 @@ class ChunkRow:
     fingerprint: int | None = None
     """CRC32C of the record that the last run announces (`wire.records.fingerprint`)."""
     producer_id: int = -1
-    """Producer ID of this flow's records: identifies them even without the state topic."""
+    """Producer ID of this flow's records, which identifies them even without the state topic."""
     before: tuple[Pair, ...] | None = None
     """Offsets that MirrorMaker 2 had copied before the first run, or None if it had not."""
 
@@ -207,7 +243,7 @@ class StoredRow:
         """Read a row. Raises CorruptData if it is invalid or was written by a newer version."""
         try:
             fields = json.loads(value)
-            version = fields["v"]  # first: a newer release may have other keys, too
+            version = fields["v"]  # first, because newer releases may have other keys
             if version > BRANCH_ROW_VERSION:
                 raise CorruptData(
                     f"an offset map row has version {version}, this release reads up to "
@@ -289,7 +325,7 @@ def _json(value: object) -> bytes:
 
 
 class _Entry(NamedTuple):
-    """A chunk of the table, with only those runs that later chunks do not void."""
+    """A chunk of the table, without the runs that later chunks void."""
 
     term: Term
     chunk: int
@@ -308,7 +344,7 @@ def _first_ordinal(entry: _Entry) -> int:
 
 @dataclass(slots=True)
 class PartitionMap:
-    """The offset map of one partition, folded from the table of its rows (rule B)."""
+    """The offset map of one partition, computed from the table of its rows (rule B)."""
 
     key: PartitionKey
     topic: str
@@ -317,11 +353,11 @@ class PartitionMap:
     chunk: int = -1
     mark: Mark | None = None
     producers: set[int] = field(default_factory=set)
-    """Every producer ID under which this flow wrote records of this partition."""
+    """All producer IDs under which this flow wrote records of this partition."""
     before: tuple[Pair, ...] | None = None
     """Offsets that MirrorMaker 2 had copied before the first run, or None if it had not."""
     _entries: list[_Entry] = field(default_factory=list)
-    """Chunks that are not entirely void, rising by (term, chunk) and by first ordinal."""
+    """Chunks that are not entirely void, in rising order of (term, chunk) and of first ordinal."""
     _runs: PackedRuns | None = None
     """The runs of the entries, built on the first access after a change."""
 
@@ -335,7 +371,7 @@ class PartitionMap:
 
     @property
     def fingerprints(self) -> dict[int, int]:
-        """ordinal -> fingerprint, for runs that were announced last in their chunk."""
+        """Fingerprints by ordinal, for runs that were announced last in their chunk."""
         return {
             entry.runs.last_ordinal: entry.fingerprint
             for entry in self._entries
@@ -407,7 +443,7 @@ class PartitionMap:
         ]
 
     def copy(self) -> PartitionMap:
-        """Return a copy that may change while this one is read."""
+        """Return a copy. It may change while this one is read."""
         return replace(self, producers=set(self.producers), _entries=list(self._entries))
 
 
@@ -418,8 +454,8 @@ def _without(entry: _Entry, ordinal: int) -> _Entry:
 
 
 def map_partition(topic: TopicPartition, partitions: int) -> int:
-    """Return the partition of the map topic for a topic-partition's rows, the same for every
-    writer.
+    """Return the partition of the map topic for a topic-partition's rows. Every writer uses the
+    same one.
     """
     value = 0
     for byte in topic.topic.encode():

@@ -5,10 +5,10 @@ sync with u at or below a committed offset c, and answer d if c = u, else d + 1.
 refer to a copied record: if u were a gap, the first record after it would be at d and would be
 skipped.
 
-MirrorMaker 2 writes a sync for the first record, for each record after a gap, for a record if
-`offset.lag.max` others are between it and the last one, and once a minute for the newest record.
+MirrorMaker 2 writes a sync for the first record, for each record after a gap, for a record if there
+are `offset.lag.max` others between it and the last one, and once a minute for the newest record.
 Twinlog writes the same, and the newest record as soon as no other follows. If many become due at
-the same time, some in between are left out (MirrorMaker 2 also lets newer ones replace them).
+the same time, some in between are omitted (MirrorMaker 2 also lets newer ones replace them).
 
 A reader keeps 64 syncs, closer together the newer they are, from those that it saw written in
 order. A sync below the newest one makes it forget all others. So syncs are written in rising order,
@@ -26,7 +26,7 @@ MOST_AT_ONCE: Final = 64
 
 
 class SyncPoint(NamedTuple):
-    """One copied record."""
+    """One copied record, to which a sync may refer."""
 
     ordinal: int
     upstream: int
@@ -36,7 +36,8 @@ class SyncPoint(NamedTuple):
 def newest_point(runs: Sequence[Run], next_upstream: int, next_downstream: int) -> SyncPoint | None:
     """Return the last record that is certainly copied, or None if there is none.
 
-    Runs are announced before their records are sent: those from `next_downstream` on do not count.
+    Runs are announced before their records are sent, so runs from `next_downstream` on do not
+    count.
     """
     for run in reversed(runs):
         count = min(next_upstream - run.upstream, next_downstream - run.downstream)
@@ -46,7 +47,7 @@ def newest_point(runs: Sequence[Run], next_upstream: int, next_downstream: int) 
 
 
 def point_at(runs: Sequence[Run], upstream: int, downstream: int) -> SyncPoint | None:
-    """Return the record to which a sync refers, or None if the map has no such record because the
+    """Return the record to which a sync refers, or None if the map has no such record, because the
     sync is of another copy.
     """
     run = run_at_upstream(runs, upstream)
@@ -57,16 +58,16 @@ def point_at(runs: Sequence[Run], upstream: int, downstream: int) -> SyncPoint |
 
 
 def is_still_there(runs: Sequence[Run], point: SyncPoint) -> bool:
-    """Return False if the copy began again at or before the record, so that a different one
-    replaced it.
+    """Return False if the copy resumed at or before the record, so that a different one replaced
+    it.
     """
     run = run_at(runs, point.ordinal)
     return run is not None and _point(run, point.ordinal) == point
 
 
 def history(runs: Sequence[Run], newest: SyncPoint, lag_max: int) -> list[SyncPoint]:
-    """Return the whole copy in few syncs, as a reader would keep them: each twice as far from the
-    end.
+    """Return the whole copy in few syncs, as a reader would keep them: each is twice as far from
+    the end as the next one.
     """
     first = runs[0].ordinal
     ordinals = {first, newest.ordinal}

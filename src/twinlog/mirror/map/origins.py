@@ -1,7 +1,7 @@
 """Finds the source record of each record in a target log, by its batch.
 
 A batch of this flow was written under one of its producer IDs, and its base sequence is the ordinal
-of its first record (modulo 2^31). The map gives the upstream offset of each ordinal.
+of its first record (mod 2^31). The map gives the upstream offset of each ordinal.
 
     downstream    70  71  72 | 73  74 | 75  76        73 and 74 are foreign
     producer       9           4        9
@@ -21,9 +21,10 @@ B. Neither the planned offset of a run nor writers in between matter: only produ
 C. The rest of a batch after compaction keeps its base offset and base sequence (Kafka's
    `MemoryRecords.buildRetainedRecordsInto`), and no batch of this flow spans the wrap of sequences
    (`mirror.copy.intake`). So offsets within a batch are ordinals plus a constant.
-D. A sequence is an ordinal modulo 2^31. The candidate nearest to the map's position is used. For
-   another one to be right, other clients would have to write a billion records between two marks.
-E. Records before the first run are unknown to the map: they were there before this flow.
+D. A sequence is an ordinal modulo 2^31. Of the possible ordinals, the one nearest to the map's
+   position is used. For another one to be right, other clients would have to write a billion
+   records between two marks.
+E. Records before the first run are not in the map: they were there before this flow.
 """
 
 from __future__ import annotations
@@ -51,7 +52,9 @@ NOBODY: Final = -1
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Origin:
-    """The map of one source partition for a range of a target log. It is sent to tasks."""
+    """The part of one source partition's map that covers a range of a target log. It is sent to
+    tasks.
+    """
 
     cluster: str
     """Alias of the source cluster."""
@@ -59,7 +62,7 @@ class Origin:
     producers: frozenset[int]
     runs: PackedChunk
     is_cut: bool
-    """Whether the map has runs before these."""
+    """Whether the map has runs before these, which were not sent."""
 
 
 class OriginStretch(NamedTuple):
@@ -102,8 +105,8 @@ def origin_of(
 
 
 class Origins:
-    """The origins of one range of a partition: of each flow into it, and of each source topic of a
-    name that was re-created.
+    """The origins of one range of a target partition: one for each flow that writes to it, and for
+    each earlier source topic of the same name.
     """
 
     def __init__(self, origins: Sequence[Origin]) -> None:
@@ -113,8 +116,8 @@ class Origins:
     def stretches(self, header: BatchHeader, first: int) -> list[OriginStretch]:
         """Return the stretches of a data batch's records from a target offset on.
 
-        The first stretch begins with the first of these records. Raises PartitionError if the map
-        that was sent is not sufficient.
+        The first stretch begins with the first of these records. Raises PartitionError if the part
+        of the map that was sent does not cover them.
         """
         begin = max(header.base_offset, first)
         number = self._writer(header, begin)

@@ -1,16 +1,16 @@
 """Writes the rows of a rebuilt map so that after each row a mirror could start from the map.
 
-A fold of rows has no "all or nothing": if the process dies between two rows, the first ones remain.
-So every row but the last ends with the newest runs of the log, preceded by a bridge over everything
-that no row covers yet:
+Several rows cannot be written atomically: if the process dies between two rows, the first ones
+remain. So every row but the last ends with the newest runs of the log. A bridge over all runs that
+no row contains yet comes before these:
 
     row 0    runs 0..299                  bridge              the last 99 runs     "open": 1
     row 1         runs 300..599              bridge           the last 99 runs     "open": 1
     row n                                           all remaining runs
 
 - After each row, the position after the last record is right, and so are K and the last 99 or more
-  records, which the tail check compares. Records covered by the bridge get the highest possible
-  offsets (`rebuilt_runs`, rule E), so a translation into it skips nothing.
+  records, which the tail check compares. Records under the bridge get the highest possible offsets
+  (`rebuilt_runs`, rule E), so a translation of them skips nothing.
 - `"open": 1` means that runs are still missing: the command begins such a partition again, in a
   newer term, whose first row voids this one's. The last row has `"open": 0`. Readers of the map
   ignore the field.
@@ -29,7 +29,9 @@ from twinlog.mirror.map.offset_map import ChunkRow, PartitionKey, Run, Term
 from twinlog.mirror.map.rebuilt_runs import RunList
 
 NEWEST_RUNS: Final = 99
-"""Newest runs in every row. Each covers at least one record, and the newest may have any length."""
+"""Newest runs in every row. Each contains at least one record, and the newest may have any
+length.
+"""
 RUNS_PER_ROW: Final = RUNS_PER_CHUNK - NEWEST_RUNS - 1
 OPEN: Final = "open"
 
@@ -67,7 +69,7 @@ def _part(runs: RunList, begin: int) -> Iterator[Run]:
     yield from (runs[at] for at in range(begin, begin + RUNS_PER_ROW))
     bridged, newest = runs[begin + RUNS_PER_ROW], runs[len(runs) - NEWEST_RUNS]
     upstream = newest.upstream - (newest.ordinal - bridged.ordinal)
-    yield bridged._replace(upstream=upstream)  # continues into the newest ones
+    yield bridged._replace(upstream=upstream)  # it continues into the newest runs
     yield from (runs[at] for at in range(len(runs) - NEWEST_RUNS + 1, len(runs)))
 
 
@@ -77,7 +79,7 @@ def _marked(key: bytes, value: bytes, *, is_open: bool) -> tuple[bytes, bytes]:
 
 
 class DescribedMaps:
-    """Finds out which partitions a map describes, without holding it. Rows are given in
+    """Finds out which partitions a map describes, without keeping it in memory. Rows are added in
     log order.
     """
 
@@ -101,11 +103,11 @@ class DescribedMaps:
             self._rebuilt[row.key] = row.term, bool(is_open)
 
     def whole(self, key: PartitionKey, log_start: int) -> bool:
-        """Return whether the partition is described, by a completed rebuild or from the target's
+        """Return whether the partition is described: by a completed rebuild, or from the target's
         log start on.
 
         A copy begins in an empty log. If records exist before the first run, and MirrorMaker 2 did
-        not write them, rows were lost: a surviving lane wrote its newest chunk again.
+        not write them, rows were lost, and a lane that survived wrote its newest chunk again.
         """
         if key in self._rebuilt:
             return not self._rebuilt[key][1]

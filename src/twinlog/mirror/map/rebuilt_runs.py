@@ -36,9 +36,9 @@ from twinlog.mirror.map.offset_map import Run
 from twinlog.mirror.map.target_window import ABSENT, TargetWindow
 
 MAX_CANDIDATES: Final = 1_000
-"""Maximum paths followed at a time."""
+"""Maximum number of paths that are followed at the same time."""
 FROM_BEGINNING: Final = -1
-"""The ordinal before the first: nothing was compared yet."""
+"""The ordinal before the first one: nothing was compared yet."""
 
 FORGOTTEN_AT_ONCE: Final = 1 << 12
 
@@ -87,10 +87,10 @@ class Followed:
     runs: RunList
     ends: tuple[int, ...]
     """Upstream offsets at which the copy may resume. If there is only one, the position is
-    found.
+    known.
     """
     equal: int
-    """Number of records that both logs still have. If it is 0, nothing is known."""
+    """Number of records that both logs still have. If it is 0, the path proves nothing."""
     differs: Pair | None
     """The furthest position at which nothing matched."""
 
@@ -156,8 +156,8 @@ class Follower:
         )
 
     def _straight(self, state: _At, slot: Slot) -> _At | None:
-        """Return the state after the next record on both sides, or None if the simple case does not
-        apply.
+        """Return the state after the next record on both sides, or None unless this is the simple
+        case.
 
         This fast path has the same result as `_step`.
         """
@@ -194,7 +194,9 @@ class Follower:
         return list(following.values())
 
     def _search_end(self, state: _At, holes: int, upstream: int) -> None:
-        """Check whether all remaining target records may be before this offset of the source."""
+        """Note the position if all remaining target records may be before this offset of the
+        source.
+        """
         left = self._window.end - 1 - state.ordinal
         if state.ordinal == FROM_BEGINNING or not state.floating <= left <= state.floating + holes:
             return

@@ -1,4 +1,4 @@
-"""Runs of the offset map, and lookups in them: in a list, or packed as in their rows.
+"""Runs of the offset map, and searches in them: in a list, or packed as in their rows.
 
 A partition of an application that commits ten times a second gets 860,000 runs a day. A run takes
 185 bytes as an object, and about 7 in a row. So a map that was read keeps its chunks as bytes,
@@ -39,14 +39,16 @@ class Run(NamedTuple):
 
 
 class MapDigest(NamedTuple):
-    """A digest of a partition's map that does not depend on its division into chunks."""
+    """A digest of a partition's map that does not depend on how it is divided into chunks."""
 
     runs: int
     sha256: str
 
 
 def digest_of(runs: Iterable[Run]) -> MapDigest:
-    """Return the digest of the shortest equivalent list of runs: chunks repeat continuing runs."""
+    """Return the digest of the shortest equivalent list of runs, because chunks repeat runs that
+    continue others.
+    """
     found, count = hashlib.sha256(), 0
     last: Run | None = None
     for run in runs:
@@ -79,7 +81,7 @@ def deltas_of(runs: Iterable[Run]) -> list[int]:
 
 
 def runs_of(deltas: Sequence[int]) -> list[Run]:
-    """Return the runs for such numbers. Raises ValueError if a number is missing."""
+    """Return the runs that these numbers encode. Raises ValueError if a number is missing."""
     if len(deltas) % 3:
         raise ValueError(f"{len(deltas)} numbers are not a whole number of runs")
     columns = (accumulate(deltas[field::3]) for field in (ORDINAL, UPSTREAM, DOWNSTREAM))
@@ -105,6 +107,8 @@ class PackedChunk:
 
     def unpacked(self) -> list[Run]:
         """Return all runs."""
+        if self.count == 1:
+            return [self.first]  # a topic without gaps has a single run
         return runs_of(json.loads(self._packed))
 
     def below(self, ordinal: int) -> PackedChunk:
@@ -127,7 +131,9 @@ class PackedRuns(Sequence[Run]):
         self._chunks = chunks
         self._ends: list[int] | None = None
         self._open: tuple[int, list[Run]] = (-1, [])
-        """The chunk that was unpacked last: lookups usually come in order."""
+        """Index and runs of the chunk that was unpacked last, because searches usually come in
+        order.
+        """
 
     def following(self, value: int, field: int) -> int:
         """Return the index of the first run whose field is above a value."""
@@ -159,6 +165,8 @@ class PackedRuns(Sequence[Run]):
         return runs
 
     def __len__(self) -> int:
+        if len(self._chunks) == 1:
+            return self._chunks[0].count
         return self._known_ends()[-1] if self._chunks else 0
 
     @overload
@@ -214,14 +222,14 @@ def following(runs: Sequence[Run], value: int, field: int) -> int:
 
 
 def run_at(runs: Sequence[Run], ordinal: int) -> Run | None:
-    """Return the run that contains this ordinal, or None if it is below the first run."""
+    """Return the run that contains this ordinal, or None if the ordinal is below the first run."""
     at = following(runs, ordinal, ORDINAL)
     return runs[at - 1] if at else None
 
 
 def run_at_upstream(runs: Sequence[Run], upstream: int) -> Run | None:
-    """Return the last run that begins at or below this upstream offset, or None if there
-    is none.
+    """Return the last run that begins at or below this upstream offset, or None if there is
+    none.
     """
     at = following(runs, upstream, UPSTREAM)
     return runs[at - 1] if at else None

@@ -1,4 +1,4 @@
-"""Remembers the offsets that syncs set for groups.
+"""Remembers which offsets were set for groups by a sync.
 
 With two flows in opposite directions, a group's offset on one cluster is either the group's own
 progress there, or was set by the sync of the other flow.
@@ -11,22 +11,26 @@ from typing import Final, NamedTuple
 from twinlog.model import TopicId, TopicPartition
 
 KEPT: Final = 4
-"""The last one may not have arrived, and a checkpoint may be newer than the offset that was set."""
+"""Number of offsets to remember. The last one may not have arrived, and a checkpoint may be newer
+than the offset that was set.
+"""
 
 
 class _Given(NamedTuple):
+    """An offset that was set, and the topic for which it was set."""
+
     offset: int
     topic_id: TopicId | None
 
     def is_of(self, topic_id: TopicId | None) -> bool:
-        """Return whether it belongs to this topic: a re-created topic has the same offsets for
-        different records.
+        """Return whether it belongs to this topic. In a re-created topic, the same offset is
+        another record.
         """
         return None in (topic_id, self.topic_id) or self.topic_id == topic_id
 
 
 class SyncedOffsets:
-    """The last few offsets of each group and partition, by cluster alias. Thread-safe.
+    """The last offsets that were set for each group and partition, by cluster alias. Thread-safe.
 
     If a topic's ID is unknown (None), any topic of its name matches.
     """

@@ -1,8 +1,8 @@
 """Identities of consecutive target ordinals, read ahead as far as needed.
 
 A rebuild compares a whole log, so only the part between the last compared records and the furthest
-possible match is held: nine bytes per ordinal. An ordinal whose record was removed by the target's
-cleaner or retention is absent.
+possible match is in memory: nine bytes per ordinal. An ordinal whose record was removed by the
+target's cleaner or retention is absent.
 """
 
 from __future__ import annotations
@@ -13,9 +13,9 @@ from typing import Final, NamedTuple
 from twinlog.errors import PartitionError
 
 ABSENT: Final = 0
-"""No identity is 0 (`number_of`)."""
+"""No record has this identity (`number_of`)."""
 MAX_HELD: Final = 1 << 22
-"""Maximum number of ordinals, which take 38 MB."""
+"""Maximum number of ordinals in memory, which take 38 MB."""
 
 _BYTES: Final = 8
 _MASK: Final = (1 << 64) - 1
@@ -74,7 +74,7 @@ class TargetWindow:
         return self._present.count(0, low - self._first, high + 1 - self._first)
 
     def forget_below(self, ordinal: int) -> None:
-        """Drop everything below this ordinal, which is never needed again."""
+        """Drop everything below this ordinal, because it is never needed again."""
         count = min(ordinal - self._first, len(self._present))
         if count > 0:
             del self._numbers[: count * _BYTES], self._present[:count]

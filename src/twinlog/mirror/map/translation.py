@@ -11,7 +11,11 @@ translation is the offset of that record on the other side:
      50 -> 70: records that the flow did not copy are not on the other side; if MirrorMaker 2
                copied them before, its offset syncs yield an inexact offset (`mm2_offsets`)
 
-Rules:
+**Problem.** If a group's offset on the target is too high, the group skips records, silently. If it
+is too low, the group reads some records twice. So the answer must never be higher than the truth,
+although map, log ends and copy change while they are read, and rows of the map may be lost.
+
+**Rules**
 
 A. Rows of the map are written ahead of their data, so the map alone does not show how far the copy
    is. Its `Reach` does, and must be known *before* the map is read: a map that is older than the
@@ -21,6 +25,27 @@ B. No answer is after the reach. An offset above it is answered with the reach i
 C. In a shared topic, foreign records are between this flow's. The answer is still the offset of
    this flow's record. The map may learn a moment later that other clients wrote in between. Until
    then the answer is too low, never too high.
+
+**Why a group is never set ahead of the truth**
+
+- *The map announces records that are not on the target yet*: rule B limits the answer.
+- *The map is older than the end of the copy*: rule A excludes that, by the order of reading
+  (`survey.replica`).
+- *The map lost its newest rows* (unclean election): while a lane copies, no offset is translated
+  with rows of a newer leader epoch than the lane has confirmed (`lane.map_writer`). Before a lane
+  has compared the last records of both logs, the partition is not translated at all
+  (`control.groups.counterparts`).
+- *The map was rebuilt, or corrected by a start*: source records that could not be found get the
+  highest offsets possible, so a translation goes to an earlier record (`rebuilt_runs`, rule E).
+- *Records were copied by MirrorMaker 2 before the map begins*: the answer is its last offset sync
+  at or before the offset.
+- *A topic was re-created*: its ID is another one, so its offsets do not match the map, and nothing
+  is set.
+- *The group is active on the target, or further*: it is not set (`checkpoints`). The coordinator
+  rejects the commit if a member joins in the meantime.
+
+**Rejected:** MirrorMaker 2's offset syncs as the source of truth. A reader of them keeps 64 pairs,
+so offsets far behind the end are translated to an offset well before them.
 """
 
 from __future__ import annotations
@@ -34,7 +59,9 @@ from twinlog.mirror.map.runs import DOWNSTREAM, UPSTREAM, Run, following, run_at
 
 
 class Reach(NamedTuple):
-    """How far a copy is: all records below `upstream` are on the target, below `downstream`."""
+    """How far a copy is: all records below `upstream` are on the target, below target offset
+    `downstream`.
+    """
 
     upstream: int
     downstream: int
@@ -46,12 +73,12 @@ class Translation(NamedTuple):
 
     offset: int
     is_exact: bool
-    """False if the given offset is after the copied records, or before those known exactly. The
-    translation is then lower than the true offset.
+    """False if the given offset is after the copied records, or before the records that the map
+    knows. The translation is then lower than the true offset.
     """
 
     def within(self, log_start: int, log_end: int) -> int:
-        """Return the offset, limited to the range of that side's log."""
+        """Return the offset, limited to the range of the log on that side."""
         return min(max(self.offset, log_start), log_end)
 
 
@@ -67,7 +94,7 @@ def downstream_of(runs: Sequence[Run], reach: Reach, upstream: int) -> Translati
 def downstream_within(
     known: PartitionMap | None, reach: Reach, log: tuple[int, int], upstream: int
 ) -> Translation:
-    """Like `downstream_of`, limited to the target's log (start, end).
+    """Return the same as `downstream_of`, limited to the target's log (start, end).
 
     The result is never after a record that may be in the log before the map begins.
     """
@@ -89,8 +116,8 @@ def _is_before_map(runs: Sequence[Run], log_start: int, upstream: int) -> bool:
 
 
 def upstream_within(known: PartitionMap | None, reach: Reach, downstream: int) -> Translation:
-    """Like `upstream_of`, and never after a record that MirrorMaker 2 copied before the
-    map begins.
+    """Return the same as `upstream_of`, but never an offset after a record that MirrorMaker 2
+    copied before the map begins.
     """
     if known is None:
         return upstream_of((), reach, downstream)
@@ -110,11 +137,13 @@ def upstream_of(runs: Sequence[Run], reach: Reach, downstream: int) -> Translati
 
 
 def reach_at(runs: Sequence[Run], ordinal: int, downstream: int) -> Reach:
-    """Return how far a copy of `ordinal` records is, if its last record is below `downstream`."""
+    """Return how far a copy of `ordinal` records is, if its last record is below target offset
+    `downstream`.
+    """
     first = runs[0]
     if ordinal <= first.ordinal:
         return Reach(first.upstream, max(downstream, first.downstream))
-    # after the last record, not at the next one, which may only be announced yet
+    # after the last record, not at the next one, which may be announced but not written
     last = run_at(runs, ordinal - 1) or first
     return Reach(last.upstream_of(ordinal - 1) + 1, downstream)
 
@@ -122,7 +151,7 @@ def reach_at(runs: Sequence[Run], ordinal: int, downstream: int) -> Reach:
 def _offset_there(runs: Sequence[Run], at: int, here: int, there: int) -> int | None:
     """Return the other side's offset of the first record at or after `at` on this side.
 
-    A run reaches up to the next run's ordinal. Offsets after that are a gap.
+    A run ends where the next run's ordinal begins. Offsets after that are a gap.
     """
     if not runs:
         return None

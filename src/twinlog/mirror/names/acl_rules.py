@@ -31,13 +31,13 @@ EVERYBODY = "User:*"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AclRules:
-    """The ACL rules of one flow."""
+    """Which ACLs of the source a flow copies, and in which form."""
 
     selector: TopicSelector
     source_alias: str
     stem: str | None
-    """The prefix of every remote name, empty under the identity policy; None if only a custom
-    policy knows it.
+    """The prefix of every remote name; empty under the identity policy; None if a custom policy
+    names topics.
     """
     prefixed: bool
     removal: bool
@@ -69,7 +69,9 @@ class AclRules:
         return {acl for acl in copies if acl is not None}
 
     def _meant(self, acl: TopicAcl, topics: Collection[str]) -> Iterable[TopicAcl]:
-        """Expand `*` if names stay, because it would cover every topic of the target."""
+        """Expand `*` to the mirrored topics if they keep their names, because it would match every
+        topic of the target.
+        """
         if self.stem == "" and acl.pattern == Pattern.LITERAL and acl.name == EVERY_TOPIC:
             return [acl._replace(name=name) for name in topics]
         return [acl]
@@ -96,8 +98,8 @@ class AclRules:
         wanted: Collection[TopicAcl],
         remotes: Collection[str],
     ) -> set[TopicAcl]:
-        """Return ACLs that a sync could have created for these remote topics and would not create
-        now.
+        """Return ACLs that an earlier sync could have created for these remote topics and that are
+        not wanted any more.
 
         Returns nothing if remote names have no prefix, because an ACL may then be the target's own.
         """

@@ -25,9 +25,11 @@ class ConfigDiff:
 
     name: str
     new: str | None
-    """None: the topic's own value is removed, and the cluster's default applies."""
+    """The value to set, or None if the topic's own value is to be removed, so that the cluster's
+    default applies.
+    """
     old: str | None
-    """The current value; None if unknown."""
+    """The current value, or None if it is unknown."""
     was_own: bool
     """Whether the remote topic had its own value, set by a client or an earlier sync."""
 
@@ -42,7 +44,7 @@ def _shown(value: str | None) -> str:
 def wanted_configs(
     chosen: ConfigPropertyFilter, source: Iterable[ConfigEntry]
 ) -> dict[str, str | None]:
-    """Return the configs that a sync requires, by name; None: the topic must have no value of its
+    """Return the configs that a sync requires, by name. None: the topic must have no value of its
     own.
     """
     return {
@@ -53,15 +55,15 @@ def wanted_configs(
 
 
 def own_values(wanted: Mapping[str, str | None]) -> dict[str, str]:
-    """Return the configs that the remote topic overrides, of those in `wanted_configs`."""
+    """Return the configs of `wanted_configs` for which the remote topic has a value of its own."""
     return {name: value for name, value in wanted.items() if value is not None}
 
 
 def differences(
     wanted: Mapping[str, str | None], target: Iterable[ConfigEntry]
 ) -> list[ConfigDiff]:
-    """Return the configs to change. Names that the target's older Kafka does not know are
-    left out.
+    """Return the configs to change. Configs that the target's older Kafka does not know are
+    ignored.
     """
     out = []
     for entry in target:
@@ -81,13 +83,11 @@ LIFE: Final = frozenset({"cleanup.policy", *DEFAULT_RETENTION})
 
 
 def shortens_life(one: ConfigDiff) -> bool:
-    """Return whether records that are kept now would be deleted or compacted away after this
-    change.
-    """
+    """Return whether the change would delete or compact away records that are kept now."""
     if one.name == "cleanup.policy":
         old, new = _policies(one.old), _policies("delete" if one.new is None else one.new)
         return bool(new - old)
-    if one.name == "remote.storage.enable":  # the tiered data may be deleted with it
+    if one.name == "remote.storage.enable":  # tiered records may be deleted if it is disabled
         return one.old == "true" and one.new != "true"
     default = DEFAULT_RETENTION.get(one.name)
     if default is None:
@@ -98,7 +98,7 @@ def shortens_life(one: ConfigDiff) -> bool:
 
 
 def may_shorten_life(one: ConfigDiff) -> bool:
-    """Return the same as `shortens_life`, but True if unknown.
+    """Return the same as `shortens_life`, but True if it is unknown.
 
     The value that applies after a removal is up to the target's brokers, which may keep less than
     Kafka's default.
@@ -124,7 +124,9 @@ def unknown_names(wanted: Mapping[str, str | None], target: Iterable[ConfigEntry
 
 
 def unknown_line(target: str, unknown: Iterable[Iterable[str]]) -> str:
-    """Return the log line on configs that the target's brokers do not know. `unknown`: by topic."""
+    """Return the log line about configs that the target's brokers do not know. `unknown`:
+    by topic.
+    """
     names = sorted({name for some in unknown for name in some})
     return (
         f"brokers of {target} do not know these configs of source topics, so remote topics do not "

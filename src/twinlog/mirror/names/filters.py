@@ -19,8 +19,8 @@ def policy_of(flow: FlowConfig) -> DefaultReplicationPolicy:
 
 
 def offset_syncs_topic(flow: FlowConfig, syncs: OffsetSyncsConfig) -> str:
-    """Return the name of MirrorMaker 2's topic, which contains the alias of the cluster at the
-    other end.
+    """Return the name of MirrorMaker 2's offset syncs topic, which contains the alias of the other
+    cluster.
     """
     other = flow.source_alias if syncs.on_target else flow.target_alias
     return policy_of(flow).offset_syncs_topic(other)
@@ -76,8 +76,8 @@ class TopicSelector:
         return Verdict.CYCLE if self.is_cycle(topic) else Verdict.SELECTED
 
     def is_cycle(self, topic: str) -> bool:
-        """Return whether any hop in a topic's name is the target. Unknown under the identity
-        policy.
+        """Return whether the topic came from the target, by any cluster alias in its name. Names
+        show nothing under the identity policy.
         """
         if self._holds_alias(topic):
             return True
@@ -91,9 +91,10 @@ class TopicSelector:
         return False
 
     def _holds_alias(self, topic: str) -> bool:
-        """Return whether the name contains the target's alias, if that contains the separator.
+        """Return whether the name contains the target's alias, if that alias contains the
+        separator.
 
-        Such an alias spans several hops, so it is searched as a whole.
+        Such an alias looks like several clusters, so it is searched as a whole.
         """
         policy = self.policy
         if type(policy) is not DefaultReplicationPolicy or not policy.separator:
@@ -114,7 +115,9 @@ def is_remote_topic_of(policy: DefaultReplicationPolicy, source_alias: str, topi
 
 
 OF_ONE_BROKER: Final = (ConfigSource.STATIC_BROKER, ConfigSource.DYNAMIC_BROKER)
-"""Not a property of the topic: another broker might respond differently."""
+"""Sources of values that are not a property of the topic: another broker might respond
+differently.
+"""
 
 
 TIMESTAMP_LIMITS: Final = frozenset(
@@ -125,8 +128,8 @@ OTHER_NAMES_OF_LIMITS: Final = (
     "log.message.timestamp.before.max.ms",
     "log.message.timestamp.after.max.ms",
 )
-"""The limits before Kafka 3.6, and as keys of a broker's file, which no topic has. MirrorMaker 2's
-default list has these three and not the real names, so it copies the limits.
+"""Names of the limits before Kafka 3.6, and in a broker's configuration file, which no topic has.
+MirrorMaker 2's default list has these three and not the real names, so it copies the limits.
 """
 
 
@@ -134,14 +137,16 @@ default list has these three and not the real names, so it copies the limits.
 class ConfigPropertyFilter:
     """Selects the configs of a source topic that its remote topic gets.
 
-    A list with the timestamp limits under any of their names excludes them under all names. A
-    remote topic with its source's limits rejects records that became too old while they waited to
-    be copied, and a copy that lagged once would stop permanently.
+    If the list of exclusions has the timestamp limits under any of their names, they are excluded
+    under all names. A remote topic with its source's limits rejects records that became too old
+    while they waited to be copied, and a copy that lagged once would stop permanently.
     """
 
     exclude: NamePattern
     copies_defaults: bool
-    """use.defaults.from=source: the source's defaults become explicit values on the target."""
+    """Whether the source's defaults become explicit values on the target
+    (`use.defaults.from=source`).
+    """
 
     @classmethod
     def of(cls, flow: FlowConfig) -> Self:

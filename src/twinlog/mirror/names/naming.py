@@ -1,11 +1,11 @@
 """Names of topics on the target, and the origin that a topic's name shows.
 
 The names are exactly those of MirrorMaker 2's replication policies: the same remote topics, and the
-same internal ones. The names of Twinlog's own topics are internal to MirrorMaker 2, too, so that it
-ignores them.
+same internal ones. MirrorMaker 2 considers Twinlog's own topics as internal, too, so it ignores
+them.
 
-A name is the only evidence: under the default policy a plain topic `foo.bar` looks like topic `bar`
-of a cluster `foo`, and under the identity policy a name shows nothing.
+Only the name shows where a topic came from: under the default policy a plain topic `foo.bar` looks
+like topic `bar` of a cluster `foo`, and under the identity policy a name shows nothing.
 """
 
 from __future__ import annotations
@@ -50,22 +50,22 @@ class ReplicationPolicy(Protocol):
 
     Only `format_remote_topic` applies `twinlog.rename`. A renamed topic cannot be mapped back by
     its name: under `(.*)-v[12]:$1` it could have several origins. The source's name of a remote
-    topic is found from what was copied (`control.cutover.upstreams`, `survey.exact_map`).
+    topic is found from what was copied (`control.cutover.copies`, `survey.exact_map`).
     """
 
     def format_remote_topic(self, source_alias: str, topic: str) -> str:
         """Return the name of a source topic on the target."""
 
     def topic_source(self, topic: str) -> str | None:
-        """Return the alias of the cluster from which a topic was mirrored, or None if its name has
-        none.
+        """Return the alias of the cluster from which a topic was mirrored, or None if its name
+        contains none.
         """
 
     def upstream_topic(self, topic: str) -> str | None:
         """Return a remote topic's name on its source, or None if it is not remote."""
 
     def original_topic(self, topic: str) -> str:
-        """Return the name on the cluster where the records were first written."""
+        """Return a topic's name on the cluster where its records were first written."""
 
     def is_internal_topic(self, topic: str) -> bool:
         """Return whether a topic is never mirrored."""
@@ -80,7 +80,7 @@ class DefaultReplicationPolicy:
 
     separator: str = "."
     internal_separator: str = "."
-    """The separator in names of MM2's own topics: the separator, or a dot (KIP-949)."""
+    """The separator in names of MirrorMaker 2's own topics: the separator, or a dot (KIP-949)."""
     renames: Renames = NO_RENAMES
     """Renames of one flow, from its source to its target."""
 
@@ -145,7 +145,9 @@ class DefaultReplicationPolicy:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class IdentityReplicationPolicy(DefaultReplicationPolicy):
-    """Gives remote topics the source's name. Only heartbeats are named by the default policy."""
+    """Lets remote topics keep the source's names. Only heartbeats are named by the default
+    policy.
+    """
 
     source_alias: str | None
     """The alias that is assumed as the origin of every topic, because names do not show it; None if

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from typing import cast
 
-from twinlog.config.flow.custom_policy import custom_instance
+from twinlog.config.flow.custom_classes import custom_instance
 from twinlog.config.flow.schema import PolicyConfig, PolicyKind
 from twinlog.mirror.names.naming import DefaultReplicationPolicy, IdentityReplicationPolicy
 
 
 def policy_from(config: PolicyConfig, source_alias: str | None) -> DefaultReplicationPolicy:
-    """Return the policy. `source_alias` is the assumed origin of topics for a policy that keeps
+    """Return the policy. `source_alias`: the assumed origin of topics for a policy that keeps
     names.
     """
     if config.custom:

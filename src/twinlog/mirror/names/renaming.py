@@ -26,7 +26,7 @@ RENAME_INVALID: Final = "RENAME_INVALID"
 
 
 def refused_names(flow: FlowConfig, topics: Iterable[str]) -> dict[str, PartitionError]:
-    """Return the source topics that cannot be copied under their new names, and why."""
+    """Return the source topics that cannot be copied under their new names, with the reasons."""
     if not flow.policy.renames:
         return {}
     policy = policy_of(flow)
@@ -54,7 +54,8 @@ def is_renamed(flow: FlowConfig, topic: str) -> bool:
 
 
 def unkept_names(flow: FlowConfig, topics: Iterable[str]) -> list[str]:
-    """Return a line about topics that get the alias as a prefix under the identity policy, if any.
+    """Return a line about topics that get the alias as a prefix although the policy is identity, if
+    there are any.
 
     MirrorMaker 2 treats every topic whose name ends in `heartbeats` as a heartbeats topic.
     """
@@ -77,8 +78,8 @@ def unkept_names(flow: FlowConfig, topics: Iterable[str]) -> list[str]:
 
 
 def plain_upstream(config: FlowConfig, remote: str) -> str | None:
-    """Return the upstream name by the remote name alone, or None if `twinlog.rename` would not give
-    that remote name.
+    """Return the upstream name by the remote name alone, or None if `twinlog.rename` would give
+    another remote name.
     """
     policy, alias = policy_of(config), config.source_alias
     if config.policy.kind is PolicyKind.IDENTITY:

@@ -11,8 +11,8 @@ A source position is accepted if all records before it match as well, up to the 
 compared range, or up to a jump back that a restart explains. (In the example, the record before the
 jump, 42, is at or after the one that follows it, 39.)
 
-Where compaction left holes on one side, as many records of the other side may be missing. In a
-topic that is not compacted, holes are transaction markers, and no record is missing.
+If compaction left holes on one side, as many records of the other side may be missing. In a topic
+that is not compacted, holes are transaction markers, and no record is missing.
 
 If several positions match, the lowest is used, so that no record is skipped.
 """
@@ -30,7 +30,7 @@ from twinlog.wire.records import Record
 MOST_SKIPPED: Final = 200
 """Maximum number of records within a hole that are tried."""
 BEHIND_A_JUMP: Final = 200_000
-"""Source records read after a match with a jump, in search of a match without one."""
+"""Number of source records to read after a match with a jump, in search of a match without one."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -44,7 +44,7 @@ class Aligned:
 
 
 def identity(record: Record, *, with_timestamp: bool) -> int:
-    """Return a number that two records share if a consumer sees the same content."""
+    """Return a number that is equal for records with the same content for a consumer."""
     timestamp = record.timestamp if with_timestamp else 0
     return hash((timestamp, record.key, record.value, comparable_headers(record.headers)))
 
@@ -59,7 +59,7 @@ class Alignment:
     target: Sequence[int]
     """Identities of the target's last records."""
     noted: int
-    """An upstream offset that was certainly copied; -1: none."""
+    """An upstream offset that MirrorMaker 2 has certainly copied; -1: none."""
     source_may_lack: bool
     """Whether the source is compacted, so that records may be missing between its offsets.
     Otherwise offsets in between are markers or aborted records.
@@ -68,9 +68,9 @@ class Alignment:
     source_offsets: array[int] = field(default_factory=lambda: array("q"))
     source: array[int] = field(default_factory=lambda: array("q"))
     _suspects: list[tuple[int, int]] = field(default_factory=list)
-    """Positions that match up to a jump that is not explained yet."""
+    """Positions that match up to a jump back that no record explains yet."""
     _jumped: Aligned | None = None
-    """The lowest position with a jump back."""
+    """The lowest position that matches with a jump back."""
     _jumped_at: int = -1
     _searched: int = -1
     """Index of the last source record that was tried."""
@@ -82,7 +82,8 @@ class Alignment:
             self.source.append(number)
 
     def search(self, *, is_end: bool, source_end: int) -> Aligned | None:
-        """Return the lowest position among the added records, or None if there is none yet.
+        """Return the lowest matching position among the added records, or None if there is none
+        yet.
 
         `is_end`: the source has no more records.
         """
@@ -123,7 +124,7 @@ class Alignment:
         return None
 
     def _lowest_jumped(self) -> Aligned | None:
-        # the records that explain them may have been read in the meantime
+        # records that were read since then may explain a jump that was not explained before
         for at, last in self._suspects:
             if self._jumped is not None and at > self._jumped_at:
                 break
@@ -133,35 +134,36 @@ class Alignment:
 
     def _fits(self, at: int, last: int) -> tuple[bool, bool]:
         """Return (whether everything before matches, whether there is an explained jump back)."""
-        here, there = at, last
-        while here > 0 and there > 0:
-            step = self._step_back(here, there)
+        source_at, target_at = at, last
+        while source_at > 0 and target_at > 0:
+            step = self._step_back(source_at, target_at)
             if step is None:
-                explained = self.target[there - 1] in self.source[here:]
+                explained = self.target[target_at - 1] in self.source[source_at:]
                 return explained, explained
-            here, there = here - step[0], there - step[1]
+            source_at, target_at = source_at - step[0], target_at - step[1]
         return True, False
 
-    def _step_back(self, here: int, there: int) -> tuple[int, int] | None:
+    def _step_back(self, source_at: int, target_at: int) -> tuple[int, int] | None:
         """Step back to the nearest equal pair before this one, over holes of both sides.
 
-        Returns None if there is none. (0, x) ends the comparison: the remaining records may be in a
-        hole.
+        Returns None if there is no such pair. (0, x) ends the comparison, because the remaining
+        records may be in a hole.
         """
-        if self.source[here - 1] == self.target[there - 1]:
+        if self.source[source_at - 1] == self.target[target_at - 1]:
             return 1, 1
-        hole_there = self.target_offsets[there] - self.target_offsets[there - 1] - 1
+        target_hole = self.target_offsets[target_at] - self.target_offsets[target_at - 1] - 1
         if not self.target_may_lack:
-            hole_there = 0
-        for back in range(1, min(hole_there, here - 1, MOST_SKIPPED) + 2):
-            if back > here:
+            target_hole = 0
+        for back in range(1, min(target_hole, source_at - 1, MOST_SKIPPED) + 2):
+            if back > source_at:
                 break
-            hole = self.source_offsets[here] - self.source_offsets[here - back] - back
+            before = self.source_offsets[source_at - back]
+            source_hole = self.source_offsets[source_at] - before - back
             if not self.source_may_lack:
-                hole = 0
-            for skip in range(min(hole, MOST_SKIPPED) + 1):
-                if there - 1 - skip < 0:
-                    return back, there
-                if self.source[here - back] == self.target[there - 1 - skip]:
+                source_hole = 0
+            for skip in range(min(source_hole, MOST_SKIPPED) + 1):
+                if target_at - 1 - skip < 0:
+                    return back, target_at
+                if self.source[source_at - back] == self.target[target_at - 1 - skip]:
                     return back, skip + 1
         return None

@@ -1,4 +1,4 @@
-"""Both logs of a partition, as its start sees them: their ends at one moment and their records
+"""Both logs of a partition, as its start sees them: their ends at one moment, and their records
 now.
 """
 
@@ -29,30 +29,32 @@ from twinlog.wire.record_batch import read_headers
 from twinlog.wire.records import Record
 
 MAX_SEARCH_READS: Final = 20
-"""Maximum fetches of about 1 MB for a search of the neighbourhood, to each side."""
+"""Maximum fetches of about 1 MB from each side for a search of the neighbourhood."""
 
 NEIGHBOURHOOD: Final = 2_000
-"""Upstream offsets on both sides of the expected position in which the tail is searched."""
+"""Number of upstream offsets before and after the expected position in which the tail is
+searched.
+"""
 
 
-def tail_start(there: LogEnds) -> int:
+def tail_start(target_ends: LogEnds) -> int:
     """Return the target offset at which the tail check begins to read."""
-    return max(there.log_start, there.log_end - TAIL_RECORDS)
+    return max(target_ends.log_start, target_ends.log_end - TAIL_RECORDS)
 
 
-def tail_source(runs: Sequence[Run], there: LogEnds) -> int | None:
-    """Return the source offset at which the tail check begins to read, if no tail record is
+def tail_source(runs: Sequence[Run], target_ends: LogEnds) -> int | None:
+    """Return the source offset at which the tail check begins to read, if no record of the tail is
     missing.
     """
-    if not runs or there.log_end <= there.log_start:
+    if not runs or target_ends.log_end <= target_ends.log_start:
         return None
-    ordinal = tail_start(there) - (runs[0].downstream - runs[0].ordinal)
+    ordinal = tail_start(target_ends) - (runs[0].downstream - runs[0].ordinal)
     first = run_at(runs, ordinal) or runs[0]
     return first.upstream_of(max(first.ordinal, ordinal))
 
 
 class Near(NamedTuple):
-    """Copied source records near an offset. The list is complete from `low` on."""
+    """Copied source records near an offset. All records from `low` on are included."""
 
     records: dict[int, Known]
     low: int
@@ -64,15 +66,15 @@ class BothLogs:
     def __init__(
         self,
         request: StartRequest,
-        here: LogEnds,
-        there: LogEnds,
+        source_ends: LogEnds,
+        target_ends: LogEnds,
         source: LogView,
         target: LogView,
         isolation: Isolation,
     ) -> None:
         self.request = request
-        self.here = here
-        self.there = there
+        self.source_ends = source_ends
+        self.target_ends = target_ends
         self.source = source
         self.target = target
         self.isolation = isolation
@@ -87,7 +89,7 @@ class BothLogs:
 
     def target_tail(self) -> TargetTail:
         """Return the records of the target's last offsets, as far back as the read limits allow."""
-        low, end = tail_start(self.there), self.there.log_end
+        low, end = tail_start(self.target_ends), self.target_ends.log_end
         answers, whole_from = newest_first(self.read_target, range(low, end))
         if any(
             header.base_offset >= end and header.producer_id in self.request.our_producers
@@ -116,10 +118,10 @@ class BothLogs:
         return next(iter(read_tail(raw, offset, offset + 1).records), None)
 
     def source_record(self, offset: int) -> Known | None:
-        """Return the source's current record at an offset: a truncated log may be refilled at any
-        time.
+        """Return the source's current record at an offset, or None. A truncated log may be refilled
+        at any time.
         """
-        if offset < self.here.log_start:
+        if offset < self.source_ends.log_start:
             return None
         try:
             raw = self.read_source(offset)
@@ -131,20 +133,20 @@ class BothLogs:
 
     def are_same(self, upstream: int, downstream: int) -> bool | None:
         """Return whether both offsets hold the same record, or None if one of the logs has no
-        record.
+        record there.
         """
-        here, there = self.source_record(upstream), self.target_record(downstream)
-        if here is None or there is None:
+        source_record, target_record = self.source_record(upstream), self.target_record(downstream)
+        if source_record is None or target_record is None:
             return None
-        return same_record(here[0], there, compare_timestamp=True)
+        return same_record(source_record[0], target_record, compare_timestamp=True)
 
     def epoch_before(self, offset: int) -> int:
         """Return the leader epoch of the source's record before an offset, from its batch, or -1 if
-        no batch covers it.
+        no batch contains it.
 
         With this epoch the first fetch detects a source that is truncated from now on.
         """
-        if not self.here.log_start < offset <= self.here.high_watermark:
+        if not self.source_ends.log_start < offset <= self.source_ends.high_watermark:
             return -1
         if (skip := skipped(self.request.skips, offset - 1)) is not None and skip.is_batch:
             return -1  # if the bytes are wrong, the epoch may be wrong, too
@@ -165,11 +167,11 @@ class BothLogs:
         return before[max(before)] if before else None
 
     def sources(self, tail: TargetTail, runs: Sequence[Run], k: int) -> dict[int, Known]:
-        """Return the source records that the tail consists of according to the map."""
+        """Return the source records that the map gives for the tail's records."""
         wanted = [
             offset
             for offset in upstream_offsets(tail, runs, k)
-            if self.here.log_start <= offset < self.here.high_watermark
+            if self.source_ends.log_start <= offset < self.source_ends.high_watermark
         ]
         out: dict[int, Known] = {}
         for raw in newest_first(self.read_source, wanted).answers:
@@ -177,7 +179,7 @@ class BothLogs:
         return out
 
     def around(self, offset: int, begin: int | None = None) -> Near:
-        """Return source records on both sides of an offset, or from `begin` on if that is given."""
+        """Return source records before and after an offset, or from `begin` on if that is given."""
         found, low, answers = self._before(offset, begin)
         found |= self.source_records(offset, offset + NEIGHBOURHOOD, answers)
         committed = self.isolation is Isolation.READ_COMMITTED
@@ -187,8 +189,8 @@ class BothLogs:
     def _before(
         self, offset: int, begin: int | None = None
     ) -> tuple[dict[int, Known], int, list[memoryview]]:
-        low = max(self.here.log_start, offset - NEIGHBOURHOOD if begin is None else begin)
-        wanted = range(low, min(offset, self.here.high_watermark))
+        low = max(self.source_ends.log_start, offset - NEIGHBOURHOOD if begin is None else begin)
+        wanted = range(low, min(offset, self.source_ends.high_watermark))
         answers, whole_from = newest_first(self.read_source, wanted, max_reads=MAX_SEARCH_READS)
         found: dict[int, Known] = {}
         for raw in answers:
@@ -200,7 +202,7 @@ class BothLogs:
         return source_records(raw, upto=upto, skips=self.request.skips)
 
     def _without_skipped(self, found: dict[int, Known]) -> dict[int, Known]:
-        """Return the records without skipped ones, which have no neighbours on the target."""
+        """Return the records without skipped ones, which were not copied."""
         skips = self.request.skips
         return {at: one for at, one in found.items() if skipped(skips, at) is None}
 
@@ -212,9 +214,9 @@ class BothLogs:
         The responses are appended to `read`.
         """
         out: dict[int, Known] = {}
-        offset = max(low, self.here.log_start)
+        offset = max(low, self.source_ends.log_start)
         for _ in range(MAX_SEARCH_READS):
-            if offset >= min(high, self.here.high_watermark):
+            if offset >= min(high, self.source_ends.high_watermark):
                 break
             raw = self.read_source(offset)
             if read is not None:
@@ -232,25 +234,26 @@ def _read(view: LogView, tp: TopicPartition, offset: int) -> memoryview:
     return answer_of(view.read({tp: offset}), tp, view, missing).records
 
 
-# Reads the end of a log, newest records first, although brokers read forwards only. A Fetch returns
-# about 1 MB of whole batches, and the number of their records is unknown beforehand. So the first
-# read begins at the oldest wanted offset. If it does not reach the end, the next ones begin nearer
-# to it until one does, and then go back. If the bound is reached, the oldest records are left out.
-# Logs have holes: a response that begins after a wanted offset shows that nothing is in between.
+# `newest_first` reads the end of a log, newest records first, although brokers read only forwards.
+# A Fetch returns about 1 MB of whole batches, and the number of their records is unknown
+# beforehand. So the first read begins at the oldest wanted offset. If it does not reach the end,
+# the next reads begin nearer to the end until one reaches it. Then reads continue backwards from
+# there. If the limit is reached, the oldest records are missing. Logs have holes: a response that
+# begins after a wanted offset shows that there is no record in between.
 
 MAX_READS: Final = 20
-"""Only of the newest records: a hundred records of 600 KB would be 60 MB."""
+"""Maximum fetches for the newest records: a hundred records of 600 KB are 60 MB."""
 
 MAX_BYTES: Final = 24 << 20
-"""A single batch may be larger than a response usually is."""
+"""Maximum bytes of these fetches. A single batch may be larger than a response usually is."""
 
 
 class Newest(NamedTuple):
-    """The responses that were read. They overlap and are in no order."""
+    """The responses that were read. They may overlap, and are in no order."""
 
     answers: list[memoryview]
     whole_from: int
-    """All wanted offsets from this one on are included."""
+    """From this offset on, all wanted offsets are included."""
 
 
 def newest_first(

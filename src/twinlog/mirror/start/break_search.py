@@ -2,7 +2,7 @@
 its sequence.
 
 Before that point, every batch of this flow is at `K + ordinal`. After it, all are off by the number
-of missing or surplus records, and a foreign batch is itself surplus. So a binary search over batch
+of missing or surplus records. A foreign batch is surplus as well. So a binary search over batch
 headers finds the point.
 """
 
@@ -16,7 +16,7 @@ from twinlog.wire.record_batch import BatchHeader, read_headers
 
 
 class Break(NamedTuple):
-    """The first batch at the wrong offset."""
+    """The first batch at a wrong offset."""
 
     offset: int
     """Its target offset."""
@@ -29,7 +29,7 @@ class Break(NamedTuple):
 def find_break(
     read: Callable[[int], memoryview], *, low: int, high: int, k: int, producers: frozenset[int]
 ) -> Break | None:
-    """Search [low, high) and return the first wrong batch, or None if all are right.
+    """Search [low, high) and return the first wrong batch, or None if all batches are right.
 
     `read` fetches whole batches from an offset on.
     """

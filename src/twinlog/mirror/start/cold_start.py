@@ -32,14 +32,14 @@ from twinlog.wire.record_batch import read_headers
 T = TypeVar("T")
 
 ATTEMPTS: Final = 5
-"""How often a state is queried that changes during the search."""
+"""How often a state is queried again that changes during the search."""
 
 AT_ONCE: Final = 32
-"""Tails in memory at the same time, of at most about 1 MB each, on both sides."""
+"""Number of tails in memory at the same time, of at most about 1 MB each, on both sides."""
 
 
 class ReadAhead:
-    """A view of a cluster's logs with some reads already done, one per partition."""
+    """A view of a cluster's logs with one read per partition already done."""
 
     def __init__(self, view: LogView, offsets: Mapping[TopicPartition, int]) -> None:
         self._view = view
@@ -76,7 +76,7 @@ class ReadAhead:
     def _known(self, tp: TopicPartition, offset: int) -> RawRecords | None:
         """Return the prefetched records from the batch on that contains or follows the offset.
 
-        An empty prefetch is no answer for a later read.
+        An empty prefetch is no answer for a later read, because records may have arrived since.
         """
         found, begin = self._read.get(tp), self._offsets.get(tp, offset + 1)
         if found is None or not found.records:
@@ -100,7 +100,7 @@ def starts_in_groups(
     """Yield start points, or the reasons against them, by *source* topic-partition, as they are
     found.
 
-    Partitions need not wait for all tails. The most recently written ones come first.
+    Partitions need not wait for the tails of all others. The most recently written ones come first.
     """
     out: dict[TopicPartition, StartPoint | TwinlogError] = {}
     source_ids = source.topic_ids({r.source.topic for r in requests})
@@ -113,7 +113,7 @@ def starts_in_groups(
             out[one.source] = error
         else:
             there_still.append(one)
-    # only for these: a client waits seconds for a topic that it does not find
+    # topics that do not exist are left out, because a client waits seconds for each of them
     moment = read_both(there_still, source, target, rules.producer_id)
     new = {
         one.source: one.start
@@ -129,12 +129,12 @@ def starts_in_groups(
         here_view, there_view = _tails(group, source, target, moment, rules)
         for one in group:
             try:
-                check_former(one, moment.there, target)
+                check_former(one, moment.target_ends, target)
                 producer = moment.producer_of(one.target, target)
                 search = StartSearch(
                     with_begin(one, new, begins, source),
-                    answer_of(moment.here, one.source, source),
-                    answer_of(moment.there, one.target, target),
+                    answer_of(moment.source_ends, one.source, source),
+                    answer_of(moment.target_ends, one.target, target),
                     producer,
                     moment.producers is not None,
                     here_view,
@@ -154,13 +154,13 @@ def _tails(
     moment: Moment,
     rules: StartRules,
 ) -> tuple[ReadAhead, ReadAhead]:
-    """Prefetch what these partitions read first on both sides: the tail, or in a shared topic the
-    part from this flow's last record at the mark on.
+    """Prefetch what these partitions read first on both sides: the tail, or in a shared topic
+    everything from this flow's last record at the mark on.
     """
-    here: dict[TopicPartition, int] = {}
-    there: dict[TopicPartition, int] = {}
+    source_reads: dict[TopicPartition, int] = {}
+    target_reads: dict[TopicPartition, int] = {}
     for one in group:
-        mine, its = moment.here.get(one.source), moment.there.get(one.target)
+        mine, its = moment.source_ends.get(one.source), moment.target_ends.get(one.target)
         if mine is None or its is None:
             continue
         if rules.is_ours_alone:
@@ -170,23 +170,23 @@ def _tails(
         if upstream is None:
             continue
         if its.log_start <= begin < its.high_watermark:
-            there[one.target] = begin
+            target_reads[one.target] = begin
         if max(upstream, mine.log_start) < mine.high_watermark:
-            here[one.source] = max(upstream, mine.log_start)
-    return ReadAhead(source, here), ReadAhead(target, there)
+            source_reads[one.source] = max(upstream, mine.log_start)
+    return ReadAhead(source, source_reads), ReadAhead(target, target_reads)
 
 
 class Moment(NamedTuple):
     """The state of some partitions on both clusters, as of one moment."""
 
-    here: Mapping[TopicPartition, LogEnds]
+    source_ends: Mapping[TopicPartition, LogEnds]
     """Ends of the source partitions."""
-    there: Mapping[TopicPartition, LogEnds]
-    """Ends of the target partitions, and of those that a former topic was copied to."""
+    target_ends: Mapping[TopicPartition, LogEnds]
+    """Ends of the target partitions, including those to which an earlier topic was copied."""
     producers: Mapping[TopicPartition, ProducerTail] | None
     """The target's state of this producer ID, or None if it may not be queried."""
     moving: frozenset[TopicPartition]
-    """Target partitions whose state kept changing."""
+    """Target partitions whose state changed with each query."""
 
     def last_written_ms(self, tp: TopicPartition) -> int:
         """Return the newest timestamp of this flow that the target remembers, or -1."""
@@ -194,7 +194,9 @@ class Moment(NamedTuple):
         return -1 if found is None else found.last_timestamp
 
     def producer_of(self, tp: TopicPartition, target: LogView) -> ProducerTail | None:
-        """Return the producer state of a target partition. Raises if its answers cannot be used."""
+        """Return the producer state of a target partition. Raises if the answers about it cannot be
+        used.
+        """
         if tp in self.moving:
             raise PartitionError(
                 f"{tp}: a lane of this flow that was considered dead still writes to it; checking "
@@ -213,15 +215,15 @@ class Moment(NamedTuple):
 def read_both(
     requests: Sequence[StartRequest], source: LogView, target: LogView, producer_id: int
 ) -> Moment:
-    """Query the target first: whatever a seemingly dead lane copies in between is then at the
-    source.
+    """Read the state of both clusters, the target first: records that a lane copies in between are
+    then at the source.
     """
     targets = {one.target for one in requests}
-    there, producers, moving = one_moment(target, targets, producer_id)
-    here = source.ends({one.source for one in requests})
+    target_ends, producers, moving = one_moment(target, targets, producer_id)
+    source_ends = source.ends({one.source for one in requests})
     if former := former_targets(requests) - targets:
-        there = {**there, **target.ends(former)}
-    return Moment(here, there, producers, moving)
+        target_ends = {**target_ends, **target.ends(former)}
+    return Moment(source_ends, target_ends, producers, moving)
 
 
 def one_moment(
@@ -231,15 +233,16 @@ def one_moment(
     Mapping[TopicPartition, ProducerTail] | None,
     frozenset[TopicPartition],
 ]:
-    """Return log ends, producer states (None if they may not be queried), and partitions whose
-    state kept changing.
+    """Return log ends, producer states (None if they cannot be queried), and partitions whose state
+    changed with each query.
 
-    A late batch of a seemingly dead lane may be appended between two queries. A log end from before
-    it and a producer state from after it would be 10 and 13, as if three records were missing. So
-    the producer state is queried before and after the log ends, until both are equal. Then no batch
-    of this flow was appended in between, and the log ends belong to that state, whoever else
-    writes. An expiry or a new leader in between changes the state as well. A batch that is appended
-    later is detected by the first request, which is then rejected or answered as a repeat.
+    A late batch of a lane that was thought dead may be appended between two queries. A log end from
+    before it and a producer state from after it would be 10 and 13, as if three records were
+    missing. So the producer state is queried before and after the log ends, until both are equal.
+    Then no batch of this flow was appended in between, and the log ends belong to that state,
+    whoever else writes. An expiry or a new leader in between changes the state as well. A batch
+    that is appended later is detected by the first request, which is then rejected or answered as a
+    repeat.
     """
     ends: dict[TopicPartition, LogEnds] = {}
     states: dict[TopicPartition, ProducerTail] = {}
@@ -268,6 +271,7 @@ def _sequence(states: Mapping[TopicPartition, ProducerTail], tp: TopicPartition)
 def check_ids(
     one: StartRequest, sources: Mapping[str, TopicId], targets: Mapping[str, TopicId]
 ) -> None:
+    """Raise if one of the topics does not exist any more, or is not the one in the map."""
     for tp, expected, known, code, side in (
         (one.source, one.source_topic_id, sources, "SOURCE_RECREATED", "source"),
         (one.target, one.target_topic_id, targets, "TARGET_RECREATED", "target"),
@@ -291,7 +295,7 @@ def with_begin(
     begins: Mapping[TopicPartition, int],
     view: LogView,
 ) -> StartRequest:
-    """Return the request with the begin that was found, if the partition has none yet."""
+    """Return the request with the offset where the copy begins, if it was queried."""
     if one.source not in new:
         return one
     begin = answer_of(begins, one.source, view, "its leader does not report where to begin")

@@ -1,10 +1,14 @@
-"""Corrects runs of the offset map before its end, if it has lost its newest rows (`LostRuns`).
+"""Lost runs: corrects the offset map before its end, if it has lost its newest rows (`LostRuns`).
 
-An unclean election of the map's topic can lose rows. The tail check then finds the last 100 records
-by content. If the map is wrong for the oldest of them, it also lacks runs before it:
+**Problem.** An unclean election of the map's topic can lose rows. The tail check then finds the
+target's last 100 records in the source by content, so the copy resumes at the right position. But
+if the map is wrong for the oldest of them, it also lacks runs before it, and groups with offsets
+there would be translated wrongly:
 
     ordinal    0 ... 49 | 50 .......... 299 | 300 ... 399
                the map  |  it lacks runs    |  the tail, found by content
+
+**Search**
 
 1. The newest remaining run of the map announced its own first record, so that record is trusted.
 2. From the tail backwards, each source record must be the target's next one, or as many records
@@ -15,30 +19,31 @@ by content. If the map is wrong for the oldest of them, it also lacks runs befor
    than the true one, never to a later one. If the source has records there, the start reports this
    (`StartPoint.undecided`).
 
-Reads, only if the map is wrong for the oldest tail record: for each 10,000 records at most 20
-fetches of about 1 MB per log, and as many after them for markers; at most 32 times.
+**Cost.** It reads only if the map is wrong for the oldest tail record: for each 10,000 records at
+most 20 fetches of about 1 MB per log, and as many after them for markers; at most 32 times.
 
-Cases:
+**What may fail**
 
-- The process dies before the rows are written: the map is unchanged, and the next start repeats the
-  correction. Rows of several chunks are written in order. If only the first are there, the last
+- *The process dies before the rows are written*: the map is unchanged, and the next start repeats
+  the correction. Rows of several chunks are written in order. If only the first are there, the last
   records still differ from the map, so the next start resumes where those end.
-- The response to a row is lost: the lane writes all rows again under higher chunks (`map_tail`).
+- *The response to a row is lost*: the lane writes all rows again under higher chunks (`map_tail`).
   The late row has the same content.
-- A seemingly dead lane writes late rows of an older term: these runs are of a newer term, and begin
-  before everything that such a lane announced after the lost rows, so they void its rows. If that
-  lane starts as well, its generation is rejected, or its term is the older one.
-- The source has deleted or compacted records: target records between two pairs are passed over, as
-  far as the source has offsets for them, and get the highest possible offsets. The same holds
+- *A lane that was thought dead writes late rows of an older term*: the corrected runs are of a
+  newer term, and begin before everything that such a lane announced after the lost rows, so they
+  void its rows. If that lane starts as well, its generation is rejected, or its term is the older
+  one.
+- *The source has deleted or compacted records*: target records between two pairs are passed over,
+  as far as the source has offsets for them, and get the highest possible offsets. The same applies
   before the source's first record. None of them has a source record that could be skipped.
-- The target has deleted records: only existing records are compared. Records that its cleaner
+- *The target has deleted records*: only existing records are compared. Records that its cleaner
   removed between two others end the walk (3), because their source records are undecided.
-- Foreign records: in a topic to which only this flow writes, the start has stopped at them, or they
-  were accepted, and nothing before them is compared. In shared topics only one record is compared,
-  and nothing is corrected.
-- Aborted records are left out if their marker is within 2,000 offsets after the tail. Records of an
-  older open transaction are not on the target and end the walk (3).
-- A damaged batch ends the walk (3), but does not prevent any record from being copied.
+- *Foreign records*: in a topic to which only this flow writes, the start has stopped at them, or
+  they were accepted, and nothing before them is compared. In shared topics only one record is
+  compared, and nothing is corrected.
+- *Aborted records* are left out if their marker is within 2,000 offsets after the tail. Records of
+  an older open transaction are not on the target and end the walk (3).
+- *A damaged batch* ends the walk (3), but does not prevent any record from being copied.
 """
 
 from __future__ import annotations
@@ -54,7 +59,7 @@ from twinlog.mirror.start.tail_check import TargetTail, same_record
 from twinlog.wire.records import Record
 
 PORTION: Final = 10_000
-"""Records that are followed at a time, with both logs in memory."""
+"""Number of records that are followed at a time, with both logs in memory."""
 MOST_PORTIONS: Final = 32
 
 Pair = tuple[int, int]
@@ -66,7 +71,7 @@ class ResumePoint(NamedTuple):
 
     upstream: int
     leader_epoch: int
-    """Source leader epoch of the offset before it, -1 when unknown."""
+    """Source leader epoch of the offset before it, or -1 if unknown."""
     corrected: tuple[Run, ...] = ()
     """Runs before it that replace those of the map."""
     compared: int = 0
@@ -79,9 +84,9 @@ def next_upstream(runs: Sequence[Run], ordinal: int, log_start: int) -> int:
     """Return the source offset to read next if all records below `ordinal` are on the target.
 
     This is the offset right after the last copied record, even if the map announced a later one for
-    the next record. The offsets in between were skipped and are skipped again, but only what is
-    read can be checked by leader epoch. If the source no longer has that offset, the announced
-    offset is returned.
+    the next record. The offsets in between are skipped a second time, but only a position right
+    after a known record can be checked by its leader epoch. If the source no longer has that
+    offset, the announced offset is returned.
     """
     run, before = run_at(runs, ordinal), run_at(runs, ordinal - 1)
     assert run is not None  # noqa: S101 (checked by the caller)
@@ -110,7 +115,7 @@ def continued(runs: Sequence[Run], ordinal: int) -> Run:
 def found_by_content(
     tail: TargetTail, source: Mapping[int, tuple[Record, int]], newest: int, k: int
 ) -> tuple[Run, ...]:
-    """Return runs of the target's last records, the last of which is upstream record `newest`."""
+    """Return the runs of the target's last records, if the last one is upstream record `newest`."""
     found = [record for record in tail.records if record.offset >= tail.whole_from]
     upstream = [offset for offset in sorted(source) if offset <= newest][-len(found) :]
     return runs_of([*zip(found[-len(upstream) :], upstream, strict=True)], k)
@@ -144,7 +149,7 @@ def found_in_order(
 
 
 def runs_of(pairs: Sequence[tuple[Record, int]], k: int) -> tuple[Run, ...]:
-    """Return runs for target records and their upstream offsets."""
+    """Return the runs of these target records with their upstream offsets."""
     runs: list[Run] = []
     for record, offset in pairs:
         run = Run(record.offset - k, offset, record.offset)
@@ -163,7 +168,7 @@ class Refound(NamedTuple):
 
 class LostRuns:
     """Finds missing runs before the last records, in a topic to which only this flow writes. K is
-    the same for everything compared.
+    the same for everything that is compared.
     """
 
     def __init__(self, logs: BothLogs, k: int, *, compare_timestamp: bool) -> None:
@@ -178,7 +183,7 @@ class LostRuns:
         if begin <= self._runs[0].ordinal or self._said(begin) == upstream:
             return Refound(found)
         last = run_at(self._runs, begin - 1) or self._runs[0]
-        low = max(last.ordinal + 1, self._logs.there.log_start - self._k)
+        low = max(last.ordinal + 1, self._logs.target_ends.log_start - self._k)
         if low >= begin:
             return Refound(found)
         behind = self._said(low - 1) + 1
@@ -218,19 +223,23 @@ class LostRuns:
             begin = max(low, ordinal - PORTION)
             lowest = max(behind, upstream - (ordinal - begin) - gaps)
             try:
-                there = self._logs.target_records(self._k + begin, self._k + ordinal)
-                here = self._logs.around(upstream, lowest).records
+                target_records = self._logs.target_records(self._k + begin, self._k + ordinal)
+                source_records = self._logs.around(upstream, lowest).records
             except CorruptData:
                 break
             known = self._k + ordinal, upstream
-            some = paired_back(there, here, known, compare_timestamp=self._own_time)
+            some = paired_back(
+                target_records, source_records, known, compare_timestamp=self._own_time
+            )
             if not some:
                 break
             pairs += [(offset - self._k, at) for offset, at in some]
         return pairs
 
     def _runs_of(self, low: int, pairs: Sequence[Pair]) -> list[Run]:
-        """Return runs from `low` on. Records without a pair are numbered up to the next pair."""
+        """Return runs from `low` on. Records without a pair get the offsets before the next
+        pair.
+        """
         runs: list[Run] = []
         for ordinal, upstream in pairs:
             run = Run(low, upstream - (ordinal - low), self._k + low)
@@ -241,8 +250,8 @@ class LostRuns:
 
 
 def paired_back(
-    there: Sequence[Record],
-    here: Mapping[int, Known],
+    target_records: Sequence[Record],
+    source_records: Mapping[int, Known],
     known: tuple[int, int],
     *,
     compare_timestamp: bool,
@@ -250,26 +259,30 @@ def paired_back(
     """Return (target offset, upstream offset) of records before a known pair, in falling order.
 
     Each source record must be the target's next one, or as many records earlier as the source has
-    offsets in between. The search ends at the first record for which this does not hold.
+    offsets in between. The search ends at the first record for which this is not so.
     """
     pairs: list[tuple[int, int]] = []
     offset, upstream = known
-    left = len(there)
-    for at in sorted((at for at in here if at < upstream), reverse=True):
-        while left and there[left - 1].offset >= offset:
+    left = len(target_records)
+    for at in sorted((at for at in source_records if at < upstream), reverse=True):
+        while left and target_records[left - 1].offset >= offset:
             left -= 1
         match = next(
             (
                 index
                 for index in range(left - 1, max(-1, left - 1 - (upstream - at)), -1)
-                if offset - there[index].offset <= upstream - at
-                and same_record(here[at][0], there[index], compare_timestamp=compare_timestamp)
+                if offset - target_records[index].offset <= upstream - at
+                and same_record(
+                    source_records[at][0],
+                    target_records[index],
+                    compare_timestamp=compare_timestamp,
+                )
             ),
             None,
         )
         if match is None:
             break
         left = match
-        offset, upstream = there[match].offset, at
+        offset, upstream = target_records[match].offset, at
         pairs.append((offset, upstream))
     return pairs

@@ -1,5 +1,5 @@
-"""Finds where two logs diverge: the first copied record whose source record is now a different
-one.
+"""Finds where two logs diverge: the first copied record whose source record is now a
+different one.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from twinlog.model import TopicPartition
 from twinlog.wire.records import Record
 
 Known = tuple[Record, int]
-"""A source record and its leader epoch."""
+"""A source record and the leader epoch of its batch."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -36,17 +36,21 @@ class Logs:
     source_at: Callable[[int], Known | None]
     """Returns the record at an upstream offset, or None if there is none now."""
     source_before: Callable[[int], Known | None]
-    """Returns the newest remaining record before an offset: compaction may have left a gap."""
+    """Returns the newest remaining record before an offset, because compaction may have
+    left a gap.
+    """
 
     def upstream_of(self, ordinal: int) -> int:
         return (run_at(self.runs, ordinal) or self.runs[0]).upstream_of(ordinal)
 
     def same(self, ordinal: int) -> bool:
         """Return whether both records are equal. Records missing on one side count as equal."""
-        there, here = self.target_at(self.k + ordinal), self.source_at(self.upstream_of(ordinal))
-        if there is None or here is None:
+        target_record = self.target_at(self.k + ordinal)
+        source_record = self.source_at(self.upstream_of(ordinal))
+        if target_record is None or source_record is None:
             return True
-        return same_record(here[0], there, compare_timestamp=self.compare_timestamp)
+        own_time = self.compare_timestamp
+        return same_record(source_record[0], target_record, compare_timestamp=own_time)
 
 
 class Divergence(NamedTuple):
@@ -55,10 +59,12 @@ class Divergence(NamedTuple):
     upstream: int
     downstream: int
     was_rewritten: bool
-    """A newer leader epoch of the source begins there: its log was truncated and rewritten."""
+    """Whether a newer leader epoch of the source begins there: its log was truncated and
+    rewritten.
+    """
 
 
-def find_parting(logs: Logs) -> Divergence:
+def find_divergence(logs: Logs) -> Divergence:
     """Find the first difference by binary search: everything copied before it is equal."""
     low, high = logs.low, logs.high
     if logs.upstream_of(low) < logs.source_start:
@@ -73,8 +79,8 @@ def find_parting(logs: Logs) -> Divergence:
     upstream = logs.upstream_of(low)
     if logs.was_cut:
         return Divergence(upstream, logs.k + low, was_rewritten=True)
-    before, here = logs.source_before(upstream), logs.source_at(upstream)
-    rewritten = before is not None and here is not None and before[1] < here[1]
+    before, now = logs.source_before(upstream), logs.source_at(upstream)
+    rewritten = before is not None and now is not None and before[1] < now[1]
     return Divergence(upstream, logs.k + low, rewritten)
 
 
@@ -91,8 +97,7 @@ def source_diverged(
 
 
 def not_disproved(lost: tuple[int, int], *, source: TopicPartition) -> PartitionError:
-    """Return the error for a source that is known to have lost records, when there is no evidence
-    left.
+    """Return the error for a source that is known to have lost records, if no evidence is left.
 
     A later check may see less, because the replacing records may have been compacted or deleted.
     That the source's log was truncated remains a fact, which only the copied records themselves,
@@ -111,7 +116,7 @@ def not_disproved(lost: tuple[int, int], *, source: TopicPartition) -> Partition
 
 
 def diverged(
-    parting: Divergence,
+    divergence: Divergence,
     *,
     source: TopicPartition,
     target: TopicPartition,
@@ -119,16 +124,16 @@ def diverged(
     downstream: int,
 ) -> PartitionError:
     """Return the error. `upstream` and `downstream` are where the copy would have continued."""
-    held = f"target offsets [{parting.downstream}, {downstream})"
-    copied = f"upstream records [{parting.upstream}, {upstream})"
-    if parting.was_rewritten:
+    held = f"target offsets [{divergence.downstream}, {downstream})"
+    copied = f"upstream records [{divergence.upstream}, {upstream})"
+    if divergence.was_rewritten:
         return source_diverged(
-            f"{source}: the source's log was cut at {parting.upstream} and rewritten: "
+            f"{source}: the source's log was cut at {divergence.upstream} and rewritten: "
             f"{copied} were copied, the source has others there now; {target} still holds the "
             f"old ones at {held}",
             target,
-            findings.Span(parting.downstream, downstream),
-            lost=(parting.upstream, upstream),
+            findings.Span(divergence.downstream, downstream),
+            lost=(divergence.upstream, upstream),
         )
     return findings.LogFinding(
         code="DIVERGED",
@@ -137,5 +142,5 @@ def diverged(
             "no other position nearby matches"
         ),
         target=target,
-        span=findings.Span(parting.downstream, downstream),
+        span=findings.Span(divergence.downstream, downstream),
     ).error()

@@ -7,8 +7,8 @@ things differ from the start of a whole partition:
 - Other source partitions write between a branch's batches all the time, which is normal.
 - The map has single positions (the last record of each batch, and how far the source was read), not
   every record in between. A log ends after a whole batch, so its end is such a position, unless
-  another lane wrote a batch that this map does not announce. In that case its last record is
-  searched at the source.
+  another lane wrote a batch that this map does not announce. In that case the batch's last record
+  is searched at the source.
 - A branch without a row has written nothing, and begins where the other branches did.
 """
 
@@ -58,7 +58,7 @@ def find_fan_start(
     target_ids = target.topic_ids({requests[0].target.topic})
     check_ids(requests[0], source_ids, target_ids)
     moment = read_both(requests, source, target, rules.producer_id)
-    check_former(requests[0], moment.there, target)
+    check_former(requests[0], moment.target_ends, target)
     is_new = all(one.asks_where for one in requests)
     new = {tp: requests[0].start} if is_new else {}
     begins = source.begins(new, isolation=rules.isolation) if new else {}
@@ -68,8 +68,8 @@ def find_fan_start(
         one = with_begin(request, new, begins, source)
         search = BranchSearch(
             one,
-            answer_of(moment.here, tp, source),
-            answer_of(moment.there, one.target, target),
+            answer_of(moment.source_ends, tp, source),
+            answer_of(moment.target_ends, one.target, target),
             producer,
             moment.producers is not None,
             source,
@@ -82,7 +82,7 @@ def find_fan_start(
 
 
 def _beginning_together(requests: Sequence[StartRequest]) -> Sequence[StartRequest]:
-    """Give branches without a row the begin of the others.
+    """Let branches without a row begin where the others did.
 
     The first rows of all branches state how far the source was read. They are written in the order
     of the branches, not in one batch. If the process died between two of them, a branch has no row.
@@ -102,7 +102,7 @@ def _beginning_together(requests: Sequence[StartRequest]) -> Sequence[StartReque
 
 
 class BranchSearch(StartSearch):
-    """The start of one branch, with all answers available."""
+    """The search for the start of one branch."""
 
     branches: int = 0
     """Number of target partitions among which the source partition's records are distributed."""
@@ -124,17 +124,17 @@ class BranchSearch(StartSearch):
         """
         before = [run for run in self.request.runs if run.ordinal < ours.ordinal]
         offset = ours.downstream - 1
-        there = None
-        if before and ours.downstream > self.there.log_start:
+        target_record = None
+        if before and ours.downstream > self.target_ends.log_start:
             raw = self.logs.read_target(offset)
-            there = record_before(raw, ours.downstream, self.request.our_producers)
-        if there is not None:
+            target_record = record_before(raw, ours.downstream, self.request.our_producers)
+        if target_record is not None:
             low = before[-1].upstream
             equal = [
                 at
                 for at, (record, _) in self.logs.source_records(low, low + NEIGHBOURHOOD).items()
                 if partition_of(record, self.branches) == self.request.target.partition
-                and same_record(record, there[0], compare_timestamp=there[1])
+                and same_record(record, target_record[0], compare_timestamp=target_record[1])
             ]
             if len(equal) == 1:
                 return equal[0] + 1

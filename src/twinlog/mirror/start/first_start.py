@@ -2,13 +2,13 @@
 target hold the copy of an earlier topic?
 
 A source topic that was deleted and created again is a different topic, and its remote topic holds
-the copy of the former one. Records of the new topic are not appended to that copy. All partitions
+the copy of the earlier one. Records of the new topic are not appended to that copy. All partitions
 wait, because one remote topic must not hold copies of both topics. This includes partitions that
-the former topic did not have, and those whose own target partition is empty. They begin when the
-remote topic is a different one, or holds no records of the former topic any more. Each start checks
-all logs to which the former topic was copied, so it does not matter when the topic was created
-again or which process died in between. Until the first row of the new topic exists, each partition
-is judged by the logs alone.
+the earlier topic did not have, and those whose own target partition is empty. They begin when the
+remote topic is a different one, or holds no records of the earlier topic any more. Each start
+checks all logs to which the earlier topic was copied, so it does not matter when the topic was
+created again or which process died in between. Until the first row of the new topic exists, each
+partition is judged by the logs alone.
 """
 
 from __future__ import annotations
@@ -28,22 +28,22 @@ from twinlog.wire.record_batch import read_headers
 def check_is_new(logs: BothLogs, *, is_alone: bool, is_listed: bool) -> None:
     """Raise if the copy had already begun, or if the target holds records of another writer.
 
-    The first row is written before any record. So it was lost if the state topic lists it
-    (`StartRequest.had_row`), or if the broker lists this producer ID (`is_listed`). This holds in
-    every kind of topic. A former topic of this name may explain why the producer ID is listed, but
-    not why a row of this very pair of topics is missing.
+    The first row is written before any record. So the row was lost if the state topic lists it
+    (`StartRequest.had_row`), or if the broker lists this producer ID (`is_listed`). This applies to
+    every kind of topic. An earlier topic of this name may explain why the producer ID is listed,
+    but not why a row of this very pair of topics is missing.
     """
-    request, there = logs.request, logs.there
+    request, target_ends = logs.request, logs.target_ends
     had_other_life = request.began_at >= 0 or request.is_another
     wrote = is_listed and not had_other_life
-    if request.had_row and (is_listed or there.log_end > 0):
+    if request.had_row and (is_listed or target_ends.log_end > 0):
         raise _map_missing(logs, is_alone=is_alone)
-    if is_alone and there.log_end > there.log_start:
+    if is_alone and target_ends.log_end > target_ends.log_start:
         if _lacks_its_beginning(logs):
             raise _written_by_name(logs)
-        holds = findings.Span(there.log_start, there.log_end)
+        holds = findings.Span(target_ends.log_start, target_ends.log_end)
         raise findings.foreign_data(request.target, holds).error()
-    if wrote and there.log_end > 0:
+    if wrote and target_ends.log_end > 0:
         raise _map_missing(logs, is_alone=is_alone)
 
 
@@ -80,7 +80,7 @@ def begin_of(request: StartRequest, log_end: int) -> int:
 
 def _map_missing(logs: BothLogs, *, is_alone: bool) -> PartitionError:
     source, target = logs.request.source, logs.request.target
-    holds = findings.Span(logs.there.log_start, logs.there.log_end)
+    holds = findings.Span(logs.target_ends.log_start, logs.target_ends.log_end)
     what = (
         f"{target}: the offset map no longer has a row of this partition: its topic was deleted, "
         "lost its end, or was not compacted for a while"
@@ -109,10 +109,10 @@ def _map_missing(logs: BothLogs, *, is_alone: bool) -> PartitionError:
 
 
 def _lacks_its_beginning(logs: BothLogs) -> bool:
-    """Return whether the oldest batch is this flow's, but records before it were never appended
+    """Return whether the oldest batch is this flow's, but the records before it were never appended
     here.
     """
-    raw = logs.read_target(logs.there.log_start)
+    raw = logs.read_target(logs.target_ends.log_start)
     first = next((header for header, _ in read_headers(raw)), None)
     if first is None or first.producer_id not in logs.request.our_producers:
         return False
@@ -128,13 +128,13 @@ def _written_by_name(logs: BothLogs) -> PartitionError:
 
     Those records cannot be inserted before it, and the batch must not be appended twice. So nothing
     is written until these records are gone. The copy then begins with the first record. Twinlog
-    does not delete them itself: people must check whether the source still has them.
+    does not delete them itself: an operator must check whether the source still has them.
     """
     target = logs.request.target
-    holds = findings.Span(logs.there.log_start, logs.there.log_end)
+    holds = findings.Span(logs.target_ends.log_start, logs.target_ends.log_end)
     said = "it is unknown whether the source still has them"
     records = logs.target_tail().records
-    for at, (record, _) in logs.around(logs.here.high_watermark).records.items():
+    for at, (record, _) in logs.around(logs.source_ends.high_watermark).records.items():
         if records and same_record(record, records[-1], compare_timestamp=False):
             said = f"the last of them is upstream record {at}, which the source still has"
     what = (
@@ -147,12 +147,14 @@ def _written_by_name(logs: BothLogs) -> PartitionError:
 
 
 def former_targets(requests: Iterable[StartRequest]) -> set[TopicPartition]:
-    """Return target partitions whose log ends are needed in addition to those of the targets."""
+    """Return target partitions whose log ends are needed in addition to those of the requests'
+    targets.
+    """
     return {tp for one in requests for tp in _former(one)}
 
 
 def check_former(one: StartRequest, ends: Mapping[TopicPartition, LogEnds], view: LogView) -> None:
-    """Raise SOURCE_RECREATED if the remote topic still holds records of the former topic."""
+    """Raise SOURCE_RECREATED if the remote topic still holds records of an earlier source topic."""
     for tp in _former(one):
         missing = (
             "its leader does not report whether it holds records of the former topic "

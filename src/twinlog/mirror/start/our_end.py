@@ -3,19 +3,23 @@
 The same walk serves topics that keep their names (identity) and topics whose records are
 distributed by key.
 
-In a topic to which only this flow writes, K is constant, so the log end determines the position
-(`position`). Here K moves. So the walk begins at the map's mark, which states how far the copy
-certainly got, and reads the batch headers after it. A batch of one of this flow's producer IDs
-moves the end, and its sequences must follow those before it. The broker's producer state is the
-cross-check and ends the walk: once every remembered record was seen, no record of this flow
-follows. A *final* mark ends it, too, because it was written with nothing in flight
-(`Mark.is_final`). No mark states that the log still has what was written before it.
+    target   [ours] [ours] | [theirs] [ours] [theirs] [theirs] ...      log end
+                           mark              ^ the end of the copy
+    read     none          `- headers only ->
 
-A target that lost its end (unclean election) and was then written to by other clients may be longer
-than the mark again, although nothing after the mark is this flow's. While the broker knows this
-flow's producer ID, its state shows the position. If the broker has forgotten the ID, the offset of
-this flow's last record decides: a log assigns an offset once, so a foreign batch that covers that
-offset proves the loss (`TARGET_TRUNCATED`). This requires that
+**Problem.** In a topic to which only this flow writes, K is constant, so the log end determines the
+position (`position`). Here K changes with each foreign record. So the walk begins at the map's
+mark, which states how far the copy certainly got, and reads the batch headers after it. A batch of
+one of this flow's producer IDs moves the end, and its sequences must follow those before it. The
+broker's producer state is the cross-check and ends the walk: when every remembered record was seen,
+no record of this flow follows. A *final* mark ends it, too, because it was written with nothing in
+flight (`Mark.is_final`). No mark states that the log still has what was written before it.
+
+**A target that lost its end** (unclean election) and was then written to by other clients may be
+longer than the mark again, although nothing after the mark is this flow's. While the broker knows
+this flow's producer ID, its state shows the position. If the broker has forgotten the ID, the
+offset of this flow's last record decides: a log assigns an offset once, so a foreign batch that
+contains that offset proves the loss (`TARGET_TRUNCATED`). This requires that
 
 - the offset is known, from the map, up to the mark;
 - the record at that offset is not equal to the source's record. An equal one was there before this
@@ -23,8 +27,9 @@ offset proves the loss (`TARGET_TRUNCATED`). This requires that
 - in a compacted topic, both records exist and differ. A record that was cleaned away may have been
   equal.
 
-Other clients may have written any amount since the mark. A start of many partitions reads only a
-little of it. If that is not enough (`LongSearch`), the partition gets a start of its own.
+**Cost.** Other clients may have written any amount since the mark. A search of many partitions
+reads only a little of it. If that is not enough (`LongSearch`), the partition gets a search of its
+own.
 
 A Fetch ends at the high watermark. This flow's records above it were sent, and are neither missing
 nor durable, so a walk that could not read so far has no result yet (`TARGET_UNDER_MIN_ISR`).
@@ -50,20 +55,20 @@ from twinlog.wire.record_batch import BatchHeader, read_headers
 from twinlog.wire.records import Record, decode_batch
 
 MOST_BYTES: Final = 16 << 20
-"""Maximum bytes per Fetch of a long search: brokers may be far away, and each Fetch takes a round
-trip.
+"""Maximum bytes per Fetch of a long search. It is large because brokers may be far away, and each
+Fetch takes a round trip.
 """
 
 READS_FOR_STRANGERS: Final = 4
-"""Maximum fetches after this flow's last batch in search of a foreign one, if other flows of this
-process write there, too: they may have written any amount. The watch checks the rest
+"""Maximum fetches after this flow's last batch in search of a foreign one, if other Twinlog flows
+write to the cluster, too: they may have written any amount. The watch checks the rest
 (`lane.watches.foreign_records`).
 """
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OurEnd:
-    """The end of this flow's part of a topic."""
+    """The end of this flow's records in a topic."""
 
     ordinal: int
     """The next ordinal of this flow."""
@@ -83,7 +88,7 @@ class OurEnd:
 
 def find_end(
     request: StartRequest,
-    there: LogEnds,
+    target_ends: LogEnds,
     producer: ProducerTail | None,
     target: LogView,
     known_producers: frozenset[int],
@@ -94,7 +99,7 @@ def find_end(
     `known_producers`: the producer IDs of all known flows. `is_copy`: returns whether an upstream
     offset and a target offset hold the same record, or None if one of them holds no record.
     """
-    walk = _Walk(request, there, target, known_producers)
+    walk = _Walk(request, target_ends, target, known_producers)
     remembered = _remembered(walk.mark, producer)
     expected = walk.mark.ordinal if remembered is None and walk.mark.is_final else remembered
     walk.run(expected)
@@ -102,9 +107,9 @@ def find_end(
         _check_forgotten(walk, is_copy)
     if expected is None:
         return walk.end(walk.ordinal)
-    if expected < walk.mark.ordinal:  # and no batch after the mark repeats records
+    if expected < walk.mark.ordinal:  # a repeat after the mark would have raised
         lost = f"{walk.mark.ordinal - expected} records that were acknowledged"
-        raise truncated(request, lost, there)
+        raise truncated(request, lost, target_ends)
     if expected < walk.ordinal:
         what = f"the broker remembers this flow up to ordinal {expected}, the log holds"
         raise in_target(request.target, f"{what} {walk.ordinal}", code="EXTRA_RECORDS")
@@ -116,22 +121,23 @@ class LongSearch(TwinlogError):
 
 
 class _Walk:
-    """Reads the headers from the mark on."""
+    """Reads the batch headers from the mark on."""
 
     def __init__(
-        self, request: StartRequest, there: LogEnds, target: LogView, known: frozenset[int]
+        self, request: StartRequest, target_ends: LogEnds, target: LogView, known: frozenset[int]
     ) -> None:
         first = request.runs[0]
-        self.request, self.there, self._target, self._known = request, there, target, known
+        self.request, self.target_ends = request, target_ends
+        self._target, self._known = target, known
         self.first = first.ordinal
         self.mark = request.mark or Mark(first.ordinal, max(0, first.downstream))
         self.last = _offset_of(request, self.mark.ordinal - 1)
         """Target offset of this flow's last record at the mark, or None if unknown."""
         self._check_log_reaches()
         begin = self.mark.downstream
-        if begin > there.log_end and self.last is not None:
-            begin = self.last + 1  # the records of other clients are gone; this flow's are there
-        self.begin = max(begin, there.log_start)
+        if begin > target_ends.log_end and self.last is not None:
+            begin = self.last + 1  # records of other clients are gone, this flow's are not
+        self.begin = max(begin, target_ends.log_start)
         self.is_whole = self.begin <= self.mark.downstream and not request.may_lose_batches
         """Whether no batch of this flow after the mark can have been deleted."""
         self.ordinal = self.mark.ordinal
@@ -146,15 +152,15 @@ class _Walk:
         A mark may be further: the offsets in between were written by other clients.
         """
         reached = self.mark.downstream if self.last is None else self.last + 1
-        if reached > self.there.log_end:
-            lost = f"{reached - self.there.log_end} offsets of the copy"
-            raise truncated(self.request, lost, self.there)
+        if reached > self.target_ends.log_end:
+            lost = f"{reached - self.target_ends.log_end} offsets of the copy"
+            raise truncated(self.request, lost, self.target_ends)
 
     def run(self, expected: int | None) -> None:
-        """Read on until no record of this flow can follow. `expected`: the ordinal at which that is
-        so.
+        """Read on until no record of this flow can follow. `expected`: the next ordinal at which
+        that is certain.
         """
-        tp, end, reads = self.request.target, self.there.log_end, -1
+        tp, end, reads = self.request.target, self.target_ends.log_end, -1
         headers = Headers(self._target, tp, self.begin, end, self.request.most_reads)
         for header in headers:
             if self.ordinal == expected:
@@ -171,7 +177,7 @@ class _Walk:
                 self._has_company |= not header.is_control
             elif self._foreign is None:
                 self._foreign = max(header.base_offset, self.begin)
-        if self.ordinal != expected:  # else the records of other clients may come and go
+        if self.ordinal != expected:  # otherwise only foreign records are unread
             headers.check_all_read()
 
     def _is_ours(self, header: BatchHeader) -> bool:
@@ -193,15 +199,15 @@ class _Walk:
         if ahead and self.is_whole:
             what = f"{ahead} records of this flow are missing before offset {header.base_offset}"
             raise in_target(request.target, what, code="GAP_WRITTEN", source=request.source)
-        if not self.request.is_branch:  # whose map has single records
+        if not self.request.is_branch:  # the map of a branch has no offsets to compare
             self._jumps += self._jump(ordinal + ahead, header)
         self.ordinal = ordinal + ahead + header.last_offset_delta + 1
         self._downstream, self._foreign = header.next_offset, None
-        # deleted batches are before the first remaining batch
+        # in a log that is not compacted, batches are deleted only before the first one that is left
         self.is_whole = not request.may_lose_batches
 
     def _jump(self, first: int, header: BatchHeader) -> Iterator[Run]:
-        """Yield the batch as a run if its offset differs from the map and the jumps so far."""
+        """Yield the batch as a run if its offset differs from the map and from the jumps so far."""
         run = run_at(self.request.runs, first)
         if run is None:
             return
@@ -210,9 +216,9 @@ class _Walk:
             yield Run(first, run.upstream_of(first), header.base_offset)
 
     def end(self, ordinal: int) -> OurEnd:
-        """Return the result, with the right ordinal."""
-        # everything was read up to the log end at the time of the broker's producer state
-        is_gone = ordinal > self.ordinal  # its last batch: where it was is unknown
+        """Return the result for this next ordinal."""
+        # the log was read up to its end at the time of the broker's producer state
+        is_gone = ordinal > self.ordinal  # the last batch was deleted, so its offset is unknown
         is_nothing = ordinal == self.first
         return OurEnd(
             ordinal=ordinal,
@@ -246,7 +252,7 @@ def _offset_of(request: StartRequest, ordinal: int) -> int | None:
 
 
 def _remembered(mark: Mark, producer: ProducerTail | None) -> int | None:
-    """Return the next ordinal by the broker's producer state, or None if it has none."""
+    """Return the next ordinal by the broker's producer state, or None if the broker has none."""
     if producer is None:
         return None
     return mark.ordinal + sequences_ahead(producer.last_sequence + 1, sequence_of(mark.ordinal))
@@ -256,20 +262,20 @@ def _check_forgotten(walk: _Walk, is_copy: Callable[[int, int], bool | None]) ->
     """Check for lost records if the broker has forgotten the producer ID and no batch of this flow
     was found after the mark.
     """
-    request, mark, there = walk.request, walk.mark, walk.there
+    request, mark, target_ends = walk.request, walk.mark, walk.target_ends
     if walk.ordinal != mark.ordinal:
         return
     if walk.begin > mark.downstream and not mark.is_final and _may_be_further(request, mark):
         what = (
             f"the target deleted what was written after offset {mark.downstream}, and does not "
-            f"remember how much of it was this flow's; it holds [{there.log_start}, "
-            f"{there.log_end})"
+            f"remember how much of it was this flow's; it holds [{target_ends.log_start}, "
+            f"{target_ends.log_end})"
         )
         raise in_target(request.target, what, code="TARGET_TRUNCATED")
     last = walk.last
     if last is None or mark.ordinal <= walk.first:
         return
-    if not there.log_start <= last < there.log_end:
+    if not target_ends.log_start <= last < target_ends.log_end:
         return
     headers = Headers(walk._target, request.target, last, last + 1)
     header = next(iter(headers), None)
@@ -277,14 +283,14 @@ def _check_forgotten(walk: _Walk, is_copy: Callable[[int, int], bool | None]) ->
         headers.check_all_read()
         return
     if header.magic < 2 or header.base_offset > last:
-        return  # the batches of this log are not those that were written
+        return  # the log no longer has the batch as it was written, which proves nothing
     run = run_at(request.runs, mark.ordinal - 1)
     if header.producer_id in request.our_producers or run is None:
         return
     found = is_copy(run.upstream_of(mark.ordinal - 1), last)
     if found is False or (found is None and not request.may_lose_batches):
         lost = f"this flow's records up to ordinal {mark.ordinal - 1}, at offset {last},"
-        raise truncated(request, lost, there)
+        raise truncated(request, lost, target_ends)
 
 
 def _may_be_further(request: StartRequest, mark: Mark) -> bool:
@@ -298,17 +304,19 @@ def _may_be_further(request: StartRequest, mark: Mark) -> bool:
     return last.ordinal > mark.ordinal or (last.ordinal == mark.ordinal and is_record(last))
 
 
-def truncated(request: StartRequest, what: str, there: LogEnds) -> PartitionError:
-    """Return the error for a target that lost the end of the copy: the mark is further."""
-    gone = f"{what} are gone from the target's log, which ends at {there.log_end}"
+def truncated(request: StartRequest, what: str, target_ends: LogEnds) -> PartitionError:
+    """Return the error for a target that lost the end of the copy, because the mark is further than
+    the log.
+    """
+    gone = f"{what} are gone from the target's log, which ends at {target_ends.log_end}"
     return in_target(request.target, gone, code="TARGET_TRUNCATED")
 
 
 def record_before(
     raw: memoryview, downstream: int, ours: Container[int]
 ) -> tuple[Record, bool] | None:
-    """Return this flow's record at `downstream` - 1 in fetched bytes, and whether its timestamp is
-    still its own, or None if it is gone or foreign.
+    """Return this flow's record at `downstream` - 1 in fetched bytes, and whether it has its own
+    timestamp, or None if the record is gone or foreign.
     """
     for header, at in read_headers(raw):
         if header.next_offset == downstream and header.magic >= 2 and header.producer_id in ours:
@@ -319,7 +327,9 @@ def record_before(
 
 
 def with_jumps(runs: Sequence[Run], jumps: Sequence[Run], end: int) -> tuple[Run, ...]:
-    """Return the map's runs from the first jump to ordinal `end`, moved to the records' offsets."""
+    """Return the map's runs from the first jump to ordinal `end`, with the actual offsets of their
+    records.
+    """
     if not jumps:
         return ()
     starts = {run.ordinal: run for run in runs if jumps[0].ordinal < run.ordinal < end}
@@ -374,7 +384,7 @@ class Headers:
                 return  # cleaned up to the end, or the high watermark was reached
 
     def search_is_over(self) -> None:
-        """End the search: what is read from now on is a sample."""
+        """End the search. Everything that is read from now on is a sample."""
         self._is_search, self._size = False, READ_BYTES
 
     def check_all_read(self) -> None:
@@ -387,7 +397,7 @@ class Headers:
 
 
 def under_min_isr(target: TopicPartition, count: int) -> PartitionError:
-    """Return the error for records that may disappear with their leader. No copy begins after
+    """Return the error for records that may disappear with their leader. No copy resumes after
     them.
     """
     return PartitionError(
@@ -399,7 +409,7 @@ def under_min_isr(target: TopicPartition, count: int) -> PartitionError:
 
 
 def is_foreign(header: BatchHeader, known: frozenset[int]) -> bool:
-    """Return whether no known flow wrote the batch."""
+    """Return whether the batch was written by none of the known flows."""
     if header.magic < 2:
         return True
     return not header.is_control and header.producer_id not in known

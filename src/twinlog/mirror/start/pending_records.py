@@ -1,5 +1,5 @@
-"""Finds out whether part of a source log holds records for a reader. Markers and aborted records do
-not count.
+"""Finds out whether part of a source log holds records that a reader sees. Markers and aborted
+records do not count.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from twinlog.wire.record_batch import BatchHeader, read_headers
 from twinlog.wire.records import control_type
 
 MAX_READS: Final = 20
-"""Fetches of about 1 MB. A log with more data that is no record is assumed to hold one."""
+"""Maximum fetches of about 1 MB. If the range is longer, it is assumed to hold a record."""
 
 
 def holds_records(
@@ -70,8 +70,8 @@ def _decides(
 
 
 def rolled_back(answers: Iterable[memoryview]) -> set[int]:
-    """Return offsets in fetched bytes whose transactions were aborted, by the markers fetched with
-    them.
+    """Return the offsets in fetched bytes whose transactions were aborted, by the markers in the
+    same bytes.
 
     Responses may overlap, and may be in any order.
     """

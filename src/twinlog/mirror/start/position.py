@@ -1,20 +1,69 @@
 """Determines where one partition resumes, by checking both logs.
 
-Steps, after the topics are known to be the ones in the map (`cold_start`):
+**Problem.** A start must find the first source record that is not on the target. If it resumes too
+low, records are copied twice; if it resumes too high, they are lost. It trusts no memory: neither a
+lane's, nor the driver's, nor a committed offset, because each may be older than the log. And any of
+the logs may be damaged: the target lost its end, the source was truncated or re-created, the offset
+map lost rows or announces records that were never written, other clients wrote to the target, or a
+lane that was thought dead still writes during the check.
+
+    target's log end --(b)--  minus K  --(c)-->  ordinal  --(d) map-->  upstream offset
+                                 |                                          |
+                     producer state, last batch          (e) compare the last 100 records
+                                                                            |
+                                                                            v
+                                                                       StartPoint
+
+**Steps**, after the topics are known to be the ones in the map (`cold_start`):
 
 - (b) Read the target's log end by OffsetForLeaderEpoch. If the high watermark is below it, wait
-  (`TARGET_UNDER_MIN_ISR`).
-- (c) Next ordinal = log end - K. Compare it with the broker's producer state and with the header of
-  the last batch: `GAP_WRITTEN`, `EXTRA_RECORDS`, `POSITION_REGRESSED`.
+  (`TARGET_UNDER_MIN_ISR`), because the records in between may still disappear.
+- (c) Next ordinal = log end - K (`mirror.start_point`). Compare it with the broker's producer state
+  and with the header of the last batch: `GAP_WRITTEN`, `EXTRA_RECORDS`; and with what was
+  acknowledged in this generation: `POSITION_REGRESSED`.
 - (d) Take the upstream offset from the map.
 - (e) Run the tail check. On a mismatch, search the neighbourhood for the matching position, else
-  `DIVERGED`.
+  `DIVERGED`, or `SOURCE_DIVERGED` if the source's log shows the cause.
 - (f) The cut: the caller writes the term's first row before the first batch.
 - (g) The first request goes alone (`mirror.copy.partition`).
+
+In a topic to which other clients write, K moves, so (b) and (c) are a walk over batch headers from
+the map's mark on (`our_end`), and (e) compares one record, because other clients may write in
+between.
+
+**The map is ahead of the log.** That is normal after a crash, because rows are written before their
+data. The ordinal comes from the log, so runs at or above it are ignored, and the cut voids them.
+
+**The map is behind the log**, or wrong about its end. Either its topic lost the newest rows by an
+unclean election, or a lane that was thought dead wrote records with rows that were not read, or are
+void. The ordinal is right even then, but the newest run that is left continues too far, so (d) is
+wrong. The records show it (`resume_point`):
+
+1. The last 100 records of the target are compared with the source records that the map gives for
+   them. If they are equal, the map is right.
+2. Otherwise the newest runs of the map are left out, up to three, if the last record then matches.
+3. If that does not explain the records, or the source has no record where the map has the last one,
+   the last records are searched in the source, within 2,000 offsets of the expected position. They
+   must match one after the other at exactly one position. The copy resumes after it, and
+   `corrections` finds the runs before it that the map lost.
+4. If no position matches, the partition stops (`DIVERGED`). It never continues by a guess.
+
+**If nothing can be compared**, because the source or the target has deleted its records, K, the
+producer state and the map are the only evidence. That is no error: a topic that is idle for longer
+than its retention has no records. The log line of the start says so.
+
+**A start may fail at any step.** It only reads, so nothing remains of it. The first thing that is
+written is the row of the cut, and every batch waits for it. If a batch of another lane is appended
+during the check, the log ends do not match the producer state, and the check is repeated
+(`cold_start.one_moment`). If it is appended after the check, the first request is rejected, or
+answered as a repeat, and the partition is started again.
 
 A partition that has a row never uses the configured start again. So retention, restarts and lost
 producer state cannot send it back to the beginning or, with `latest`, past records that were not
 copied.
+
+**Rejected:** to treat a missing answer as a confirmation. Four real faults came from that, and the
+rules above are their result (ADR 13).
 """
 
 from __future__ import annotations
@@ -61,13 +110,15 @@ from twinlog.wire.records import Record
 
 
 class StartSearch:
-    """The start of one partition, with all answers available."""
+    """The search for the start of one partition, after the first answers of both clusters have
+    arrived.
+    """
 
     def __init__(  # noqa: PLR0913, PLR0917 (all answers of one look)
         self,
         request: StartRequest,
-        here: LogEnds,
-        there: LogEnds,
+        source_ends: LogEnds,
+        target_ends: LogEnds,
         producer: ProducerTail | None,
         may_ask: bool,
         source: LogView,
@@ -75,20 +126,21 @@ class StartSearch:
         rules: StartRules,
     ) -> None:
         self.request = request
-        self.here = here
-        self.there = there
+        self.source_ends = source_ends
+        self.target_ends = target_ends
         self.producer = producer
         self.may_ask = may_ask
         self.rules = rules
-        self.logs = BothLogs(request, here, there, source, target, rules.isolation)
+        self.logs = BothLogs(request, source_ends, target_ends, source, target, rules.isolation)
         self.lost: tuple[int, int] | None = None
-        """Records that the source deleted before they were copied, if the copy resumes after them.
+        """Records that the source deleted before they were copied, if the copy resumes
+        after them.
         """
 
     def resume(self) -> StartPoint:
-        """Return where the copy resumes, or begins."""
+        """Return where the copy resumes, or begins. Raises the reason why it must not."""
         if self._is_alone:
-            self._check_replicated(self.there.log_end)
+            self._check_replicated(self.target_ends.log_end)
         if not self.request.runs:
             return self._first()
         return self._own() if self._is_alone else self._shared()
@@ -98,23 +150,24 @@ class StartSearch:
         return self.rules.is_ours_alone and not self.request.is_branch
 
     def _check_replicated(self, end: int) -> None:
-        """Require that this flow's records are on enough replicas. Those of other clients may come
-        and go.
+        """Require that this flow's records are on enough replicas. Records of other clients may
+        come and go.
         """
-        if self.there.high_watermark < end:
-            raise under_min_isr(self.request.target, end - self.there.high_watermark)
+        if self.target_ends.high_watermark < end:
+            raise under_min_isr(self.request.target, end - self.target_ends.high_watermark)
 
     # -- a topic to which only this flow writes
 
     def _own(self) -> StartPoint:
-        runs, end = self.request.runs, self.there.log_end
+        runs, end = self.request.runs, self.target_ends.log_end
         stretch = last_stretch(runs, end)
         if (found := self._behind_accepted(stretch)) is not None:
             return found
         k = stretch.k
         if stretch.low:
-            self.there = replace(self.there, log_start=max(self.there.log_start, stretch.low))
-            self.logs = self._logs_to(self.there)
+            low = max(self.target_ends.log_start, stretch.low)
+            self.target_ends = replace(self.target_ends, log_start=low)
+            self.logs = self._logs_to(self.target_ends)
         ordinal = end - k
         if ordinal < 0 or run_at(runs, ordinal) is None:
             raise self._wrong(
@@ -130,7 +183,7 @@ class StartSearch:
 
     def _resume_point(self, logs: BothLogs, tail: TargetTail, k: int, ordinal: int) -> ResumePoint:
         resume_point = ResumePoint(
-            next_upstream(self.request.runs, ordinal, self.here.log_start), -1
+            next_upstream(self.request.runs, ordinal, self.source_ends.log_start), -1
         )
         if tail.records or self.request.lost is not None:
             resume_point = TailCheck(logs, tail, k, ordinal).resume_point()
@@ -141,10 +194,10 @@ class StartSearch:
 
     def _behind_accepted(self, stretch: TailStretch) -> StartPoint | None:
         """Return a start point after foreign records that are exactly as they were accepted, or
-        None if the map already covers all of them.
+        None if the map already has all of them.
         """
-        runs, end = self.request.runs, self.there.log_end
-        low = max(self.there.log_start, stretch.low)
+        runs, end = self.request.runs, self.target_ends.log_end
+        low = max(self.target_ends.log_start, stretch.low)
         found: ForeignWalk | None = None
         for accepted in pending(self.request.accepted, stretch, end):
             found = None if accepted.first < low else self._walk(accepted.first, stretch)
@@ -158,37 +211,39 @@ class StartSearch:
             return None
         self._check_regress(ordinal)
         self._check_producer(ordinal, k)
-        view = found.stretch_end(self.there, stretch.low)
+        view = found.stretch_end(self.target_ends, stretch.low)
         logs = self._logs_to(view)
         tail = logs.target_tail()
         resume_point = self._resume_point(logs, tail, view.log_end - ordinal, ordinal)
         if resume_point.corrected:
-            return None  # the map is wrong as well: one correction at a time
+            return None  # the map is wrong as well, and a start makes only one correction
         learnt = _learnt(runs, found, resume_point.upstream)
         return self._point(ordinal, resume_point._replace(corrected=learnt), k, tail)
 
     def _walk(self, first: int, stretch: TailStretch) -> ForeignWalk | None:
-        end, producers = self.there.log_end, self.request.our_producers
+        end, producers = self.target_ends.log_end, self.request.our_producers
         return walk(self.logs.read_target, first, end, k=stretch.k, producers=producers)
 
-    def _logs_to(self, there: LogEnds) -> BothLogs:
+    def _logs_to(self, target_ends: LogEnds) -> BothLogs:
         logs = self.logs
-        return BothLogs(self.request, self.here, there, logs.source, logs.target, logs.isolation)
+        return BothLogs(
+            self.request, self.source_ends, target_ends, logs.source, logs.target, logs.isolation
+        )
 
     def _first(self) -> StartPoint:
         check_is_new(self.logs, is_alone=self._is_alone, is_listed=self.producer is not None)
-        upstream, request = self.here.log_start, self.request
-        begin = begin_of(request, self.here.log_end)
+        upstream, request = self.source_ends.log_start, self.request
+        begin = begin_of(request, self.source_ends.log_end)
         is_group = request.group_at >= 0 > max(request.siblings_at, request.began_at)
         if is_group and begin < upstream:
-            # the group would have skipped it, too: that is reported
+            # the group would have skipped these records, too; that is reported
             self.lost = begin, upstream
         upstream = max(upstream, begin)
         ordinal = 0
         if self.producer is not None:
-            # this producer ID wrote here before: for a former source topic of this name, or by
-            # topic name before this topic was known (`first_start`)
-            self._check_replicated(self.there.log_end)
+            # this producer ID wrote here before: for an earlier source topic of this name, or
+            # because a broker identifies topics by name only (`first_start`)
+            self._check_replicated(self.target_ends.log_end)
             ordinal = sequence_of(self.producer.last_sequence + 1)
         return StartPoint(
             ordinal=ordinal,
@@ -203,15 +258,15 @@ class StartSearch:
     def _wrong(
         self, what: str, *, code: str, source: TopicPartition | None = None
     ) -> PartitionError:
-        """Return an error about the target's log. `source`: the partition that has missing
+        """Return an error about the target's log. `source`: the partition that has the missing
         records.
         """
-        held = findings.sides(self.here, self.there, self.request.runs)
+        held = findings.sides(self.source_ends, self.target_ends, self.request.runs)
         return findings.in_target(self.request.target, what, code=code, source=source, held=held)
 
     def _check_regress(self, ordinal: int) -> None:
         acked, epoch = self.request.acked_ordinal, self.request.acked_epoch
-        if ordinal < acked and epoch == self.there.leader_epoch:
+        if ordinal < acked and epoch == self.target_ends.leader_epoch:
             gone = upstream_range(self.request.runs, ordinal, acked - ordinal)
             raise self._wrong(
                 f"{acked - ordinal} records that were acknowledged are gone from the end of the "
@@ -245,12 +300,12 @@ class StartSearch:
     def _k_broken(self, ordinal: int, k: int, off: int, witness: str) -> PartitionError:
         at = find_break(
             self.logs.read_target,
-            low=max(self.there.log_start, k),
-            high=self.there.log_end,
+            low=max(self.target_ends.log_start, k),
+            high=self.target_ends.log_end,
             k=k,
             producers=self.request.our_producers,
         )
-        end = self.there.log_end
+        end = self.target_ends.log_end
         said = f"{witness} is at ordinal {ordinal - 1 + off}, the log holds {ordinal}"
         if off > 0:
             where = f"somewhere below offset {end}"
@@ -271,7 +326,7 @@ class StartSearch:
     def _shared(self) -> StartPoint:
         ours = find_end(
             self.request,
-            self.there,
+            self.target_ends,
             self.producer,
             self.logs.target,
             self.rules.known_producers,
@@ -290,7 +345,7 @@ class StartSearch:
             lost=self.lost,
             has_company=ours.has_company,
             compared=resumed.compared,
-            target_epoch=self.there.leader_epoch,
+            target_epoch=self.target_ends.leader_epoch,
             jumps=resumed.corrected,
         )
 
@@ -301,7 +356,7 @@ class StartSearch:
         this flow missing. For a copy that was taken over, K states where it ended: before the first
         foreign record.
         """
-        return (self.there.high_watermark if foreign is None else foreign) - ordinal
+        return (self.target_ends.high_watermark if foreign is None else foreign) - ordinal
 
     def _source_behind(self, ours: OurEnd) -> ResumePoint:
         """Return where the source is read next, after this flow's last record."""
@@ -311,17 +366,18 @@ class StartSearch:
                 f"{self.request.target}: the offset map does not reach ordinal {ours.ordinal}",
                 code="STATE_CORRUPT",
             )
-        upstream = next_upstream(runs, ours.ordinal, self.here.log_start)
+        upstream = next_upstream(runs, ours.ordinal, self.source_ends.log_start)
         if ours.foreign is not None:
             stable = self._stable_end()  # read before the check: everything below it is decided
-            self._check_taken_over(upstream, ours.foreign, max(stable, self.here.high_watermark))
+            end = max(stable, self.source_ends.high_watermark)
+            self._check_taken_over(upstream, ours.foreign, end)
         checked = self._check_source(upstream)
         last = self._check_last(ours)
         if last is None and self.request.lost is not None:
             raise not_disproved(self.request.lost, source=self.request.source)
         if ours.foreign is not None:
-            # below it are markers, which are not copied; an open transaction may still bring
-            # records
+            # below the stable end only markers remain, which are not copied; above it an open
+            # transaction may still commit records
             checked = max(checked, stable)
         jumps = with_jumps(runs, ours.jumps, ours.ordinal)
         if last is not None and last.upstream >= checked:
@@ -331,27 +387,27 @@ class StartSearch:
         return ResumePoint(checked, epoch, jumps, 0 if last is None else 1)
 
     def _stable_end(self) -> int:
-        """Return the source offset below which no transaction is open, when copying
-        read_committed.
+        """Return the source offset below which no transaction is open, if only committed records
+        are copied.
         """
         tp = self.request.source
         if self.rules.isolation is Isolation.READ_UNCOMMITTED:
-            return self.here.high_watermark
+            return self.source_ends.high_watermark
         ends = self.logs.source.begins(
             {tp: StartAt(StartKind.LATEST)}, isolation=Isolation.READ_COMMITTED
         )
         return answer_of(ends, tp, self.logs.source)
 
     def _check_taken_over(self, upstream: int, foreign: int, end: int) -> None:
-        """Raise TAKEN_OVER if the copy was ended by other writers but the source still has records
-        to copy.
+        """Raise TAKEN_OVER if other writers ended the copy but the source still has records to
+        copy.
 
-        `end`: end of the check. The marker of a decided transaction may be after the end that the
-        source had before.
+        `end`: end of the part of the source to check. The marker of a decided transaction may be
+        after the end that the source had before.
         """
         if holds_records(
             self.logs.read_source,
-            low=max(upstream, self.here.log_start),
+            low=max(upstream, self.source_ends.log_start),
             high=end,
             isolation=self.rules.isolation,
             skips=self.request.skips,
@@ -370,18 +426,18 @@ class StartSearch:
         Returns None if there is nothing to compare.
         """
         run = run_at(self.request.runs, ours.ordinal - 1)
-        if run is None or ours.downstream <= self.there.log_start:
+        if run is None or ours.downstream <= self.target_ends.log_start:
             return None
         offset, upstream = ours.downstream - 1, run.upstream_of(ours.ordinal - 1)
         raw = self.logs.read_target(offset)
-        there = record_before(raw, ours.downstream, self.request.our_producers)
-        here = self.logs.source_record(upstream)
-        if there is None:
+        target_record = record_before(raw, ours.downstream, self.request.our_producers)
+        source_record = self.logs.source_record(upstream)
+        if target_record is None:
             return None
-        if here is None:
-            return self._last_elsewhere(ours, upstream, there)
-        if same_record(here[0], there[0], compare_timestamp=there[1]):
-            return Equal(ours.ordinal - 1, upstream, here[1])
+        if source_record is None:
+            return self._last_elsewhere(ours, upstream, target_record)
+        if same_record(source_record[0], target_record[0], compare_timestamp=target_record[1]):
+            return Equal(ours.ordinal - 1, upstream, source_record[1])
         raise self._wrong(
             f"the record at offset {offset}, this flow's last one, is not upstream record "
             f"{upstream} of {self.request.source}, as the offset map requires: the source's log "
@@ -390,14 +446,14 @@ class StartSearch:
         )
 
     def _last_elsewhere(
-        self, ours: OurEnd, upstream: int, there: tuple[Record, bool]
+        self, ours: OurEnd, upstream: int, target_record: tuple[Record, bool]
     ) -> Equal | None:
-        """Find this flow's last record further on at the source, after a gap that no row announced.
+        """Find this flow's last record at a later source offset, after a gap that no row announced.
 
-        A seemingly dead lane may have written it. A single record is proof only if its own
+        A lane that was thought dead may have written it. A single record is proof only if its own
         timestamp is kept.
         """
-        record, has_own_time = there
+        record, has_own_time = target_record
         found = {
             at: epoch
             for at, (known, epoch) in self.logs.around(upstream).records.items()
@@ -411,27 +467,28 @@ class StartSearch:
     # -- both
 
     def _epoch(self, upstream: int, known: int = -1) -> int:
-        """Return the epoch of the record before: an idle copy would learn it only with its next
-        record.
+        """Return the leader epoch of the source record before a position. An idle copy would learn
+        it only with its next record.
         """
         return known if known >= 0 else self.logs.epoch_before(upstream)
 
     def _check_source(self, upstream: int) -> int:
-        if upstream > self.here.log_end:
+        end = self.source_ends.log_end
+        if upstream > end:
             raise source_diverged(
-                f"{self.request.source}: the source's log ends at {self.here.log_end}, but "
-                f"records up to {upstream} were copied: the source lost [{self.here.log_end}, "
+                f"{self.request.source}: the source's log ends at {end}, but "
+                f"records up to {upstream} were copied: the source lost [{end}, "
                 f"{upstream}), which the target still has",
                 self.request.target,
-                findings.lost_at(self.request.runs, self.here.log_end, self.there),
-                lost=(self.here.log_end, upstream),
+                findings.lost_at(self.request.runs, end, self.target_ends),
+                lost=(end, upstream),
             )
-        if upstream < self.here.log_start:
-            lost = findings.Span(upstream, self.here.log_start)
+        if upstream < self.source_ends.log_start:
+            lost = findings.Span(upstream, self.source_ends.log_start)
             if not self.request.accept_source_loss:
                 raise findings.source_truncated(self.request.source, lost).error()
             self.lost = lost.first, lost.next
-        return max(upstream, self.here.log_start)
+        return max(upstream, self.source_ends.log_start)
 
     def _point(
         self, ordinal: int, resume_point: ResumePoint, k: int, tail: TargetTail
@@ -448,7 +505,7 @@ class StartSearch:
             last_fetched_epoch=resume_point.leader_epoch,
             compared=resume_point.compared,
             lost=self.lost,
-            target_epoch=self.there.leader_epoch,
+            target_epoch=self.target_ends.leader_epoch,
             is_protected=self.producer is not None,
             last_timestamp=timestamp,
             jumps=resume_point.corrected,

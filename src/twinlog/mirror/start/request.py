@@ -1,4 +1,4 @@
-"""The known facts about a partition before its logs are checked."""
+"""What is known about a partition before its logs are checked."""
 
 from __future__ import annotations
 
@@ -15,62 +15,70 @@ from twinlog.model import EARLIEST, Isolation, StartAt
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StartRequest(Pairing):
-    """A partition to be started."""
+    """A partition to be started, with its part of the map and what the driver remembers of it."""
 
     runs: tuple[Run, ...]
     """The first run, and all runs from ordinal `runs_from` on."""
     runs_from: int = -1
-    """-1: no run is left out."""
+    """The ordinal from which on the runs are complete; -1: all runs are here."""
     mark: Mark | None = None
     is_branch: bool = False
-    """Whether this is a branch: the source records that belong here by key (`copy.fan_out`)."""
+    """Whether this is a branch of a keyed topic: it gets the source records that belong here by key
+    (`mirror.copy.fan_out`).
+    """
     had_row: bool = False
-    """Whether the offset map had a row of this partition between these two topics."""
+    """Whether the offset map is known to have had a row of this copy."""
     fingerprints: Mapping[int, int] = field(default_factory=dict)
     our_producers: frozenset[int] = frozenset()
-    """Producer IDs under which records of this flow may be there, including the current one."""
+    """Producer IDs under which this flow may have written records here, including the
+    current one.
+    """
     start: StartAt = EARLIEST
-    """Used once, if there is no row."""
+    """Where the copy begins if the map has no row of it. Ignored otherwise."""
     begin: int = -1
-    """The offset that `start` means in the current log: determined once, and fixed by the first
-    row.
+    """The offset that `start` means in the current log. It is determined once, and fixed by the
+    first row.
     """
     group_at: int = -1
-    """Offset of the source's consumer group, which replaces `start`; -1: none."""
+    """Committed offset of the source's consumer group, which replaces `start`; -1: none."""
     began_at: int = -1
-    """Where the copy began in a target topic that was since deleted; -1: none."""
+    """Where an earlier copy of this source partition began, to a target topic that was deleted
+    since; -1: none.
+    """
     siblings_at: int = -1
-    """Where the other branches of its source partition began; -1: none has begun."""
+    """Where the other branches of the source partition began; -1: none has begun."""
     former: tuple[int, ...] = ()
-    """Target partitions to which a former source topic of this name was copied, which was since
+    """Target partitions that hold the copy of an earlier source topic of this name, which was
     deleted.
     """
     is_another: bool = False
-    """Whether this partition was copied to this target topic before, from such a former topic."""
+    """Whether the partition of this number of such an earlier source topic was copied to this
+    target topic.
+    """
     acked_ordinal: int = -1
-    """The highest next ordinal acknowledged in this generation."""
+    """The highest next ordinal that was acknowledged in this generation."""
     acked_epoch: int = -1
     """The target's leader epoch at that time."""
     lost: tuple[int, int] | None = None
-    """[first, next) of copied upstream offsets that the source was found to have lost, earlier in
-    this generation.
+    """[first, next) of copied upstream offsets that the source has lost, as found earlier in this
+    generation.
     """
     may_lose_batches: bool = False
-    """Whether the target topic is, or may be, compacted, so that not every batch need be there."""
+    """Whether the target topic is, or may be, compacted, so that batches may be missing."""
     skips: tuple[Skip, ...] = ()
     """Upstream records to skip, as configured by the operator."""
     accepted: tuple[Accepted, ...] = ()
-    """Foreign records in the target's log that were accepted and stay there."""
+    """Foreign records in the target's log that an operator accepted."""
     most_reads: int | None = None
     """Maximum fetches after the mark of a shared topic, if other partitions wait for the same
-    check; None: no limit.
+    search; None: no limit.
     """
     accept_source_loss: bool = False
-    """Continue after records that the source deleted before they were copied."""
+    """Whether to continue after records that the source deleted before they were copied."""
 
     @property
     def asks_where(self) -> bool:
-        """Whether only the source can determine where it begins."""
+        """Whether the source must be queried for the offset at which the copy begins."""
         return not self.runs and max(self.siblings_at, self.began_at, self.group_at) < 0
 
 
@@ -82,7 +90,7 @@ class StartRules:
     is_ours_alone: bool
     isolation: Isolation
     known_producers: frozenset[int] = frozenset()
-    """Producer IDs of other known flows: their records are not foreign."""
+    """Producer IDs of all known flows. Their records are not foreign."""
 
 
 def runs_for_start(known: PartitionMap, most: int) -> tuple[tuple[Run, ...], int]:

@@ -1,4 +1,16 @@
-"""Determines where a copy resumes from the map and from the target's last records."""
+"""Determines where a copy resumes, from the map and from the target's last records.
+
+`position` explains what it means that the map is ahead or behind. This module has the order in
+which explanations of a mismatch are tried:
+
+    compare the last 100 records with the map
+      |-- equal, and the last one is among them ----> resume by the map
+      |-- none differs, but the last is not found --> `_elsewhere`: search nearby, else by the map
+      `-- some differ
+            |-- without its newest rows the map fits --> `_corrected`
+            |-- one position nearby fits --------------> `_near_by`
+            `-- neither -------------------------------> DIVERGED or SOURCE_DIVERGED
+"""
 
 from __future__ import annotations
 
@@ -16,7 +28,7 @@ from twinlog.mirror.start.corrections import (
     runs_of,
     without_newest,
 )
-from twinlog.mirror.start.divergence import Known, Logs, diverged, find_parting, not_disproved
+from twinlog.mirror.start.divergence import Known, Logs, diverged, find_divergence, not_disproved
 from twinlog.mirror.start.tail_check import (
     Comparison,
     TargetTail,
@@ -42,14 +54,14 @@ class TailCheck:
         """Return where the source is read next: by the map or, if the records contradict it, by the
         records.
 
-        There are three results. The records are those in the map (`ResumePoint.compared` of them).
-        They are different ones (DIVERGED, SOURCE_DIVERGED). Or no record can be compared, because
-        the target or the source deleted its tail. Then K, the producer state and the map are all
-        there is. They are right unless one of them lost its end as well. A start is not refused
-        merely because records are old.
+        There are three results. The last records are those in the map (`ResumePoint.compared` of
+        them). They are different ones (DIVERGED, SOURCE_DIVERGED). Or no record can be compared,
+        because the target or the source has deleted its tail. Then K, the producer state and the
+        map are the only evidence, which is right unless one of them lost its end as well. A start
+        is not refused merely because records are old.
         """
         logs, lost = self._logs, self._request.lost
-        upstream = next_upstream(self._runs, self._ordinal, logs.here.log_start)
+        upstream = next_upstream(self._runs, self._ordinal, logs.source_ends.log_start)
         known = logs.sources(self._tail, self._runs, self._k)
         found = self._compare(self._runs, known, self._request.fingerprints)
         if found.holds:
@@ -61,24 +73,26 @@ class TailCheck:
         corrected = self._corrected(upstream, known)
         if corrected is not None:
             return corrected
-        parting = find_parting(
+        divergence = find_divergence(
             Logs(
                 runs=self._runs,
                 k=self._k,
                 low=max(
-                    self._runs[0].ordinal, self._request.runs_from, logs.there.log_start - self._k
+                    self._runs[0].ordinal,
+                    self._request.runs_from,
+                    logs.target_ends.log_start - self._k,
                 ),
                 high=found.differing[0][0] - self._k,
                 compare_timestamp=not self._tail.is_log_append_time,
-                source_start=logs.here.log_start,
-                was_cut=upstream > logs.here.log_end or lost is not None,
+                source_start=logs.source_ends.log_start,
+                was_cut=upstream > logs.source_ends.log_end or lost is not None,
                 target_at=logs.target_record,
                 source_at=logs.source_record,
                 source_before=logs.source_before,
             )
         )
         raise diverged(
-            parting,
+            divergence,
             source=self._request.source,
             target=self._request.target,
             upstream=upstream,
@@ -101,7 +115,7 @@ class TailCheck:
             dropped = runs[count]
             void = is_void(dropped, self._tail, self._k, prints)
             if void is False:
-                break  # its own record is there: that row is right, and so are those before it
+                break  # the announced record is there, so this row and all before it are right
             earlier, fewer = without_newest(runs, prints, count)
             known |= self._logs.sources(self._tail, earlier, self._k)
             found = self._compare(earlier, known, fewer)
@@ -119,13 +133,14 @@ class TailCheck:
     def _elsewhere(self, accepted: ResumePoint) -> ResumePoint:
         """Search nearby if the source has no record at the last record's position.
 
-        A seemingly dead lane may have written it with a row that was not read, or that is void.
+        A lane that was thought dead may have written the record with a row that was not read, or
+        that is void.
         """
         first, records = self._runs[0].ordinal, self._tail.records
         if not records or records[-1].offset != self._k + self._ordinal - 1:
             return accepted
         if self._ordinal <= first:
-            return accepted  # nothing there is this flow's yet: another mirror wrote it
+            return accepted  # no record there is this flow's: another mirror wrote them
         near = self._logs.around(accepted.upstream)
         around = near.records
         newest = search(self._tail, around)
@@ -153,7 +168,7 @@ class TailCheck:
         """
         logs, last = self._logs, self._tail.records[-1]
         if last.offset != self._k + self._ordinal - 1:
-            return None  # cleaned: how far the remaining last record is from the end is unknown
+            return None  # the last record was cleaned away, so the position cannot be derived
         near = logs.around(upstream)
         around = near.records
         newest = search(self._tail, around)
@@ -168,11 +183,11 @@ class TailCheck:
         return gone
 
     def _in_order(self, near: Near) -> ResumePoint | None:
-        """Match by record order, after the newest record that is where the map has it, or from the
-        source's first record.
+        """Match the last records in order, after the newest record that is where the map has it, or
+        from the source's first record on.
         """
         tail, around, own_time = self._tail, near.records, not self._tail.is_log_append_time
-        start, behind = self._logs.here.log_start, list(tail.records)
+        start, behind = self._logs.source_ends.log_start, list(tail.records)
         after = start - 1 if near.low <= start else None
         for at, record in enumerate(tail.records, 1):
             run = run_at(self._runs, record.offset - self._k)

@@ -2,7 +2,8 @@
 
 It makes a start safe even if everything else is wrong: a map that lost its newest row, a source
 that was truncated and refilled, or records of another writer. Key, value, headers and timestamp are
-compared. Bytes are not, because a target may recompress, stamp its own time, or have been cleaned.
+compared. Bytes are not, because a target may recompress, set its own timestamps, or have been
+compacted.
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ from twinlog.wire.record_batch import BatchHeader, read_headers
 from twinlog.wire.records import Headers, Record, decode_batch, decode_legacy, fingerprint
 
 TAIL_RECORDS: Final = 100
+"""Number of last offsets of the target whose records are compared."""
 REPLACED: Final = re.compile("\ufffd+")
 
 
@@ -32,7 +34,9 @@ class TargetTail:
     last_header: BatchHeader | None
     is_log_append_time: bool
     whole_from: int = 0
-    """Before this offset, some large records may have been left out."""
+    """From this offset on, no record is missing. Before it, some large records may not have been
+    read.
+    """
 
 
 class Equal(NamedTuple):
@@ -55,7 +59,7 @@ class Comparison:
     differing: tuple[tuple[int, int], ...]
     """(target offset, upstream offset) of records that differ or never existed at the source."""
     newest: Equal | None
-    """The newest record of the tail if it is equal: the position is right after it."""
+    """The last record of the tail, if it is equal: the position is right after it."""
 
     @property
     def holds(self) -> bool:
@@ -63,7 +67,7 @@ class Comparison:
         return not self.differing
 
     def proves(self, ordinal: int) -> bool:
-        """Whether the record before this ordinal is confirmed to be the one in the map."""
+        """Return whether the record before this ordinal is confirmed to be the one in the map."""
         return self.holds and self.newest is not None and self.newest.ordinal == ordinal - 1
 
     def epoch_before(self, ordinal: int, upstream: int) -> int:
@@ -199,7 +203,7 @@ def compare(
     k: int,
     fingerprints: Mapping[int, int],
 ) -> Comparison:
-    """Compare the tail with the map."""
+    """Compare the tail with the source records that the map gives for it."""
     equal = gone = 0
     newest: Equal | None = None
     differing: list[tuple[int, int]] = []

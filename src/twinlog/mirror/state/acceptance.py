@@ -24,10 +24,10 @@ ACCEPT: Final = "accept"
 
 @row("intent", ACCEPT, key=("topic", "topic_id", "partition", "first"))
 class WantedAcceptance(StateRow, frozen=True, kw_only=True):
-    """One acceptance of foreign records."""
+    """One acceptance of foreign records, as an operator requested it."""
 
     topic: str
-    """Name on the target."""
+    """Name of the topic on the target."""
     topic_id: TopicId
     partition: int
     first: int

@@ -1,4 +1,4 @@
-"""The topics of a cluster that are copies, with their origin: records of the state topic.
+"""Which topics of a cluster are copies, and of which topics: rows of the state topic.
 
 A topic's name shows its origin only under the default policy, and only to clients that use the same
 aliases and separators. A row shows it by ID: this topic of this cluster holds records of that topic
@@ -6,17 +6,18 @@ of that cluster. The flow that copies writes the row on its target before the to
 again, with the topic's ID, before a lane uses the topic. So a reader of the topic finds the row
 before the topic's first record:
 
-- The writer dies after the row, or its response is lost: the row announces a topic that may not
-  exist yet. The next start of the flow writes the same row, and a reader holds back only what was
-  to come anyway.
-- A zombie writes the row: it has the same content, because flow and clusters are the same.
-- Rows of a flow and topic have the same key: compaction keeps the newest.
-- The topic is deleted and created again by another client: it has a different ID, so the row is
+- *The writer dies after the row, or its response is lost*: the row announces a topic that may not
+  exist yet. The next start of the flow writes the same row, and until then a reader only ignores a
+  topic that would become a copy anyway.
+- *A process that no longer leads writes the row*: it has the same content, because flow and
+  clusters are the same.
+- *Rows of a flow and topic have the same key*: compaction keeps the newest.
+- *The topic is deleted and created again by another client*: it has a different ID, so the row is
   void.
 
 `lineage` lists the clusters that the records passed before they were at the source. The flow takes
-it from the rows of its source. So no ring can close: a flow that would bring records back to a
-cluster finds that cluster's ID there, whatever the aliases and topics are called.
+it from the rows of its source. So no ring of flows can arise: a flow that would bring records back
+to a cluster finds that cluster's ID there, whatever the aliases and topics are called.
 
 A row that has `ended` is void, too: the flow no longer writes to that topic. This allows a topic to
 change its direction (ADR 12).
@@ -38,9 +39,11 @@ class CopyRow(StateRow, frozen=True, kw_only=True):
     """One topic to which a flow writes, or is about to write."""
 
     topic: str
-    """Name on the target; empty if only its ID is known."""
+    """Name on the target, or empty if only its ID is known."""
     topic_id: TopicId
-    """The zero ID if it is not created yet, or if the brokers have no IDs."""
+    """ID on the target. The zero ID if the topic is not created yet, or if the brokers have
+    no IDs.
+    """
     target_cluster_id: str
     source_cluster_id: str
     source_topic: str
@@ -48,10 +51,11 @@ class CopyRow(StateRow, frozen=True, kw_only=True):
     lineage: tuple[str, ...]
     """Cluster IDs, sorted, without the source's own."""
     begun: bool
-    """Whether lanes may have written to it. Until then it is an intention, which may be
+    """Whether lanes may have written to it. Until then the row is an intention, which may be
     withdrawn.
     """
     ended: bool
+    """Whether the flow has stopped writing to it, which voids the row."""
     source_alias: str = ""
     """The source's alias in names of remote topics; empty and not written if it is the source's
     name in the flow's name.
@@ -63,7 +67,7 @@ class CopyRow(StateRow, frozen=True, kw_only=True):
 
     @property
     def is_live(self) -> bool:
-        """True if lanes may have written to the topic, and the copy has not ended."""
+        """Whether lanes may have written to the topic, and the copy has not ended."""
         return self.begun and not self.ended
 
     def is_of(self, topic: str, topic_id: TopicId) -> bool:

@@ -1,11 +1,40 @@
-"""Leadership of a flow, decided by a log: records of the compacted state topic with one partition.
+"""Generations: the leadership of a flow, decided by the order of a log.
 
-A claim is a record with the next generation number and the claimant. The first claim of a number in
-the log wins, whatever each process read before. So two processes that both consider themselves
-leader find out before either sends a batch. Keys contain the claimant, so that compaction keeps
-both claims in order. For that reason no claim is written twice (`internal_log.append_once`). A
-generation that ended cleanly is closed by a record with another key. One that is not closed may
-have lanes that still send. The process that wins a claim removes the claims below it.
+**Problem.** Two processes may both consider themselves the leader of a flow: a group coordinator
+elects them, but a frozen process continues without noticing that its session has ended. If both
+started lanes with the same number, their terms in the offset map would be equal, and one could
+overwrite rows of the other.
+
+**Rule.** A claim is a row of the compacted state topic, which has one partition. It contains the
+next generation number and the claimant. The first claim of a number in the log wins, whatever each
+process read before. So two processes find out which of them leads before either sends a batch:
+
+    offset   key                           value
+    40       generation 7, claimant p1     <- wins generation 7
+    41       generation 7, claimant p2     <- lost; p2 reads the log to its end, and waits
+    55       closed 7                      <- all lanes of generation 7 have drained
+    56       generation 8, claimant p2     <- wins; its lanes need not wait for late requests
+
+Keys contain the claimant, so that compaction keeps both claims in order. For that reason no claim
+is written twice (`internal_log.append_once`). The process that wins a claim removes the claims
+below it.
+
+**What a newer generation voids.** It voids the older leadership: the older leader finds the newer
+claim and stops (`control.leading.claims`), and rows that its lanes write to the offset map are void
+from the newer generation's first row on, partition by partition (`mirror.map.offset_map`). It does
+not void requests that lanes of the older generation have already sent, because all generations use
+the same producer ID. So unless the older generation was closed, starts of the newer one count with
+those requests until they can no longer arrive (`control.running.giving`). It voids no intents, and
+no records in the logs.
+
+**A process may die at each step**
+
+- *Before its claim is written*: nothing happened.
+- *After its claim, before a lane starts*: the generation had no lane. The next leader waits for
+  late requests all the same, unless a row states that it is closed.
+- *After its lanes have drained, before `closed` is written*: the next leader waits 20 s although
+  nothing is in flight.
+- *While it removes earlier claims*: the next leader removes the rest (`superseded`).
 """
 
 from __future__ import annotations
@@ -18,14 +47,14 @@ from twinlog.mirror.state.state_row import StateRow, encode_row, read_row, row
 
 WROTE: Final = "wrote"
 OF_PRODUCERS: Final = ("generation", "producer", WROTE)
-"""Kinds of rows that name a producer ID."""
+"""Kinds of rows that contain a producer ID."""
 CLAIMS: Final = ("generation", "closed")
 """Kinds of rows that determine the leader of a flow."""
 
 
 @row("generation", key=("generation", "claimant"))
 class Claim(StateRow, frozen=True, kw_only=True):
-    """One generation of one flow."""
+    """One claim of a generation."""
 
     generation: int
     claimant: str
@@ -40,13 +69,13 @@ class Claim(StateRow, frozen=True, kw_only=True):
 
 
 def closing(flow: str, generation: int) -> tuple[bytes, bytes]:
-    """Return the record stating that all lanes of this generation have drained."""
+    """Return the row stating that all lanes of this generation have drained."""
     return encode_row(["flow", flow, "closed", generation], {})
 
 
 def giving_producer(flow: str, number: int, claimant: str, producer_id: int) -> tuple[bytes, bytes]:
-    """Return the record that assigns a producer ID to the source partitions of this number
-    (`fan_out`).
+    """Return the row that assigns a producer ID to the source partitions of this number in keyed
+    topics (`mirror.copy.fan_out`).
     """
     key = ["flow", flow, "producer", number, claimant]
     return encode_row(key, {"producer_id": producer_id})
@@ -56,17 +85,18 @@ def superseded(
     flow: str, generation: int, records: Iterable[tuple[bytes | None, bytes | None]]
 ) -> list[tuple[bytes, bytes | None]]:
     """Return the rows that remove the flow's claims below a generation that has won, and the rows
-    that closed them. Before them is a row for each producer id that no other row would name then.
+    that closed them. Before them is a row for each producer ID that no other row would contain
+    then.
 
     Only the newest claim decides. It is closed only when no request of an earlier generation can
     arrive any more. So earlier claims may be removed at any time, closed or not:
 
-    - the leader dies between these rows: some producer ids are named twice, and the next leader
-      removes the rest;
-    - a zombie writes the rows late: they are about generations below its own, and so below that of
-      its successor;
-    - a claimant that was frozen claims a number that was removed: the newest claim is above it;
-    - the topic loses its end: the tombstones are after the winning claim, so they are lost first.
+    - *The leader dies between these rows*: some producer IDs are in two rows, and the next leader
+      removes the rest.
+    - *A process that no longer leads writes the rows late*: they are about generations below its
+      own, and so below that of its successor.
+    - *A claimant that was frozen claims a number that was removed*: the newest claim is above it.
+    - *The topic loses its end*: the tombstones are after the winning claim, so they are lost first.
     """
     keys: list[bytes] = []
     removed: set[int] = set()
@@ -89,7 +119,7 @@ def superseded(
 def fan_producers(
     records: Iterable[tuple[bytes | None, bytes | None]],
 ) -> dict[tuple[str, int], int]:
-    """Return the producer IDs by flow and number: the first in the log wins."""
+    """Return the producer IDs by flow and number. The first row in the log wins."""
     out: dict[tuple[str, int], int] = {}
     for key, value in records:
         if key is None or value is None:
@@ -102,7 +132,7 @@ def fan_producers(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FlowHistory:
-    """The leadership of one flow, by the state topic."""
+    """The leadership of one flow, as the state topic shows it."""
 
     latest: Claim | None
     is_closed: bool
@@ -130,7 +160,7 @@ def winning_claims(records: Iterable[tuple[bytes | None, bytes | None]]) -> dict
 def producers_of(flow: str, records: Iterable[tuple[bytes | None, bytes | None]]) -> frozenset[int]:
     """Return every producer ID under which a generation of the flow may have written.
 
-    Producer IDs of partitions that are copied by key are included only if their own rows were lost.
+    Producer IDs of keyed topics' partitions are included only if their own rows were lost.
     """
     out = set()
     for key, value in records:
@@ -159,8 +189,9 @@ def producers_of_others(
 def having_written(flow: str, producer_id: int) -> tuple[bytes, bytes]:
     """Return the row stating that the flow has written under this ID.
 
-    It is needed because the claim is gone: a later leader removed it, or the state topic lost it or
-    was re-created. The row stays true, so it may be written twice, late, and by a zombie.
+    It is needed if the claim is gone: a later leader removed it, or the state topic lost it or was
+    re-created. The row stays true, so it may be written twice, late, and by a process that no
+    longer leads.
     """
     key = ["flow", flow, WROTE, producer_id]
     return encode_row(key, {"producer_id": producer_id})

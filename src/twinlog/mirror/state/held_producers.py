@@ -1,6 +1,6 @@
-"""The quota that a flow set on its source's producers, as a row of the state topic.
+"""The quota that a flow has set for its source's producers, as a row of the state topic.
 
-The next leader, or a command, uses it to remove a quota that a killed process left behind.
+The next leader, or a command, uses it to remove a quota that a killed process left.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ _KIND: Final = "producers-held"
 
 @row(_KIND)
 class HeldProducers(StateRow, frozen=True, kw_only=True):
-    """One row. The newest counts."""
+    """The quotas of one flow. The newest row counts."""
 
     rates: tuple[int, ...]
     """Every quota that was set or was about to be set, in bytes per second, newest last. Empty:
@@ -25,7 +25,7 @@ class HeldProducers(StateRow, frozen=True, kw_only=True):
 
 
 def is_held_row(key: bytes | None, flow: str) -> bool:
-    """Return whether it is the row of this flow."""
+    """Return whether this is the flow's row."""
     try:
         return bool(json.loads(key or b"null") == ["flow", flow, _KIND])
     except ValueError:

@@ -1,21 +1,22 @@
-"""The operators' intents for a flow: rows of the state topic that the flow's leader follows.
+"""The operators' intents for a flow: rows of the state topic that the flow's leader applies.
 
 An intent is set or revoked. The newest row of a key counts, and compaction keeps it. So an intent
 outlives every process, and writing one twice has no effect:
 
-- The writer dies before the row: nothing happened. It dies after the row, or its response is lost:
-  the row is written, and the same command finds it and writes nothing.
-- A leader that was frozen, or has lost its leadership, follows it later or not at all: its lanes
-  end by the rules of leadership, as always.
-- Two operators want different things: the later row counts, for all.
-- A row cannot be read, or is of a newer release: the intent is unknown. Nothing running is stopped
-  because of it, and nothing is started (`RunState.holds_back`).
+- *The writer dies before the row*: nothing happened.
+- *The writer dies after the row, or its response is lost*: the row is written. The same command
+  finds it and writes nothing.
+- *A leader was frozen, or has lost its leadership*: it applies the intent later or not at all. Its
+  lanes end by the rules of leadership, as always.
+- *Two operators want different things*: the later row counts, for all.
+- *A row cannot be read, or is of a newer release*: the intent is unknown. Nothing running is
+  stopped because of it, and nothing is started (`RunState.holds_back`).
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from typing import Annotated, Any, Final
@@ -32,7 +33,7 @@ INTENT: Final = "intent"
 
 
 class IntentKind(StrEnum):
-    """Kinds of intents."""
+    """The kinds of intents."""
 
     PAUSE = "pause"
     """For a flow or a topic: nothing is copied until it is revoked."""
@@ -45,15 +46,15 @@ class IntentKind(StrEnum):
     copied any more.
     """
     FENCE = "fence"
-    """For a topic: an ACL that blocks its producers on the source was created by Twinlog, and may
-    be removed by it.
+    """For a topic: Twinlog has created an ACL that blocks its producers on the source, and may
+    remove it.
     """
     REPLAY = "replay"
     """For a topic: appending the divergent tail of its source to its remote topic has begun."""
 
     @property
     def participle(self) -> str:
-        """The state of such a flow or topic: `paused`."""
+        """The state of a flow or topic with this intent, such as `paused`."""
         return f"{self}d" if self.endswith("e") else f"{self}ed"
 
 
@@ -63,13 +64,13 @@ RESUMED: Final = (IntentKind.PAUSE, IntentKind.RELEASE)
 
 @row(INTENT, key=("kind", "topic"))
 class Intent(StateRow, frozen=True, kw_only=True):
-    """One intent: a row of the state topic."""
+    """One intent, set or revoked."""
 
     kind: IntentKind
     topic: str = ""
-    """Name on the source; empty: the whole flow."""
+    """Name on the source, or empty for the whole flow."""
     is_set: bool
-    """False: it was revoked."""
+    """False if the intent was revoked."""
     bytes_per_second: Annotated[int, Meta(gt=0)] | None
     who: str
     at_ms: int
@@ -109,13 +110,18 @@ class FlowIntents:
 
     @property
     def limit(self) -> int | None:
-        """Bytes per second; None: as configured."""
+        """The limit in bytes per second, or None if the configured one applies."""
         found = self.get(IntentKind.LIMIT)
         return None if found is None else found.bytes_per_second
 
     def pause_of(self, topic: str) -> Intent | None:
         """Return why the topic is not copied: its own pause, or that of the flow."""
         return self.get(IntentKind.PAUSE, topic) or self.pause
+
+    def paused(self, topic: str = "") -> str:
+        """Return by whom and why the flow, or the topic by name, is paused; empty if it is not."""
+        pause = self.get(IntentKind.PAUSE, topic)
+        return "" if pause is None else f"paused {pause}"
 
     def keys(self) -> Iterable[tuple[IntentKind, str]]:
         """Return kind and topic of all intents that are set."""
@@ -132,9 +138,12 @@ class FlowIntents:
         kinds = (IntentKind.RELEASE, IntentKind.PROMOTE)
         return frozenset(topic for kind in kinds for topic in self.topics(kind))
 
-    def has_new_owners(self, topic: str) -> bool:
-        """Return True if other clients may write to the copy of this source topic."""
-        return self.promotion is not None or topic in self.released
+    @property
+    def new_owners(self) -> Callable[[str], bool]:
+        """A function that returns True if other clients may write to the copy of a source topic. A
+        status calls it for each partition.
+        """
+        return self.released.__contains__ if self.promotion is None else lambda _: True
 
     def topics(self, kind: IntentKind) -> list[str]:
         """Return the topics for which an intent of this kind is set, apart from the flow's own."""
@@ -142,13 +151,15 @@ class FlowIntents:
 
     @property
     def copied_replays(self) -> frozenset[str]:
-        """Topics that are copied although a failback has begun to append their tail."""
+        """Topics that are still copied although a failback has begun to append the tail of their
+        source.
+        """
         if self.promotion is not None:
             return frozenset()
         return frozenset(self.topics(IntentKind.REPLAY)) - self.released
 
     def after(self, intents: Iterable[Intent]) -> FlowIntents:
-        """Return the intents as they will be after these rows were written."""
+        """Return the intents as they will be when these rows are written."""
         found = dict(self._set)
         for one in intents:
             found.pop(one.key, None)
@@ -163,7 +174,7 @@ class FlowIntents:
 
 
 def promoted(flow: str, promotion: Intent) -> str:
-    """Return a message: why a flow no longer copies anything."""
+    """Return a message that says why a flow no longer copies anything."""
     return (
         f"{flow} was promoted {promotion}, {in_iso(promotion.at_ms)}: its remote topics are the "
         "originals now, and nothing is copied to them; twinlog flow demote reverts it"
@@ -171,7 +182,7 @@ def promoted(flow: str, promotion: Intent) -> str:
 
 
 def topic_promoted(promotion: Intent) -> str:
-    """Return a message: why a topic that was promoted by name is no longer copied."""
+    """Return a message that says why a topic that was promoted by name is no longer copied."""
     return (
         f"promoted {promotion}, {in_iso(promotion.at_ms)}: its remote topic is the original now, "
         "and nothing is copied to it; twinlog topic demote reverts it"
@@ -179,7 +190,9 @@ def topic_promoted(promotion: Intent) -> str:
 
 
 def is_intent_row(key: bytes | None, flow: str) -> bool:
-    """Return whether a row may be an intent of this flow, also if its key cannot be read."""
+    """Return whether a row may be an intent of this flow. That includes rows whose key cannot be
+    read.
+    """
     try:
         parts = json.loads(key or b"null")
         return bool(parts[1] == flow and parts[2] == INTENT)
@@ -196,8 +209,8 @@ def flow_intents(
     """Return the intents, from (key, value) in log order. Raises CorruptData if a newest row cannot
     be read.
 
-    `known`: earlier intents, which stay set unless a row revokes them: the topic may have been
-    re-created. `corrupt`: receives kind and topic of pauses and limits that are STATE_CORRUPT.
+    `known`: earlier intents, which stay set unless a row revokes them, because the topic may have
+    been re-created. `corrupt`: receives kind and topic of pauses and limits that are STATE_CORRUPT.
     These then do not raise.
     """
     known = known or FlowIntents()
@@ -249,8 +262,8 @@ def fenced_since_promotion(
 
 
 def _replaceable(key: bytes) -> tuple[IntentKind, str] | None:
-    """Return kind and topic of a pause or limit, from its key: the next row of that key replaces
-    it.
+    """Return kind and topic of a pause or limit, from its key, because the next row of that key
+    replaces it.
     """
     try:
         _, _, _, kind, topic = json.loads(key)

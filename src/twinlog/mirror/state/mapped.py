@@ -1,20 +1,20 @@
-"""The copies that have rows in the offset map: records of the state topic.
+"""The copies that have rows in the offset map: rows of the state topic.
 
-A partition without a row begins again. That must not happen to one whose rows were lost because
-their topic was not compacted for a while, lost its end, or was deleted: everything would be copied
-a second time. So the flow notes which partitions of a copy have rows, once it has seen them. A copy
-is a pair of topic IDs: a topic that is re-created on either side is a different copy.
+A partition without a row in the map begins again. That must not happen to one whose rows were lost
+because their topic was not compacted for a while, lost its end, or was deleted: everything would be
+copied a second time. So the flow notes which partitions of a copy have rows, as soon as it has seen
+them. A copy is a pair of topic IDs: a topic that is re-created on either side is a different copy.
 
-- The process dies before the record: the next round writes it. It dies after the record, or its
-  response is lost: the record is written again with the same content.
-- A zombie writes an older record: it lists fewer partitions, never too many. So all records that
-  compaction leaves are combined.
-- The state topic loses the record, or is re-created: less is known, as before it was written. The
+- *The process dies before the row*: the next round writes it. It dies after the row, or its
+  response is lost: the row is written again with the same content.
+- *A process that no longer leads writes an older row*: it lists fewer partitions, never too many.
+  So all rows that compaction leaves are combined.
+- *The state topic loses the row, or is re-created*: less is known, as before it was written. The
   running flow writes it again.
 
-A record has the number of consecutive partitions with rows, from the first one on, and lists the
-others: a partition that waits for its leader does not hide later ones. `map-lost` states the same
-for all partitions of a topic, when the map topic itself was found deleted.
+A row has the number of consecutive partitions with rows in the map, from the first one on, and
+lists the others, because a partition that waits for its leader must not hide later ones. `map-lost`
+states the same for all partitions of a topic, if the map topic itself was found deleted.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ _KIND: Final = "mapped"
 _LOST: Final = "map-lost"
 
 Copy = tuple[TopicId, TopicId]
-"""Source and target topic."""
+"""IDs of the source and the target topic."""
 
 
 @dataclass(slots=True)
@@ -42,20 +42,22 @@ class MappedCopies:
     partitions: dict[Copy, frozenset[int]] = field(default_factory=dict)
     """Partitions that have rows."""
     lost: set[TopicId] = field(default_factory=set)
-    """Target topics whose rows were lost with the map topic."""
+    """IDs of target topics whose rows were lost with the map topic."""
 
     def has_row(self, source: TopicId, target: TopicId, partition: int) -> bool:
         """Return whether this partition of the copy between the two topics had a row."""
         return target in self.lost or partition in self.partitions.get((source, target), ())
 
     def was_copied_to(self, target: TopicId, partition: int) -> bool:
-        """Return whether a copy of any source topic had a row for this partition of it."""
+        """Return whether a copy of any source topic had a row for this partition of the target
+        topic.
+        """
         noted = (some for (_, there), some in self.partitions.items() if there == target)
         return target in self.lost or any(partition in some for some in noted)
 
 
 def noting_rows(flow: str, copy: Copy, partitions: Collection[int]) -> tuple[bytes, bytes]:
-    """Return the record stating that these partitions of the copy have rows."""
+    """Return the row stating that these partitions of the copy have rows in the map."""
     count = next(number for number in itertools.count() if number not in partitions)
     fields: dict[str, object] = {"partitions": count}
     if others := sorted(one for one in partitions if one > count):
@@ -64,8 +66,8 @@ def noting_rows(flow: str, copy: Copy, partitions: Collection[int]) -> tuple[byt
 
 
 def losing_map(flow: str, generation: int, targets: Iterable[TopicId]) -> tuple[bytes, bytes]:
-    """Return the record stating that this generation found the offset map topic deleted and
-    re-creates it.
+    """Return the row stating that this generation found the offset map topic deleted and re-creates
+    it.
 
     The topic had rows of these target topics.
     """
@@ -82,7 +84,7 @@ def is_mapped_row(key: bytes, flow: str) -> bool:
 
 
 def mapped_copies(flow: str, records: Iterable[tuple[bytes | None, bytes | None]]) -> MappedCopies:
-    """Return everything noted for a flow, from (key, value) in any order."""
+    """Return everything that is noted for a flow, from (key, value) in any order."""
     out = MappedCopies()
     for key, value in records:
         if key is None or value is None:

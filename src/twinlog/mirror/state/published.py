@@ -1,4 +1,4 @@
-"""Rows of the status topic: a flow's status as seen by its leader, for readers on other hosts.
+"""Rows of the status topic: a flow's status as its leader sees it, for readers on other hosts.
 
     key    ["flow", FLOW, "status"]
     value  {"v": 1, "at_ms": ..., "host": ..., "state": ..., ..., "unusual": [...]}
@@ -25,7 +25,7 @@ from twinlog.mirror.skips import Poison
 from twinlog.mirror.state.state_row import BEYOND, Bounded, StateRow, one_of, read_row, row, row_key
 
 LIVE_MS: Final = 45_000
-"""A leader that has not written for this long, and for three of its intervals, may be gone."""
+"""A leader that has written nothing for this long, and for three of its intervals, may be gone."""
 
 LONGEST_LIFE_MS: Final = 600_000
 MOST_UNUSUAL: Final = 50
@@ -45,7 +45,7 @@ class Unusual(Struct, frozen=True, kw_only=True):
     code: str
     message: str
     poison: Poison | None = None
-    """The record that blocks it, if known exactly. Earlier releases do not write it."""
+    """The record that stops it, if known exactly. Earlier releases do not write it."""
 
     def __post_init__(self) -> None:
         skip = self.poison and self.poison.skip
@@ -54,18 +54,18 @@ class Unusual(Struct, frozen=True, kw_only=True):
 
 
 class Behind(Struct, frozen=True, kw_only=True):
-    """A partition with records known to be missing on the target."""
+    """A partition that is known to lack records on the target."""
 
     topic: str
     partition: Bounded
     upstream: Bounded
-    """All records below it were on the target."""
+    """All records below this upstream offset were on the target."""
     end: Bounded
     """End of the source's log."""
 
 
 class Proof(Struct, frozen=True, kw_only=True):
-    """How much of the copy its leader has compared with the source."""
+    """How much of the copy the leader has compared with the source."""
 
     mode: str
     """Value of twinlog.verify."""
@@ -82,15 +82,15 @@ class Kept(Struct, frozen=True, kw_only=True):
     """How soon the source deletes records that wait to be copied."""
 
     ms: Bounded
-    """The shortest time for which a next record is certainly kept; -1: no deletion expected."""
+    """The shortest time for which a waiting record is certainly kept; -1: no deletion expected."""
     topic: str
     """The topic with that time."""
     near_deletion: tuple[str, ...]
-    """Topics of which records will be deleted before they are copied, at the current rate; the
-    first ones.
+    """Topics of which records will be deleted before they are copied, at the current rate. Only the
+    first ones are listed.
     """
     is_known: bool
-    """Whether it is known for every partition that lags."""
+    """Whether the time is known for every partition that lags."""
 
 
 @row(
@@ -99,7 +99,8 @@ class Kept(Struct, frozen=True, kw_only=True):
     advice="; it is rewritten every few seconds while the flow runs",
 )
 class PublishedStatus(StateRow, frozen=True, kw_only=True):
-    """One flow at one moment, as seen by its leader or by a process that could not set it up.
+    """One flow at one moment, as its leader sees it, or a process that could not set it up.
+
     Unknown figures are -1.
     """
 
@@ -110,7 +111,7 @@ class PublishedStatus(StateRow, frozen=True, kw_only=True):
     host: str
     pid: Bounded
     generation: Bounded
-    """-1: it could not be set up."""
+    """The writer's generation; -1: it could not set the flow up."""
     state: Annotated[str, one_of(FlowState)]
     reason: str
     guarantee: str
@@ -126,26 +127,28 @@ class PublishedStatus(StateRow, frozen=True, kw_only=True):
     """Total number of such partitions, of which `unusual` has the first."""
     unusual: tuple[Unusual, ...]
     behind: tuple[Behind, ...] = ()
-    """The partitions that lack most. Rows of earlier releases have neither these nor the fields
-    below.
+    """The partitions that lack most records. Rows of earlier releases have neither these nor the
+    fields below.
     """
     lag: Bounded = -1
-    """Waiting records of partitions whose lag is known."""
+    """Number of waiting records of partitions whose lag is known."""
     lag_unknown: Bounded = -1
-    """Partitions whose lag is unknown."""
+    """Number of partitions whose lag is unknown."""
     rpo_ms: Bounded = -1
-    """twinlog.rpo.seconds; -1: not set."""
+    """The configured twinlog.rpo.seconds in ms; -1: not set."""
     rpo_excess: str = ""
     """Why the RPO is exceeded."""
     proof: Proof | None = None
     p50_ms: Bounded = -1
     """Median latency of the batches of the last minute; -1: there were none."""
     p99_ms: Bounded = -1
-    """99th percentile of it."""
+    """99th percentile of the same latencies."""
     code: str = ""
-    """Code of the problem that keeps it from working."""
+    """Code of the problem because of which the flow does not work."""
     kept: Kept | None = None
-    """None: its leader is of an earlier release."""
+    """How soon the source deletes waiting records, or None if the leader is of an earlier
+    release.
+    """
 
     @property
     def where(self) -> str:
@@ -163,7 +166,7 @@ class PublishedStatus(StateRow, frozen=True, kw_only=True):
         return max(LIVE_MS, min(3 * self.every_ms, LONGEST_LIFE_MS))
 
     def is_of(self, now_ms: int) -> bool:
-        """Return whether its writer is running, as far as can be seen."""
+        """Return whether its writer is still running, as far as the row shows."""
         return self.state != FlowState.STOPPED and abs(now_ms - self.at_ms) <= self.lives_ms
 
     @property

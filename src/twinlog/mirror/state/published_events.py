@@ -4,7 +4,7 @@
     value  {"v": 1, "host": ..., "pid": ..., "run": ...,
             "events": [{"number": ..., "at_ms": ..., ...}, ...]}
 
-It is a separate row, not a part of the flow's status, because it is written when something has
+Events are a separate row, not a part of the flow's status, because it is written when something has
 happened, and not every few seconds. An event stays true whichever process leads the flow now, so
 every row counts.
 """
@@ -21,7 +21,7 @@ from twinlog.mirror.state.state_row import BEYOND, Bounded, StateRow, one_of, re
 
 MOST_EVENTS: Final = 20
 MOST_CHARACTERS: Final = 2000
-"""Total of the messages of one row."""
+"""Maximum total length of the messages in one row."""
 LONGEST_MESSAGE: Final = 300
 LEVELS: Final = ("INFO", "WARNING", "ERROR", "CRITICAL")
 _KIND: Final = "events"
@@ -31,16 +31,16 @@ class PublishedEvent(Struct, frozen=True, kw_only=True):
     """One line of the log of the process that leads the flow."""
 
     number: Bounded
-    """Rising number within a run of a process."""
+    """Number of the event, which rises within a run of a process."""
     at_ms: Annotated[int, Meta(ge=0, lt=BEYOND)]
     level: Annotated[str, one_of(LEVELS)]
     message: str
     code: str
     topic: str
     partition: Bounded
-    """-1: it concerns no partition."""
+    """The partition, or -1 if the event concerns none."""
     person: str
-    """The person who requested it, if any."""
+    """The operator who requested it, if any."""
 
 
 @row(_KIND, code=CorruptData.code, advice="; they are rewritten when something happens to it")
@@ -51,7 +51,7 @@ class PublishedEvents(StateRow, frozen=True, kw_only=True):
     pid: Bounded
     events: tuple[PublishedEvent, ...]
     run: str = ""
-    """Unique ID of the run of a process. Rows of earlier releases have none."""
+    """Unique ID of the run of the process. Rows of earlier releases have none."""
 
     @property
     def where(self) -> str:
@@ -60,8 +60,8 @@ class PublishedEvents(StateRow, frozen=True, kw_only=True):
 
 
 def within_bounds(events: Iterable[PublishedEvent]) -> tuple[PublishedEvent, ...]:
-    """Return the newest events that fit into one row. Input and result are in order,
-    oldest first.
+    """Return the newest events that fit into one row. Input and result are in order, oldest
+    first.
     """
     kept: list[PublishedEvent] = []
     left = MOST_CHARACTERS

@@ -24,7 +24,7 @@ _ORIGIN: Final = ("topic.id", "topic", "partition", "offset")
 
 
 class RecordOrigin(NamedTuple):
-    """The origin of a record."""
+    """Where a skipped record was: topic, partition and offset on the source."""
 
     topic_id: str
     topic: str
@@ -55,7 +55,7 @@ def quarantined(wanted: WantedSkip, record: Record, *, is_batch: bool, now_ms: i
 
 
 def origin_in(wanted: WantedSkip, offset: int) -> RecordOrigin:
-    """Return the origin of the record at this offset."""
+    """Return the origin of the record at this offset of a skip."""
     return RecordOrigin(str(wanted.topic_id), wanted.topic, str(wanted.partition), str(offset))
 
 

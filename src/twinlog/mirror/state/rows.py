@@ -1,7 +1,7 @@
 """The rows of the state topic as one reading of it found them, by flow and kind.
 
 The newest row of each key counts, as after compaction. A tombstone removes a claim (`generations`).
-The tombstone of any other row is kept, because it takes an intent or a fact back.
+The tombstone of any other row is kept, because it revokes an intent or a fact.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ Copies = Mapping[tuple[str, str], CopyRow]
 
 
 class StateRows(Iterable[Row]):
-    """All rows at one moment, in log order within each kind; later readings do not change it.
+    """All rows at one moment, in log order within each kind. Later readings do not change it.
 
     A row that cannot be read may be about any flow. So each selection contains it, and decoding the
     selection raises CorruptData.
@@ -55,11 +55,11 @@ class StateRows(Iterable[Row]):
         return (row for flow in self._kept for row in self._of(flow))
 
     def of(self, flow: str, *kinds: str) -> list[Row]:
-        """Return the rows of one flow, of all kinds or of these."""
+        """Return the rows of one flow: all of them, or those of these kinds."""
         return [*self._of(flow, *kinds), *self._unreadable.items()]
 
     def of_alone(self, flow: str, *kinds: str) -> list[Row]:
-        """Return the same without unreadable rows that name another flow."""
+        """Return the same as `of`, without unreadable rows that name another flow."""
         unread = (row for row in self._unreadable.items() if _home(row[0])[0] in ("", flow))
         return [*self._of(flow, *kinds), *unread]
 
@@ -69,8 +69,8 @@ class StateRows(Iterable[Row]):
         return [*rows, *self._unreadable.items()]
 
     def history(self, flow: str) -> FlowHistory | None:
-        """Return the flow's newest claim and whether its generation has ended, or None if no mirror
-        has led the flow.
+        """Return the flow's newest claim and whether its generation has ended, or None if no
+        process has led the flow.
         """
         return winning_claims(self.of(flow, *CLAIMS)).get(flow)
 
@@ -92,7 +92,7 @@ class StateRows(Iterable[Row]):
     @cached_property
     def copies(self) -> Copies:
         """The newest row of each copy, by flow and topic."""
-        out = copy_rows(self._unreadable.items())  # raises
+        out = copy_rows(self._unreadable.items())  # raises for an unreadable row
         for flow, kinds in self._kept.items():
             bucket = kinds.get(COPY, {})
             before, copies = self._decoded.get(flow, (None, {}))
@@ -118,17 +118,17 @@ NO_ROWS: Final = StateRows({}, {}, {})
 
 
 class RowFolder:
-    """Collects rows in log order; for one thread at a time."""
+    """Collects rows in log order. For one thread at a time."""
 
     def __init__(self) -> None:
         self._kept: dict[str, dict[str, Bucket]] = {}
         self._unreadable: dict[bytes, bytes] = {}
         self._decoded: dict[str, tuple[Bucket, Copies]] = {}
         self._fresh: set[tuple[str, str]] = set()
-        """Buckets that are shared with no `StateRows` that was returned."""
+        """Buckets that no returned `StateRows` shares."""
 
     def take(self, key: bytes, value: bytes | None) -> None:
-        """Take the next row of the log."""
+        """Add the next row of the log."""
         flow, kind = _home(key)
         if (flow, kind) not in self._fresh:
             self._fresh.add((flow, kind))
@@ -144,7 +144,7 @@ class RowFolder:
             self._unreadable = {one: v for one, v in self._unreadable.items() if one != key}
 
     def rows(self) -> StateRows:
-        """Return all rows that were taken."""
+        """Return all rows so far."""
         self._fresh.clear()
         return StateRows(dict(self._kept), self._unreadable, self._decoded)
 

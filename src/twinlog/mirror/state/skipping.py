@@ -6,12 +6,12 @@ A skip is an intent (`intents`) for one record, and cannot be revoked.
     value  {"v": 1, "next": ..., "is_batch": ..., "code": ..., "who": ..., "at_ms": ..., ...}
 
 The key is the position, with the topic's ID: nothing of a re-created topic is skipped. Writing a
-row twice has no effect, and two people who skip the same record want the same. The row stays as
+row twice has no effect, and two operators who skip the same record want the same. The row stays as
 long as the state topic exists: every later reader of that part of the source (a new leader, a new
 remote topic, a rebuild of the map) skips the same records.
 
 A release that does not know such rows starts nothing new (`STATE_CORRUPT`): it would stop at the
-record, or copy it where another record has its ordinal.
+record, or copy it, and another record would have its ordinal.
 """
 
 from __future__ import annotations
@@ -27,10 +27,10 @@ SKIP: Final = "skip"
 
 @row("intent", SKIP, key=("topic", "topic_id", "partition", "first"))
 class WantedSkip(StateRow, frozen=True, kw_only=True):
-    """One skip of records."""
+    """One skip of records, as an operator requested it."""
 
     topic: str
-    """Name on the source."""
+    """Name of the topic on the source."""
     topic_id: TopicId
     partition: int
     first: int

@@ -9,9 +9,9 @@
     key    ["flow", FLOW, "pause", TOPIC]
     value  {"v": 1, "who": ..., "note": ...}
 
-The fields are written in this order. A row without a field is invalid unless the field has a
-default: rows of earlier releases lack it. Other fields are of later releases and are ignored.
-Values must have the types and bounds of the declaration.
+The fields are written in this order. A row that lacks a field is invalid unless the field has a
+default, because rows of earlier releases lack it. Unknown fields are of later releases and are
+ignored. Values must have the types and bounds of the declaration.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from twinlog.model import text_as
 
 STATE_VERSION: Final = 1
 BEYOND: Final = 10**14
-"""Times in milliseconds are below this (it is in the year 5138), and so are record counts."""
+"""Upper bound of times in milliseconds (the year 5138), and of record counts."""
 
 Bounded = Annotated[int, Meta(gt=-BEYOND, lt=BEYOND)]
 
@@ -91,7 +91,8 @@ def row(
     advice: str = "",
 ) -> Callable[[type[T]], type[T]]:
     """Declare a kind of row. `key`: the fields in its key; `sparse`: fields that are not written if
-    they are empty; `code`: of the error if a row is invalid; `advice`: end of its message.
+    they are empty; `code`: code of the error for an invalid row; `advice`: end of that error's
+    message.
     """
 
     def declare(cls: type[T]) -> type[T]:
@@ -106,7 +107,7 @@ def read_row(key: bytes, value: bytes) -> tuple[list, dict]:  # type: ignore[typ
     try:
         fields = json.loads(value)
         version = fields["v"]
-        # a newer release may have other keys, too
+        # the keys of a newer release may differ, too, so they are not parsed
         parts = [] if version > STATE_VERSION else json.loads(key)
     except (ValueError, KeyError, TypeError, RecursionError) as error:
         raise CorruptData(

@@ -3,8 +3,8 @@
     key    ["flow", FLOW, "verified", "whole" | "part"]
     value  {"v": 1, "began_ms": ..., "who": ..., "answer": ..., "counts": {...}, ...}
 
-The result for a part of the flow does not replace the result for all of it. Nothing is decided by
-these rows: one that cannot be read is not shown. Earlier releases ignore them, as they ignore every
+The result for a part of the flow does not replace the result for all of it. These rows are only
+shown, so a row that cannot be read is ignored. Earlier releases ignore them, as they ignore every
 unknown kind.
 """
 
@@ -29,9 +29,9 @@ class VerifyRun(StateRow, frozen=True, kw_only=True):
     ended_ms: int
     who: str
     answer: str
-    """identical, different or not compared."""
+    """`identical`, `different` or `not compared`."""
     topics: str | None
-    """A regular expression; None: all."""
+    """A regular expression, or None for all topics."""
     since: str | None
     """As requested: times of the source's records."""
     until: str | None
@@ -39,15 +39,17 @@ class VerifyRun(StateRow, frozen=True, kw_only=True):
     partitions: int
     equal_records: int
     ranges: Mapping[str, int]
-    """Differing ranges by kind: missing, extra, ..."""
+    """Number of differing ranges by kind: missing, extra, ..."""
     not_compared: int
     """Number of partitions that could not be read, in whole or in part."""
     configs: int
     """Number of differing configs."""
     groups: int
-    """Number of group offsets that would skip records."""
+    """Number of group offsets with which a group would skip records."""
     sha256: str
-    """Digest of the flow's part of the report, computed like the report's own digest."""
+    """Digest of the flow's part of the report, computed in the same way as the report's own
+    digest.
+    """
 
     @property
     def is_whole(self) -> bool:

@@ -10,7 +10,7 @@ from typing import Any, Final, NamedTuple
 from twinlog.mirror.verify.tally import Day, day_of
 
 MOST_KEPT: Final = 10_000
-"""Maximum ranges kept per partition. Further ones are only counted."""
+"""Maximum number of ranges kept per partition. Further ones are only counted."""
 
 
 class DifferenceKind(StrEnum):
@@ -29,7 +29,7 @@ class DifferenceKind(StrEnum):
 
 
 class GapCause(StrEnum):
-    """Valid reasons why records of one side are not on the other, or are not compared."""
+    """Valid reasons why records of one side are not on the other side, or are not compared."""
 
     BEFORE_COPY = "before the copy began"
     BEFORE_MAP = "on the target before the offset map begins"
@@ -84,19 +84,19 @@ class Compared:
     unkept: int = 0
     """Number of differences after the first MOST_KEPT."""
     equal: int = 0
-    """Records that are equal and at the offsets in the map."""
+    """Number of records that are equal and at the offsets in the map."""
     by_bytes: int = 0
-    """Compared records whose batches are byte-equal, so that nothing was decoded."""
+    """Number of compared records whose batches are byte-equal, so that nothing was decoded."""
     bytes: int = 0
     """Bytes of the target's batches that were read."""
     gaps: Counter[GapCause] = field(default_factory=Counter)
-    """Number of records; for deleted records and markers, number of offsets."""
+    """Number of records by cause; for deleted records and markers, number of offsets."""
     pending: Range | None = None
     """Source offsets from the first record that is not copied yet."""
     days: dict[int, Day] = field(default_factory=dict)
     """Counts by the timestamps of the records, with days numbered by `tally.day_of`."""
     _is_open: bool = False
-    """Whether the last difference continues: no equal record has followed."""
+    """Whether the last difference may continue, because no equal record has followed."""
 
     @property
     def is_identical(self) -> bool:
@@ -137,7 +137,7 @@ class Compared:
         why: str = "",
     ) -> None:
         """Report a difference. It is merged with the last one if that is of the same kind and
-        continues.
+        adjacent.
         """
         found = Difference(kind=kind, source=source, target=target, records=records, why=why)
         last = self.differences[-1] if self.differences else None

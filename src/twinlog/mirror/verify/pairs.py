@@ -18,20 +18,20 @@ class MappedOffset(NamedTuple):
 
     offset: int
     is_known: bool
-    """False: the map has no record at that offset, and `offset` is where it would be if the map had
-    no gap.
+    """Whether the map has a record at that offset. If not, `offset` is where it would be if the map
+    had no gap.
     """
     room: int
     """Number of records from this one on that are contiguous on both sides."""
 
 
 class Pairs:
-    """Translates in both directions. Needs at least one run."""
+    """Translates offsets in both directions. Needs at least one run."""
 
     def __init__(self, runs: Sequence[Run]) -> None:
         self.runs = runs
         self._at = [0, 0, 0]
-        """The run of the last lookup, by field: lookups rise."""
+        """The run of the last lookup, by field, because lookups rise."""
 
     @property
     def first(self) -> Run:
@@ -89,8 +89,7 @@ def with_own_batches(
 
     Rows announce a record at its planned offset. If other clients wrote first, the map is corrected
     a moment later, or never if the lane died. But the sequences of this flow's batches are ordinals
-    (modulo 2^31), so their headers identify the records. `headers`: of all batches from the mark
-    on.
+    (mod 2^31), so their headers identify the records. `headers`: of all batches from the mark on.
     """
     out = [run for run in runs if run.ordinal < mark.ordinal] or [runs[0]]
     reached = mark
@@ -100,7 +99,7 @@ def with_own_batches(
             continue
         ahead = (header.base_sequence - reached.ordinal) % SEQUENCE_MODULUS
         if ahead > SEQUENCE_MODULUS // 2:
-            continue  # of a former copy under the same flow
+            continue  # the batch belongs to an earlier copy of this flow
         ordinal = reached.ordinal + ahead
         end = ordinal + header.last_offset_delta + 1
         out += _pieces(runs, ordinal, end, header.base_offset)

@@ -15,7 +15,7 @@ from typing import Final, NamedTuple
 
 ALIKE: Final = 8
 WINDOWS: Final = (64, 512, 4096)
-"""Number of records of each side to check: a larger window only if a smaller one does not
+"""Number of records of each side to compare. A larger window is used only if a smaller one does not
 suffice.
 """
 END: Final = object()
@@ -26,9 +26,9 @@ class Seen(NamedTuple):
 
     offset: int
     at: int
-    """Its offset on the target, or the expected one by what is known so far."""
+    """Its offset on the target, or the one where it should be."""
     number: int
-    """Equal for equal records."""
+    """Equal for records with equal content."""
 
 
 def meeting(
@@ -37,7 +37,7 @@ def meeting(
     """Return the indexes at which both sides match again, or None if they do not within these
     records.
 
-    `is_whole`: no records follow. `may_lack`: either side may lack single records.
+    `is_whole`: no records follow. `may_lack`: single records may be missing on either side.
     """
     here, there = range(len(source)), range(len(target))
     if may_lack:
@@ -67,7 +67,7 @@ def _nearest(ours: Sequence[object], theirs: Sequence[object]) -> tuple[int, int
     for at in range(len(ours) - ALIKE + 1):
         if best is not None and at >= sum(best):
             break
-        # of equal distances, the one that keeps the pairing
+        # if distances are equal, the match that keeps the pairing is preferred
         for other in starts.get(tuple(ours[at : at + ALIKE]), ()):
             rank = at + other, abs(at - other)
             if best is None or rank < (sum(best), abs(best[0] - best[1])):
@@ -75,11 +75,11 @@ def _nearest(ours: Sequence[object], theirs: Sequence[object]) -> tuple[int, int
     return best
 
 
-class Parted(NamedTuple):
+class Classified(NamedTuple):
     """The classified records before the position at which both sides match again."""
 
     same: list[tuple[Seen, Seen]]
-    """Equal, and at the right position."""
+    """Pairs of equal records at the right positions."""
     different: list[tuple[Seen, Seen]]
     moved_here: list[Seen]
     moved_there: list[Seen]
@@ -87,7 +87,7 @@ class Parted(NamedTuple):
     extra: list[Seen]
 
 
-def parted(source: Sequence[Seen], target: Sequence[Seen]) -> Parted:
+def classified(source: Sequence[Seen], target: Sequence[Seen]) -> Classified:
     """Classify records that do not match. Each record is in one list."""
     same = list(_at_their_offset(source, target, is_equal=True))
     done_here = {one.offset for one, _ in same}
@@ -101,7 +101,7 @@ def parted(source: Sequence[Seen], target: Sequence[Seen]) -> Parted:
     left_there = [one for one in there if one.offset not in moved[1]]
     different = list(_at_their_offset(left_here, left_there, is_equal=False))
     pairs = {one.offset for one, _ in different}, {one.offset for _, one in different}
-    return Parted(
+    return Classified(
         same=same,
         different=different,
         moved_here=moved_here,
@@ -114,7 +114,7 @@ def parted(source: Sequence[Seen], target: Sequence[Seen]) -> Parted:
 def _at_their_offset(
     source: Sequence[Seen], target: Sequence[Seen], *, is_equal: bool
 ) -> Iterator[tuple[Seen, Seen]]:
-    """Yield pairs at the same position, each record once: a wrong map may contain a
+    """Yield pairs at the same position. Each record is used once, because a wrong map may contain a
     position twice.
     """
     by_offset = {one.at: one for one in target}

@@ -18,7 +18,9 @@ from twinlog.wire.records import Record
 from twinlog.wire.rows import records_of
 
 MOST_SPOILT: Final = 1 << 20
-"""Maximum offsets of a batch whose records cannot be read: its own header may be wrong."""
+"""Maximum number of offsets assumed for a batch that cannot be read, because its header may be
+wrong.
+"""
 HIDDEN_KEPT: Final = 1_000
 
 
@@ -28,7 +30,7 @@ class Piece(NamedTuple):
     header: BatchHeader
     data: memoryview
     hides: GapCause | None = None
-    """Why readers do not see its records."""
+    """Why readers do not see its records, or None if they do."""
 
 
 class Entry(NamedTuple):
@@ -36,7 +38,7 @@ class Entry(NamedTuple):
 
     offset: int
     record: Record | None
-    """None: the batch cannot be read."""
+    """None if the batch cannot be read."""
     is_own_time: bool = False
     """Whether the broker of this log set the timestamp."""
     problem: str = ""
@@ -68,7 +70,9 @@ class RecordTable:
 
 
 class ReadSide:
-    """One log. `start` is its current log start, which may rise while it is read."""
+    """One log during a walk. `start` returns its current log start, which may rise while it is
+    read.
+    """
 
     def __init__(
         self,
@@ -83,9 +87,9 @@ class ReadSide:
         self.begin, self.limit = begin, limit
         self.start = start
         self.may_lack = may_lack
-        """Whether it is compacted: offsets without a record may have had one."""
+        """Whether the log is compacted, so that offsets without a record may have had one."""
         self.hidden: deque[Range] = deque(maxlen=HIDDEN_KEPT)
-        """Offsets passed that no reader sees."""
+        """Ranges of offsets that were passed and that no reader sees."""
         self._pieces = pieces
         self._compared = compared
         self._piece: Piece | None = None
@@ -106,8 +110,8 @@ class ReadSide:
         self._piece = None
 
     def rows(self) -> RecordTable | None:
-        """Return the next records of one batch, or None if they must be objects, or at the
-        limit.
+        """Return the next records of one batch as a table, or None if they must be read one by one,
+        or at the limit.
         """
         while not self._entries and self._rows is None:
             piece = self._next_piece()
@@ -117,7 +121,7 @@ class ReadSide:
                 verify_crc(piece.data, 0, piece.header)
                 table = decode_table(piece.data)
             except CorruptData:
-                return None  # `entry` reports it for each of its records
+                return None  # `entry` reports the error for each record of the batch
             self._piece = None
             offsets = table.column(OFFSET)
             first, end = bisect_left(offsets, self.begin), bisect_left(offsets, self.limit)

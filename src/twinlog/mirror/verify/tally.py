@@ -21,9 +21,9 @@ _OFFSET_AND_TIME: Final = struct.Struct(">qq")
 
 DAY_MS: Final = 86_400_000
 NO_DAY: Final = -1
-"""For records without a timestamp, and for further days if there are too many."""
+"""The day of records without a timestamp, and of all further days if there are too many."""
 MOST_DAYS: Final = 10_000
-"""Producers may set any timestamp."""
+"""Maximum number of days, because producers may set any timestamp."""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -32,7 +32,7 @@ class Tally:
 
     records: int = 0
     digested: int = 0
-    """Records among them that are in the digest."""
+    """Number of records that are in the digest."""
     batch_bytes: int = 0
     """Bytes of batches that were compared as stored."""
     record_bytes: int = 0
@@ -88,7 +88,7 @@ class _Days(Container[int], Sized, Protocol): ...
 
 
 def day_of(timestamp_ms: int, known: _Days) -> int:
-    """Return the days since 1970, in UTC, or NO_DAY."""
+    """Return the number of days since 1970, in UTC, or NO_DAY."""
     if timestamp_ms < 0:
         return NO_DAY
     number = timestamp_ms // DAY_MS

@@ -5,11 +5,10 @@ epoch, producer fields, checksum. Such pairs are compared as bytes, from the hea
 without decompression. If batches do not line up (joined, holes, recompressed, size limits,
 LogAppendTime), records are decoded and compared: as table rows while they are equal, else as a
 consumer sees them. The walk returns to whole batches at the next two batches that begin together.
-
 Batches of the same records in another codec are decompressed and compared as bytes, too. In a deep
-walk all batches are, and each of their records is read and added to the digest of its day.
+walk all batches are decoded, and each of their records is added to the digest of its day.
 
-The offset map pairs the records. If it has no record for what is there, both logs are read on until
+The offset map pairs the records. If it has no record for an offset, both logs are read on until
 they match again (`realignment`). From there on, records are compared at their distance to the map,
 and are `SHIFTED`, until the map is right again.
 
@@ -29,7 +28,7 @@ from twinlog.mirror.skips import Skip, skipped
 from twinlog.mirror.start.tail_check import same_record
 from twinlog.mirror.verify.difference import Compared, DifferenceKind, GapCause, Range
 from twinlog.mirror.verify.pairs import MappedOffset, Pairs
-from twinlog.mirror.verify.realignment import WINDOWS, Seen, meeting, parted
+from twinlog.mirror.verify.realignment import WINDOWS, Seen, classified, meeting
 from twinlog.mirror.verify.side import Entry, Piece, ReadSide, RecordTable
 from twinlog.mirror.verify.tally import Day, Tally
 from twinlog.wire.compression import decompress
@@ -47,7 +46,7 @@ NO_SUCH_SOURCE: Final = "the source has no such record there"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Rules:
-    """Exceptions that are no differences, for one partition."""
+    """Exceptions for one partition that are no differences."""
 
     skips: Sequence[Skip] = ()
     accepted: Sequence[tuple[int, int]] = ()
@@ -92,9 +91,10 @@ class LogWalk:
                 self._realign()
 
     def find_pending(self, end: int, *, count_all: bool = True) -> int:
-        """Return the number of source records from its limit to `end`, which are not copied yet.
+        """Return the number of source records from the source's limit to `end`, which are not
+        copied yet.
 
-        Without `count_all`: stop after the first one.
+        Without `count_all`, stop after the first one.
         """
         source, self._source.limit = self._source, end
         records = 0
@@ -158,8 +158,8 @@ class LogWalk:
         return True
 
     def _is_counterpart(self, header: BatchHeader, other: BatchHeader) -> bool:
-        """Return whether all records of one batch should be where the other is, and none is to be
-        skipped.
+        """Return whether all records of one batch should be where the other batch is, and none is
+        to be skipped.
         """
         mapped = self._pairs.counterpart(header.base_offset)
         if mapped is None or not mapped.is_known or mapped.room < header.count:
@@ -254,7 +254,7 @@ class LogWalk:
         return GapCause.OTHERS if origin is not None and not origin.is_known else None
 
     def _lacks_there(self, mapped: MappedOffset, at: int) -> bool:
-        """Handle a record that the target lacks. Returns True if there is a reason for it."""
+        """Handle a record that the target lacks. Returns True if there is a valid reason."""
         reason = self._why_gone_there(mapped, at)
         if reason is None:
             return False
@@ -272,7 +272,7 @@ class LogWalk:
         )
 
     def _lacks_here(self, there: Entry, here: Entry | None) -> bool:
-        """Handle a record that the source lacks. Returns True if there is a reason for it."""
+        """Handle a record that the source lacks. Returns True if there is a valid reason."""
         reason = self._why_gone_here(there.offset, here)
         if reason is None:
             return False
@@ -332,7 +332,9 @@ class LogWalk:
             self._on_step(there[until[1] - 1].offset + 1)
 
     def _shift_at(self, here: Sequence[Entry], there: Sequence[Entry]) -> int:
-        """Return by how many offsets the first of these are after their positions in the map."""
+        """Return by how many offsets the first of these records are after their positions in the
+        map.
+        """
         mapped = self._pairs.counterpart(here[0].offset) if here and there else None
         return self._shift if mapped is None else there[0].offset - mapped.offset
 
@@ -364,7 +366,9 @@ class LogWalk:
         return ours, theirs
 
     def _as_far_as_both(self, here: Sequence[Seen], there: Sequence[Seen]) -> tuple[int, int]:
-        """Return how far both sides reach, if no part of the checked records matches."""
+        """Return how far both sides reach, if the sides do not match again within the records that
+        were read.
+        """
         last = min((some[-1].at for some in (here, there) if some), default=0)
         until = sum(one.at <= last for one in here), sum(one.at <= last for one in there)
         return until if any(until) else (len(here), len(there))
@@ -375,7 +379,7 @@ class LogWalk:
         seen: tuple[Sequence[Seen], Sequence[Seen]],
     ) -> None:
         here, there = ({one.offset: one for one in some} for some in entries)
-        sorts = parted(*seen)
+        sorts = classified(*seen)
         for one, other in sorts.same:
             self._note_same(here[one.offset], other.offset)
         if sorts.moved_here:
@@ -398,11 +402,11 @@ class LogWalk:
         for one in (*sorts.moved_here, *(one for one, _ in sorts.different), *lost):
             self._count(here[one.offset], one.offset, lambda day: day.source)
         for other in (*sorts.moved_there, *(other for _, other in sorts.different), *added):
-            # not a source offset: the digests of both sides must differ
+            # this is not a source offset, so that the digests of both sides differ
             self._count(there[other.offset], ~other.offset, lambda day: day.target)
 
     def _sort_out_missing(self, one: Seen) -> bool:
-        """Report a missing record. Returns False if there is a reason for it."""
+        """Report a missing record. Returns False if there is a valid reason for it."""
         mapped = self._pairs.counterpart(one.offset)
         reason = None if mapped is None else self._why_gone_there(mapped, one.at)
         if reason is not None:
@@ -413,7 +417,7 @@ class LogWalk:
         return True
 
     def _sort_out_extra(self, other: Seen, last: int | None, problem: str) -> bool:
-        """Report an extra record. Returns False if there is a reason for it."""
+        """Report an extra record. Returns False if there is a valid reason for it."""
         origin = self._pairs.origin(other.at - self._shift)
         if origin is not None and origin.is_known and origin.offset < self._source.start():
             self._found.gaps[GapCause.SOURCE_DELETED] += 1
@@ -453,7 +457,7 @@ def _span(some: Sequence[Seen]) -> Range:
     return Range(min(offsets), max(offsets) + 1)
 
 
-# Compares two batches, or rows of them, without creating an object per record.
+# The functions below compare two batches, or rows of them, without creating an object per record.
 # Equal headers give equal bytes after them the same meaning. So batches of the same codec are
 # compared as stored, and others uncompressed. A deep comparison also reads each record of equal
 # batches.
@@ -466,14 +470,14 @@ def are_equal(here: Piece, there: Piece, found: Compared, *, is_deep: bool) -> b
     if not _may_be_equal(here.header, there.header):
         return False
     try:
-        verify_crc(there.data, 0, there.header)  # as consumers do
+        verify_crc(there.data, 0, there.header)  # consumers check it, too
         if is_deep:
             return _by_records(here, there, found)
         if here.header.attributes & CODEC_MASK == there.header.attributes & CODEC_MASK:
             return _by_bytes(here, there, found)
         return _by_payload(here, there, found)
     except CorruptData:
-        return False  # the comparison by record finds it again and reports it
+        return False  # the comparison by record finds the error again and reports it
 
 
 def _may_be_equal(header: BatchHeader, other: BatchHeader) -> bool:

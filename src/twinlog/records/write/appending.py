@@ -40,8 +40,7 @@ from twinlog.cluster.logs.producers import describe_producers
 from twinlog.cluster.logs.raw_log import Appended, append_batches, fetch_partition
 from twinlog.errors import BrokerRefused, ClusterError, TwinlogError, or_raise
 from twinlog.model import TopicPartition
-from twinlog.records.write.gathering import Gatherer
-from twinlog.records.write.packing import PackedBatch
+from twinlog.records.write.packing import Gatherer, PackedBatch
 from twinlog.wire.compression import DECOMPRESSED_LIMIT_BYTES
 from twinlog.wire.decoding import decode_rows
 from twinlog.wire.encoding import encode_rows

@@ -21,8 +21,8 @@ from twinlog.errors import ConfigError
 from twinlog.records.columns import PARTITION, TOPIC, VALUE
 from twinlog.records.connections import FIRST_REFUSED_S, connected, task_begins
 from twinlog.records.write import packing
-from twinlog.records.write.gathering import Gatherer
 from twinlog.records.write.options import WriteOptions, parse_write_options
+from twinlog.records.write.packing import Gatherer
 from twinlog.records.write.rows import (
     TYPES,
     RowPartitioner,

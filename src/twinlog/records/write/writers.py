@@ -8,19 +8,22 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterator
+from typing import Final
 
 import pyarrow as pa
+from pyspark import TaskContext
 from pyspark.sql.datasource import DataSourceArrowWriter, WriterCommitMessage
 from pyspark.sql.types import StructType
 
-from twinlog.errors import ConfigError
+from twinlog.errors import ConfigError, EnvironmentMissing
+from twinlog.records.connections import connected, task_begins
 from twinlog.records.spark_api import DataSourceStreamArrowWriter
 from twinlog.records.write import transaction
+from twinlog.records.write.appending import Appender
 from twinlog.records.write.options import WriteOptions
 from twinlog.records.write.packing import partition_count
-from twinlog.records.write.rows import check_schema, warn_of_others
-from twinlog.records.write.tasks import write_rows
-from twinlog.records.write.transaction import Begun, TaskWritten
+from twinlog.records.write.rows import RowPartitioner, check_schema, counter, warn_of_others
+from twinlog.records.write.transaction import Begun, TaskWritten, transactions
 
 log = logging.getLogger(__name__)
 
@@ -79,3 +82,38 @@ class StreamWriter(DataSourceStreamArrowWriter):
 def _written(messages: list[WriterCommitMessage | None]) -> list[TaskWritten]:
     """Return the messages of successful tasks; before a commit these are all tasks."""
     return [one for one in messages if isinstance(one, TaskWritten)]
+
+
+QUERY_ID: Final = "sql.streaming.queryId"
+BATCH_ID: Final = "streaming.sql.batchId"
+"""Local properties that Spark's own sinks use as well. The ID is the checkpoint's."""
+
+
+def write_rows(
+    options: WriteOptions, begun: Begun, batches: Iterator[pa.RecordBatch]
+) -> TaskWritten:
+    """Write the rows of a task. Raises TwinlogError; the task may then run again."""
+    task_begins()
+    context = TaskContext.get()
+    query, turn = options.write_id, 0
+    if context is not None:
+        query = query or context.getLocalProperty(QUERY_ID) or ""
+        turn = context.partitionId() + int(context.getLocalProperty(BATCH_ID) or 0)
+    if not query:
+        raise EnvironmentMissing(
+            f"Spark does not pass its tasks the query ID ({QUERY_ID}), as Spark 4.1 to 4.3 do"
+        )
+    with connected(options.cluster()) as client:
+        joined = transactions(client, options, query, begun.identity)
+        partitioner = RowPartitioner(options.topic, counter(client), now_ms=begun.now_ms, turn=turn)
+        appender = Appender(client, joined, options.codec, options.max_bytes)
+        for batch in batches:
+            for tp, rows in partitioner.by_partition(batch):
+                appender.add(tp, rows)
+        return TaskWritten(
+            identity=begun.identity,
+            query=query,
+            rows=appender.finish(),
+            oldest_ms=partitioner.oldest_ms,
+            placed_among=begun.placed_among,
+        )

@@ -8,20 +8,120 @@ combines the results.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import Final
 
 from twinlog.cluster.client import ClusterClient
-from twinlog.errors import PartitionError
+from twinlog.cluster.logs.offsets import EARLIEST, list_offsets
+from twinlog.cluster.logs.raw_log import FetchedRecords, fetch_partition
+from twinlog.errors import PartitionError, TwinlogError
+from twinlog.mirror.copy.intake import RolledBack
 from twinlog.mirror.map.offset_map import Mark, PartitionMap
 from twinlog.mirror.map.runs import Run
 from twinlog.mirror.map.translation import Reach, reach_at
+from twinlog.mirror.plan import Pairing
+from twinlog.mirror.state.intents import FlowIntents
 from twinlog.mirror.verify.difference import Compared, DifferenceKind, GapCause, Range
 from twinlog.mirror.verify.pairs import Pairs, with_own_batches
-from twinlog.mirror.verify.side import ReadSide
+from twinlog.mirror.verify.side import Piece, ReadSide
 from twinlog.mirror.verify.walk import LogWalk, Rules
 from twinlog.model import Isolation, TopicPartition
-from twinlog.survey.verify.pieces import READ_BYTES, VerifiedLog
+from twinlog.wire.error_codes import OFFSET_NOT_AVAILABLE, error_for
+from twinlog.wire.record_batch import read_headers
+
+# Reads a log batch by batch, with the batches that no reader sees.
+
+READ_BYTES: Final = 4 << 20
+
+
+@dataclass(slots=True, kw_only=True)
+class VerifiedLog:
+    """One partition's log. `start` rises if retention deletes records before they are read."""
+
+    client: ClusterClient
+    tp: TopicPartition
+    start: int
+    end: int
+    """Queried once: later records are not read."""
+    isolation: Isolation = Isolation.READ_UNCOMMITTED
+    read_bytes: int = READ_BYTES
+    """Maximum bytes per fetch."""
+    bytes: int = 0
+    """Bytes of the batches that were read."""
+    _asked_end: int = field(init=False)
+    """The log certainly reached this offset, even if `end` is raised."""
+
+    def __post_init__(self) -> None:
+        self._asked_end = self.end
+
+    def pieces(self, begin: int) -> Iterator[Piece]:
+        """Yield all batches that begin below the end, from the one with offset `begin` on.
+
+        Raises TwinlogError if the cluster cannot be queried, and CorruptData if a header is
+        invalid. The caller verifies checksums.
+        """
+        position = begin
+        while position < self.end:
+            answer = self._fetch(position)
+            if answer is None:
+                position = max(position, self.start)
+                continue
+            before = position
+            rolled_back = RolledBack(answer.aborted)
+            for header, at in read_headers(answer.records):
+                batch = answer.records[at : at + header.length]
+                is_gone = rolled_back.skip(header, batch)
+                if header.next_offset <= before:
+                    continue
+                if header.base_offset >= self.end:
+                    return
+                position = max(position, header.next_offset)
+                self.bytes += header.length
+                if header.is_control:
+                    yield Piece(header, batch, GapCause.MARKERS)
+                else:
+                    yield Piece(header, batch, GapCause.ABORTED if is_gone else None)
+            if position == before:
+                return  # cleaned up to the end
+
+    def _require_whole(self, answer: FetchedRecords, position: int) -> None:
+        """Raise if the response is shorter than the log is known to be.
+
+        A new leader returns nothing until it knows again how far the log is committed. One that
+        lost the log's end never does. In a compacted topic both would look like a cleaned log.
+        """
+        is_committed = self.isolation is Isolation.READ_COMMITTED
+        end = answer.last_stable_offset if is_committed else answer.high_watermark
+        if not answer.records and end < self._asked_end and position < self._asked_end:
+            raise error_for(
+                OFFSET_NOT_AVAILABLE,
+                cluster=self.client.alias,
+                doing=f"reading {self.tp} at offset {position}",
+                detail=f"its log ended at {self._asked_end} before, and ends at {end} now",
+            )
+
+    def _fetch(self, position: int) -> FetchedRecords | None:
+        """Return the records at a position, or None if they were just deleted."""
+
+        def ask() -> FetchedRecords:
+            answer = fetch_partition(
+                self.client, self.tp, position, self.read_bytes, isolation=self.isolation
+            )
+            self._require_whole(answer, position)
+            return answer
+
+        try:
+            return self.client.retrying(ask)
+        except TwinlogError as error:
+            if error.code != "OFFSET_OUT_OF_RANGE":
+                raise
+            found = list_offsets(self.client, [self.tp], EARLIEST)[self.tp]
+            if isinstance(found, TwinlogError) or found.offset <= position:
+                raise
+            self.start = found.offset
+            return None
+
 
 NOT_COPIED = "not copied, and no mirror is running"
 NO_TOPIC = "the target has no such topic, and no mirror is running"
@@ -122,20 +222,16 @@ def verify_partition(
         found.bytes = there.bytes
 
 
+@dataclass(slots=True)
 class _Partition:
-    def __init__(
-        self,
-        wanted: VerifyTask,
-        here: VerifiedLog,
-        there: VerifiedLog,
-        on_step: OnStep,
-        found: Compared,
-    ) -> None:
-        self._wanted = wanted
-        self._here, self._there = here, there
-        self._on_step = on_step
-        self._found = found
-        self._reported = 0
+    """Compares both logs of one partition."""
+
+    _wanted: VerifyTask
+    _here: VerifiedLog
+    _there: VerifiedLog
+    _on_step: OnStep
+    _found: Compared
+    _reported: int = 0
 
     def compare(self) -> None:
         there = self._there
@@ -274,3 +370,19 @@ def never_made(here: Range) -> Compared:
     found = Compared()
     found.differs(DifferenceKind.MISSING, here, None, here.next - here.first, NO_TOPIC)
     return found
+
+
+def rules_of(
+    intents: FlowIntents, pair: Pairing, *, is_shared: bool, is_deep: bool = False
+) -> Rules:
+    """Return the rules by the current intents: the operator's decisions about records of a
+    partition, which are no differences for a verification.
+    """
+    skips = (one for one in intents.skips if one.is_of(pair.source, pair.source_topic_id))
+    accepted = (one for one in intents.accepted if one.is_of(pair.target, pair.target_topic_id))
+    return Rules(
+        skips=tuple(one.skip for one in skips),
+        accepted=tuple(span for one in accepted for span in one.accepted.ranges),
+        is_shared=is_shared,
+        is_deep=is_deep,
+    )

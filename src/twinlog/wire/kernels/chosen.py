@@ -1,4 +1,4 @@
-"""The kernels that this process uses: the compiled ones, or their Python twin."""
+"""Selects the kernels of this process: the compiled ones, or their Python twin."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ from twinlog.wire.kernels.shapes import Kernels
 from twinlog.wire.kernels.twin import TWIN
 
 VARIABLE: Final = "TWINLOG_KERNELS"
-"""`python` selects the twin, for a comparison or to rule out the library as a cause."""
+"""`python` selects the twin, to compare the two or to rule out the library as a cause."""
 
 KERNELS_MISSING: Final = "KERNELS_MISSING"
 
 
 class Chosen:
-    """The kernels in use, and the reason if they are not the compiled ones."""
+    """The kernels in use, and the reason if they are the slow ones."""
 
     def __init__(self, path: Path) -> None:
         self.kernels: Kernels = TWIN
@@ -35,13 +35,12 @@ class Chosen:
         return self.why_slow is None
 
     def warning(self, what: str) -> str:
-        """Return the warning for uncompiled kernels.
-
-        `what` says which work takes several times the CPU, with its verb.
+        """Return the warning about missing kernels. `what` is a subject with its verb, which takes
+        "several times the CPU" as its object.
         """
         return (
             f"the compiled kernels are not used ({self.why_slow}): {what} several times the CPU; "
-            f"install a wheel of this platform, or a C compiler and then Twinlog again; unset "
+            f"install a wheel for this platform, or a C compiler and then Twinlog again; unset "
             f"{VARIABLE} if it is set [{KERNELS_MISSING}]"
         )
 

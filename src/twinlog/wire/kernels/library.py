@@ -1,8 +1,9 @@
-"""The compiled loops, called from Python.
+"""Loads and calls the compiled kernels.
 
-They are one shared library beside this file, built when Twinlog is installed (`hatch_build.py`). It
-does not use Python's API, is loaded in some milliseconds and shares its pages between lanes;
-nothing is compiled or written when a lane starts. Every call passes the size of each buffer.
+They are a shared library beside this file, built when Twinlog is installed (`hatch_build.py`). It
+does not use Python's API, so one library serves every Python version. It is loaded in some
+milliseconds, and lanes share its pages. Nothing is compiled or written when a lane starts. Every
+call passes the size of each buffer.
 """
 
 from __future__ import annotations
@@ -26,11 +27,11 @@ from twinlog.wire.kernels.twin import TWIN
 
 NAME: Final = "kernels.so"
 VERSION: Final = 3
-"""The version of the functions and their arguments; `kernels.c` has the same number."""
+"""Version of the functions and their arguments. `kernels.c` has the same number."""
 
 _BAD: Final = -1
 _LENGTHS: Final = 5 + 5 + 1
-"""Most bytes of a record's key length, value length, and header count if it has no headers."""
+"""Maximum bytes of key length, value length and header count in a record without headers."""
 _AT, _SIZE, _BYTES = ctypes.c_void_p, ctypes.c_int64, ctypes.c_char_p
 _FUNCTIONS: Final[dict[str, Sequence[Any]]] = {
     "twinlog_version": (),
@@ -59,15 +60,15 @@ _FUNCTIONS: Final[dict[str, Sequence[Any]]] = {
 
 
 class NotLoaded(Exception):
-    """There is no library that this machine can load; the text gives the reason."""
+    """This machine cannot load the library. The text has the reason."""
 
 
 class Library:
-    """The kernels of one library file; the methods are the functions of `twin`."""
+    """The kernels of one library file, with the same methods as `Twin`."""
 
     def __init__(self, path: Path) -> None:
         if struct.calcsize("P") != 8:
-            raise NotLoaded("this Python is not a 64-bit one")
+            raise NotLoaded("this Python is not a 64-bit build")
         try:
             loaded = ctypes.CDLL(str(path))
             for name, arguments in _FUNCTIONS.items():
@@ -76,7 +77,7 @@ class Library:
         except (OSError, AttributeError) as error:
             raise NotLoaded(str(error)) from None
         if loaded.twinlog_version() != VERSION:
-            raise NotLoaded(f"{path} was built for another release")
+            raise NotLoaded(f"{path} was built for another release of Twinlog")
         loaded.twinlog_prepare()
         self._scan, self._measure = loaded.twinlog_scan, loaded.twinlog_measure
         self._rebuild, self._breaks = loaded.twinlog_rebuild, loaded.twinlog_breaks
@@ -88,7 +89,7 @@ class Library:
         self._join = loaded.twinlog_join
 
     def scan(self, data: bytes, state: ScanState[int], most: int) -> Table | None:
-        # a record has 7 bytes or more, so a wrong count does not cost memory
+        # a record has at least 7 bytes, so an invalid count does not allocate too much memory
         stride = min(most, state[1], len(data) // 7)
         cells = array("q", bytes(8 * COLUMNS * stride))
         at, _ = cells.buffer_info()

@@ -11,7 +11,7 @@ _INT: Final = 0xFFFFFFFF
 
 
 def murmur2(data: bytes) -> int:
-    """Return `Utils.murmur2` of Kafka's clients, as an unsigned number."""
+    """Return the same hash as `Utils.murmur2` of Kafka's clients, as an unsigned number."""
     whole = len(data) & ~3
     value = _SEED ^ len(data)
     for at in range(0, whole, 4):

@@ -1,8 +1,8 @@
-"""What the kernels read and write: a table of records, and the numbers of a scan and of a join.
+"""Inputs and outputs of the kernels: a table of records, and the numbers of a scan and of a join.
 
-A table consists of nine columns of 64-bit numbers over one decompressed payload. The payload bytes
-are not moved; a row gives the positions of a record's key, value and headers, so that no object is
-created until it is needed:
+A table has nine columns of 64-bit numbers over one decompressed payload. The bytes of the payload
+stay where they are. A row has the positions of a record's key, value and headers in them, so no
+object is created before it is needed:
 
     offset, timestamp     absolute, as a consumer sees them
     rest, end             bytes [rest, end): key length, key, value length, value, headers. They
@@ -29,7 +29,8 @@ HEADERS: Final = 7
 END: Final = 8
 COLUMNS: Final = 9
 
-ScanState = array  # 64-bit numbers: the input of a scan, and where the next one resumes
+ScanState = array
+"""64-bit numbers: the input of a scan, and the state in which the next one resumes."""
 POSITION: Final = 0
 LEFT: Final = 1
 LAST_DELTA: Final = 2
@@ -40,27 +41,27 @@ HAS_TIME: Final = 6
 TIME: Final = 7
 
 JoinState = array
-"""64-bit numbers: the inputs of a join (up to `IS_CHECKED`), then its results."""
+"""64-bit numbers: the input of a join (up to `IS_CHECKED`), then its results."""
 AT: Final = 0
 NEXT_OFFSET: Final = 1
 END_OFFSET: Final = 2
 FEW: Final = 3
 MOST_RECORDS: Final = 4
 IS_CHECKED: Final = 5
-"""1: the CRCs are already checked."""
+"""1 if the CRCs were already checked."""
 BATCHES: Final = 6
 RECORDS: Final = 7
 EPOCH: Final = 8
 FIRST_TIMESTAMP: Final = 9
 MOST_TIMESTAMP: Final = 10
-"""Taken from the records; the two after it from the headers of the batches."""
+"""The greatest timestamp in the records. The next two are from the headers of the batches."""
 MOST_OF_BATCHES: Final = 11
 LEAST_OF_BATCHES: Final = 12
 JOIN_NUMBERS: Final = 13
 
 
 class Table:
-    """Records of one payload, as columns; `rows` of the `stride` cells of each are filled."""
+    """Records of one payload as columns of `stride` cells, of which `rows` are filled."""
 
     __slots__ = ("cells", "data", "is_rising", "rows", "stride")
 
@@ -72,7 +73,7 @@ class Table:
         self.stride = stride
         self.rows = rows
         self.is_rising = is_rising
-        """Whether offsets increase from row to row: always true in a batch of magic 2."""
+        """Whether offsets increase from row to row, as in every batch of magic 2."""
 
     def column(self, number: int, first: int = 0, end: int | None = None) -> Sequence[int]:
         """Return the cells of a column in the rows [first, end)."""
@@ -81,14 +82,14 @@ class Table:
 
 
 class Strings(NamedTuple):
-    """A column of bytes: row n is data[starts[n]:starts[n] + sizes[n]]; null if its size is < 0."""
+    """A column of bytes: row n is data[starts[n]:starts[n] + sizes[n]], null if its size is < 0."""
 
     data: bytes
     starts: array[int]
     sizes: array[int]
 
     def rows(self) -> list[bytes | None]:
-        """Return each row as an object; raises ValueError if one is outside of the data."""
+        """Return each row as an object. Raises ValueError if one is outside of the data."""
         out: list[bytes | None] = []
         for start, size in zip(self.starts, self.sizes, strict=True):
             if size > 0 and not 0 <= start <= len(self.data) - size:
@@ -98,17 +99,18 @@ class Strings(NamedTuple):
 
 
 class HeaderColumns(NamedTuple):
-    """Headers of records as an Arrow list column.
+    """Headers of records as the buffers of an Arrow list column.
 
-    Ends are 32-bit numbers, preceded by a 0; `present` has a bit for each entry that is not null.
+    Ends are 32-bit numbers, preceded by a 0. `present` has a bit for each entry, set if it is not
+    null.
     """
 
     headers: int
     """The number of headers."""
     ends: bytearray
-    """The end of each row's list, counted in headers."""
+    """The end of each row's list, as a number of headers."""
     present: bytearray
-    """A bit for each row: a row without headers is null."""
+    """A bit for each row, which is null if the record has no headers."""
     nulls: int
     keys: bytearray
     """Encoded as UTF-8."""
@@ -120,17 +122,17 @@ class HeaderColumns(NamedTuple):
 
 
 class Kernels(Protocol):
-    """The functions; `picked` are row numbers of the table, in order."""
+    """The kernels. `picked` are row numbers of the table, in order."""
 
     def scan(self, data: bytes, state: ScanState[int], most: int) -> Table | None:
-        """Return at most `most` records; None if they are corrupt (the twin gives the reason)."""
+        """Return at most `most` records, or None if they are corrupt: the twin finds the reason."""
 
     def measure(
         self, table: Table, picked: array[int], number: int, base: int
     ) -> tuple[int, int, int]:
-        """Return the size of these rows in a batch, and their least and greatest timestamp.
+        """Return the size of these rows in a batch (bytes), and their least and greatest timestamp.
 
-        The batch begins at timestamp `base` (ms), and the first row is its record `number`.
+        The base timestamp of the batch is `base` (ms), and the first row is its record `number`.
         """
 
     def rebuild(
@@ -142,21 +144,21 @@ class Kernels(Protocol):
         out: bytearray,
         start: int,
     ) -> int:
-        """Write the rows as `measure` counts them, from `start` on.
+        """Write the rows that `measure` has measured, from `start` on.
 
-        Returns the bytes written, or -1 if there is not enough room.
+        Returns the number of bytes written, or -1 if there is not enough room.
         """
 
     def breaks(self, table: Table, picked: array[int]) -> array[int]:
-        """Return the indexes in `picked` whose offset does not follow the previous one."""
+        """Return the indexes in `picked` before which at least one offset is missing."""
 
     def gather(
         self, table: Table, column: int, first: int, end: int
     ) -> tuple[bytearray, bytearray, bytearray, int]:
-        """Return KEY or VALUE of the rows [first, end).
+        """Return column KEY or VALUE of the rows [first, end) as the buffers of an Arrow column.
 
         The result is their bytes, the end of each (32-bit numbers, preceded by a 0), a bit for each
-        that is not null, and the number of nulls.
+        (set if it is not null), and the number of nulls.
         """
 
     def partition(self, table: Table, picked: array[int], partitions: int) -> list[array[int]]:
@@ -174,8 +176,8 @@ class Kernels(Protocol):
     ) -> HeaderColumns | None:
         """Return headers as columns.
 
-        The headers of row n are data[starts[n]:ends[n]], preceded by their count. Returns None if
-        they are corrupt, a key is not UTF-8, or they are too many for 32 bits; the twin then
+        The headers of row n are data[starts[n]:ends[n]], which begins with their count. Returns
+        None if they are corrupt, a key is not UTF-8, or there are too many for 32 bits. The twin
         handles these cases.
         """
 
@@ -187,7 +189,7 @@ class Kernels(Protocol):
         """
 
     def join(self, buffer: memoryview, state: JoinState[int], out: bytearray, start: int) -> int:
-        """Join consecutive small batches into one payload, from `start` on; return its size.
+        """Join consecutive small batches into one payload, from `start` on, and return its size.
 
-        Stops before the first batch that cannot be sent unchanged or for which there is no room.
+        Stops before the first batch that cannot be sent unchanged, or for which there is no room.
         """

@@ -6,8 +6,8 @@ A record (KIP-98), all numbers zigzag varints:
     key length (negative: null), key, value length (negative: null), value,
     number of headers, each: key length, key, value length (negative: null), value
 
-Nothing here trusts a length: a record must end where its length says, and the batch where its last
-record ends; otherwise the batch is corrupt.
+No length is trusted: a record must end where its length says, and the batch where its last record
+ends. Otherwise the batch is corrupt.
 """
 
 from __future__ import annotations
@@ -44,14 +44,14 @@ def _length(number: int) -> int:
 
 _MANY: Final = 1 << 13
 _LENGTHS: Final = bytes(_length(number) for number in range(_MANY))
-"""The number of bytes that each integer takes as a varint."""
+"""Size of each small integer as a varint (bytes)."""
 
 
 class Twin:
-    """All kernels in Python; an instance has no state."""
+    """All kernels in Python, without state."""
 
     def scan(self, data: bytes, state: ScanState[int], most: int) -> Table:
-        """Raises CorruptData; the state then tells which record is corrupt."""
+        """Raises CorruptData. `LEFT` of the state then shows which record is corrupt."""
         columns: list[list[int]] = [[] for _ in range(shapes.COLUMNS)]
         try:
             _parse(data, state, most, columns)
@@ -125,7 +125,7 @@ class Twin:
         keys, sizes = table.column(shapes.KEY), table.column(shapes.KEY_SIZE)
         for row in picked:
             size, at = sizes[row], keys[row]
-            # not the offset itself: transaction markers leave only every other offset
+            # a hash, because with transactions records may have only even or only odd offsets
             key = data[at : at + size] if size >= 0 else offsets[row].to_bytes(8, "big")
             by_partition[(murmur2(key) & _POSITIVE) % partitions].append(row)
         return by_partition
@@ -149,7 +149,7 @@ class Twin:
         return Table(bytes(data), flat, len(times), len(times))
 
     def unpack_headers(self, data: bytes, starts: array[int], ends: array[int]) -> HeaderColumns:
-        """Return headers as columns; raises CorruptData."""
+        """Return headers as columns. Raises CorruptData."""
         return unpack_headers(data, starts, ends)
 
     def pack_headers(self, counts: array[int], key: Strings, value: Strings) -> Strings:
@@ -166,8 +166,8 @@ class Twin:
                 if not joining.add(header, bytes(buffer[at + HEADER_BYTES : at + header.length])):
                     break
         except CorruptData:
-            pass  # reported when this batch is read by itself
-        joining.answer(state)
+            pass  # it is reported when this batch is read by itself
+        joining.store_results(state)
         out[start : start + len(joining.payload)] = joining.payload
         return len(joining.payload)
 
@@ -176,12 +176,12 @@ TWIN: Final = Twin()
 
 
 def wrapped(number: int) -> int:
-    """Wrap to 64 bits like Java, where deltas of extreme timestamps overflow and return."""
+    """Wrap a number to 64 bits as in Java, where deltas of extreme timestamps overflow."""
     return (number + _INT64_MAX + 1) % _INT64_SPAN - _INT64_MAX - 1
 
 
 def _append(data: bytearray, value: bytes | None) -> int:
-    """Append length and bytes; return where the bytes begin."""
+    """Append the length and the bytes, and return the position of the bytes."""
     data += encode_varint(-1 if value is None else len(value))
     at = len(data)
     data += value or b""
@@ -189,7 +189,7 @@ def _append(data: bytearray, value: bytes | None) -> int:
 
 
 class _Joining:
-    """One joined batch while it is built."""
+    """A joined batch that is being built."""
 
     def __init__(self, state: JoinState[int], room: int) -> None:
         self.payload = bytearray()
@@ -232,7 +232,7 @@ class _Joining:
         self._at, self._next = self._at + header.length, header.next_offset
         return True
 
-    def answer(self, state: JoinState[int]) -> None:
+    def store_results(self, state: JoinState[int]) -> None:
         stamps = [header.max_timestamp for header in self._headers] or [0]
         state[shapes.AT], state[shapes.NEXT_OFFSET] = self._at, self._next
         state[shapes.BATCHES] = len(self._headers)
@@ -286,10 +286,10 @@ def _record(table: Table, row: int, time_delta: int, delta: int) -> bytes:
 def _parse(  # noqa: C901, PLR0912, PLR0915 - one loop without calls, see below
     data: bytes, state: ScanState[int], most: int, columns: list[list[int]]
 ) -> None:
-    """Parse records.
+    """Parse at most `most` records into the columns.
 
-    Varints of one and two bytes are read in place: a call for each of the seven numbers of a record
-    would double the time.
+    Varints of one and two bytes are decoded in place, because a call for each of the seven numbers
+    of a record would double the time.
     """
     position, left, last_delta, most_delta, base_offset, base_time, has_time, time = state
     offsets, timestamps, rests, keys, key_sizes, values, value_sizes, headers, ends = (
@@ -452,7 +452,7 @@ def pack_headers(counts: array[int], key: Strings, value: Strings) -> Strings:
             data += one_value or b""
         sizes.append(len(data) - starts[-1])
     if min(counts, default=0) < 0 or sum(counts) != len(key.sizes):
-        raise ValueError("rows have other headers than there are")
+        raise ValueError("the number of headers is not the sum of the rows' counts")
     return Strings(bytes(data), starts, sizes)
 
 
@@ -474,7 +474,7 @@ def _headers(data: bytes, start: int, end: int) -> Iterator[tuple[bytes, bytes |
         yield key, part[position : position + size] if size >= 0 else None
         position += max(0, size)
     if position != len(part):
-        raise CorruptData(f"headers end at byte {position}, {len(part)} are theirs")
+        raise CorruptData(f"headers end at byte {position} of {len(part)}")
 
 
 def _bits(flags: array[int]) -> bytearray:

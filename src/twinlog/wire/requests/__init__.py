@@ -1,1 +1,1 @@
-"""Fetch and Produce, which carry batches: the copy encodes and decodes them without a schema."""
+"""Fetch and Produce, the requests with batches. Lanes encode and decode them without a schema."""

@@ -1,10 +1,18 @@
-"""Fetch with incremental sessions (KIP-227): batches are returned as the broker stores them.
+"""Fetch requests with incremental sessions (KIP-227). Batches are returned as the broker stores
+them.
 
-The broker remembers the wanted partitions in a session, so a request names only the partitions that
-changed since the last one: a thousand idle partitions cost an empty request twice a second. Version
-13 names topics by id (KIP-516), so that a re-created topic causes an error and is not read as the
-old one; version 12 uses names. Both contain `current_leader_epoch` and `last_fetched_epoch`
-(KIP-320, KIP-595): a source that was truncated and refilled responds with a diverging epoch.
+The broker remembers the wanted partitions in a session, so a request names only partitions that
+have changed since the last one. A thousand idle partitions thus cost one empty request twice a
+second.
+
+    request   all partitions (first), later only changed ones, and those to remove
+    response  partitions with new records, a new end or an error
+    epoch     number of the request in its session; after an error a new session begins
+
+Version 13 identifies topics by ID (KIP-516), so that a re-created topic causes an error instead of
+being read as the old one. Version 12 uses names. Both contain `current_leader_epoch` and
+`last_fetched_epoch` (KIP-320, KIP-595): a broker whose log was truncated and refilled responds with
+a diverging epoch.
 
 Formats: FetchRequest.json and FetchResponse.json of Kafka 4.3.
 """
@@ -24,8 +32,8 @@ VERSION_BY_ID: Final = 13
 VERSION_BY_NAME: Final = 12
 
 SESSION_ERRORS: Final = frozenset({70, 71, 106})
-"""FETCH_SESSION_ID_NOT_FOUND, INVALID_FETCH_SESSION_EPOCH, FETCH_SESSION_TOPIC_ID_ERROR: open a new
-session.
+"""FETCH_SESSION_ID_NOT_FOUND, INVALID_FETCH_SESSION_EPOCH, FETCH_SESSION_TOPIC_ID_ERROR: a new
+session is needed.
 """
 
 _REQUEST_HEAD = struct.Struct(">iiiibii")
@@ -38,7 +46,7 @@ _EPOCH_END = struct.Struct(">iq")
 
 
 class FetchPosition(NamedTuple):
-    """The position to read next; epochs are -1 if unknown."""
+    """The position to read next. Unknown epochs are -1."""
 
     offset: int
     leader_epoch: int
@@ -47,7 +55,7 @@ class FetchPosition(NamedTuple):
 
 
 class AbortedTransaction(NamedTuple):
-    """The producer's records from `first_offset` to its next abort marker were rolled back."""
+    """A transaction that was rolled back, up to the producer's next abort marker."""
 
     producer_id: int
     first_offset: int
@@ -55,7 +63,7 @@ class AbortedTransaction(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FetchedPartition:
-    """One partition of a Fetch response; `records` is a writable slice of the response's buffer."""
+    """One partition of a Fetch response. `records` is a writable slice of the response's buffer."""
 
     tp: TopicPartition
     error: int
@@ -64,15 +72,15 @@ class FetchedPartition:
     log_start: int
     aborted: tuple[AbortedTransaction, ...]
     diverging: tuple[int, int] | None
-    """(epoch, end offset of that epoch) where the broker's log diverges from the fetched one."""
+    """Epoch and its end offset, from which on the broker's log diverges from the fetched one."""
     preferred_replica: int
-    """Read from this replica instead (KIP-392); -1: from the leader."""
+    """The replica to read from instead (KIP-392), or -1 for the leader."""
     records: memoryview | None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FetchAnswer:
-    """A whole Fetch response; `error` is that of the session, each partition has its own."""
+    """A whole Fetch response. `error` is that of the session; each partition has its own."""
 
     throttle_ms: int
     error: int
@@ -80,7 +88,7 @@ class FetchAnswer:
 
 
 class FetchSession:
-    """What one connection wants to read from one broker, and what the broker knows of it."""
+    """The fetch session of one connection: wanted partitions, and those that the broker knows."""
 
     def __init__(self, version: int, isolation: Isolation, rack: str = "") -> None:
         self.version = version
@@ -92,7 +100,7 @@ class FetchSession:
         self._ids: dict[str, TopicId] = {}
         self._names: dict[bytes, str] = {}
         self._ends: dict[TopicPartition, tuple[int, int]] = {}
-        """High watermark and last stable offset, as the broker last reported them."""
+        """The high watermark and last stable offset that the broker reported last."""
         self._session_id = 0
         self._session_epoch = 0
 
@@ -103,11 +111,11 @@ class FetchSession:
         return tp in self._wanted
 
     def want(self, tp: TopicPartition, topic_id: TopicId, position: FetchPosition) -> None:
-        """Read this partition from here in the next request."""
+        """Add this partition, or change its position, in the next request."""
         if topic_id != NO_TOPIC_ID and self._ids.get(tp.topic) != topic_id:
             before = self._ids.get(tp.topic)
             if before is not None:
-                # the broker keeps a deleted topic in its session and continues to respond for it;
+                # the broker keeps a deleted topic in its session and continues to respond for it:
                 # only a new session removes it
                 self._names.pop(before.raw, None)
                 self.reset()
@@ -117,15 +125,16 @@ class FetchSession:
         self._changed[tp] = None
 
     def forget(self, tp: TopicPartition) -> None:
-        """Leave this partition out until it is wanted again."""
+        """Remove this partition from the next request on."""
         if self._wanted.pop(tp, None) is not None:
             self._changed[tp] = None
 
     def reported_end(self, tp: TopicPartition) -> int:
-        """Return the last reported end if the broker knows that the partition is wanted, else -1.
+        """Return the end that the broker reported last, or -1 if the partition is not in the
+        broker's session.
 
-        The broker reports an end when it changes. If a partition is wanted again before a request
-        has removed it from the session, the broker reports nothing until the next change.
+        A broker reports an end only when it changes. A partition that is wanted again before a
+        request has removed it from the session therefore gets no report until the next change.
         """
         if tp not in self._known or tp not in self._ends:
             return -1
@@ -133,7 +142,7 @@ class FetchSession:
         return last_stable if self._isolation is Isolation.READ_COMMITTED else high_watermark
 
     def request(self, *, max_wait_ms: int, max_bytes: int, min_bytes: int = 1) -> list[bytes]:
-        """Return the body of the next request; the previous response must have been parsed."""
+        """Return the body of the next request. The previous response must have been parsed."""
         if self._session_epoch == 0:
             named, forgotten = list(self._wanted), []
         else:
@@ -193,7 +202,7 @@ class FetchSession:
         return b"".join(out)
 
     def parse(self, view: memoryview) -> FetchAnswer:
-        """Decode a response and advance the session; CorruptData if the bytes are invalid."""
+        """Decode a response, and advance the session. Raises CorruptData."""
         reader = Reader(view)
         throttle_ms, error, session_id = reader.unpack(_RESPONSE_HEAD)
         partitions: list[FetchedPartition] = []
@@ -219,7 +228,7 @@ class FetchSession:
         self._session_epoch = 1 if self._session_epoch == 0x7FFFFFFF else self._session_epoch + 1
 
     def reset(self) -> None:
-        """Begin a new session with the next request: the broker has lost the old one."""
+        """Begin a new session with the next request."""
         self._session_id = self._session_epoch = 0
         self._known.clear()
         self._ends.clear()

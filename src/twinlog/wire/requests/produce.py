@@ -1,8 +1,8 @@
-"""Produce: whole record batches, one per partition and request, many partitions per request.
+"""Produce requests with one whole batch per partition, for many partitions.
 
-Version 13 names topics by id: a batch for a topic that was deleted and created again is refused
-(UNKNOWN_TOPIC_ID) and not appended to the new topic. Version 9 uses names. acks is always all,
-because a producer id requires it.
+Version 13 identifies topics by ID: a batch for a topic that was deleted and created again is
+rejected (UNKNOWN_TOPIC_ID) instead of appended to the new topic. Version 9 uses names. acks is
+always all, because a producer ID requires it.
 
 Formats: ProduceRequest.json and ProduceResponse.json of Kafka 4.3.
 """
@@ -33,8 +33,9 @@ Buffer = bytes | bytearray | memoryview
 class ProducedPartition:
     """The broker's result for one batch.
 
-    `log_append_time_ms` is -1 for an append to a CreateTime topic. For a batch that the broker
-    recognised as a duplicate it is the timestamp of the first one, so deduplication is visible.
+    `log_append_time_ms` is -1 if the batch was appended to a CreateTime topic. If the broker
+    recognised the batch as a repeat, it is the timestamp of the batch in the log, and so shows that
+    nothing was appended.
     """
 
     tp: TopicPartition
@@ -44,7 +45,7 @@ class ProducedPartition:
     log_start: int
     message: str | None
     record: int = -1
-    """The index of the first invalid record in a refused batch; -1 if it is not known."""
+    """Index of the first invalid record in a rejected batch, or -1 if unknown."""
 
 
 def produce_request(
@@ -53,7 +54,7 @@ def produce_request(
     topic_ids: Mapping[str, TopicId],
     timeout_ms: int,
 ) -> list[Buffer]:
-    """Return the parts of a request body; the batches themselves are not copied."""
+    """Return the parts of a request body. The batches in it are not copied."""
     by_topic: dict[str, list[TopicPartition]] = {}
     for tp in batches:
         by_topic.setdefault(tp.topic, []).append(tp)
@@ -75,7 +76,7 @@ def produce_request(
 def produce_answer(
     version: int, view: memoryview, names: Mapping[bytes, str]
 ) -> tuple[int, Sequence[ProducedPartition]]:
-    """Return (throttle in ms, one result per batch); `names` maps raw topic ids to names."""
+    """Return the throttle time (ms) and one result per batch. `names` has topic names by raw ID."""
     reader = Reader(view)
     answers: list[ProducedPartition] = []
     for _ in range(reader.array_length()):
@@ -113,5 +114,5 @@ def _record_errors(reader: Reader) -> tuple[int, str | None]:
         text = reader.compact_text()
         reader.tags()
         if message is None:
-            first, message = int(index), f"record {index} of the batch: {text or 'refused'}"
+            first, message = int(index), f"record {index} of the batch: {text or 'rejected'}"
     return first, message

@@ -18,6 +18,7 @@ from twinlog import __version__, metrics
 from twinlog.cluster.certificates import certificate_ends
 from twinlog.codes import NOT_MIRRORED, FlowState
 from twinlog.config.series import ALL_SERIES, LEGACY_NAMES, MetricNames, SeriesConfig
+from twinlog.control.watch.accepts import asks_for
 from twinlog.control.watch.series.readings import Count, Reading
 from twinlog.control.watch.series.series_text import SeriesText
 from twinlog.control.watch.snapshot import FlowSnapshot, PartitionSnapshot
@@ -249,15 +250,6 @@ def consumer(flow: FlowSnapshot) -> str:
 def connector(flow: FlowSnapshot) -> str:
     """Return the name that Strimzi gives to MirrorMaker 2's connector."""
     return f"{flow.flow}.{metrics.SOURCE_CONNECTOR}"
-
-
-def asks_for(header: str, name: str) -> bool:
-    """Return True if an `Accept` or `Accept-Encoding` header has the name with a weight above 0."""
-    for part in header.lower().split(","):
-        found, *parameters = (piece.strip() for piece in part.split(";"))
-        if found == name:
-            return not any(one.replace(" ", "").rstrip("0") in ("q=", "q=0.") for one in parameters)
-    return False
 
 
 class _Labelled:

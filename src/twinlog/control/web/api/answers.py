@@ -1,33 +1,25 @@
-"""The types of the requests and answers of `/api/v1`. The OpenAPI document is generated from them.
+"""The types of the answers of `/api/v1`. The OpenAPI document is generated from them and from
+`inputs.py` and `reports.py`.
 
-Times are milliseconds since 1970, ages and durations are milliseconds, rates are bytes per second.
-Unknown values are null.
+Names in JSON are camelCase. Times are milliseconds since 1970, ages and durations are milliseconds,
+rates are bytes per second. Unknown values are null; where this process writes -1 or 0 for unknown,
+a type below converts it. Answers may get further fields, so clients must ignore unknown ones.
+
+Most types read the attributes of the value that they show (`from_attributes`), or the fields of
+what a command prints with `--format json`, whose snake_case names pydantic converts. Keys of maps,
+such as names of clusters, are not converted.
 """
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Final, Literal
+from typing import Annotated, Literal
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, StringConstraints
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
 from pydantic.alias_generators import to_camel
 
 from twinlog.codes import FlowState, PartitionState, Retry
 from twinlog.codes.states import Severity
-from twinlog.config.keys.key_table import DEFINITIONS
 from twinlog.mirror.state.intents import IntentKind
-
-MOST_ROWS: Final = 1000
-MOST_TOPICS: Final = 50
-LONGEST_REASON: Final = 500
-LEAST_RATE: Final = DEFINITIONS["twinlog.max.bytes.per.second"].low or 1
-MOST_RATE: Final = (1 << 63) - 1
-
-Name = Annotated[str, StringConstraints(min_length=1, max_length=1000)]
-
-
-def _whole(value: object) -> object:
-    """Convert a float such as 5000.0 to an integer, because JSON has only one kind of number."""
-    return int(value) if isinstance(value, float) and value.is_integer() else value
 
 
 def _sendable(value: object) -> object:
@@ -39,35 +31,60 @@ def _sendable(value: object) -> object:
 
 Text = Annotated[str, BeforeValidator(_sendable)]
 """Text from outside this process: rows of the clusters, texts of operators and errors."""
+Known = Annotated[int | None, BeforeValidator(lambda value: None if value == -1 else value)]
+"""A number that is -1 in this process if it is unknown."""
+Moment = Annotated[int | None, BeforeValidator(lambda value: value or None)]
+"""A time that is 0 in this process if it is unknown."""
+Maybe = Annotated[Text | None, BeforeValidator(lambda value: value or None)]
+"""A text that is empty in this process if there is none."""
 
 
 class Value(BaseModel):
-    """Base of all types: camelCase names in JSON, unknown names are rejected."""
+    """Base of all types."""
 
     model_config = ConfigDict(
-        frozen=True, extra="forbid", alias_generator=to_camel, populate_by_name=True
+        frozen=True,
+        alias_generator=to_camel,
+        populate_by_name=True,
+        from_attributes=True,
+        use_attribute_docstrings=True,
     )
 
 
 class Problem(Value):
-    """Why a request failed."""
+    """Why a request failed: problem details of RFC 9457, with further members."""
 
+    type: str
+    """The code's address on this server, relative to the server's address."""
+    title: str
+    """What the code means."""
+    status: int
+    """The status of the response."""
+    detail: str
+    """What is wrong with this request."""
+    instance: str
+    """The path of the request, percent-encoded."""
     code: str
-    """Stable; `/api/v1/codes` explains each code."""
+    """A code that never changes its meaning; `/api/v1/codes` explains each."""
     what: str
+    """The same as `detail`."""
     where: str
+    """The path of the request, decoded."""
     do: str
+    """What to do; empty if `what` says it."""
 
 
 class Loss(Value):
     """What would be lost if the source died now."""
 
-    records: int | None
-    ms: int | None
+    records: Known
+    """Number of records that are only on the source."""
+    ms: Known
     """How long ago the target last had all records of the source."""
     unknown_partitions: int | None
-    objective_ms: int | None
-    """The value of twinlog.rpo.seconds."""
+    """Number of partitions whose loss is unknown."""
+    objective_ms: Known
+    """The value of twinlog.rpo.seconds; null if it is not set."""
     excess: Text
     """How the objective is exceeded; empty if it is not."""
 
@@ -87,13 +104,13 @@ class Latency(Value):
 class Retention(Value):
     """How soon the source deletes records that wait to be copied."""
 
-    kept_ms: int | None
+    kept_ms: Known = Field(validation_alias="ms")
     """The least time for which the source keeps the next record, over all partitions. null: no
-    deletion is expected, as far as `kept_known` says."""
-    kept_known: bool
+    deletion is expected, as far as `keptKnown` says."""
+    kept_known: bool = Field(validation_alias="is_known")
     """Whether the time is known for every partition with a lag. It needs 20 seconds of
     measurements, and DESCRIBE_CONFIGS on the source's topics."""
-    topic: Text | None
+    topic: Maybe
     """The topic with the least time."""
     near_deletion: list[Text]
     """Topics that would lose records at the current rates before they are copied. Only the first
@@ -105,7 +122,7 @@ class Verified(Value):
 
     mode: Text
     """The value of twinlog.verify."""
-    at_ms: int | None
+    at_ms: Moment
     """Time of the last comparison; null if there was none."""
     records: int
     """Number of records that are equal on both sides."""
@@ -121,7 +138,9 @@ class VerifyRun(Value):
     began_ms: int
     """Both logs were compared up to their end at this time."""
     ended_ms: int
+    """Time of the last comparison."""
     who: Text
+    """The user who ran it, and the host."""
     answer: Text
     """identical, different or not compared."""
     is_whole: bool
@@ -129,10 +148,15 @@ class VerifyRun(Value):
     topics: Text | None
     """A regular expression; null for all topics."""
     since: Text | None
+    """The first time of the records, as the user wrote it; null for the start of the logs."""
     until: Text | None
+    """The last time of the records, as the user wrote it; null for the end of the logs."""
     deep: bool
+    """Every record was decoded."""
     partitions: int
+    """Number of partitions."""
     equal_records: int
+    """Number of records that are equal on both sides."""
     ranges: dict[Text, int]
     """Number of ranges that differ, by kind: missing, extra, different, reordered, shifted;
     `others` counts ranges beyond the number kept for each partition."""
@@ -149,39 +173,70 @@ class VerifyRun(Value):
 class Wanted(Value):
     """A command in effect for a flow or one of its topics."""
 
-    intent: IntentKind
-    topic: Text | None
+    intent: IntentKind = Field(validation_alias="kind")
+    """The kind of command."""
+    topic: Maybe
+    """Source topic; null for the whole flow."""
     bytes_per_second: int | None
+    """The rate of a limit; null for other commands."""
     who: Text
+    """The user and host that wrote it."""
     at_ms: int
+    """When it was written."""
     reason: Text
+    """The user's reason."""
+
+
+class InEffect(Value):
+    """The wanted state of a flow: what `PUT` on this path sets."""
+
+    paused: bool
+    """The whole flow is paused."""
+    bytes_per_second: int | None
+    """The limit; null: as configured."""
+    paused_topics: list[Text]
+    """Topics that are paused by name."""
+    released_topics: list[Text]
+    """Topics that are not mirrored."""
 
 
 class Flow(Value):
     """One flow, as reported by its leader."""
 
     flow: str
+    """Its name: SOURCE->TARGET."""
     source: str
+    """Alias of the source cluster."""
     target: str
+    """Alias of the target cluster."""
     state: FlowState
-    since_ms: int | None
+    """What it does now; `/api/v1/codes` explains the states."""
+    since_ms: Moment
     """Time at which the flow entered that state."""
     reason: Text
+    """Why it is in that state; empty if that is obvious."""
     code: Text
+    """The code of the reason; empty if it has none."""
     guarantee: Text
+    """What holds for every record, such as `exact`."""
     lanes: int | None
-    generation: int | None
+    """Number of lanes, which copy partitions in parallel."""
+    generation: Known
+    """Number of its leadership, which grows with every new leader."""
     records: int | None
     """Records copied by the leading process."""
     bytes: int | None
+    """Bytes copied by the leading process."""
     partitions: int | None
+    """Number of partitions."""
     unusual_partitions: int | None
     """Number of partitions with a code or an unusual state; null if not reported."""
-    lag: int | None
+    lag: Known
     """Records that wait to be copied; null also if the leader's release does not report it."""
-    lag_unknown_partitions: int | None
+    lag_unknown_partitions: Known
     """Number of partitions that `lag` does not include."""
     loss: Loss
+    """The possible loss of records."""
     latency: Latency | None
     """null if no batch came recently, the flow has no leader, or its leader runs an earlier
     release."""
@@ -193,12 +248,13 @@ class Flow(Value):
     """The last results of `twinlog verify`, for the whole flow and for a part of it, newest first.
     null if unknown; `problem` gives the reason."""
     wanted: list[Wanted] | None
-    """null if unknown; `problem` gives the reason."""
+    """The commands in effect. null if unknown; `problem` gives the reason."""
     reported_by: Text
     """`here`, or the host and process that leads the flow or fails to set it up."""
     as_of_ms: int | None
     """Time of these numbers, by the clock of the reporting process."""
     age_ms: int | None
+    """Age of these numbers."""
     problem: Text
     """Why a part of the answer is old or missing; empty if none is."""
 
@@ -207,22 +263,32 @@ class Flows(Value):
     """All flows of this process's configuration."""
 
     flows: list[Flow]
+    """The flows, in the order of the configuration."""
 
 
 class HistoryRow(Value):
     """A flow at one moment of the last hour."""
 
     at_ms: int
+    """The time of the numbers."""
     state: FlowState
+    """What the flow did."""
     generation: int
+    """Number of its leadership."""
     lag: int | None
+    """Records that waited to be copied."""
     loss_records: int | None
+    """Records that were only on the source."""
     loss_ms: int | None
+    """How long the target had lacked records of the source."""
     records: int
     """Records copied by this process since it leads the flow."""
     bytes: int
+    """Bytes copied by this process since it leads the flow."""
     p50_ms: int | None
+    """Median of the latency of the minute before."""
     p99_ms: int | None
+    """99th percentile of it."""
 
 
 class History(Value):
@@ -231,85 +297,125 @@ class History(Value):
     """
 
     flow: str
+    """Name of the flow."""
     rows: list[HistoryRow]
+    """The rows, oldest first."""
+
+
+class TopicHistoryRow(Value):
+    """A topic at one moment of the last hour."""
+
+    at_ms: int
+    """The time of the numbers."""
+    lag: Known
+    """Records that waited to be copied, over partitions where that was known."""
+    bytes: int
+    """Bytes copied by this process since it leads the flow."""
+
+
+class TopicHistory(Value):
+    """The last hour of a topic, one row every 30 seconds. Only the process that leads the flow has
+    rows, for the 400 topics with the most traffic.
+    """
+
+    flow: str
+    """Name of the flow."""
+    topic: Text
+    """Source topic."""
+    rows: list[TopicHistoryRow]
+    """The rows, oldest first; none if the topic is not among these."""
 
 
 class Partition(Value):
     """One partition of a flow."""
 
     topic: Text
+    """Source topic."""
     partition: int
+    """Number of the partition."""
     target_topic: Text
+    """Remote topic; empty if unknown."""
     state: PartitionState
-    since_ms: int | None
-    lag: int | None
-    lag_ms: int | None
-    loss_records: int | None
-    loss_ms: int | None
+    """What it does now; `/api/v1/codes` explains the states."""
+    since_ms: Moment
+    """Begin of its problem, or of its state if it has none."""
+    lag: Known
+    """Records that wait to be copied."""
+    lag_ms: Known
+    """How long records have waited; 0 without a lag."""
+    loss_records: Known
+    """Records that are only on the source."""
+    loss_ms: Known
+    """How long ago the target last had all records of the source."""
     records: int
+    """Records copied by the reporting process."""
     bytes: int
-    next_offset: int | None
+    """Bytes copied by the reporting process."""
+    next_offset: Known = Field(validation_alias="upstream")
     """The next source offset to copy."""
-    lane: int | None
+    lane: Known
     """Lane number within the flow's lease; null if no lane has the partition, or if another process
     leads the flow."""
-    kept_ms: int | None
+    kept_ms: Known = Field(validation_alias="left_ms")
     """The least time for which the source keeps the next record. null: no deletion is expected, if
-    `kept_known` is true."""
-    kept_known: bool
+    `keptKnown` is true."""
+    kept_known: bool = Field(validation_alias="is_left_known")
     """Only the leader of the flow measures it."""
-    catches_up_ms: int | None
+    catches_up_ms: Known = Field(validation_alias="needs_ms")
+    """Time until it has caught up, 0 while that is unknown; null if it is not catching up."""
     is_near_deletion: bool
+    """At the current rates the source deletes records before they are copied."""
     code: Text
+    """The code of its problem; empty if it has none."""
     message: Text
+    """Its problem; empty if it has none."""
 
 
 class Page(Value):
     """A page of rows of a flow."""
 
     flow: str
+    """Name of the flow."""
     total: int
     """Number of matching rows; the answer begins with the row at `offset`."""
     offset: int
+    """Number of matching rows before this page."""
+    next: str | None
+    """Path and query of the next page; null on the last page."""
     reported_by: Literal["here", "clusters"]
     """`here` if this process leads the flow; otherwise both clusters are queried."""
     as_of_ms: int
+    """Time of these numbers."""
     age_ms: int
+    """Age of these numbers."""
 
 
 class PartitionPage(Page):
     """A page of a flow's partitions."""
 
     partitions: list[Partition]
-
-
-class PartitionQuery(Value):
-    """Filter and order of partitions."""
-
-    topic: str = Field(default="", description="Only topics whose name contains this text.")
-    of_topic: str = Field(default="", description="Only partitions of exactly this topic.")
-    state: PartitionState | None = Field(default=None, description="Only partitions in this state.")
-    code: str = Field(default="", description="Only partitions with this code.")
-    sort: Literal[
-        "topic", "-topic", "lag", "-lag", "lossRecords", "-lossRecords", "lossMs", "-lossMs",
-        "keptMs", "-keptMs", "records", "-records", "sinceMs", "-sinceMs",
-    ] = Field(default="topic", description="Sort column; a minus reverses it.")  # fmt: skip
-    offset: int = Field(default=0, ge=0, le=10_000_000)
-    limit: int = Field(default=100, ge=1, le=MOST_ROWS)
+    """The rows of this page."""
 
 
 class Log(Value):
     """Offsets and replicas of one partition on one cluster."""
 
     topic: Text
-    start: int | None
-    last_stable: int | None
+    """The topic's name on this cluster."""
+    start: Known
+    """The first offset."""
+    last_stable: Known
     """Last stable offset: consumers with read_committed read up to it."""
-    end: int | None
-    leader: int | None
-    leader_epoch: int | None
+    end: Known
+    """The offset of the next record."""
+    leader: Known
+    """ID of the broker that leads the partition."""
+    leader_epoch: Known
+    """Number of its leadership."""
     replicas: list[int]
+    """IDs of the brokers with a replica."""
     in_sync: list[int]
+    """IDs of the brokers whose replica is in sync."""
     problem: Text
     """Why a part is unknown; empty if none is."""
 
@@ -318,9 +424,13 @@ class PartitionLogs(Value):
     """Both logs of a partition, and its copy position."""
 
     partition: int
-    next_offset: int | None
-    lane: int | None
+    """Number of the partition."""
+    next_offset: Known
+    """The next source offset to copy."""
+    lane: Known
+    """As in a row of the partitions."""
     source: Log
+    """The log on the source."""
     target: Log | None
     """The log of the same partition number. If records are partitioned by key, they may be in other
     partitions. null if unknown."""
@@ -330,36 +440,13 @@ class Logs(Value):
     """Both logs of some partitions of a topic, in the order of the request."""
 
     flow: str
+    """Name of the flow."""
     topic: str
+    """Source topic."""
     partitions: list[PartitionLogs]
+    """The partitions."""
     as_of_ms: int
-
-
-class LogsQuery(Value):
-    """Selection of partitions."""
-
-    topic: Name
-    partitions: str = Field(
-        max_length=1000,
-        pattern=r"^[0-9]{1,9}(,[0-9]{1,9}){0,99}$",
-        description="Partition numbers separated by commas; at most 100.",
-    )
-
-
-class Groups(Value):
-    """Groups of a flow's source, and whether they are ready to move."""
-
-    flow: str
-    groups: list[dict[str, Any]]
-    """The groups as in `twinlog groups ready --format json`."""
-    left_out: int
-    notes: list[str]
-
-
-class GroupQuery(Value):
-    """Selection of groups."""
-
-    group: str = Field(default="", description="Only this group.")
+    """Time of the queries."""
 
 
 class Event(Value):
@@ -367,17 +454,23 @@ class Event(Value):
 
     number: int
     """Sequence number within this process."""
-    time: str
+    at_ms: int
+    """When it was logged, by the clock of the process that logged it."""
     level: str
+    """INFO, WARNING or ERROR."""
     flow: Text
-    topic: Text | None
+    """Name of the flow; empty if it concerns none."""
+    topic: Maybe
     """Source topic; null if the event concerns none or several."""
     partition: int | None
+    """Number of the partition; null if the event concerns none or several."""
     code: Text
+    """Its code; empty if it has none."""
     message: Text
+    """The line's text."""
     who: Text
     """Host and process that logged it."""
-    person: Text | None
+    person: Maybe
     """The user whose command caused it, if any."""
 
 
@@ -386,32 +479,31 @@ class Events(Value):
     first."""
 
     events: list[Event]
+    """The events."""
     last: int
     """Pass it as `since` to get only later events."""
-
-
-class EventQuery(Value):
-    """Selection of events."""
-
-    since: int = Field(default=0, ge=0, le=MOST_RATE, description="Only events after this number.")
-    flow: str = Field(default="", description="Only events of this flow.")
-    limit: int = Field(default=100, ge=1, le=MOST_ROWS, description="Maximum number; the newest.")
 
 
 class Code(Value):
     """The meaning of a code, and advice."""
 
     code: str
+    """The code."""
     meaning: str
+    """What it means, in Markdown."""
     advice: str
+    """What to do, in Markdown; empty if the message says it."""
     retry: Retry
+    """Whether and when Twinlog retries by itself."""
 
 
 class State(Value):
     """The meaning of a state of a flow or partition."""
 
     state: str
+    """The state."""
     meaning: str
+    """What it means."""
     severity: Severity
     """good: normal; warn: worth knowing; bad: needs action."""
 
@@ -420,107 +512,69 @@ class Codes(Value):
     """The catalogue of codes and states."""
 
     codes: list[Code]
+    """All codes, by name."""
     flow_states: list[State]
+    """All states of flows."""
     partition_states: list[State]
+    """All states of partitions."""
 
 
 class Cluster(Value):
     """One cluster of the configuration."""
 
     alias: str
+    """Its alias."""
     bootstrap_servers: list[str]
+    """Addresses of its first brokers."""
     source_of: list[str]
+    """Flows of which it is the source."""
     target_of: list[str]
+    """Flows of which it is the target."""
 
 
 class Clusters(Value):
     """All clusters of the configuration."""
 
     clusters: list[Cluster]
+    """The clusters, in the order of the configuration."""
 
 
-class Diff(Value):
-    """Differences between the two clusters of a flow, as in `twinlog diff --format json`."""
+class Before(Value):
+    """The command that was in effect before a change."""
 
-    flow: str
-    is_equal: bool
-    totals: dict[str, Any]
-    deviations: list[dict[str, Any]]
-    notes: list[str]
-
-
-class DiffQuery(Value):
-    """Scope of a comparison."""
-
-    topics: str | None = Field(
-        default=None, max_length=1000, description="A regular expression for whole source topics."
-    )
-    all: bool = Field(default=False, description="Include what the flow ignores, and why.")
-
-
-class Doctor(Value):
-    """Why a flow is slow or has stopped, as in `twinlog doctor --format json`."""
-
-    flow: str
-    state: str
-    lag: int
-    lag_ms: int
-    lanes: int
     bytes_per_second: int | None
-    round_trips_ms: dict[str, dict[str, float]]
-    notes: list[str]
-    findings: list[dict[str, Any]]
-
-
-class CutoverPlan(Value):
-    """What a switchover or failover would do now, as in its `plan --format json`."""
-
-    flow: str
-    plan: dict[str, Any]
-
-
-class Wish(Value):
-    """A command, and its reason."""
-
-    model_config = ConfigDict(strict=True)
-
-    reason: str = Field(default="", max_length=LONGEST_REASON, description="Shown in the status.")
-    dry_run: bool = Field(default=False, description="Return what would change, and write nothing.")
-
-
-class LimitWish(Wish):
-    """A rate limit for a flow."""
-
-    bytes_per_second: (
-        Annotated[int, Field(ge=LEAST_RATE, le=MOST_RATE), BeforeValidator(_whole)] | None
-    ) = Field(description="null: use the configured limit.")
-
-
-class TopicWish(Wish):
-    """Topics of a flow."""
-
-    topics: list[Name] = Field(
-        min_length=1,
-        max_length=MOST_TOPICS,
-        description="Names or regular expressions, as in the key `topics`.",
-    )
+    """The rate of a limit; null for other commands."""
+    who: Text
+    """The user and host that wrote it."""
+    at_ms: int
+    """When it was written."""
+    reason: Text
+    """The user's reason."""
 
 
 class Change(Value):
     """The effect of a command on one flow or topic."""
 
     flow: str
-    topic: str | None
+    """Name of the flow."""
+    topic: Text | None
+    """Source topic; null for the whole flow."""
     intent: IntentKind
+    """The kind of command."""
     is_set: bool
+    """False if the command is taken back."""
     bytes_per_second: int | None
+    """The rate of a limit; null for other commands."""
     is_needed: bool
-    """False if the command was already in effect."""
-    before: dict[str, Any] | None
+    """False if the command was already in effect, or already taken back."""
+    before: Before | None
+    """The command that was in effect; null if there was none, or if it cannot be read."""
 
 
 class Changes(Value):
     """Written to the flow's state topic; the leader applies them within 2 s."""
 
     dry_run: bool
+    """Nothing was written."""
     changes: list[Change]
+    """One for each flow or topic that the request names."""

@@ -1,80 +1,87 @@
-"""Runs the endpoints: Starlette routes the path, pydantic validates the request, and errors become
-answers.
+"""Runs the endpoints: Starlette routes the path, and pydantic validates the request. `front.py`
+answers errors.
 """
 
 from __future__ import annotations
 
 import asyncio
 import json
-import logging
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from importlib.resources import files
 from typing import Any, Final
 
 from pydantic import BaseModel, ValidationError
-from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
-from starlette.responses import Response
-from starlette.routing import BaseRoute, Route
+from starlette.routing import BaseRoute, Route, Router
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from twinlog.config.values.nearest import suggestion
 from twinlog.control.web import connect
-from twinlog.control.web.api import openapi, shown
-from twinlog.control.web.api.endpoints import ENDPOINTS, CheckedRequest, Endpoint
+from twinlog.control.web.api import shown
+from twinlog.control.web.api.endpoints import DOCUMENT, ENDPOINTS, STREAM, CheckedRequest, Endpoint
 from twinlog.control.web.api.site import Site
-from twinlog.control.web.front import (
-    CLIENT,
-    HEADERS,
-    HELD,
-    IS_KNOWN,
-    JSON,
-    ConnectionSlot,
-    Headers,
-    answer_headers,
-)
-from twinlog.control.web.problem import RequestRefused, as_bytes, internal, problem, status_of
-from twinlog.errors import TwinlogError
-
-log = logging.getLogger(__name__)
+from twinlog.control.web.content import NO_STORE, READS, Content, send_answer, send_content
+from twinlog.control.web.front import CLIENT, HELD, IS_KNOWN, JSON, ConnectionSlot
+from twinlog.control.web.problem import MethodRefused, RequestRefused
 
 
 def app(site: Site) -> ASGIApp:
-    """Return the ASGI application for `/api/v1` and the paths of Kafka Connect's API."""
+    """Return the ASGI application for `/api/v1` and the paths of Kafka Connect's API. It raises the
+    errors of requests.
+    """
     kept = KeptAnswers(site)
-    by_path: dict[str, list[Endpoint]] = {}
+    by_path: dict[str, dict[str, Endpoint]] = {}
     for one in ENDPOINTS:
-        by_path.setdefault(one.path, []).append(one)
+        by_path.setdefault(one.path, {})[one.method] = one
     routes: list[BaseRoute] = [
-        Route(one.path, _Answering(site, one, kept), methods=[one.method])
-        for some in by_path.values()
-        for one in some
+        Route(path, _Answering(site, some, kept), methods=[*some]) for path, some in by_path.items()
     ]
-    text = as_bytes(openapi.document())
-    routes.append(Route(openapi.PATH, lambda _: _json(200, text), methods=["GET"]))
-    routes.append(Route(openapi.STREAM, _Streaming(Streams(site)), methods=["GET"]))
-    routes += connect.routes(site)
-    return kept.before(
-        Starlette(
-            routes=routes,
-            exception_handlers={TwinlogError: _refused, HTTPException: _not_routed},
-        )
-    )
+    document = files("twinlog.control.web.api").joinpath("openapi.json").read_bytes()
+    routes.append(Route(DOCUMENT, _Fixed(Content(JSON, document)), methods=["GET"]))
+    routes.append(Route(STREAM, _Streaming(Streams(site)), methods=["GET"]))
+    router = Router([*routes, *connect.routes(site)], default=_no_path)
+
+    async def run(scope: Scope, receive: Receive, send: Send) -> None:
+        if await kept.send(scope, send):
+            return
+        try:
+            # with an app Starlette raises an error for a wrong method, without one it answers
+            await router({**scope, "app": router}, receive, send)
+        except HTTPException as error:
+            allowed = sorted((error.headers or {}).get("Allow", "").split(", "))
+            raise MethodRefused(scope["path"], ", ".join(allowed)) from error
+
+    return run
+
+
+async def _no_path(scope: Scope, _receive: Receive, _send: Send) -> None:
+    raise RequestRefused(f"no such path: {scope['path'][:200]}", code="NOT_FOUND")
+
+
+class _Fixed:
+    """A file as an ASGI application."""
+
+    def __init__(self, content: Content) -> None:
+        self._content = content
+
+    async def __call__(self, scope: Scope, _receive: Receive, send: Send) -> None:
+        await send_content(scope, send, self._content)
 
 
 class _Answering:
-    """One endpoint as an ASGI application."""
+    """The endpoints of one path, by method, as an ASGI application."""
 
-    def __init__(self, site: Site, endpoint: Endpoint, kept: KeptAnswers) -> None:
+    def __init__(self, site: Site, endpoints: Mapping[str, Endpoint], kept: KeptAnswers) -> None:
         self._site = site
-        self._endpoint = endpoint
+        self._endpoints = endpoints
         self._kept = kept
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         request = Request(scope, receive)
-        endpoint = self._endpoint
+        endpoint = self._endpoints["GET" if request.method in READS else request.method]
         query = _checked(endpoint.query or _Nothing, _query(request), "query")
         body = None
         if endpoint.body is not None:
@@ -90,20 +97,11 @@ class _Answering:
             body=body,
         )
         basis = self._site.basis
-        try:
-            found = await endpoint.run(asked)
-        except TwinlogError:
-            raise
-        except Exception:
-            # the error's text may contain secrets
-            log.exception("%s %s failed", request.method, scope["path"])
-            response = _json(500, as_bytes(internal(scope["path"])))
-        else:
-            answer = found.model_dump_json(by_alias=True).encode() + b"\n"
-            if endpoint.is_kept:
-                self._kept.keep(scope["path"], basis, answer)
-            response = _json(200, answer)
-        await response(scope, receive, send)
+        found = await endpoint.run(asked)
+        content = Content(JSON, found.model_dump_json(by_alias=True).encode() + b"\n")
+        if endpoint.is_kept:
+            self._kept.keep(scope["path"], basis, content)
+        await send_content(scope, send, content)
 
 
 class _Streaming:
@@ -113,12 +111,10 @@ class _Streaming:
         self._streams = streams
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        request = Request(scope, receive)
-        if request.method == "HEAD":
-            response = Response(headers=HEADERS, media_type="text/event-stream")
-            await response(scope, receive, send)
+        if scope["method"] == "HEAD":
+            await send_answer(scope, send, 200, _STREAM_HEADERS, b"")
             return
-        await self._streams.run(request, send)
+        await self._streams.run(Request(scope, receive), send)
 
 
 class _Nothing(BaseModel):
@@ -173,34 +169,6 @@ def _why(model: type[BaseModel], name: str, kind: str, message: str) -> str:
             return message.replace("Input should be ", "must be ", 1)
 
 
-def _json(status: int, body: bytes) -> Response:
-    return Response(body, status, headers=HEADERS, media_type=JSON)
-
-
-async def _refused(request: Request, error: Exception) -> Response:
-    assert isinstance(error, TwinlogError)  # noqa: S101 (registered for these)
-    path = request.scope["path"]
-    response = _json(status_of(error), as_bytes(problem(error, path)))
-    if response.status_code == 503:
-        response.headers["retry-after"] = "5"
-    return response
-
-
-async def _not_routed(request: Request, error: Exception) -> Response:
-    assert isinstance(error, HTTPException)  # noqa: S101 (registered for these)
-    path, headers = request.scope["path"], dict(error.headers or {})
-    if error.status_code == 405:
-        takes = headers.get("Allow", "GET")
-        body = problem(
-            RequestRefused(f"{path[:200]} accepts only {takes}", code="METHOD_NOT_ALLOWED"), path
-        )
-    else:
-        body = problem(RequestRefused(f"no such path: {path[:200]}", code="NOT_FOUND"), path)
-    response = _json(error.status_code, as_bytes(body))
-    response.headers.update(headers)
-    return response
-
-
 # Caches the encoded answers that many clients poll every second: all flows, and each flow.
 # A cached answer is used while its inputs are unchanged, and for one second at most. Its ages may
 # therefore be up to a second too low; its timestamps are correct.
@@ -210,8 +178,7 @@ KEPT_S: Final = 1.0
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Kept:
-    headers: Headers
-    body: bytes
+    content: Content
     basis: object
     until: float
 
@@ -224,35 +191,23 @@ class KeptAnswers:
         self._clock = clock
         self._kept: dict[str, _Kept] = {}
 
-    def keep(self, path: str, basis: object, body: bytes) -> None:
+    def keep(self, path: str, basis: object, content: Content) -> None:
         """Store an answer. `basis` is the site's basis from before the answer was made."""
-        now = self._clock()
-        self._kept[path] = _Kept(
-            headers=answer_headers(JSON, len(body)),
-            body=body,
-            basis=basis,
-            until=min(now + KEPT_S, self._site.leaders.begins_again),
-        )
+        until = min(self._clock() + KEPT_S, self._site.leaders.begins_again)
+        self._kept[path] = _Kept(content=content, basis=basis, until=until)
 
-    def before(self, app: ASGIApp) -> ASGIApp:
-        """Wrap the application so that it is called only if no cached answer is current."""
-
-        async def run(scope: Scope, receive: Receive, send: Send) -> None:
-            kept = self._kept.get(scope["path"])
-            if (
-                kept is None
-                or scope["method"] != "GET"
-                or scope["query_string"]
-                or not self._is_current(kept)
-            ):
-                await app(scope, receive, send)
-                return
+    async def send(self, scope: Scope, send: Send) -> bool:
+        """Send the cached answer, and return False if there is none that is current."""
+        kept = self._kept.get(scope["path"])
+        is_asked = scope["method"] == "GET" and not scope["query_string"]
+        if kept is None or not is_asked or not self._is_current(kept):
+            return False
+        status, headers, body = kept.content.answer(scope)
+        if status == 200:
             known = scope[IS_KNOWN]  # removing the token ends the repetition immediately
-            scope[HELD].repeat(kept.headers, kept.body, lambda: self._is_current(kept) and known())
-            await send({"type": "http.response.start", "status": 200, "headers": kept.headers})
-            await send({"type": "http.response.body", "body": kept.body})
-
-        return run
+            scope[HELD].repeat(headers, body, lambda: self._is_current(kept) and known())
+        await send_answer(scope, send, status, headers, body)
+        return True
 
     def _is_current(self, kept: _Kept) -> bool:
         return self._clock() < kept.until and kept.basis == self._site.basis
@@ -274,6 +229,11 @@ SPEAKS_S: Final = 15.0
 """Maximum time between messages, so that a disconnected client is noticed."""
 TAKES_S: Final = 10.0
 """Maximum time for sending one message."""
+_STREAM_HEADERS: Final = [
+    (b"content-type", b"text/event-stream"),
+    NO_STORE,
+    (b"connection", b"close"),  # the connection has no deadline any more
+]
 
 
 class Streams:
@@ -313,8 +273,7 @@ class Streams:
         gone: asyncio.Future[None],
         is_known: Callable[[], bool],
     ) -> None:
-        headers = [(b"content-type", b"text/event-stream"), (b"cache-control", b"no-store")]
-        await send({"type": "http.response.start", "status": 200, "headers": headers})
+        await send({"type": "http.response.start", "status": 200, "headers": _STREAM_HEADERS})
         if number is None:
             known = self._site.events.since(0)
             number = known[-1].number if known else 0

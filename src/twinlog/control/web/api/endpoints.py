@@ -6,6 +6,7 @@ import time
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
+from urllib.parse import quote, urlencode
 
 from pydantic import BaseModel
 
@@ -13,7 +14,7 @@ from twinlog.client.steering import FlowSteering
 from twinlog.codes import conditions
 from twinlog.config.regex.linear import linear_matcher
 from twinlog.config.regex.reader import RegexProblem
-from twinlog.control.check.both_logs import both_logs
+from twinlog.control.check.both_logs import LogFacts, both_logs
 from twinlog.control.check.group_readiness import ready_groups
 from twinlog.control.compare.comparison import compare_flows
 from twinlog.control.cutover.failover import Failover
@@ -23,13 +24,19 @@ from twinlog.control.doctor.findings import as_json, findings
 from twinlog.control.doctor.observing import observe
 from twinlog.control.flow.wiring import flow_setup
 from twinlog.control.flow.wishes import Ask, wish
-from twinlog.control.web.api import answers, shown, topics
-from twinlog.control.web.api.site import Parts, Site
+from twinlog.control.web.api import answers, inputs, reports, shown, topics
+from twinlog.control.web.api.declared import declared
+from twinlog.control.web.api.site import NOT_HEARD, Parts, Site
 from twinlog.control.web.problem import RequestRefused
 from twinlog.control.web.tokens import Client
-from twinlog.errors import UsageError
+from twinlog.errors import Unreachable, UsageError
 from twinlog.mirror.state.intents import RESUMED, IntentKind
 from twinlog.model import TopicPartition
+
+ROOT: Final = "/api/v1"
+STREAM: Final = f"{ROOT}/stream"
+STREAM_SUMMARY: Final = "Server-sent events: `flows` after a change, `event` for each new event."
+DOCUMENT: Final = f"{ROOT}/openapi.json"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -39,7 +46,7 @@ class CheckedRequest:
     site: Site
     client: Client
     path: Mapping[str, str]
-    """Values of `{flow}` and `{code}`."""
+    """Values of `{flow}`, `{topic}` and `{code}`."""
     query: Any = None
     body: Any = None
 
@@ -75,27 +82,38 @@ async def _history(asked: CheckedRequest) -> answers.History:
     return asked.site.history(asked.flow)
 
 
+async def _topic_history(asked: CheckedRequest) -> answers.TopicHistory:
+    return asked.site.topic_history(asked.flow, asked.path["topic"])
+
+
 async def _partitions(asked: CheckedRequest) -> answers.PartitionPage:
-    query: answers.PartitionQuery = asked.query
+    query: inputs.PartitionQuery = asked.query
     parts = await asked.site.parts(asked.flow)
     total, rows = await asked.site.pages.run(lambda: shown.page(parts.partitions, query))
-    return answers.PartitionPage(**_head(asked, parts, total), partitions=rows)
+    return answers.PartitionPage(**_head(asked, "partitions", parts, total), partitions=rows)
 
 
 async def _topics(asked: CheckedRequest) -> topics.TopicPage:
-    query: topics.TopicQuery = asked.query
+    query: inputs.TopicQuery = asked.query
     parts = await asked.site.parts(asked.flow)
     total, rows = await asked.site.pages.run(lambda: topics.page(parts.partitions, query))
-    return topics.TopicPage(**_head(asked, parts, total), topics=rows)
+    return topics.TopicPage(**_head(asked, "topics", parts, total), topics=rows)
 
 
-def _head(asked: CheckedRequest, parts: Parts, total: int) -> dict[str, Any]:
+def _head(asked: CheckedRequest, rows: str, parts: Parts, total: int) -> dict[str, Any]:
     """Return the fields of a page other than its rows."""
     age_ms = int(parts.age_s * 1000)
+    query: inputs.PageQuery = asked.query
+    following, after = None, query.offset + query.limit
+    if after < total:
+        names = query.model_dump(mode="json", by_alias=True, exclude_defaults=True)
+        path = f"{ROOT}/flows/{quote(asked.flow, safe='')}/{rows}"
+        following = f"{path}?{urlencode(names | {'offset': after})}"
     return {
         "flow": asked.flow,
         "total": total,
-        "offset": asked.query.offset,
+        "offset": query.offset,
+        "next": following,
         "reported_by": "here" if parts.is_here else "clusters",
         "as_of_ms": int(time.time() * 1000) - age_ms,
         "age_ms": age_ms,
@@ -103,7 +121,7 @@ def _head(asked: CheckedRequest, parts: Parts, total: int) -> dict[str, Any]:
 
 
 async def _logs(asked: CheckedRequest) -> answers.Logs:
-    query: answers.LogsQuery = asked.query
+    query: inputs.LogsQuery = asked.query
     config, parts = asked.site.flow_config(asked.flow), await asked.site.parts(asked.flow)
     known = {one.partition: one for one in parts.partitions if one.topic == query.topic}
     numbers = dict.fromkeys(map(int, query.partitions.split(",")))
@@ -119,14 +137,10 @@ async def _logs(asked: CheckedRequest) -> answers.Logs:
     rows = [
         answers.PartitionLogs(
             partition=one.partition,
-            next_offset=one.upstream if one.upstream >= 0 else None,
-            lane=one.lane if one.lane >= 0 else None,
-            source=shown.log(source[TopicPartition(one.topic, one.partition)]),
-            target=(
-                shown.log(target[TopicPartition(one.target_topic, one.partition)])
-                if one.target_topic
-                else None
-            ),
+            next_offset=one.upstream,
+            lane=one.lane,
+            source=_log(source, one.topic, one.partition),
+            target=_log(target, one.target_topic, one.partition) if one.target_topic else None,
         )
         for one in wanted
     ]
@@ -135,20 +149,31 @@ async def _logs(asked: CheckedRequest) -> answers.Logs:
     )
 
 
-async def _groups(asked: CheckedRequest) -> answers.Groups:
+def _log(facts: Mapping[TopicPartition, LogFacts], topic: str, partition: int) -> answers.Log:
+    return answers.Log.model_validate(facts[TopicPartition(topic, partition)])
+
+
+# Answers that may be large are made in the worker that queries the clusters.
+
+
+async def _groups(asked: CheckedRequest) -> reports.SourceGroups:
     config = asked.site.alone(asked.flow)
     names = [asked.query.group] if asked.query.group else []
-    (found,) = await asked.site.questions.run(lambda: list(ready_groups(config, names)))
-    if names and not found.groups:
-        raise RequestRefused(
-            f"{asked.flow} has no group {names[0][:200]} on its source", code="NOT_FOUND"
+
+    def read() -> reports.SourceGroups:
+        (found,) = ready_groups(config, names)
+        if names and not found.groups:
+            raise RequestRefused(
+                f"{asked.flow} has no group {names[0][:200]} on its source", code="NOT_FOUND"
+            )
+        return reports.SourceGroups(
+            flow=found.flow,
+            groups=[reports.SourceGroup.model_validate(one.as_json()) for one in found.groups],
+            left_out=found.left_out,
+            notes=found.notes,
         )
-    return answers.Groups(
-        flow=found.flow,
-        groups=[one.as_json() for one in found.groups],
-        left_out=found.left_out,
-        notes=found.notes,
-    )
+
+    return await asked.site.questions.run(read)
 
 
 def _matching(topics: str | None) -> Callable[[str], bool]:
@@ -165,39 +190,44 @@ def _matching(topics: str | None) -> Callable[[str], bool]:
         ) from None
 
 
-async def _diff(asked: CheckedRequest) -> answers.Diff:
+async def _diff(asked: CheckedRequest) -> reports.Diff:
     config, every = asked.site.alone(asked.flow), bool(asked.query.all)
     matches = _matching(asked.query.topics)
-    (found,) = await asked.site.questions.run(
-        lambda: list(compare_flows(config, matches, with_left_alone=every, say=lambda _: None))
-    )
-    return answers.Diff.model_validate(found.as_json(with_left_alone=every))
+
+    def read() -> reports.Diff:
+        (found,) = compare_flows(config, matches, with_left_alone=every, say=lambda _: None)
+        return reports.Diff.model_validate(found.as_json(with_left_alone=every))
+
+    return await asked.site.questions.run(read)
 
 
-async def _doctor(asked: CheckedRequest) -> answers.Doctor:
+async def _doctor(asked: CheckedRequest) -> reports.Doctor:
     config, file = asked.site.alone(asked.flow), asked.site.file
-    (seen,) = await asked.site.questions.run(lambda: list(observe(config, file)))
-    return answers.Doctor.model_validate(as_json(seen, findings(seen)))
+
+    def read() -> reports.Doctor:
+        (seen,) = observe(config, file)
+        return reports.Doctor.model_validate(as_json(seen, findings(seen)))
+
+    return await asked.site.questions.run(read)
 
 
 def _planned(
-    planner: Callable[[CutoverScope], Any],
+    planner: Callable[[CutoverScope], Any], answer: type[reports.PlannedCutover]
 ) -> Callable[[CheckedRequest], Awaitable[BaseModel]]:
-    async def run(asked: CheckedRequest) -> answers.CutoverPlan:
+    async def run(asked: CheckedRequest) -> reports.PlannedCutover:
         config = asked.site.flow_config(asked.flow)
 
-        def plan() -> dict[str, Any]:
+        def plan() -> reports.PlannedCutover:
             with CutoverScope(flow_setup(config)) as scope:
-                found: dict[str, Any] = planner(scope).as_json()
-                return found
+                return answer.model_validate(planner(scope).as_json())
 
-        return answers.CutoverPlan(flow=asked.flow, plan=await asked.site.questions.run(plan))
+        return await asked.site.questions.run(plan)
 
     return run
 
 
 async def _events(asked: CheckedRequest) -> answers.Events:
-    query: answers.EventQuery = asked.query
+    query: inputs.EventQuery = asked.query
     await asked.site.hear()
     found = asked.site.events.since(query.since)
     last = found[-1].number if found else query.since
@@ -219,6 +249,21 @@ async def _code(asked: CheckedRequest) -> answers.Code:
 
 async def _clusters(asked: CheckedRequest) -> answers.Clusters:
     return shown.clusters(asked.site.config)
+
+
+async def _in_effect(asked: CheckedRequest) -> answers.InEffect:
+    name = str(asked.site.flow_config(asked.flow).flow)
+    heard = (await asked.site.hear()).get(name, NOT_HEARD)
+    intents = None if heard.reported is None else heard.reported.intents
+    if intents is None:
+        why = heard.problem or (heard.reported.problem if heard.reported else "")
+        raise Unreachable(f"the commands in effect for {name} are unknown: {why}")
+    return answers.InEffect(
+        paused=intents.pause is not None,
+        bytes_per_second=intents.limit,
+        paused_topics=intents.topics(IntentKind.PAUSE),
+        released_topics=intents.topics(IntentKind.RELEASE),
+    )
 
 
 async def wished(site: Site, client: Client, flow: str, ask: Ask, **said: Any) -> answers.Changes:
@@ -257,7 +302,7 @@ def _of_flow(
 
 _NO_TOPIC: Final = "no mirrored topic of the flow matches"
 _NOT_PAUSED: Final = "no matching topic is paused or released by name"
-_FLOW: Final = "/api/v1/flows/{flow}"
+_FLOW: Final = f"{ROOT}/flows/{{flow}}"
 
 
 def _wish(name: str, summary: str, act: Callable[[FlowSteering, Any], Any]) -> Endpoint:
@@ -265,7 +310,7 @@ def _wish(name: str, summary: str, act: Callable[[FlowSteering, Any], Any]) -> E
         method="POST",
         path=f"{_FLOW}/{name}",
         summary=summary,
-        body=answers.LimitWish if name == "limit" else answers.Wish,
+        body=inputs.LimitWish if name == "limit" else inputs.Wish,
         answer=answers.Changes,
         run=_of_flow(act),
     )
@@ -278,7 +323,7 @@ def _topic_wish(
         method="POST",
         path=f"{_FLOW}/topics/{name}",
         summary=summary,
-        body=answers.TopicWish,
+        body=inputs.TopicWish,
         answer=answers.Changes,
         run=_of_flow(lambda one, body: act(one, body.topics), f"topics: {nothing}"),
     )
@@ -306,7 +351,7 @@ def _get(
 
 ENDPOINTS: Final = (
     _get(
-        "/api/v1/flows",
+        f"{ROOT}/flows",
         "All flows of the file, as reported by their leaders.",
         answers.Flows,
         _flows,
@@ -330,65 +375,74 @@ ENDPOINTS: Final = (
         "Topics of a flow, with the totals of their partitions.",
         topics.TopicPage,
         _topics,
-        topics.TopicQuery,
+        inputs.TopicQuery,
+    ),
+    _get(
+        f"{_FLOW}/topics/{{topic}}/history",
+        "The last hour of a topic of a flow that this process leads, for charts.",
+        answers.TopicHistory,
+        _topic_history,
     ),
     _get(
         f"{_FLOW}/partitions",
         "Partitions of a flow. If another process leads it, both clusters are queried.",
         answers.PartitionPage,
         _partitions,
-        answers.PartitionQuery,
+        inputs.PartitionQuery,
     ),
     _get(
         f"{_FLOW}/logs",
         "Both logs of partitions of a topic: start, end and leader. It may take seconds.",
         answers.Logs,
         _logs,
-        answers.LogsQuery,
+        inputs.LogsQuery,
     ),
     _get(
         f"{_FLOW}/groups",
         "Groups of a flow's source: ready to move, or why not. It may take seconds.",
-        answers.Groups,
+        reports.SourceGroups,
         _groups,
-        answers.GroupQuery,
+        inputs.GroupQuery,
     ),
     _get(
         f"{_FLOW}/diff",
         "Differences between the two clusters of a flow. It may take seconds.",
-        answers.Diff,
+        reports.Diff,
         _diff,
-        answers.DiffQuery,
+        inputs.DiffQuery,
     ),
     _get(
         f"{_FLOW}/doctor",
         "Why a flow is slow or has stopped. It measures for a few seconds.",
-        answers.Doctor,
+        reports.Doctor,
         _doctor,
     ),
     _get(
         f"{_FLOW}/switchover",
         "Plan of a switchover: gates with evidence, and groups. It may take seconds.",
-        answers.CutoverPlan,
-        _planned(lambda scope: Switchover(scope, Ways(), lambda _: None).plan()),
+        reports.PlannedSwitchover,
+        _planned(
+            lambda scope: Switchover(scope, Ways(), lambda _: None).plan(),
+            reports.PlannedSwitchover,
+        ),
     ),
     _get(
         f"{_FLOW}/failover",
         "Plan of a failover: what would be lost, where groups would resume. It may take seconds.",
-        answers.CutoverPlan,
-        _planned(lambda scope: Failover(scope).plan()),
+        reports.PlannedFailover,
+        _planned(lambda scope: Failover(scope).plan(), reports.PlannedFailover),
     ),
     _get(
-        "/api/v1/events",
+        f"{ROOT}/events",
         "The last log lines of this process, and unusual events of flows led elsewhere.",
         answers.Events,
         _events,
-        answers.EventQuery,
+        inputs.EventQuery,
     ),
-    _get("/api/v1/codes", "All codes, with meaning and advice.", answers.Codes, _codes),
-    _get("/api/v1/codes/{code}", "One code, with meaning and advice.", answers.Code, _code),
+    _get(f"{ROOT}/codes", "All codes, with meaning and advice.", answers.Codes, _codes),
+    _get(f"{ROOT}/codes/{{code}}", "One code, with meaning and advice.", answers.Code, _code),
     _get(
-        "/api/v1/clusters",
+        f"{ROOT}/clusters",
         "The clusters, without credentials.",
         answers.Clusters,
         _clusters,
@@ -425,5 +479,19 @@ ENDPOINTS: Final = (
         "Stop mirroring topics. Other clients may then write to the remote topics.",
         lambda one, names: one.want_topics(IntentKind.RELEASE, names),
         _NO_TOPIC,
+    ),
+    _get(
+        f"{_FLOW}/wanted",
+        "The wanted state of a flow: pause, limit, paused and released topics.",
+        answers.InEffect,
+        _in_effect,
+    ),
+    Endpoint(
+        method="PUT",
+        path=f"{_FLOW}/wanted",
+        summary="Set the whole wanted state of a flow. It answers what changed.",
+        body=inputs.WantedState,
+        answer=answers.Changes,
+        run=_of_flow(declared),
     ),
 )

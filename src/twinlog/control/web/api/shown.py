@@ -8,28 +8,28 @@ import os
 import socket
 import time
 from collections.abc import Callable, Iterable
+from datetime import datetime
 from typing import Any, Final
-
-from msgspec import structs
 
 from twinlog.codes import FlowState, PartitionState, conditions
 from twinlog.codes.states import FLOW_STATES, PARTITION_STATES, severity_of
 from twinlog.config.flow.schema import FlowConfig, MirrorConfig
-from twinlog.control.check.both_logs import LogFacts
-from twinlog.control.check.last_run import LastRun
-from twinlog.control.check.reported_status import Reported
+from twinlog.control.check.reported_status import LastRun, Reported
 from twinlog.control.duties.publication import is_unusual, kept_of
 from twinlog.control.watch.events import NumberedEvent
-from twinlog.control.watch.snapshot import FlowSnapshot, PartitionSnapshot, known
-from twinlog.control.watch.spread import Quantiles
-from twinlog.control.watch.verified import Verified
+from twinlog.control.watch.snapshot import FlowSnapshot, PartitionSnapshot
 from twinlog.control.web.api import answers
+from twinlog.control.web.api.inputs import PartitionQuery
 from twinlog.control.web.api.leaders import LeaderReport
 from twinlog.mirror.state.intents import FlowIntents
-from twinlog.mirror.state.published import Kept, Proof, PublishedStatus
-from twinlog.mirror.state.verified import VerifyRun
+from twinlog.mirror.state.published import PublishedStatus
 
 HERE: Final = "here"
+_UNKNOWN: Final = (
+    *("since_ms", "lanes", "generation", "records", "bytes", "partitions", "unusual_partitions"),
+    *("lag", "lag_unknown_partitions", "latency", "retention", "verified", "as_of_ms", "age_ms"),
+)
+"""Fields of a flow that are null if no process reports it."""
 _NOTHING: Final = Reported(status=None, intents=None)
 
 
@@ -53,9 +53,7 @@ def flow(
         "source": config.flow.source,
         "target": config.flow.target,
         "wanted": None if reported.intents is None else wanted(reported.intents),
-        "verify_runs": None
-        if reported.verify_runs is None
-        else [_verify_run(one) for one in reported.verify_runs],
+        "verify_runs": reported.verify_runs,
         "problem": problem,
     }
     now_ms = int(time.time() * 1000)
@@ -84,36 +82,35 @@ def _has_led(snapshot: FlowSnapshot | None, row: PublishedStatus) -> bool:
 def _alike(one: FlowSnapshot | PublishedStatus) -> dict[str, Any]:
     """Return the fields that snapshots and reports share."""
     return {
-        "since_ms": one.since_ms or None,
+        "since_ms": one.since_ms,
         "reason": one.reason,
         "code": one.code,
         "guarantee": one.guarantee,
         "lanes": one.lanes,
-        "generation": known(one.generation),
+        "generation": one.generation,
         "records": one.records,
         "bytes": one.bytes,
-        "lag": known(one.lag),
+        "lag": one.lag,
         "loss": answers.Loss(
-            records=known(one.loss_records),
-            ms=known(one.loss_ms),
+            records=one.loss_records,
+            ms=one.loss_ms,
             unknown_partitions=one.loss_unknown,
-            objective_ms=known(one.rpo_ms),
+            objective_ms=one.rpo_ms,
             excess=one.rpo_excess,
         ),
     }
 
 
 def _seen(seen: FlowSnapshot, now_ms: int, age_s: float) -> dict[str, Any]:
-    found = seen.verified
     return {
         **_alike(seen),
         "state": seen.state,
         "partitions": len(seen.partitions),
         "unusual_partitions": sum(map(is_unusual, seen.partitions)),
         "lag_unknown_partitions": seen.lag_unknown,
-        "latency": _latency(seen.latency),
-        "retention": _retention(kept_of(seen.partitions)) if leads(seen) else None,
-        "verified": None if found is None else _verified(found),
+        "latency": seen.latency,
+        "retention": kept_of(seen.partitions) if leads(seen) else None,
+        "verified": seen.verified,
         "reported_by": HERE,
         "as_of_ms": now_ms - int(age_s * 1000),
         "age_ms": int(age_s * 1000),
@@ -126,138 +123,42 @@ def _reported(status: PublishedStatus, now_ms: int) -> dict[str, Any]:
         "state": FlowState(status.state),
         "partitions": status.partitions,
         "unusual_partitions": status.unusual_partitions,
-        "lag_unknown_partitions": known(status.lag_unknown),
-        "latency": _latency(_quantiles(status)),
-        "retention": None if status.kept is None else _retention(status.kept),
-        "verified": None if status.proof is None else _verified(status.proof),
+        "lag_unknown_partitions": status.lag_unknown,
+        "latency": None if status.p50_ms < 0 else status,
+        "retention": status.kept,
+        "verified": status.proof,
         "reported_by": status.where,
         "as_of_ms": status.at_ms,
         "age_ms": max(0, now_ms - status.at_ms),
     }
 
 
-def _verified(found: Verified | Proof) -> answers.Verified:
-    return answers.Verified(
-        mode=found.mode,
-        at_ms=found.at_ms or None,
-        records=found.records,
-        differences=found.differences,
-        is_complete=found.is_complete,
-    )
-
-
-def _verify_run(found: VerifyRun) -> answers.VerifyRun:
-    values = structs.asdict(found)
-    del values["flow"]
-    return answers.VerifyRun(**values, is_whole=found.is_whole)
-
-
-def _latency(found: Quantiles | None) -> answers.Latency | None:
-    return None if found is None else answers.Latency(p50_ms=found.p50_ms, p99_ms=found.p99_ms)
-
-
-def _quantiles(status: PublishedStatus) -> Quantiles | None:
-    return None if status.p50_ms < 0 else Quantiles(p50_ms=status.p50_ms, p99_ms=status.p99_ms)
-
-
-def _retention(kept: Kept) -> answers.Retention:
-    return answers.Retention(
-        kept_ms=known(kept.ms),
-        kept_known=kept.is_known,
-        topic=kept.topic or None,
-        near_deletion=[*kept.near_deletion],
-    )
-
-
 def _unknown(run: LastRun | None, problem: str) -> dict[str, Any]:
     """Return the fields of a flow that neither another process nor this one reports."""
     if run is None:
         run = LastRun(FlowState.UNKNOWN, problem or "its target has not answered yet")
+    nothing = answers.Loss(
+        records=None, ms=None, unknown_partitions=None, objective_ms=None, excess=""
+    )
     return {
+        **dict.fromkeys(_UNKNOWN),
         "state": run.state,
-        "since_ms": None,
         "reason": run.text,
         "code": run.code,
         "guarantee": "",
-        "lanes": None,
-        "generation": None,
-        "records": None,
-        "bytes": None,
-        "partitions": None,
-        "unusual_partitions": None,
-        "lag": None,
-        "lag_unknown_partitions": None,
-        "loss": answers.Loss(
-            records=None, ms=None, unknown_partitions=None, objective_ms=None, excess=""
-        ),
-        "latency": None,
-        "retention": None,
-        "verified": None,
+        "loss": nothing,
         "reported_by": HERE,
-        "as_of_ms": None,
-        "age_ms": None,
     }
 
 
 def wanted(intents: FlowIntents) -> list[answers.Wanted]:
     """Return the commands in effect for a flow and its topics, the flow's first."""
     found = (intents.get(kind, topic) for kind, topic in sorted(intents.keys(), key=_by_topic))
-    return [
-        answers.Wanted(
-            intent=one.kind,
-            topic=one.topic or None,
-            bytes_per_second=one.bytes_per_second,
-            who=one.who,
-            at_ms=one.at_ms,
-            reason=one.reason,
-        )
-        for one in found
-        if one is not None
-    ]
+    return [answers.Wanted.model_validate(one) for one in found if one is not None]
 
 
 def _by_topic(key: tuple[str, str]) -> tuple[str, str]:
     return key[1], key[0]
-
-
-def partition(part: PartitionSnapshot) -> answers.Partition:
-    """Convert one partition."""
-    return answers.Partition(
-        topic=part.topic,
-        partition=part.partition,
-        target_topic=part.target_topic,
-        state=part.state,
-        since_ms=part.since_ms or None,
-        lag=known(part.lag),
-        lag_ms=known(part.lag_ms),
-        loss_records=known(part.loss_records),
-        loss_ms=known(part.loss_ms),
-        records=part.records,
-        bytes=part.bytes,
-        next_offset=known(part.upstream),
-        lane=known(part.lane),
-        kept_ms=known(part.left_ms),
-        kept_known=part.is_left_known,
-        catches_up_ms=known(part.needs_ms),
-        is_near_deletion=part.is_near_deletion,
-        code=part.code,
-        message=part.message,
-    )
-
-
-def log(found: LogFacts) -> answers.Log:
-    """Convert one side of a partition."""
-    return answers.Log(
-        topic=found.topic,
-        start=known(found.start),
-        last_stable=known(found.last_stable),
-        end=known(found.end),
-        leader=known(found.leader),
-        leader_epoch=known(found.leader_epoch),
-        replicas=[*found.replicas],
-        in_sync=[*found.in_sync],
-        problem=found.problem,
-    )
 
 
 def most(number: int) -> int:
@@ -276,7 +177,7 @@ _COLUMNS: Final[dict[str, Callable[[PartitionSnapshot], int]]] = {
 
 
 def page(
-    parts: Iterable[PartitionSnapshot], query: answers.PartitionQuery
+    parts: Iterable[PartitionSnapshot], query: PartitionQuery
 ) -> tuple[int, list[answers.Partition]]:
     """Return the number of matching partitions and the page's rows. Ties are sorted by topic and
     partition.
@@ -294,7 +195,7 @@ def page(
     if column != "topic":
         found.sort(key=_COLUMNS[column], reverse=is_down)
     rows = found[query.offset : query.offset + query.limit]
-    return len(found), [partition(part) for part in rows]
+    return len(found), [answers.Partition.model_validate(part) for part in rows]
 
 
 def event(one: NumberedEvent) -> answers.Event:
@@ -302,15 +203,15 @@ def event(one: NumberedEvent) -> answers.Event:
     said = one.event
     return answers.Event(
         number=one.number,
-        time=said.time,
+        at_ms=round(datetime.fromisoformat(said.time).timestamp() * 1000),
         level=said.level,
         flow=said.flow,
-        topic=said.topic or None,
+        topic=said.topic,
         partition=said.partition,
         code=said.code,
         message=said.message,
         who=said.who,
-        person=said.person or None,
+        person=said.person,
     )
 
 

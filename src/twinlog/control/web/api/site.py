@@ -143,7 +143,7 @@ class Site:
     def _flow(self, config: FlowConfig, heard: dict[str, LeaderReport]) -> answers.Flow:
         name = str(config.flow)
         return shown.flow(
-            config, self.snapshot(name), self._monitor.age_s, heard.get(name, _NOT_HEARD)
+            config, self.snapshot(name), self._monitor.age_s, heard.get(name, NOT_HEARD)
         )
 
     def snapshot(self, name: str) -> FlowSnapshot | None:
@@ -157,6 +157,13 @@ class Site:
         rows = self._monitor.history.rows(str(self.flow_config(name).flow))
         return answers.History(
             flow=name, rows=[answers.HistoryRow(**row._asdict()) for row in rows]
+        )
+
+    def topic_history(self, name: str, topic: str) -> answers.TopicHistory:
+        """Return the rows of this process about a topic. Raises NOT_FOUND."""
+        rows = self._monitor.history.topics.rows(str(self.flow_config(name).flow), topic)
+        return answers.TopicHistory(
+            flow=name, topic=topic, rows=[answers.TopicHistoryRow(**row._asdict()) for row in rows]
         )
 
     async def parts(self, name: str) -> Parts:
@@ -210,4 +217,4 @@ def _seen(asking: asyncio.Task[Parts]) -> None:
         asking.exception()
 
 
-_NOT_HEARD: Final = LeaderReport(problem="its target has not answered yet")
+NOT_HEARD: Final = LeaderReport(problem="its target has not answered yet")

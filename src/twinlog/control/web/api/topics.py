@@ -7,14 +7,13 @@ are computed for the rows of the page.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from typing import Final, Literal
-
-from pydantic import Field
+from typing import Final
 
 from twinlog.codes import PartitionState
 from twinlog.control.duties.publication import is_unusual
-from twinlog.control.watch.snapshot import PartitionSnapshot, known
-from twinlog.control.web.api.answers import MOST_ROWS, Page, Value
+from twinlog.control.watch.snapshot import PartitionSnapshot
+from twinlog.control.web.api.answers import Known, Page, Text, Value
+from twinlog.control.web.api.inputs import TopicQuery
 from twinlog.control.web.api.shown import most
 
 WORST_FIRST: Final = (
@@ -30,57 +29,48 @@ _BADNESS: Final = {state: rank for rank, state in enumerate(reversed(WORST_FIRST
 class Topic(Value):
     """One topic of a flow. Totals leave out partitions whose value is unknown."""
 
-    topic: str
-    target_topic: str
+    topic: Text
+    """Source topic."""
+    target_topic: Text
+    """Remote topic; empty if unknown."""
     partitions: int
+    """Number of partitions."""
     state: PartitionState
     """The worst state of its partitions."""
     unusual_partitions: int
     """Number of partitions with a code or an unusual state."""
-    codes: list[str]
+    codes: list[Text]
     """The codes of its partitions."""
     lag: int | None
-    lag_ms: int | None
+    """Records that wait to be copied."""
+    lag_ms: Known
     """The largest of its partitions."""
     lag_unknown_partitions: int
+    """Number of partitions that `lag` does not include."""
     loss_records: int | None
-    loss_ms: int | None
+    """Records that are only on the source."""
+    loss_ms: Known
     """The largest of its partitions."""
     loss_unknown_partitions: int
+    """Number of partitions that `lossRecords` does not include."""
     records: int
+    """Records copied by the reporting process."""
     bytes: int
+    """Bytes copied by the reporting process."""
     kept_ms: int | None
     """The least time for which the source keeps the next record, over its partitions. null: no
-    deletion is expected, as far as `kept_known` says."""
+    deletion is expected, as far as `keptKnown` says."""
     kept_known: bool
     """Whether the time is known for every partition."""
     is_near_deletion: bool
+    """At the current rates the source deletes records before they are copied."""
 
 
 class TopicPage(Page):
     """A page of a flow's topics."""
 
     topics: list[Topic]
-
-
-class TopicQuery(Value):
-    """Filter and order of topics."""
-
-    topic: str = Field(default="", description="Only topics whose name contains this text.")
-    state: PartitionState | None = Field(
-        default=None, description="Only topics with a partition in this state."
-    )
-    code: str = Field(default="", description="Only topics with a partition with this code.")
-    sort: Literal[
-        "topic", "-topic", "state", "-state", "lag", "-lag", "lossRecords", "-lossRecords",
-        "lossMs", "-lossMs", "keptMs", "-keptMs", "records", "-records", "bytes", "-bytes",
-        "partitions", "-partitions", "unusualPartitions", "-unusualPartitions",
-    ] = Field(
-        default="topic",
-        description="The sort column; a minus sign reverses the order. The worst state is last.",
-    )  # fmt: skip
-    offset: int = Field(default=0, ge=0, le=10_000_000)
-    limit: int = Field(default=100, ge=1, le=MOST_ROWS)
+    """The rows of this page."""
 
 
 Parts = Sequence[PartitionSnapshot]
@@ -152,10 +142,10 @@ def topic(parts: Parts) -> Topic:
         unusual_partitions=_unusual(parts),
         codes=sorted({part.code for part in parts if part.code}),
         lag=sum(lags) if lags else None,
-        lag_ms=known(max(part.lag_ms for part in parts)),
+        lag_ms=max(part.lag_ms for part in parts),
         lag_unknown_partitions=len(parts) - len(lags),
         loss_records=sum(losses) if losses else None,
-        loss_ms=known(max(part.loss_ms for part in parts)),
+        loss_ms=max(part.loss_ms for part in parts),
         loss_unknown_partitions=len(parts) - len(losses),
         records=sum(part.records for part in parts),
         bytes=sum(part.bytes for part in parts),

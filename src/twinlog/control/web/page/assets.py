@@ -10,7 +10,7 @@ from functools import cache
 from importlib.resources import files
 from typing import Final
 
-from twinlog.control.watch.monitor import HttpAnswer
+from twinlog.control.web.content import Content
 
 ROOT: Final = "/page/"
 FIRST: Final = "index.html"
@@ -20,7 +20,7 @@ TYPES: Final = {
     "css": "text/css; charset=utf-8",
     "svg": "image/svg+xml",
 }
-HEADERS: Final = (
+HEADERS: Final = [
     (
         b"content-security-policy",
         b"default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; "
@@ -28,22 +28,22 @@ HEADERS: Final = (
     ),
     (b"referrer-policy", b"no-referrer"),
     (b"cross-origin-opener-policy", b"same-origin"),
-)
+]
 """Content Security Policy Level 3: no inline script, no foreign address, no frame."""
 
 
 @cache
-def _files() -> dict[str, HttpAnswer]:
+def _files() -> dict[str, Content]:
     """Return the files by path; `/page/` is `index.html`."""
     found = {}
     for one in files("twinlog.control.web.page").joinpath("files").iterdir():
         kind = TYPES.get(one.name.rpartition(".")[2])
         if kind is not None:
-            answer = HttpAnswer(status=200, content_type=kind, body=one.read_bytes())
-            found[f"{ROOT}{'' if one.name == FIRST else one.name}"] = answer
+            path = f"{ROOT}{'' if one.name == FIRST else one.name}"
+            found[path] = Content(kind, one.read_bytes(), HEADERS)
     return found
 
 
-def asset(path: str) -> HttpAnswer | None:
+def asset(path: str) -> Content | None:
     """Return the file at a path of the page, or None."""
     return _files().get(path)

@@ -3,7 +3,7 @@
 import { ask, flowPath } from "./api.js";
 import { compared } from "./overview.js";
 import { failure, nowOf } from "./notes.js";
-import { count, duration, h, past, plural, put, table } from "./view.js";
+import { count, duration, h, past, plural, put, table, words } from "./view.js";
 
 export function compare({ state, main, flow }) {
   const last = h("div");
@@ -63,14 +63,14 @@ function differences(run) {
 
 function shown(found) {
   const names = [...new Set(found.deviations.flatMap((one) => Object.keys(one)))];
-  const totals = Object.entries(found.totals).map(([name, value]) => `${name.replace(/_/g, " ")}: ${typeof value === "number" ? count(value) : JSON.stringify(value)}`);
+  const totals = Object.entries(found.totals).map(([name, one]) => `${words(name)}: ${count(one.compared)} compared, ${count(one.different)} different${one.leftAlone ? `, ${count(one.leftAlone)} ignored by the flow` : ""}`);
   return [
     h("p", { class: `verdict ${found.isEqual ? "good" : "warn"}`, role: "status" }, found.isEqual ? "No differences." : "The two clusters differ."),
-    h("p", { class: "small soft" }, totals.join(", ")),
+    h("p", { class: "small soft" }, totals.join("; ")),
     ...found.notes.map((note) => h("p", { class: "small soft" }, note)),
     found.deviations.length ? table("Differences", names.map((name) => ({
-      name: name.replace(/_/g, " "), wrap: true,
-      cell: (one) => (one[name] === null || one[name] === undefined ? "" : typeof one[name] === "object" ? JSON.stringify(one[name]) : String(one[name])),
+      name: words(name), wrap: true,
+      cell: (one) => (name === "aspect" ? words(one.aspect) : one[name]),
     })), found.deviations) : h("span"),
   ];
 }

@@ -2,7 +2,7 @@
 
 import { WITHIN_MS, ask } from "./api.js";
 import { explained, failure } from "./notes.js";
-import { h, plural, put, table } from "./view.js";
+import { clock, h, plural, put, table } from "./view.js";
 
 const about = (one) => (one.partition === null ? one.topic || "" : `${one.topic}-${one.partition}`);
 const who = (one) => [one.person, one.who].filter(Boolean).join(", ");
@@ -33,9 +33,9 @@ export function events({ state, main, query, noted }) {
   function show() {
     isShown = true;
     const word = field.value.toLowerCase();
-    const some = rows.filter((one) => !word || `${one.flow} ${about(one)} ${one.code} ${one.message} ${who(one)}`.toLowerCase().includes(word)).sort((a, b) => b.time.localeCompare(a.time) || b.number - a.number);
+    const some = rows.filter((one) => !word || `${one.flow} ${about(one)} ${one.code} ${one.message} ${who(one)}`.toLowerCase().includes(word)).sort((a, b) => b.atMs - a.atMs || b.number - a.number);
     put(body, table(`${plural(some.length, "event")}, newest first`, [
-      { name: "Time", cell: (one) => one.time },
+      { name: "Time (UTC)", cell: (one) => clock(one.atMs, 23) },
       { name: "Level", cell: (one) => h("span", { class: one.level === "ERROR" ? "bad" : one.level === "WARNING" ? "warn" : "" }, one.level) },
       { name: "Flow", cell: (one) => (one.flow ? h("a", { href: `#/flow/${encodeURIComponent(one.flow)}` }, one.flow) : "") },
       { name: "Topic", wrap: true, cell: about },

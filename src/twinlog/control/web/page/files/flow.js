@@ -13,7 +13,7 @@ export function flowScreen({ state, main, flow }) {
     h("button", { class: "do", click: () => changing("pause", flow, "Pause") }, "Pause"),
     h("button", { class: "do", click: () => changing("resume", flow, "Resume") }, "Resume"),
     h("button", { class: "do", click: () => changing("limit", flow, "Limit") }, "Limit"), why);
-  const known = h("div", { hidden: true }, bar, numbers, doctor, h("h2", {}, "The last hour"), lines, h("h2", {}, "Commands in effect"), wanted, h("h2", {}, "Latest events"), last);
+  const known = h("div", { hidden: true }, bar, numbers, doctor, h("h2", {}, "The last hour"), lines, h("h2", {}, "Commands in effect"), wanted, h("h2", {}, "Latest events (UTC)"), last);
   main.append(head, known);
   let marks = [];
 
@@ -24,7 +24,7 @@ export function flowScreen({ state, main, flow }) {
       const found = await ask(`${flowPath(flow)}/doctor`);
       doctor.replaceChildren(h("h2", {}, "Why is it not faster?"),
         found.findings.length
-          ? h("ol", {}, found.findings.map((one) => h("li", {}, one.what, h("div", { class: "small soft" }, one.do || one.advice || ""))))
+          ? h("ol", {}, found.findings.map((one) => h("li", {}, one.what, h("div", { class: "small soft" }, one.todo))))
           : h("p", {}, "No bottleneck found."),
         found.notes.map((note) => h("p", { class: "small soft" }, note)));
     } catch (error) {
@@ -36,9 +36,9 @@ export function flowScreen({ state, main, flow }) {
   async function recent() {
     try {
       const { events } = await ask(`/events?limit=8&flow=${encodeURIComponent(flow)}`);
-      marks = events.map((one) => [Date.parse(one.time), `${one.time} ${one.message}`]).filter(([at]) => !Number.isNaN(at));
+      marks = events.map((one) => [one.atMs, `${clock(one.atMs)} ${one.message}`]);
       put(last, events.length
-        ? h("ul", { class: "plain small" }, events.reverse().map((one) => h("li", {}, h("span", { class: "soft" }, `${one.time} `), explained(state, one.message, one.code))))
+        ? h("ul", { class: "plain small" }, events.reverse().map((one) => h("li", {}, h("span", { class: "soft" }, `${clock(one.atMs, 23)} `), explained(state, one.message, one.code))))
         : h("p", { class: "soft" }, "No events."));
     } catch (error) {
       last.replaceChildren(failure(error));

@@ -2,7 +2,7 @@
 
 import { ask, flowPath } from "./api.js";
 import { failure } from "./notes.js";
-import { count, h, plural, table } from "./view.js";
+import { count, h, plural, table, words } from "./view.js";
 
 export function groups({ main, flow }) {
   const body = h("div");
@@ -27,22 +27,22 @@ export function groups({ main, flow }) {
 }
 
 function shown(found) {
-  const ready = found.groups.filter((one) => one.is_ready).length;
+  const ready = found.groups.filter((one) => one.isReady).length;
   return [
     h("p", { class: `verdict ${ready === found.groups.length ? "good" : "warn"}` }, found.groups.length ? `${ready} of ${plural(found.groups.length, "group")} ready to move.` : "No source group is selected."),
     ...found.notes.map((note) => h("p", { class: "small soft" }, note)),
-    found.left_out || found.leftOut ? h("p", { class: "small soft" }, `${plural(found.leftOut ?? found.left_out, "group")} excluded by groups and groups.exclude`) : null,
+    found.leftOut ? h("p", { class: "small soft" }, `${plural(found.leftOut, "group")} excluded by groups and groups.exclude`) : null,
     found.groups.length ? table(`Groups of ${found.flow} and their members`, [
       { name: "Group", wrap: true, cell: (one) => one.group },
-      { name: "Ready", cell: (one) => h("span", { class: `badge ${one.is_ready ? "good" : "warn"}` }, one.is_ready ? "ready" : "not ready") },
+      { name: "Ready", cell: (one) => h("span", { class: `badge ${one.isReady ? "good" : "warn"}` }, one.isReady ? "ready" : "not ready") },
       ...side("source"),
       ...side("target"),
       { name: "Lag", number: true, cell: (one) => known(one.lag) },
-    ], found.groups, { stacked: true, note: (one) => [...new Set([...one.why_not, one.source.problem, one.target.problem])].filter(Boolean).join("; ") }) : null,
+    ], found.groups, { stacked: true, note: (one) => [...new Set([...one.whyNot, one.source.problem, one.target.problem])].filter(Boolean).join("; ") }) : null,
     found.groups.length ? h("h2", {}, "Resume offsets") : null,
     ...found.groups.map((one) => h("details", { class: "card" },
-      h("summary", {}, `${one.group} `, h("span", { class: `badge ${one.is_ready ? "good" : "warn"}` }, one.is_ready ? "ready" : one.why_not[0]), ` lag ${known(one.lag)}`),
-      one.why_not.length ? h("ul", {}, one.why_not.map((why) => h("li", {}, why))) : null,
+      h("summary", {}, `${one.group} `, h("span", { class: `badge ${one.isReady ? "good" : "warn"}` }, one.isReady ? "ready" : one.whyNot[0]), ` lag ${known(one.lag)}`),
+      one.whyNot.length ? h("ul", {}, one.whyNot.map((why) => h("li", {}, why))) : null,
       table(`Offsets of ${one.group}`, columns(one.offsets), one.offsets))),
   ].filter(Boolean);
 }
@@ -54,14 +54,16 @@ const side = (where) => [
 ];
 
 /** An offset or lag. */
-const known = (value) => (value < 0 ? "unknown" : count(value));
+const known = (value) => (value === null ? "unknown" : count(value));
+
+const UNKNOWN = new Set(["end", "lag"]); // null means that it could not be read
 
 /** One column for each field of an offset. */
 function columns(offsets) {
   const names = [...new Set(offsets.flatMap((one) => Object.keys(one)))];
   return names.map((name) => ({
-    name: name.replace(/_/g, " "),
+    name: words(name),
     number: offsets.some((one) => typeof one[name] === "number"),
-    cell: (one) => (one[name] === null || one[name] === undefined ? "" : typeof one[name] === "number" ? known(one[name]) : String(one[name])),
+    cell: (one) => (UNKNOWN.has(name) ? known(one[name]) : one[name] === null || one[name] === undefined ? "" : typeof one[name] === "number" ? count(one[name]) : String(one[name])),
   }));
 }

@@ -4,7 +4,7 @@ import { ask, flowPath } from "./api.js";
 import { changing } from "./change.js";
 import { advice, explained, failure } from "./notes.js";
 import { lagUnknown } from "./overview.js";
-import { badge, bytes, clock, count, duration, h, keptFor, plural, put, table } from "./view.js";
+import { badge, bytes, chart, clock, count, duration, h, keptFor, plural, put, rate, table } from "./view.js";
 
 const PAGE = 200;
 const PARTITIONS = 50; // of a topic at once
@@ -39,7 +39,7 @@ export function topics({ state, main, flow, query, noted }) {
 
   function again(change) {
     Object.assign(wish, change);
-    for (const [topic] of unfolded) unfolded.set(topic, { offset: 0 });
+    for (const [topic] of unfolded) unfolded.set(topic, { offset: 0, historyAt: 0 });
     noted(Object.fromEntries(Object.entries(wish).filter(([name, value]) => value !== USUAL[name])));
     return load();
   }
@@ -81,6 +81,7 @@ export function topics({ state, main, flow, query, noted }) {
       mine.found = await ask(`${flowPath(flow)}/partitions?${filtered({ ofTopic: topic, offset: mine.offset, limit: PARTITIONS })}`);
       if (isMine()) show(last);
     });
+    await loadHistory(topic, mine);
     const numbers = (mine.found?.partitions || []).map((one) => one.partition);
     if (numbers.length && isMine() && !mine.problem) {
       mine.logsProblem = await problemOf(async () => {
@@ -92,8 +93,18 @@ export function topics({ state, main, flow, query, noted }) {
     if (isMine()) show(last);
   }
 
+  /** The leader keeps a row of a topic every half minute, and none of a topic with little traffic. */
+  async function loadHistory(topic, mine) {
+    if (Date.now() - mine.historyAt < HISTORY_MS) return;
+    mine.historyAt = Date.now();
+    await problemOf(async () => {
+      const { rows } = await ask(`${flowPath(flow)}/topics/${encodeURIComponent(topic)}/history`);
+      mine.history = rows;
+    });
+  }
+
   function turned(topic, offset) {
-    unfolded.set(topic, { offset });
+    unfolded.set(topic, { offset, historyAt: 0 });
     show(last);
   }
 
@@ -115,7 +126,7 @@ export function topics({ state, main, flow, query, noted }) {
     const known = new Map((logs?.partitions || []).map((one) => [one.partition, one]));
     const rows = found.partitions.map((one) => ({ ...one, logs: known.get(one.partition) }));
     const turn = (text, offset, disabled) => h("button", { class: "do small", disabled, "aria-label": `${text} partitions of ${topic}`, click: () => turned(topic, offset) }, text);
-    return [mine.logsProblem && failure(mine.logsProblem),
+    return [mine.logsProblem && failure(mine.logsProblem), charts(topic, mine.history),
       table(caption, PARTS, rows, { stacked: true, note: (one) => partNote(state, one) }),
       found.total > PARTITIONS && h("div", { class: "bar" }, turn("Previous", mine.offset - PARTITIONS, mine.offset === 0), turn("Next", to, to >= found.total))];
   }
@@ -143,6 +154,19 @@ export function topics({ state, main, flow, query, noted }) {
 }
 
 const FRESH_MS = 4000; // less than the list's interval: unfolded topics are loaded once per interval
+const HISTORY_MS = 28000;
+
+/** Lag and speed of a topic over the last hour. */
+function charts(topic, rows) {
+  if (!(rows?.length > 1)) return null;
+  const speeds = rows.slice(1).map((row, n) => [row.atMs, speedOf(row, rows[n])]);
+  const line = (name, shown, points) => h("div", { class: "card" }, h("span", { class: "small soft" }, name), chart(points, `${name} of ${topic}`, shown));
+  return h("div", { class: "cards wide" },
+    line("speed, last hour", rate, speeds), line("lag, last hour", count, rows.map((row) => [row.atMs, row.lag])));
+}
+
+/** Bytes per second since the row before; null if the copy has started again in between. */
+const speedOf = (row, before) => (row.bytes >= before.bytes && row.atMs > before.atMs ? ((row.bytes - before.bytes) * 1000) / (row.atMs - before.atMs) : null);
 
 /** The error of a request, or null if it succeeded. */
 async function problemOf(question) {

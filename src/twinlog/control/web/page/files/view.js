@@ -29,6 +29,9 @@ export function plural(value, noun) {
   return `${count(value)} ${noun}${value === 1 ? "" : "s"}`;
 }
 
+/** A field's name as words: `toTopic` is "to topic". */
+export const words = (name) => name.replace(/[A-Z]/g, (letter) => ` ${letter.toLowerCase()}`);
+
 /** Format milliseconds. */
 export function duration(ms) {
   if (ms === null || ms === undefined) return "?";
@@ -61,8 +64,9 @@ export const rate = (value) => (value === null || value === undefined ? "?" : `$
 
 const LAST_MS = 8.64e15; // the largest valid date; rows of other processes may exceed it
 
-export const clock = (ms) =>
-  ms === null || ms === undefined || Math.abs(ms) > LAST_MS ? "?" : new Date(ms).toISOString().replace("T", " ").slice(0, 19);
+/** A time; `long` is 23 with milliseconds. */
+export const clock = (ms, long = 19) =>
+  ms === null || ms === undefined || Math.abs(ms) > LAST_MS ? "?" : new Date(ms).toISOString().replace("T", " ").slice(0, long);
 
 const STATES = new Map(); // by name, from the server's catalogue
 

@@ -1,0 +1,537 @@
+"""Commands that move clients to a flow's target and back: `switchover`, `failover`, `failback`.
+
+Their shared steps come first: options, the flow's scope, the typed confirmation, and the output of
+evidence. Then follows each command.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final, Protocol
+
+import click
+
+from twinlog.cli.options import candidates
+from twinlog.cli.options.command import CommandGroup
+from twinlog.cli.options.flow_option import ChosenFlow, on_flow, topic_pattern
+from twinlog.cli.options.option import option, options, reason_option, yes_option
+from twinlog.cli.terminal.output import Answer, is_for_programs, write_line
+from twinlog.errors import UsageError
+
+if TYPE_CHECKING:
+    from twinlog.control.cutover.scope import CutoverScope
+
+GATES: Final = (
+    *("mirror", "topics", "copy", "lag", "replicas", "configs", "acls", "groups", "foreign"),
+    "transactions",
+)
+"""The gates of `control.cutover.gates`, which is not imported for `--help`."""
+RECREATE: Final = (
+    "--tail recreate is not supported: it would delete a topic of the source, and Twinlog never "
+    "does that; give --tail keep: the tail is saved, and the flow back copies the target's records "
+    "to a separate topic, or after the tail under the identity policy"
+)
+
+
+class ShownPlan(Protocol):
+    """What a run would do."""
+
+    def lines(self) -> Iterator[str]: ...
+
+
+cutover_options = options(
+    on_flow,
+    option(
+        "--topics",
+        metavar="REGEX,...",
+        shell_complete=candidates.topics,
+        help="Only these source topics; default: the whole flow.",
+    ),
+)
+"""Pass chosen and topics to the command."""
+
+run_options = options(
+    option("--dry-run", is_flag=True, help="Print the plan, and change nothing."),
+    yes_option,
+    reason_option,
+)
+"""Pass dry_run, yes and reason to the command."""
+
+
+def require_an_answer(*, yes: bool, dry_run: bool) -> None:
+    """Raise UsageError, before checking anything, if no terminal can confirm the run."""
+    if not (yes or dry_run or sys.stdin.isatty()):
+        raise UsageError("give --yes, or --dry-run to see what would be done")
+
+
+def is_confirmed(flow: str, question: str) -> bool:
+    """Return whether the user types the flow's name."""
+    answer = click.prompt(f"{question} Type {flow} to continue", default="", err=True)
+    return str(answer).replace(" ", "") == flow
+
+
+@contextmanager
+def scope_of(chosen: ChosenFlow, topics: str | None, reason: str = "") -> Iterator[CutoverScope]:
+    """Yield the flow and topics of the file."""
+    from twinlog.control.cutover.scope import CutoverScope
+
+    pattern = topic_pattern(topics)
+    with CutoverScope(chosen.setup, pattern, reason=reason) as scope:
+        yield scope
+
+
+@dataclass(slots=True)
+class Evidence:
+    """Prints lines for people as they come, and returns them to programs at the end."""
+
+    lines: list[str] = field(default_factory=list)
+
+    def say(self, line: str) -> None:
+        """Print a line of evidence, for programs to stderr as well, because a run takes a while."""
+        self.lines.append(line)
+        write_line(line, sys.stderr if is_for_programs() else None)
+
+    def show(self, plan: ShownPlan, *, is_open: bool) -> Answer:
+        """Print a plan, and return the answer of a command that only shows it."""
+        for line in plan.lines():
+            self.say(line)
+        return self.answer({"plan": plan}, 0 if is_open else 1)
+
+    def ends_at(
+        self,
+        plan: ShownPlan,
+        flow: str,
+        question: str,
+        *,
+        is_open: bool,
+        dry_run: bool,
+        yes: bool,
+    ) -> Answer | None:
+        """Print the plan, and return an answer if the command ends here because of a dry run or
+        because the user does not confirm.
+        """
+        shown = self.show(plan, is_open=is_open)
+        if dry_run:
+            return self.answer({"dry_run": True, "plan": plan}, shown.exit_code)
+        return None if yes or is_confirmed(flow, question) else self.nothing()
+
+    def nothing(self) -> Answer:
+        self.say("nothing was changed")
+        return Answer({}, exit_code=1)
+
+    def answer(self, fields: dict[str, Any], exit_code: int = 0) -> Answer:
+        """Return an answer with these fields, and with the lines printed so far as `evidence`."""
+        return Answer({**fields, "evidence": self.lines}, exit_code=exit_code)
+
+
+gate_options = option(
+    "--max-lag",
+    "most_lag",
+    type=click.IntRange(min=0),
+    default=1000,
+    show_default=True,
+    metavar="RECORDS",
+    help="The gate `lag` is open up to this lag.",
+)
+fence_options = options(
+    option(
+        "--fence",
+        type=click.Choice(["acl", "hook", "none"]),
+        default="acl",
+        show_default=True,
+        help="How to fence producers from the source; none: you have stopped them.",
+    ),
+    option(
+        "--fence-hook",
+        default="",
+        metavar="CMD",
+        help="With --fence hook: shell command, run with TWINLOG_STEP=fence, and with "
+        "TWINLOG_STEP=unfence by `abort`.",
+    ),
+)
+
+
+@click.group("switchover", cls=CommandGroup)
+def switchover() -> None:
+    """Move clients to the target of a flow as planned: producers first, and without loss.
+
+    The running mirror copies the remaining records. Each run checks both clusters and resumes from
+    their state, so repeat a run that was killed. Until the promotion, `abort` takes everything
+    back.
+
+    \b
+    twinlog switchover plan mm2.properties --flow 'A->B'
+    twinlog switchover run mm2.properties --flow 'A->B' --hook './move-dns.sh'
+    twinlog switchover abort mm2.properties --flow 'A->B'
+    """
+
+
+@switchover.command("plan")
+@cutover_options
+@gate_options
+def plan_switchover(chosen: ChosenFlow, topics: str | None, most_lag: int) -> Answer:
+    """Print every gate with its evidence, and where each group would resume.
+
+    Exit code 0 if every gate is open, else 1.
+
+    \b
+    twinlog switchover plan mm2.properties --flow 'A->B'
+    twinlog switchover plan mm2.properties --topics 'orders.*' --format json
+    """
+    return _show_switchover(chosen, topics, most_lag)
+
+
+@switchover.command("status")
+@cutover_options
+@gate_options
+def status_switchover(chosen: ChosenFlow, topics: str | None, most_lag: int) -> Answer:
+    """Print the progress of a switchover, as read from both clusters; exit codes as of `plan`.
+
+    \b
+    twinlog switchover status mm2.properties --flow 'A->B'
+    """
+    return _show_switchover(chosen, topics, most_lag)
+
+
+@switchover.command("run")
+@cutover_options
+@gate_options
+@fence_options
+@option(
+    "--hook",
+    default="",
+    metavar="CMD",
+    help="Shell command that is run after the promotion, to switch clients; its environment names "
+    "the flow and both clusters.",
+)
+@option(
+    "--accept",
+    "accepted",
+    multiple=True,
+    type=click.Choice(GATES),
+    help="Continue even if this gate is closed; may be given several times.",
+)
+@option(
+    "--within",
+    "within_s",
+    type=click.IntRange(min=1),
+    default=120,
+    show_default=True,
+    metavar="SECONDS",
+    help="Timeout of each step.",
+)
+@run_options
+def run_switchover(  # noqa: PLR0913, PLR0917 (the options)
+    chosen: ChosenFlow,
+    topics: str | None,
+    most_lag: int,
+    fence: str,
+    fence_hook: str,
+    hook: str,
+    accepted: tuple[str, ...],
+    within_s: int,
+    dry_run: bool,
+    yes: bool,
+    reason: str,
+) -> Answer:
+    """Fence producers, wait until all is copied, set the groups' offsets, and promote.
+
+    A mirror must be running. If a step cannot be done, the run ends with exit code 1 and prints
+    why. Completed steps stay, and the same command resumes from there.
+
+    \b
+    twinlog switchover run mm2.properties --flow 'A->B' --dry-run
+    twinlog switchover run mm2.properties --flow 'A->B' --yes --hook './move-dns.sh'
+    twinlog switchover run mm2.properties --fence none --accept acls
+    """
+    from twinlog.control.cutover.switchover import FenceKind, Switchover, Ways
+
+    require_an_answer(yes=yes, dry_run=dry_run)
+    shown = Evidence()
+    ways = Ways(
+        fence=FenceKind(_checked(fence, fence_hook)),
+        fence_hook=fence_hook,
+        hook=hook,
+        accepted=accepted,
+        most_lag=most_lag,
+        within_s=within_s,
+    )
+    with scope_of(chosen, topics, reason) as scope:
+        work = Switchover(scope, ways, shown.say)
+        found = work.plan()
+        what = "Producers on the source will be stopped."
+        asked = {"is_open": found.is_open, "dry_run": dry_run, "yes": yes}
+        if end := shown.ends_at(found, scope.name, what, **asked):
+            return end
+        work.run(found)
+        return shown.answer({"dry_run": False, "plan": found, "after": work.plan()})
+
+
+@switchover.command("abort")
+@cutover_options
+@fence_options
+def abort_switchover(
+    chosen: ChosenFlow,
+    topics: str | None,
+    fence: str,
+    fence_hook: str,
+) -> Answer:
+    """Remove the fence; refused after the promotion.
+
+    \b
+    twinlog switchover abort mm2.properties --flow 'A->B'
+    twinlog switchover abort mm2.properties --fence hook --fence-hook './producers.sh'
+    """
+    from twinlog.control.cutover.switchover import FenceKind, Switchover, Ways
+
+    shown = Evidence()
+    ways = Ways(fence=FenceKind(_checked(fence, fence_hook)), fence_hook=fence_hook)
+    with scope_of(chosen, topics) as scope:
+        Switchover(scope, ways, shown.say).abort()
+    return shown.answer({})
+
+
+def _checked(fence: str, fence_hook: str) -> str:
+    if (fence == "hook") != bool(fence_hook):
+        raise UsageError("--fence-hook is required with --fence hook, and only allowed with it")
+    return fence
+
+
+def _show_switchover(chosen: ChosenFlow, topics: str | None, most_lag: int) -> Answer:
+    from twinlog.control.cutover.switchover import Switchover, Ways
+
+    shown = Evidence()
+    with scope_of(chosen, topics) as scope:
+        found = Switchover(scope, Ways(most_lag=most_lag), shown.say).plan()
+    return shown.show(found, is_open=found.is_open)
+
+
+@click.group("failover", cls=CommandGroup)
+def failover() -> None:
+    """Move clients to the target of a flow whose source is lost.
+
+    No mirror needs to run. Each run checks both clusters and resumes from their state, so repeat a
+    run that was killed.
+
+    \b
+    twinlog failover plan mm2.properties --flow 'A->B'
+    twinlog failover run mm2.properties --flow 'A->B' --reason 'A is lost'
+    twinlog failover status mm2.properties --flow 'A->B'
+    """
+
+
+@failover.command("plan")
+@cutover_options
+def plan_failover(chosen: ChosenFlow, topics: str | None) -> Answer:
+    """Print what was copied, what is known to be missing, and where each group would resume.
+
+    Exit code 0 if every partition is known to be complete, and every group resumes exactly and is
+    neither in use nor further on the target; else 1.
+
+    \b
+    twinlog failover plan mm2.properties --flow 'A->B'
+    twinlog failover plan mm2.properties --topics 'orders.*' --format json
+    """
+    return _show_failover(chosen, topics, "plan")
+
+
+@failover.command("status")
+@cutover_options
+def status_failover(chosen: ChosenFlow, topics: str | None) -> Answer:
+    """Print the progress of a failover, as read from both clusters.
+
+    Exit codes as of `plan`; 0 also after the promotion.
+
+    \b
+    twinlog failover status mm2.properties --flow 'A->B'
+    """
+    return _show_failover(chosen, topics, "status")
+
+
+@failover.command("run")
+@cutover_options
+@run_options
+def run_failover(
+    chosen: ChosenFlow,
+    topics: str | None,
+    dry_run: bool,
+    yes: bool,
+    reason: str,
+) -> Answer:
+    """Set the groups' offsets and promote the remote topics: the copy ends permanently.
+
+    Groups are only moved forward. Groups that are in use on the target are left alone and printed.
+    When the source comes back, the flow stays FENCED. Exit code 1 if a group's offsets are not as
+    planned.
+
+    \b
+    twinlog failover run mm2.properties --flow 'A->B' --dry-run
+    twinlog failover run mm2.properties --flow 'A->B' --yes --reason 'A is lost'
+    """
+    from twinlog.control.cutover.failover import Failover
+
+    require_an_answer(yes=yes, dry_run=dry_run)
+    shown = Evidence()
+    with scope_of(chosen, topics, reason) as scope:
+        work = Failover(scope)
+        found = work.plan()
+        what = "Records that were not copied stay missing."
+        asked = {"is_open": found.is_clear, "dry_run": dry_run, "yes": yes}
+        if end := shown.ends_at(found, scope.name, what, **asked):
+            return end
+        left = work.run(found, shown.say)
+        after = work.plan()
+    return shown.answer({"dry_run": False, "plan": found, "after": after}, 1 if left else 0)
+
+
+@failover.command("abort")
+@cutover_options
+def abort_failover(chosen: ChosenFlow, topics: str | None) -> Answer:
+    """Take the failover back; refused after the promotion.
+
+    \b
+    twinlog failover abort mm2.properties --flow 'A->B'
+    """
+    from twinlog.control.cutover.failover import Failover
+
+    shown = Evidence()
+    with scope_of(chosen, topics) as scope:
+        Failover(scope).abort(shown.say)
+    return shown.answer({})
+
+
+def _show_failover(chosen: ChosenFlow, topics: str | None, verb: str) -> Answer:
+    from twinlog.control.cutover.failover import Failover
+
+    shown = Evidence()
+    with scope_of(chosen, topics) as scope:
+        found = Failover(scope).plan()
+    is_over = verb == "status" and bool(found.promoted)
+    return shown.show(found, is_open=found.is_clear or is_over)
+
+
+@click.group("failback", cls=CommandGroup)
+def failback() -> None:
+    """Move back to the source after a failover, saving its divergent tail first.
+
+    The tail is the records of the source that the target never got. Each run checks both clusters
+    and the saved files and resumes from there, so repeat a run that was killed.
+
+    \b
+    twinlog failback plan mm2.properties --flow 'A->B'
+    twinlog failback run mm2.properties --flow 'A->B' --tail keep --save ./tail
+    twinlog failback status mm2.properties --flow 'A->B'
+    """
+
+
+@failback.command("plan")
+@cutover_options
+def plan_failback(chosen: ChosenFlow, topics: str | None) -> Answer:
+    """Print each partition's tail, what the source lost, and how to start the flow back.
+
+    The command reads the whole tail and changes nothing. Exit code 0 if a run could begin, else 1.
+
+    \b
+    twinlog failback plan mm2.properties --flow 'A->B'
+    twinlog failback plan mm2.properties --topics 'orders.*' --format json
+    """
+    return _show_failback(chosen, topics)
+
+
+@failback.command("status")
+@cutover_options
+def status_failback(chosen: ChosenFlow, topics: str | None) -> Answer:
+    """Print the progress of a failback, as read from both clusters; exit codes as of `plan`.
+
+    \b
+    twinlog failback status mm2.properties --flow 'A->B'
+    """
+    return _show_failback(chosen, topics)
+
+
+@failback.command("run")
+@cutover_options
+@option(
+    "--tail",
+    required=True,
+    type=click.Choice(["keep", "replay", "recreate"]),
+    help="keep: leave it on the source; replay: also append it to the target.",
+)
+@option(
+    "--save",
+    "folder",
+    required=True,
+    type=click.Path(path_type=Path, file_okay=False),
+    metavar="DIR",
+    help="The folder for the saved records; it must be closed to other users (mode 0700). "
+    "If the folder has a save already, it is continued.",
+)
+@run_options
+def run_failback(
+    chosen: ChosenFlow,
+    topics: str | None,
+    tail: str,
+    folder: Path,
+    dry_run: bool,
+    yes: bool,
+    reason: str,
+) -> Answer:
+    """Save the tail, keep or append it to the target, and print how to start the flow back.
+
+    Nothing is ever deleted. If a step cannot be done, the run ends with exit code 1 and prints why.
+    Completed steps stay, and the same command resumes from there.
+
+    \b
+    twinlog failback run mm2.properties --flow 'A->B' --tail keep --save ./tail --dry-run
+    twinlog failback run mm2.properties --flow 'A->B' --tail replay --save ./tail --yes
+    """
+    from twinlog.control.failback.failback import Failback, folder_of
+
+    if tail == "recreate":
+        raise UsageError(RECREATE)
+    require_an_answer(yes=yes, dry_run=dry_run)
+    shown = Evidence()
+    with scope_of(chosen, topics, reason) as scope:
+        work = Failback(scope, shown.say)
+        found = work.plan()
+        what = "The tail will be saved."
+        if tail == "replay":
+            what = "The tail will be saved, and appended permanently to the target."
+        asked = {"is_open": found.is_open, "dry_run": dry_run, "yes": yes}
+        if end := shown.ends_at(found, scope.name, what, **asked):
+            return end
+        try:
+            files = work.run(found, folder_of(scope, folder), replays=tail == "replay")
+        except OSError as error:
+            where = error.filename or folder
+            raise UsageError(f"--save: {where}: {error.strerror}") from error
+    return shown.answer({"dry_run": False, "plan": found, "folder": folder, "files": files})
+
+
+@failback.command("abort")
+@cutover_options
+def abort_failback(chosen: ChosenFlow, topics: str | None) -> Answer:
+    """Take back a replay that has not appended anything; appended records cannot be removed.
+
+    \b
+    twinlog failback abort mm2.properties --flow 'A->B'
+    """
+    from twinlog.control.failback.failback import Failback
+
+    shown = Evidence()
+    with scope_of(chosen, topics) as scope:
+        Failback(scope, shown.say).abort()
+    return shown.answer({})
+
+
+def _show_failback(chosen: ChosenFlow, topics: str | None) -> Answer:
+    from twinlog.control.failback.failback import Failback
+
+    shown = Evidence()
+    with scope_of(chosen, topics) as scope:
+        found = Failback(scope, shown.say).plan()
+    return shown.show(found, is_open=found.is_open)

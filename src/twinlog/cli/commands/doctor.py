@@ -1,0 +1,81 @@
+"""`twinlog doctor FILE`: print why a flow is slow or has stopped, and what to do."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from itertools import starmap
+from typing import TYPE_CHECKING, Final
+
+import click
+from rich.text import Text
+
+from twinlog.cli.options.command import Command
+from twinlog.cli.options.flow_option import ChosenFlow, on_flow
+from twinlog.cli.terminal.output import Answer
+from twinlog.cli.terminal.tables import text
+from twinlog.quantities import count, duration, plural, size
+
+if TYPE_CHECKING:
+    from twinlog.control.doctor.observation import Finding, Observation
+
+STYLES: Final[Mapping[str, str]] = {"certain": "red", "likely": "yellow", "possible": "cyan"}
+
+
+@click.command("doctor", cls=Command)
+@on_flow
+def doctor(chosen: ChosenFlow) -> Answer:
+    """Print why a flow is slow or has stopped, the likeliest reason first.
+
+    Each reason has a line with the number that was measured, and a line with the key to change or
+    the command to run. The command queries the flow's process on this host, or its status on the
+    target, and both clusters. It measures for a few seconds and changes nothing. Exit code 0 if
+    nothing is found, else 1.
+
+    \b
+    twinlog doctor mm2.properties
+    twinlog doctor mm2.properties --flow 'A->B'
+    twinlog doctor mm2.properties --format json
+    """
+    from twinlog.control.doctor.findings import as_json, findings
+    from twinlog.control.doctor.observing import observe
+
+    found = [(seen, findings(seen)) for seen in observe(chosen.all(), chosen.file)]
+    reasons = [text(f"{seen.flow}: {one.what}") for seen, some in found for one in some]
+    return Answer(
+        {"flows": starmap(as_json, found)},
+        (part for one in found for part in parts(*one)),
+        1 if reasons else 0,
+        problems=reasons,
+    )
+
+
+def parts(seen: Observation, found: list[Finding]) -> Iterator[Text]:
+    """Yield the measurements, then each reason with what to do."""
+    yield text((seen.flow, "bold"), f": {seen.snapshot.state}, {measured(seen)}")
+    for note in seen.notes:
+        yield text("  ", ("note: ", "cyan"), note)
+    if not found:
+        yield text("  no bottleneck found", style="green")
+    for number, one in enumerate(found, 1):
+        likelihood = one.likelihood.name.lower()
+        yield text(f"  {number}. ", (likelihood, STYLES[likelihood]), f": {one.what}")
+        yield text(f"     do: {one.todo}")
+
+
+def measured(seen: Observation) -> str:
+    """Return the known numbers as one line."""
+    behind = "at its end"
+    if any(one.lag < 0 for one in seen.snapshot.partitions) or not seen.snapshot.partitions:
+        behind = "lag unknown"
+    if seen.behind:
+        behind = f"{count(seen.lag)} records behind ({duration(max(0, seen.lag_ms) / 1000)})"
+    rate = "" if seen.rate is None else f"{size(seen.rate)}/s"
+    lanes = plural(seen.snapshot.lanes, "lane") if seen.snapshot.lanes else ""
+    ways = ", ".join(
+        f"{one.alias} {one.round_trip_ms:.1f} ms"
+        for one in (seen.source, seen.target)
+        if one.round_trip_ms >= 0
+    )
+    where = f"on {seen.snapshot.where}" if seen.snapshot.where else ""
+    trips = f"round trips: {ways}" if ways else ""
+    return ", ".join(filter(None, (behind, rate, lanes, where, trips)))

@@ -1,0 +1,125 @@
+"""`twinlog transform try`: show what transforms do with the last records of a topic."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING, Any, Final
+
+import click
+from rich.console import RenderableType
+
+from twinlog.cli.options.candidates import names_of_topics
+from twinlog.cli.options.command import CommandGroup
+from twinlog.cli.options.flow_option import ChosenFlow, on_flow
+from twinlog.cli.options.option import option
+from twinlog.cli.terminal.output import Answer
+from twinlog.cli.terminal.tables import plain_table, row, text
+from twinlog.errors import UsageError
+from twinlog.extras import require_extra
+from twinlog.quantities import plural
+
+if TYPE_CHECKING:
+    from twinlog.config.flow.schema import FlowConfig
+    from twinlog.transforms.trial import TriedRecord
+
+MOST_RECORDS: Final = 100
+"""If one of them fails, each record is tried by itself, in a job of Spark."""
+MOST_CHARACTERS: Final = 1_000
+"""Characters of one value; --format json is complete."""
+
+
+@click.group("transform", cls=CommandGroup)
+def transform() -> None:
+    """Try the transforms of a flow.
+
+    `twinlog mirror` does not run transforms yet. docs/transforms.md describes how to run them in a
+    stream of your own.
+
+    \b
+    twinlog transform try mm2.properties --topic orders
+    """
+
+
+@transform.command("try")
+@on_flow
+@option(
+    "--topic",
+    required=True,
+    shell_complete=names_of_topics,
+    help="The topic's name on the source.",
+)
+@option(
+    "--limit",
+    type=click.IntRange(min=1, max=MOST_RECORDS),
+    default=20,
+    show_default=True,
+    help="How many records to read, the newest ones of all partitions.",
+)
+def try_transforms(chosen: ChosenFlow, topic: str, limit: int) -> Answer:
+    """Print the last records of a topic before and after the transforms of FILE.
+
+    The records are read from the source with the credentials of FILE. Nothing is written anywhere.
+    The functions run in processes of this user. Exit code 1 if a transform fails for a record.
+
+    \b
+    twinlog transform try mm2.properties --topic orders
+    twinlog transform try mm2.properties --flow 'A->B' --topic orders --limit 5
+    twinlog transform try mm2.properties --topic orders --format json
+    """
+    names = _names(chosen.config, topic)
+    require_extra("pyarrow", "records", "twinlog transform try")
+    from twinlog.transforms.trial import TrialOutcome, try_flow
+
+    found = try_flow(chosen.config, topic, limit)
+    failures = [one for one in found if one.outcome is TrialOutcome.FAILED]
+    cluster = chosen.config.flow.source
+    fields = {"cluster": cluster, "topic": topic, "transforms": names, "records": found}
+    head = f"{topic} on {cluster}, through {', '.join(names)}: {_summary(found)}"
+    exit_code = 1 if failures else 0
+    return Answer(fields, _parts(head, topic, found), exit_code, problems=_lines(topic, failures))
+
+
+def _names(flow: FlowConfig, topic: str) -> list[str]:
+    """Return the names of the topic's transforms. Raises UsageError if there are none."""
+    if not flow.transforms.entries:
+        raise UsageError(f"{flow.flow} has no transforms: set twinlog.transforms in FILE")
+    names = [one.name for one in flow.transforms.of_topic(topic)]
+    if not names:
+        known = "; ".join(f"{one.name}: {one.topics}" for one in flow.transforms.entries)
+        raise UsageError(f"--topic: no transform is for {topic}; the topics are {known}")
+    return names
+
+
+def _summary(found: Sequence[TriedRecord]) -> str:
+    counts = Counter(one.outcome for one in found)
+    parts = [f"{number} {outcome}" for outcome, number in sorted(counts.items())]
+    return ": ".join(filter(None, (plural(len(found), "record"), ", ".join(parts))))
+
+
+def _parts(head: str, topic: str, found: Sequence[TriedRecord]) -> Iterator[RenderableType]:
+    """Yield a row for each column that changes, or with the outcome of the record."""
+    yield text((head, "bold"))
+    if not found:
+        return
+    table = plain_table("record", "", numbers=())
+    for name in ("before", "after"):
+        table.add_column(name, overflow="fold")
+    for one in found:
+        record = f"{topic}-{one.partition}:{one.offset}"
+        for column, before, after in one.changes:
+            row(table, record, column, _cell(before), _cell(after))
+            record = ""
+        if record:
+            row(table, record, one.outcome, _cell(one.before["value"]), one.error)
+    yield table
+
+
+def _lines(topic: str, failures: Sequence[TriedRecord]) -> Iterator[str]:
+    for one in failures:
+        yield f"{topic}-{one.partition} offset {one.offset}: {one.error}"
+
+
+def _cell(value: Any) -> str:
+    shown = "NULL" if value is None else value if isinstance(value, str) else str(value)
+    return shown if len(shown) <= MOST_CHARACTERS else f"{shown[:MOST_CHARACTERS]}..."

@@ -1,0 +1,222 @@
+"""`twinlog verify FILE`: compare the records of the target with the source."""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any, Final
+
+import click
+from rich.text import Text
+
+from twinlog.cli.options.command import Command
+from twinlog.cli.options.flow_option import ChosenFlow, on_flow, topics_option
+from twinlog.cli.options.option import option
+from twinlog.cli.options.run_options import spark_options, take_spark_options
+from twinlog.cli.terminal.output import Answer, write_line
+from twinlog.cli.terminal.reading import ReadingLine
+from twinlog.cli.terminal.tables import text, write_parts
+from twinlog.config.values.times import NoTime, in_iso, to_milliseconds
+from twinlog.errors import TwinlogError, UsageError
+from twinlog.quantities import count, plural, size
+
+if TYPE_CHECKING:
+    from twinlog.control.verify.result import VerifiedFlow, VerifiedPartition
+    from twinlog.mirror.verify.difference import Difference
+
+SHOWN_EACH: Final = 20
+"""Ranges per partition, and groups per flow; --format json is complete."""
+
+NOT_KNOWN: Final = 2
+"""Exit code if the comparison could not be completed."""
+
+STYLES: Final = {"identical": "green", "different": "red", "not compared": "yellow"}
+
+
+@click.command("verify", cls=Command)
+@on_flow
+@topics_option
+@option(
+    "--since",
+    metavar="TIME",
+    help="Only source records at or after this time, like 2026-01-31T12:00Z.",
+)
+@option("--until", metavar="TIME", help="Only source records before this time.")
+@option("--deep", is_flag=True, help="Decode every record, even if its batches are byte-equal.")
+@option(
+    "--no-record",
+    "is_unrecorded",
+    is_flag=True,
+    help="Do not store the result on the target, where the page reads it.",
+)
+@spark_options
+def verify(
+    chosen: ChosenFlow,
+    topics: str | None,
+    since: str | None,
+    until: str | None,
+    deep: bool,
+    **others: Any,
+) -> Answer:
+    """Compare the target with the source, record by record and in order.
+
+    Both logs of every partition are read and compared by the offset map: key, value, headers and
+    timestamp. The command prints the exact ranges that are missing, extra, different, reordered, or
+    not at the offset of the map, and groups that would skip records. Gaps that are explained by
+    compaction, retention, aborted transactions, skipped or accepted records are counted, but are no
+    difference. Configs of topics are compared as by `diff`. The command only reads, except that it
+    stores the result in the target's state topic, for the page and REST. With --master it runs as a
+    Spark job with a task for each section of a partition, otherwise in this process. Exit code 0:
+    identical; 1: different; 2: the comparison could not be completed.
+
+    \b
+    twinlog verify mm2.properties
+    twinlog verify mm2.properties --flow 'A->B' --topics 'orders.*' --since 2026-01-31T00:00:00Z
+    twinlog verify mm2.properties --deep --format json > report.json
+    twinlog verify mm2.properties --master 'local[*]'
+    """
+    from twinlog.control.compare.comparison import matching
+    from twinlog.control.verify.recording import Asked, Records
+    from twinlog.control.verify.result import digest, worst
+    from twinlog.control.verify.verification import VerifyScope, verify_flows
+    from twinlog.control.verify.workers import workers
+
+    spark = take_spark_options(others)
+    since_ms, until_ms = _times(since, until)
+    scope = VerifyScope(
+        matches=matching(topics, "--topics"),
+        since_ms=since_ms,
+        until_ms=until_ms,
+        is_deep=deep,
+    )
+    config = chosen.all()
+    found: list[VerifiedFlow] = []
+    began_ms = int(time.time() * 1000)
+    asked = Asked(began_ms=began_ms, topics=topics, since=since, until=until, deep=deep)
+    records = Records(config.flows, asked, is_off=others.pop("is_unrecorded"))
+    try:
+        with (
+            ReadingLine("offsets", count) as reading,
+            workers(spark) as some,
+        ):
+            for one in verify_flows(config, scope, some, reading.step):
+                reading.clear()
+                found.append(one)
+                for line in records.add(one):
+                    write_line(line, sys.stderr)
+                # a flow that has none of --topics is not compared, and would look identical
+                if topics is None or one.partitions:
+                    wrong = (text(f"{one.flow}: {line}") for line in problems(one))
+                    write_parts(parts(one), wrong)
+    except TwinlogError as error:
+        error.exit_code = NOT_KNOWN  # 1 would mean that something differs
+        raise
+    if topics is not None and not any(one.partitions for one in found):
+        raise UsageError(f"--topics: no flow mirrors a topic that matches {topics}")
+    answer = worst([one.answer for one in found])
+    fields = {
+        "answer": answer,
+        "began": in_iso(began_ms),
+        "topics": topics,
+        "since": since,
+        "until": until,
+        "deep": deep,
+        "flows": found,
+    }
+    last = () if len(found) == 1 else (answer.value,)
+    return Answer(fields, last, answer.exit_code, problems=last, seal=digest)
+
+
+def _times(since: str | None, until: str | None) -> tuple[int | None, int | None]:
+    """Return both times in milliseconds."""
+    since_ms, until_ms = _time(since, "--since"), _time(until, "--until")
+    if since_ms is not None and until_ms is not None and until_ms <= since_ms:
+        raise UsageError(f"--since {since} --until {until}: the range is empty")
+    return since_ms, until_ms
+
+
+def _time(value: str | None, where: str) -> int | None:
+    try:
+        return None if value is None else to_milliseconds(value)
+    except NoTime as problem:
+        raise UsageError(f"{where}: {problem}") from None
+
+
+def parts(one: VerifiedFlow) -> Iterator[Text]:
+    """Yield the answer, the amount compared, the explained gaps, and each difference."""
+    yield text((one.flow, "bold"), ": ", (one.answer.value, STYLES[one.answer.value]))
+    yield text(f"  {compared(one)}")
+    for line in explained(one):
+        yield text(f"  {line}", style="dim")
+    for note in one.notes:
+        yield text("  ", ("note: ", "cyan"), note)
+    for line in problems(one):
+        yield text(f"  {line}", style="red")
+
+
+def compared(one: VerifiedFlow) -> str:
+    """Return the amount compared, as one line."""
+    found = [each.compared for each in one.partitions]
+    equal = sum(each.equal for each in found)
+    as_bytes = sum(each.by_bytes for each in found)
+    total = sum(each.bytes for each in found)
+    return (
+        f"{plural(len(found), 'partition')}, {size(total)} of the target: {count(equal)} records "
+        f"are equal and where the map says, {count(as_bytes)} compared as bytes; "
+        f"{plural(len({each.group for each in one.groups}), 'group')}"
+    )
+
+
+def explained(one: VerifiedFlow) -> Iterator[str]:
+    """Yield the explained gaps."""
+    from twinlog.mirror.verify.difference import GapCause
+
+    for gap in GapCause:
+        number = sum(each.compared.gaps[gap] for each in one.partitions)
+        if number:
+            yield f"{count(number)} {gap.value}"
+    waiting = [each for each in one.partitions if each.compared.pending is not None]
+    if waiting and one.is_led:
+        names = ", ".join(f"{each.source} {each.compared.pending}" for each in waiting[:SHOWN_EACH])
+        yield f"not copied yet by the running mirror: {names}"
+    late = [each for each in one.groups if each.standing.value in ("behind", "absent")]
+    if late:
+        yield f"{plural(len(late), 'offset')} of groups are behind their place or not set"
+
+
+def problems(one: VerifiedFlow) -> Iterator[str]:
+    """Yield each difference, and each partition that was not compared."""
+    for each in one.partitions:
+        if each.why_not:
+            yield f"{each.source}: not compared: {each.why_not}"
+        for found in each.compared.differences[:SHOWN_EACH]:
+            yield _difference(each, found)
+        rest = len(each.compared.differences) - SHOWN_EACH + each.compared.unkept
+        if rest > 0:
+            yield f"{each.source}: and {count(rest)} more ranges (--format json has them)"
+    for config in one.configs[:SHOWN_EACH]:
+        yield (
+            f"config {config.detail} of {config.name} is {config.source}, and {config.target} on "
+            "the target"
+        )
+    if len(one.configs) > SHOWN_EACH:
+        yield f"and {count(len(one.configs) - SHOWN_EACH)} more configs (twinlog diff has all)"
+    wrong = [each for each in one.groups if each.is_wrong]
+    for group in wrong[:SHOWN_EACH]:
+        yield (
+            f"group {group.group} is at {group.stands} in {group.target}, but its translated "
+            f"offset is {group.wanted} ({group.source} {group.committed}): it would skip records"
+        )
+    if len(wrong) > SHOWN_EACH:
+        yield f"and {count(len(wrong) - SHOWN_EACH)} more (--format json has all)"
+
+
+def _difference(each: VerifiedPartition, one: Difference) -> str:
+    sides = []
+    if one.source is not None:
+        sides.append(f"{each.source} {one.source}")
+    if one.target is not None:
+        sides.append(f"{each.target} {one.target}")
+    why = f": {one.why}" if one.why else ""
+    return f"{one.kind.value}: {' / '.join(sides)}, {plural(one.records, 'record')}{why}"

@@ -1,0 +1,566 @@
+"""What `twinlog status` prints: a line for each flow, rows for each topic, totals.
+
+A topic has one row, and more only if its partitions differ. Partitions that wait for a record and
+partitions that have just copied one do not differ in this sense, because separate rows would come
+and go with every refresh.
+
+On a terminal, columns that do not fit are left out by rank, first those that the flow's line or
+another column also shows. If stdout is not a terminal, everything is printed. `watch` refreshes the
+screen every two seconds.
+"""
+
+from __future__ import annotations
+
+import signal
+import sys
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any, Final
+
+from rich.console import Console, Group, RenderableType
+from rich.live import Live
+from rich.padding import Padding
+from rich.table import Table
+from rich.text import Text
+
+from twinlog.cli.terminal.tables import (
+    GAP,
+    PIPED_WIDTH,
+    Cell,
+    Column,
+    Piece,
+    fitted_table,
+    row,
+    since,
+    state_style,
+    text,
+    write_all,
+)
+from twinlog.codes import FlowState, PartitionState
+from twinlog.quantities import count, duration, first_few, plural, ranges
+
+AS_USUAL: Final = (
+    PartitionState.NEW,
+    PartitionState.BEHIND,
+    PartitionState.PENDING,
+    PartitionState.STARTING,
+    PartitionState.DRAINING,
+    PartitionState.COPYING,
+    PartitionState.DONE,
+    PartitionState.AT_END,
+)
+"""States of a healthy copy. Partitions in these states share a row, which shows the first of these
+states.
+"""
+
+ONLY: Final = "all 1"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Row:
+    """Partitions of one topic in the same state; unknown numbers are -1."""
+
+    topic: str
+    target_topic: str
+    partitions: str
+    """`all 4`, or the partitions' numbers if the topic has several rows."""
+    number: int
+    state: str
+    lag: int
+    lag_ms: int
+    loss_ms: int
+    copied: int
+    """Records copied by the flow, in all processes."""
+    records_per_s: float
+    """Of the topic, in its first row; -1 in its other rows."""
+    since_ms: int
+    newest_ms: int
+    """Timestamp of the newest record on the target, if the source is unavailable."""
+    code: str
+    message: str
+
+    @property
+    def where(self) -> str:
+        return f"{self.topic}-0" if self.partitions == ONLY else f"{self.topic}, {self.partitions}"
+
+    @property
+    def trouble(self) -> str:
+        return f"{self.message} [{self.code}]" if self.code else self.message
+
+    @property
+    def is_behind(self) -> bool:
+        """True if records wait, the lag is unknown, or the row has a message."""
+        return self.lag != 0 or bool(self.message)
+
+
+def rows(flow: Mapping[str, Any]) -> list[Row]:
+    """Return a row for each topic, or several if its partitions have different problems or unusual
+    states.
+    """
+    topics: dict[str, dict[tuple[str, str], list[Mapping[str, Any]]]] = {}
+    for part in flow["partitions"]:
+        code = "" if _is_the_flows(flow, part["code"], part["message"]) else part["code"]
+        state = "" if not code and part["state"] in AS_USUAL else part["state"]
+        topics.setdefault(part["topic"], {}).setdefault((state, code), []).append(part)
+    rates = flow.get("rates") or {}
+    return [
+        _row(parts, is_alone=len(groups) == 1, rate=-1 if number else rates.get(topic, -1))
+        for topic, groups in topics.items()
+        for number, parts in enumerate(groups.values())
+    ]
+
+
+def _row(parts: list[Mapping[str, Any]], *, is_alone: bool, rate: float) -> Row:
+    first = parts[0]
+    numbers = [part["partition"] for part in parts]
+    states = {part["state"] for part in parts}
+    return Row(
+        topic=first["topic"],
+        target_topic=first["target_topic"],
+        partitions=_which(numbers, is_alone=is_alone),
+        number=len(numbers),
+        state=next((one for one in AS_USUAL if one in states), first["state"]),
+        lag=known_sum(part["lag"] for part in parts),
+        lag_ms=max(part["lag_ms"] for part in parts),
+        loss_ms=max(part["loss_ms"] for part in parts),
+        copied=known_sum(part.get("copied", -1) for part in parts),
+        records_per_s=rate,
+        since_ms=min((part["since_ms"] for part in parts if part["since_ms"]), default=0),
+        newest_ms=max(part.get("newest_ms", -1) for part in parts),
+        code=first["code"],
+        message=first["message"],
+    )
+
+
+def _which(numbers: list[int], *, is_alone: bool) -> str:
+    """Return the partitions as text. A single number could be misread as a count."""
+    if numbers == [0] and is_alone:
+        return ONLY
+    return f"all {len(numbers)}" if is_alone and len(numbers) > 1 else ranges(numbers)
+
+
+def known_sum(numbers: Iterable[int]) -> int:
+    """Return the sum of the known numbers, or -1 if none is known."""
+    known = [number for number in numbers if number >= 0]
+    return sum(known) if known else -1
+
+
+def is_lag_old(state: str, partition_states: Iterable[str]) -> bool:
+    """Return whether some lag is outdated. In an outage it is the last known value, and the source
+    may have grown since, so it is shown as a minimum.
+    """
+    return state == FlowState.DEGRADED and PartitionState.RETRYING in partition_states
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Totals:
+    """Totals of one flow or of all flows."""
+
+    flows: int
+    topics: int
+    partitions: int
+    lag: int
+    lag_ms: int
+    copied: int
+    records_per_s: float
+
+
+def totals(flows: Iterable[Mapping[str, Any]]) -> Totals:
+    known = list(flows)
+    parts = [part for flow in known for part in flow["partitions"]]
+    rates = [
+        rate
+        for flow in known
+        for topic, rate in (flow.get("rates") or {}).items()
+        if any(part["topic"] == topic for part in flow["partitions"])
+    ]
+    return Totals(
+        # a leader and a standby may both report a flow
+        flows=len({flow["flow"] for flow in known}),
+        topics=len(
+            {(flow["flow"], part["topic"]) for flow in known for part in flow["partitions"]}
+        ),
+        partitions=len(parts),
+        lag=known_sum(part["lag"] for part in parts),
+        lag_ms=max((part["lag_ms"] for part in parts), default=-1),
+        copied=known_sum(part.get("copied", -1) for part in parts),
+        records_per_s=sum(rates) if rates else -1,
+    )
+
+
+def troubles(flow: Mapping[str, Any], found: Iterable[Row]) -> Iterator[tuple[Row, ...]]:
+    """Yield rows with problems, grouped by message. The flow's own problem is shown with the flow
+    and not repeated.
+    """
+    same: dict[tuple[str, str, str], list[Row]] = {}
+    for one in found:
+        if one.trouble and not _is_the_flows(flow, one.code, one.message):
+            same.setdefault((one.state, one.code, one.message), []).append(one)
+    yield from map(tuple, same.values())
+
+
+def _is_the_flows(flow: Mapping[str, Any], code: str, message: str) -> bool:
+    """Return whether a partition's problem is the flow's own problem."""
+    return bool(code) and code == flow["code"] and message in flow["reason"]
+
+
+STALE_MS: Final = 10_000
+"""A mirror whose numbers are this much overdue hangs."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ShownParts:
+    """What to show."""
+
+    width: int
+    most_rows: int | None = None
+    """Maximum number of topic rows, or None for no limit."""
+    lagging: bool = False
+    """Only topics with lag."""
+
+
+def screen(
+    mirrors: Sequence[Mapping[str, Any]], wanted: ShownParts, now_ms: int
+) -> Iterator[RenderableType]:
+    """Yield all lines about these mirrors."""
+    flows = [flow for one in mirrors for flow in one["flows"]]
+    left = wanted.most_rows
+    number = 0
+    for one in mirrors:
+        yield _mirror_line(one, now_ms)
+        for flow in one["flows"]:
+            yield from _flow_lines(flow, wanted.width, now_ms)
+            found = [each for each in rows(flow) if each.is_behind or not wanted.lagging]
+            number += len(found)
+            shown = found if left is None else _most_urgent(found, left)
+            left = None if left is None else left - len(shown)
+            if shown:
+                yield table(shown, wanted.width, now_ms)
+            if len(shown) < len(found):
+                yield text(f"  and {plural(len(found) - len(shown), 'more row')}", style="dim")
+            for alike in troubles(flow, shown):
+                yield _trouble_line(alike, now_ms)
+            if flow.get("groups"):
+                yield group_table(flow["groups"], wanted.width)
+            yield from _group_lines("left alone on the target", flow["skipped_groups"])
+            yield from _group_lines("without a checkpoint", flow["groups_without_checkpoint"])
+    if number > 1 or len(flows) > 1:
+        yield from packed(_total(flows), wanted.width)
+
+
+COLUMNS: Final = (
+    Column("topic", "left", 0),
+    Column("remote topic", "left", 2),
+    Column("parts", "left", 0),
+    Column("state", "left", 0),
+    Column("lag", "right", 0),
+    Column("age", "right", 0),
+    Column("loss", "right", 3),
+    Column("copied", "right", 1),
+    Column("records/s", "right", 0),
+    Column("newest record", "left", 0),
+    Column("since", "left", 4),
+)
+ALWAYS: Final = 5
+"""Number of columns that are shown even if all their values are unknown."""
+NOT_KNOWN: Final = ("", "?")
+
+
+def table(found: Iterable[Row], width: int, now_ms: int) -> Table:
+    """Return a row for each topic, with the columns that fit and have at least one known value."""
+    cells = [_cells(one, now_ms) for one in found]
+    # some values are unknown if the source is unavailable or the clusters are queried only once
+    kept = [
+        number
+        for number in range(len(COLUMNS))
+        if number < ALWAYS or any(str(row[number]) not in NOT_KNOWN for row in cells)
+    ]
+    columns = [COLUMNS[number] for number in kept]
+    return fitted_table(columns, [[row[number] for number in kept] for row in cells], width)
+
+
+def _cells(one: Row, now_ms: int) -> list[Cell]:
+    return [
+        f"  {one.topic}",
+        one.target_topic,
+        one.partitions,
+        text(one.state, style=state_style(one.state)),
+        "?" if one.lag < 0 else count(one.lag),
+        *("?" if ms < 0 else duration(ms / 1000) for ms in (one.lag_ms, one.loss_ms)),
+        "?" if one.copied < 0 else count(one.copied),
+        "" if one.records_per_s < 0 else count(one.records_per_s),
+        since(one.newest_ms, now_ms) if one.newest_ms > 0 else "",
+        since(one.since_ms, now_ms) if one.since_ms else "",
+    ]
+
+
+def _most_urgent(found: list[Row], most: int) -> list[Row]:
+    """Return `most` rows: first those with a message, then the longest lags; in their original
+    order.
+    """
+    if len(found) <= most:
+        return found
+    urgent = sorted(found, key=lambda one: (not one.message, -one.lag, -one.records_per_s))
+    kept = {id(one) for one in urgent[: max(most, 0)]}
+    return [one for one in found if id(one) in kept]
+
+
+def _mirror_line(one: Mapping[str, Any], now_ms: int) -> Text:
+    if one["pid"] is None:
+        return text(
+            f"{one['config']}: not run by this user on this machine; state read from the clusters",
+            style="dim",
+        )
+    age_ms = now_ms - one["written_ms"]
+    line: list[Piece] = [f"{one['config']}: process {one['pid']}"]
+    if age_ms > STALE_MS + one["every_ms"]:
+        line.append((f", silent for {duration(age_ms / 1000)}", "yellow"))
+    return text(*line, style="dim")
+
+
+def _flow_lines(flow: Mapping[str, Any], width: int, now_ms: int) -> Iterator[RenderableType]:
+    from twinlog.control.watch.snapshot import with_next_try
+
+    pieces: list[Piece] = [(flow["flow"], "bold"), (flow["state"], state_style(flow["state"]))]
+    if flow["since_ms"]:
+        # the clusters only show when the flow started, not since when it has been stopped
+        word = "started" if flow["state"] == FlowState.NOT_RUNNING else "since"
+        pieces.append(f"{word} {since(flow['since_ms'], now_ms)}")
+    if flow["guarantee"]:
+        pieces.append(flow["guarantee"])
+    if flow["partitions"]:
+        pieces += _figures(totals([flow]), before=at_least(flow))
+    yield from packed(pieces, width)
+    if flow["where"]:
+        ago = duration(max(0, now_ms - flow["as_of_ms"]) / 1000)
+        yield _indented(f"on {flow['where']}, as of {ago} ago", "dim")
+    if flow.get("source_problem"):
+        yield _indented(f"not reached: {flow['source_problem']}", "yellow")
+    if flow["reason"]:
+        # a process of an earlier release does not report its next try
+        reason = with_next_try(flow["reason"], flow.get("next_try_ms", 0), now_ms)
+        yield _indented(reason, "yellow")
+    is_said = "RPO_EXCEEDED" in flow["reason"]
+    if not is_said and (flow["loss_ms"] >= 0 or flow["loss_unknown"]):
+        yield _indented(loss_line(flow))
+    if flow.get("verified"):  # missing from a process of an earlier release
+        yield from _verified_lines(flow["verified"], now_ms)
+
+
+def at_least(flow: Mapping[str, Any]) -> str:
+    """Return the prefix of numbers that may have grown since."""
+    states = (part["state"] for part in flow["partitions"])
+    return "at least " if is_lag_old(flow["state"], states) else ""
+
+
+def _figures(of: Totals, *, before: str = "") -> Iterator[str]:
+    if of.lag == 0 and not before:
+        yield "lag 0"
+    elif of.lag >= 0:
+        age = "" if of.lag_ms < 0 else f" / {duration(of.lag_ms / 1000)}"
+        yield f"lag {before}{count(of.lag)}{age}"
+    else:
+        yield "lag unknown"
+    if of.records_per_s >= 0:
+        yield f"{count(of.records_per_s)} records/s"
+
+
+def packed(pieces: Iterable[Piece], width: int) -> Iterator[Text]:
+    """Yield the pieces in as few lines as possible. A piece that fits on a line is not broken."""
+    line = text()
+    for piece in pieces:
+        one = text(piece)
+        if line.cell_len and line.cell_len + GAP + one.cell_len > width:
+            yield line
+            line = text("  ")
+        elif line.cell_len:
+            line.append(" " * GAP)
+        line.append_text(one)
+    yield line
+
+
+def _indented(line: str, style: str = "") -> Padding:
+    return Padding(text(line, style=style), (0, 0, 0, 2), expand=False)
+
+
+def _verified_lines(verified: Mapping[str, Any], now_ms: int) -> Iterator[RenderableType]:
+    """Yield the results of the mirror's own comparison."""
+    if not verified["at_ms"]:
+        return
+    ago = duration(max(0, now_ms - verified["at_ms"]) / 1000)
+    line = f"verified: {count(verified['records'])} records are equal, the last {ago} ago"
+    if verified["is_complete"]:
+        line += ", all that is copied"
+    number = verified["differences"]
+    if not number:
+        yield _indented(line)
+        return
+    yield _indented(f"{line}; {plural(number, 'range')} differ [COPY_DIFFERS]", "red")
+    for one in verified["first_differences"]:
+        yield _indented(f"  {one}", "red")
+
+
+def loss_line(flow: Mapping[str, Any]) -> str:
+    """Return what would be lost if the source were lost now."""
+    records, ago = flow["loss_records"], duration(flow["loss_ms"] / 1000)
+    if flow["loss_ms"] < 0:
+        return "what would be lost without the source is not known"
+    if records < 0:
+        line = f"without the source, records of the last {ago} would be lost"
+    elif records > 0:
+        number = f"{at_least(flow)}{plural(records, 'record')}"
+        line = f"without the source, {number} of the last {ago} would be lost"
+    else:
+        line = f"without the source, nothing that it had {ago} ago would be lost"
+    unknown = flow["loss_unknown"]
+    return f"{line}; of {plural(unknown, 'partition')} it is not known" if unknown else line
+
+
+def _trouble_line(alike: Sequence[Row], now_ms: int) -> RenderableType:
+    first = alike[0]
+    where = first.where
+    if len(alike) > 1:
+        where = f"{plural(len(alike), 'row')} ({first_few(one.topic for one in alike)})"
+    style = "red" if state_style(first.state) == "red" else "yellow"
+    began_ms = min((one.since_ms for one in alike if one.since_ms), default=0)
+    began = f", since {since(began_ms, now_ms)}" if began_ms else ""
+    return _indented(f"{where}: {first.trouble}{began}", style)
+
+
+def _group_lines(what: str, reasons: Mapping[str, str]) -> Iterator[RenderableType]:
+    """Yield a line for each reason, with its groups; `reasons` is by group."""
+    by_reason: dict[str, list[str]] = {}
+    for group, reason in sorted(reasons.items()):
+        by_reason.setdefault(reason, []).append(group)
+    for reason, groups in by_reason.items():
+        number = plural(len(groups), "group")
+        yield _indented(f"{number} {what} ({first_few(groups)}): {reason}")
+
+
+def _total(flows: Sequence[Mapping[str, Any]]) -> Iterator[Piece]:
+    of = totals(flows)
+    numbers = ((of.flows, "flow"), (of.topics, "topic"), (of.partitions, "partition"))
+    yield (f"total: {', '.join(plural(number, word) for number, word in numbers)}", "bold")
+    yield from _figures(of, before=max(map(at_least, flows), default=""))
+    if of.copied >= 0:
+        yield f"{count(of.copied)} records copied"
+
+
+def group_table(positions: Iterable[Mapping[str, Any]], width: int) -> Table:
+    """Return a table with a row for each group and topic."""
+    groups: dict[tuple[str, str], list[Mapping[str, Any]]] = {}
+    for one in positions:
+        groups.setdefault((one["group"], one["topic"]), []).append(one)
+    shown = Table(box=None, padding=(0, 2, 0, 0), pad_edge=False, header_style="dim", width=None)
+    name = max(12, (width - 40) // 2)
+    shown.add_column("  group", no_wrap=True, overflow="ellipsis", max_width=name)
+    shown.add_column("topic", no_wrap=True, overflow="ellipsis", max_width=name)
+    shown.add_column("parts", justify="right", no_wrap=True)
+    shown.add_column("left to read", justify="right", no_wrap=True)
+    shown.add_column("offsets", overflow="fold")
+    for (group, topic), found in groups.items():
+        row(
+            shown,
+            f"  {group}",
+            topic,
+            str(len(found)),
+            _left(found),
+            _offsets(found),
+        )
+    return shown
+
+
+def _left(found: Iterable[Mapping[str, Any]]) -> str:
+    """Return the number of records between a group's offset, current or to be set, and the end of
+    the copy.
+    """
+    positions = [(max(one["at"], one["resumes_at"]), one["end"]) for one in found]
+    known = [max(0, end - at) for at, end in positions if min(at, end) >= 0]
+    return count(sum(known)) if len(known) == len(positions) else "?"
+
+
+def _offsets(found: list[Mapping[str, Any]]) -> str:
+    """Return whether the offsets are set on the target, and whether they are exact."""
+    unset = sum(one["at"] < 0 for one in found)
+    inexact = next((one["why_not_exact"] for one in found if one["why_not_exact"]), "")
+    if unset == len(found):
+        line = "not set: `failover` sets them"
+    else:
+        line = f"set, but of {unset} not" if unset else "set"
+    return f"{line}; not exact: {inexact}" if inexact else line
+
+
+EVERY_S: Final = 2.0
+OTHER_LINES: Final = 10
+"""Lines of a terminal that are not for topics."""
+
+Mirrors = list[dict[str, Any]]
+
+
+class Speeds:
+    """Computes records per second of flows that no mirror on this machine runs."""
+
+    def __init__(self) -> None:
+        self._before: dict[tuple[str, str], tuple[float, int]] = {}
+
+    def fill_in(self, mirrors: Mirrors, now: float) -> None:
+        """Fill in missing rates; `now` is monotonic."""
+        seen: dict[tuple[str, str], tuple[float, int]] = {}
+        for flow in (flow for one in mirrors for flow in one["flows"]):
+            if flow.get("rates"):
+                continue
+            topics: dict[str, list[int]] = {}
+            for part in flow["partitions"]:
+                topics.setdefault(part["topic"], []).append(part.get("copied", -1))
+            rates = {}
+            for topic, numbers in topics.items():
+                copied, key = known_sum(numbers), (flow["flow"], topic)
+                at, before = self._before.get(key, (now, -1))
+                if min(copied, before) >= 0 and now > at:
+                    rates[topic] = max(0, copied - before) / (now - at)
+                seen[key] = (now, copied)
+            flow["rates"] = rates
+        self._before = seen
+
+
+def watch(read: Callable[[], Mirrors], *, lagging: bool, nothing: str) -> Mirrors:
+    """Show what `read` returns until Ctrl-C, then return the last result.
+
+    On a terminal an alternate screen is used, and the previous content is restored at the end.
+    """
+    speeds = Speeds()
+    found: Mirrors = []
+
+    def parts(width: int, most: int | None) -> Iterator[RenderableType]:
+        now = datetime.now().astimezone()
+        yield text(f"{now:%H:%M:%S}, every {EVERY_S:.0f} s; Ctrl-C ends it", style="dim")
+        if not found:
+            yield text(nothing)
+        wanted = ShownParts(width=width, most_rows=most, lagging=lagging)
+        yield from screen(found, wanted, int(time.time() * 1000))
+
+    def step() -> None:
+        found[:] = read()
+        speeds.fill_in(found, time.monotonic())
+
+    before = signal.signal(signal.SIGTERM, signal.default_int_handler)
+    try:
+        if not sys.stdout.isatty():
+            while True:
+                step()
+                write_all([*parts(PIPED_WIDTH, None), text()])
+                time.sleep(EVERY_S)
+        console = Console(file=sys.stdout, highlight=False)
+        with Live(console=console, screen=True, auto_refresh=False) as live:
+            live.update(text("querying ..."), refresh=True)
+            while True:
+                step()
+                most = max(1, console.height - OTHER_LINES)
+                live.update(Group(*parts(console.width, most)), refresh=True)
+                time.sleep(EVERY_S)
+    except KeyboardInterrupt:
+        return found
+    finally:
+        signal.signal(signal.SIGTERM, before)

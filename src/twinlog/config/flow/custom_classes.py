@@ -1,0 +1,141 @@
+"""Replication policies and filters in Python: `replication.policy.class = module:Class`, and
+likewise `topic.filter.class` and others.
+
+A policy is a subclass of `twinlog.mirror.names.naming.DefaultReplicationPolicy` that names remote
+topics differently and finds the source topic of a remote name. It must be importable where the
+command runs. Lanes do not need it because they receive the names. The constructor is called with
+those of `separator`, `internal_separator` and `source_alias` that it accepts, so a dataclass, or a
+subclass without a constructor, works unchanged.
+
+A filter takes the place of a Java interface of MirrorMaker 2. As there, the class alone decides:
+`topics` and `topics.exclude` have no effect unless it reads them. docs/replication-policy.md has
+both contracts.
+"""
+
+from __future__ import annotations
+
+import importlib
+import inspect
+from collections.abc import Callable
+from typing import Any, Final
+
+from twinlog.config.regex.patterns import NamePattern
+from twinlog.config.values.origin import Setting, Settings, refuse
+from twinlog.config.values.types import trimmed
+
+SEPARATES: Final = ":"
+
+_METHODS: Final = (
+    "checkpoints_topic",
+    "format_remote_topic",
+    "heartbeats_topic",
+    "is_checkpoints_topic",
+    "is_heartbeats_topic",
+    "is_internal_topic",
+    "is_mm2_internal_topic",
+    "offset_syncs_topic",
+    "original_topic",
+    "topic_source",
+    "upstream_topic",
+)
+_TODO: Final = (
+    "write package.module:Class of an importable subclass of "
+    "twinlog.mirror.names.naming.DefaultReplicationPolicy"
+)
+_WAY_BACK: Final = "make topic_source() and upstream_topic() undo format_remote_topic()"
+
+
+def custom_instance(entry: str, **given: Any) -> Any:
+    """Return an instance of the class `module:Class`, with those arguments that its constructor
+    has. Raises any error that its module raises.
+    """
+    module, _, name = entry.partition(SEPARATES)
+    made = getattr(importlib.import_module(module), name)
+    taken = inspect.signature(made).parameters
+    return made(**{name: value for name, value in given.items() if name in taken})
+
+
+def keeps_names(given: Setting, entry: str) -> bool:
+    """Return True if remote topics keep their source names, as with the identity policy.
+
+    Raises ConfigError if the class cannot be loaded or is not a replication policy.
+    """
+    try:
+        policy = custom_instance(
+            entry, separator=".", internal_separator=".", source_alias="source"
+        )
+        missing = [name for name in _METHODS if not callable(getattr(policy, name, None))]
+        remote = None if missing else policy.format_remote_topic("source", "topic")
+        is_named = isinstance(remote, str)
+        back = (
+            (policy.topic_source(remote), policy.upstream_topic(remote))
+            if is_named
+            else (None, None)
+        )
+    except Exception as error:
+        what = f"{given.shown} cannot be used: {type(error).__name__}: {error}"
+        raise refuse(given, what, _TODO) from error
+    if not is_named:
+        raise refuse(given, f"{given.shown} is not a replication policy", _TODO)
+    if remote != "topic" and back != ("source", "topic"):
+        what = (
+            f"{given.shown} names `topic` of `source` {remote!r}, but maps that name back to "
+            f"{back[1]!r} of {back[0]!r}: topics would be copied back to their source"
+        )
+        raise refuse(given, what, _WAY_BACK)
+    return remote == "topic"
+
+
+METHODS: Final = {
+    "topic.filter.class": "should_replicate_topic",
+    "group.filter.class": "should_replicate_group",
+    "config.property.filter.class": "should_replicate_config_property",
+}
+"""The method that a filter has, by the key that names its class."""
+
+_REPLACED: Final = {
+    "topics": "topic.filter.class",
+    "topics.exclude": "topic.filter.class",
+    "groups": "group.filter.class",
+    "groups.exclude": "group.filter.class",
+    "config.properties.exclude": "config.property.filter.class",
+}
+"""The keys that such a filter replaces."""
+
+
+def custom_pattern(settings: Settings, name: str) -> NamePattern | None:
+    """Return the pattern that a filter in Python has in place of a key, or None without a filter.
+
+    Raises ConfigError if the class cannot be loaded, or lacks its method.
+    """
+    key = _REPLACED.get(name, "")
+    given = settings.get(key)
+    if given is None or SEPARATES not in given.value:
+        return None
+    accepts = _accepts(given, METHODS[key], settings)
+    match name:
+        case "topics" | "groups":
+            return NamePattern((trimmed(given.value),), None, accepts)
+        case "config.properties.exclude":
+            return NamePattern((trimmed(given.value),), None, lambda one: not accepts(one))
+        case _:
+            return NamePattern((), None)
+
+
+def _accepts(given: Setting, method: str, settings: Settings) -> Callable[[str], bool]:
+    todo = f"write package.module:Class of an importable class with the method {method}(name)"
+    try:
+        properties = {key: one.value for key, one in settings.items() if not one.secret}
+        accepts = getattr(custom_instance(trimmed(given.value), properties=properties), method)
+    except Exception as error:
+        what = f"{given.shown} cannot be used: {type(error).__name__}: {error}"
+        raise refuse(given, what, todo) from error
+
+    def matches(one: str) -> bool:
+        try:
+            return bool(accepts(one))
+        except Exception as error:
+            what = f"{method}({one!r}) of {given.shown} failed: {type(error).__name__}: {error}"
+            raise refuse(given, what, "let it return True or False for every name") from error
+
+    return matches

@@ -1,0 +1,170 @@
+"""`twinlog.transforms`: functions on DataFrames that change the records of some topics.
+
+    A->B.twinlog.transforms = mask, cut
+    A->B.twinlog.transforms.mask.topics = orders, pay.*
+    A->B.twinlog.transforms.mask.function = company.privacy:mask_cards
+    A->B.twinlog.transforms.cut.topics = clicks
+    A->B.twinlog.transforms.cut.sql = SELECT * FROM records WHERE value IS NOT NULL
+
+A line that would have no effect is an error, because records that somebody meant to mask would be
+copied as they are. Functions are imported by `twinlog.transforms`, not here.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import Final
+
+from twinlog.config.keys.key_table import DEFINITIONS, TRANSFORMS, TRANSFORMS_ON_ERROR
+from twinlog.config.regex.patterns import NamePattern
+from twinlog.config.values.nearest import suggestion
+from twinlog.config.values.origin import Setting, Settings, refuse
+from twinlog.config.values.types import to_choice, to_list, to_names, trimmed
+
+TRANSFORMS_PREFIX: Final = f"{TRANSFORMS}."
+_ON_ERROR: Final = TRANSFORMS_ON_ERROR.removeprefix(TRANSFORMS_PREFIX)
+_TOPICS: Final = "topics"
+_FUNCTION: Final = "function"
+_SQL: Final = "sql"
+PARTS: Final = {
+    _TOPICS: "source topics whose records it changes",
+    _FUNCTION: "a function of a DataFrame that returns a DataFrame: `package.module:function`",
+    _SQL: "a query of the view `records`: SELECT ... FROM records",
+}
+"""Keys of each transform, after its name, and their meanings."""
+
+_NAME: Final = re.compile(r"[A-Za-z0-9_-]+")
+_DOTTED: Final = r"[^\W\d]\w*(?:\.[^\W\d]\w*)*"
+_MODULE_AND_FUNCTION: Final = re.compile(f"{_DOTTED}:{_DOTTED}")
+_SELECT: Final = re.compile(r"select\b", re.IGNORECASE)
+
+
+class OnError(StrEnum):
+    """What happens to a record on which a transform fails."""
+
+    STOP = "stop"
+    """The partition stops at the record."""
+    SKIP = "skip"
+    """The record is left out and counted."""
+    QUARANTINE = "quarantine"
+    """The record is written to a dead-letter topic."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TransformConfig:
+    """One transform. Either `function` or `sql` is set."""
+
+    name: str
+    topics: NamePattern
+    function: str = ""
+    """`package.module:function`"""
+    sql: str = ""
+    origin: Setting = field(repr=False, compare=False)
+    """The line of `function` or `sql`."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TransformsConfig:
+    """The transforms of a flow, in the order in which they are applied."""
+
+    entries: tuple[TransformConfig, ...] = ()
+    on_error: OnError = OnError.STOP
+
+    def of_topic(self, topic: str) -> tuple[TransformConfig, ...]:
+        """Return the transforms of a source topic."""
+        return tuple(one for one in self.entries if one.topics.matches(topic))
+
+
+def read_transforms(settings: Settings) -> TransformsConfig:
+    """Return the transforms of a flow. Raises ConfigError for the first invalid line."""
+    listed = settings.get(TRANSFORMS)
+    names = () if listed is None else to_list(listed)
+    for name in names:
+        if listed is not None and (not _NAME.fullmatch(name) or names.count(name) > 1):
+            why = "is listed twice" if names.count(name) > 1 else "is not a name"
+            raise refuse(listed, f"{name!r} {why}", "write names of letters, digits, - and _")
+    _refuse_unused(settings, names)
+    on_error = settings.get(TRANSFORMS_ON_ERROR)
+    choices = DEFINITIONS[TRANSFORMS_ON_ERROR].choices
+    return TransformsConfig(
+        entries=tuple(_transform(settings, name, listed) for name in names if listed is not None),
+        on_error=OnError.STOP if on_error is None else OnError(to_choice(on_error, choices)),
+    )
+
+
+def _refuse_unused(settings: Settings, names: Iterable[str]) -> None:
+    """Raise ConfigError for a line that belongs to no transform of the list."""
+    for key, setting in settings.stripped(TRANSFORMS_PREFIX).items():
+        name, _, part = key.rpartition(".")
+        if key == _ON_ERROR:
+            continue
+        if part not in PARTS or not name:
+            start = setting.key.removesuffix(key)
+            known = [f"{start}{name}.{one}" for one in PARTS if name]
+            hint = suggestion(setting.key, [f"{start}{_ON_ERROR}", *known])
+            raise refuse(setting, "no such key", hint or f"write {start}NAME.{_SQL}")
+        if name not in names:
+            hint = suggestion(name, names)
+            raise refuse(
+                setting,
+                f"{TRANSFORMS} does not list {name}, so it would change no record",
+                hint or f"add {name} to {TRANSFORMS}, or remove the line",
+                lacks=TRANSFORMS,
+            )
+
+
+def _transform(settings: Settings, name: str, listed: Setting) -> TransformConfig:
+    given = settings.stripped(f"{TRANSFORMS_PREFIX}{name}.")
+    function, sql, topics = (given.get(part) for part in (_FUNCTION, _SQL, _TOPICS))
+    key = f"{listed.key}.{name}"
+    if function is not None and sql is not None:
+        raise refuse(
+            sql, f"{name} has a function already ({function.location})", "remove one of the two"
+        )
+    origin = function or sql
+    if origin is None:
+        raise refuse(
+            listed,
+            f"{name} has neither a function nor a query",
+            f"add {key}.{_FUNCTION} = package.module:function, or a query as {key}.{_SQL}",
+            lacks=f"{TRANSFORMS_PREFIX}{name}.",
+        )
+    if topics is None:
+        raise refuse(
+            listed,
+            f"{name} has no topics",
+            f"add {key}.{_TOPICS} = orders, pay.*",
+            lacks=f"{TRANSFORMS_PREFIX}{name}.",
+        )
+    pattern = to_names(topics)
+    if not pattern.entries:
+        raise refuse(topics, f"{name} has no topics", "write names or expressions, such as pay.*")
+    return TransformConfig(
+        name=name,
+        topics=pattern,
+        function="" if function is None else _checked_function(function),
+        sql="" if sql is None else _checked_query(sql),
+        origin=origin,
+    )
+
+
+def _checked_function(setting: Setting) -> str:
+    value = trimmed(setting.value)
+    if not _MODULE_AND_FUNCTION.fullmatch(value):
+        raise refuse(
+            setting,
+            f"{setting.shown} does not name a function of a module",
+            "write package.module:function",
+        )
+    return value
+
+
+def _checked_query(setting: Setting) -> str:
+    value = trimmed(setting.value)
+    # Spark executes other statements at once, such as INSERT, also after WITH
+    if not _SELECT.match(value):
+        raise refuse(setting, f"{setting.shown} is not a SELECT", "write SELECT ... FROM records")
+    return value

@@ -1,0 +1,153 @@
+"""The types of queries and bodies of `/api/v1`. Unlike answers they reject unknown names, so that a
+misspelt one is reported.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated, Final, Literal
+
+from pydantic import BeforeValidator, ConfigDict, Field, StringConstraints
+
+from twinlog.codes import PartitionState
+from twinlog.config.keys.key_table import DEFINITIONS
+from twinlog.control.web.api.answers import Value
+
+MOST_ROWS: Final = 1000
+MOST_TOPICS: Final = 50
+MOST_WANTED: Final = 500
+"""Maximum number of topics in a wanted state."""
+LONGEST_REASON: Final = 500
+LEAST_RATE: Final = DEFINITIONS["twinlog.max.bytes.per.second"].low or 1
+MOST_RATE: Final = (1 << 63) - 1
+
+
+def _whole(value: object) -> object:
+    """Convert a float such as 5000.0 to an integer, because JSON has only one kind of number."""
+    return int(value) if isinstance(value, float) and value.is_integer() else value
+
+
+Name = Annotated[str, StringConstraints(min_length=1, max_length=1000)]
+Rate = Annotated[int, Field(ge=LEAST_RATE, le=MOST_RATE), BeforeValidator(_whole)]
+
+
+class Input(Value):
+    """Base of queries and bodies."""
+
+    model_config = ConfigDict(extra="forbid", from_attributes=False)
+
+
+class PageQuery(Input):
+    """Which rows of a list to return."""
+
+    offset: int = Field(default=0, ge=0, le=10_000_000)
+    """Number of matching rows to skip."""
+    limit: int = Field(default=100, ge=1, le=MOST_ROWS)
+    """Maximum number of rows."""
+
+
+class PartitionQuery(PageQuery):
+    """Filter and order of partitions."""
+
+    topic: str = ""
+    """Only topics whose name contains this text."""
+    of_topic: str = ""
+    """Only partitions of exactly this topic."""
+    state: PartitionState | None = None
+    """Only partitions in this state."""
+    code: str = ""
+    """Only partitions with this code."""
+    sort: Literal[
+        "topic", "-topic", "lag", "-lag", "lossRecords", "-lossRecords", "lossMs", "-lossMs",
+        "keptMs", "-keptMs", "records", "-records", "sinceMs", "-sinceMs",
+    ] = "topic"  # fmt: skip
+    """Sort column; a minus reverses it."""
+
+
+class TopicQuery(PageQuery):
+    """Filter and order of topics."""
+
+    topic: str = ""
+    """Only topics whose name contains this text."""
+    state: PartitionState | None = None
+    """Only topics with a partition in this state."""
+    code: str = ""
+    """Only topics with a partition with this code."""
+    sort: Literal[
+        "topic", "-topic", "state", "-state", "lag", "-lag", "lossRecords", "-lossRecords",
+        "lossMs", "-lossMs", "keptMs", "-keptMs", "records", "-records", "bytes", "-bytes",
+        "partitions", "-partitions", "unusualPartitions", "-unusualPartitions",
+    ] = "topic"  # fmt: skip
+    """Sort column; a minus reverses it. The worst state is last."""
+
+
+class LogsQuery(Input):
+    """Selection of partitions."""
+
+    topic: Name
+    """Source topic."""
+    partitions: str = Field(max_length=1000, pattern=r"^[0-9]{1,9}(,[0-9]{1,9}){0,99}$")
+    """Partition numbers separated by commas; at most 100."""
+
+
+class GroupQuery(Input):
+    """Selection of groups."""
+
+    group: str = ""
+    """Only this group."""
+
+
+class EventQuery(Input):
+    """Selection of events."""
+
+    since: int = Field(default=0, ge=0, le=MOST_RATE)
+    """Only events after this number."""
+    flow: str = ""
+    """Only events of this flow."""
+    limit: int = Field(default=100, ge=1, le=MOST_ROWS)
+    """Maximum number; the newest."""
+
+
+class DiffQuery(Input):
+    """Scope of a comparison."""
+
+    topics: str | None = Field(default=None, max_length=1000)
+    """A regular expression for whole source topics."""
+    all: bool = False
+    """Include what the flow ignores, and why."""
+
+
+class Wish(Input):
+    """A command, and its reason."""
+
+    model_config = ConfigDict(strict=True)
+
+    reason: str = Field(default="", max_length=LONGEST_REASON)
+    """Shown in the status."""
+    dry_run: bool = False
+    """Return what would change, and write nothing."""
+
+
+class LimitWish(Wish):
+    """A rate limit for a flow."""
+
+    bytes_per_second: Rate | None
+    """null: use the configured limit."""
+
+
+class TopicWish(Wish):
+    """Topics of a flow."""
+
+    topics: list[Name] = Field(min_length=1, max_length=MOST_TOPICS)
+    """Names or regular expressions, as in the key `topics`."""
+
+
+class WantedState(LimitWish):
+    """Everything that commands can set for a flow, except promotions."""
+
+    paused: bool
+    """The whole flow is paused."""
+    paused_topics: list[Name] = Field(max_length=MOST_WANTED)
+    """Names of the topics that are paused. Others are resumed."""
+    released_topics: list[Name] = Field(max_length=MOST_WANTED)
+    """Names of the topics that are not mirrored, so that other clients may write to their remote
+    topics. Others are mirrored again."""

@@ -1,0 +1,89 @@
+"""Bodies of answers that a client may already have: with an ETag, and compressed on request.
+
+A client that sends the ETag back (`If-None-Match`) gets 304 without a body while the content is the
+same. ETags are weak, because the plain and the compressed form have the same one (RFC 9110).
+"""
+
+from __future__ import annotations
+
+import gzip
+from collections.abc import Awaitable, Callable, Iterator, MutableMapping
+from functools import cached_property
+from hashlib import blake2b
+from typing import Any, Final
+
+from twinlog.control.watch.accepts import asks_for
+
+Scope = MutableMapping[str, Any]
+Message = MutableMapping[str, Any]
+Headers = list[tuple[bytes, bytes]]
+Receive = Callable[[], Awaitable[Message]]
+Send = Callable[[Message], Awaitable[None]]
+
+READS: Final = ("GET", "HEAD")
+GZIP_LEVEL: Final = 1
+LEAST_ZIPPED: Final = 2048
+"""Smaller bodies fit in two packets anyway."""
+NOSNIFF: Final = (b"x-content-type-options", b"nosniff")
+NO_STORE: Final = (b"cache-control", b"no-store")
+_CHECKED: Final = (b"cache-control", b"private, no-cache")
+"""Only the client itself may store the answer, and must check it before each use."""
+
+
+class Content:
+    """One body. Its ETag and its compressed form are computed when they are first needed."""
+
+    def __init__(self, content_type: str, body: bytes, headers: Headers | None = None) -> None:
+        """`headers` are further headers."""
+        self.body = body
+        self._headers = [
+            *(headers or ()),
+            (b"content-type", content_type.encode()),
+            _CHECKED,
+            NOSNIFF,
+            (b"vary", b"accept-encoding"),
+        ]
+
+    @cached_property
+    def _hash(self) -> str:
+        return f'"{blake2b(self.body, digest_size=12).hexdigest()}"'
+
+    @cached_property
+    def _zipped(self) -> bytes:
+        return gzip.compress(self.body, GZIP_LEVEL, mtime=0)
+
+    def answer(self, scope: Scope) -> tuple[int, Headers, bytes]:
+        """Return status, headers and body."""
+        headers = [*self._headers, (b"etag", f"W/{self._hash}".encode())]
+        known = header(scope, b"if-none-match") if scope["method"] in READS else ""
+        if known == "*" or self._hash in _hashes(known):
+            return 304, headers, b""
+        body = self.body
+        is_long = len(body) >= LEAST_ZIPPED
+        if is_long and asks_for(header(scope, b"accept-encoding"), "gzip"):
+            body = self._zipped
+            headers.append((b"content-encoding", b"gzip"))
+        headers.append((b"content-length", b"%d" % len(body)))
+        return 200, headers, body
+
+
+def _hashes(known: str) -> Iterator[str]:
+    return (one.strip().removeprefix("W/") for one in known.split(","))
+
+
+async def send_content(scope: Scope, send: Send, content: Content) -> None:
+    await send_answer(scope, send, *content.answer(scope))
+
+
+async def send_answer(scope: Scope, send: Send, status: int, headers: Headers, body: bytes) -> None:
+    """Send a whole answer; without the body if the request is HEAD."""
+    await send({"type": "http.response.start", "status": status, "headers": headers})
+    await send({"type": "http.response.body", "body": b"" if scope["method"] == "HEAD" else body})
+
+
+def header(scope: Scope, wanted: bytes) -> str:
+    """Return a header's value, or an empty string. Several values are joined by commas, as in
+    HTTP.
+    """
+    found = (value for name, value in scope["headers"] if name == wanted)
+    return b",".join(found).decode("latin-1")

@@ -1,0 +1,85 @@
+"""The state of one partition in a lane, from its Take to Released or Troubled.
+
+Its state on the two clusters is in separate classes: `SourceState` and `TargetState`.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import Enum, auto
+
+from twinlog.lane.messages import PartitionProgress, TakePartition
+from twinlog.mirror.copy.fan_out import Copy
+
+
+class StartPhase(Enum):
+    """The phases of a partition until its start point is known."""
+
+    LEADERLESS = auto()
+    """The partition has no leader. It is given back at `until`."""
+    WAITING = auto()
+    """It waits until a search can begin."""
+    SEARCHED = auto()
+    """A search is running."""
+    DELAYED = auto()
+    """It is searched again at `until`, because late requests may change the result."""
+    FOUND = auto()
+    """The start point was found, or was handed over."""
+    ABANDONED = auto()
+    """The partition has left the lane."""
+
+
+@dataclass(slots=True)
+class ColdStart:
+    """The state of a partition's start. Times are monotonic, in seconds."""
+
+    take: TakePartition
+    phase: StartPhase = StartPhase.FOUND
+    until: float = 0.0
+    """When the phase ends, for phases with a time limit."""
+    late_until: float = 0.0
+    """Until when requests of the partition's earlier holder may arrive."""
+    lane_until: float = 0.0
+    """Until when the lane that held the partition may send, if it is still alive."""
+    searched_at: float | None = None
+    """When the last search began, or None. The search may have missed what was written since."""
+    is_long: bool = False
+    """Whether the search needs more reads than a search of many partitions may make
+    (`LongSearch`).
+    """
+
+    @property
+    def may_have_missed(self) -> bool:
+        """Whether late requests may arrive after the last search began, or after the hand-over."""
+        return self.late_until > (self.searched_at or 0.0)
+
+    @property
+    def has_old_lane(self) -> bool:
+        """Whether the earlier lane, if it is alive, may have sent something after the last search
+        began.
+        """
+        return self.lane_until > (self.searched_at or 0.0)
+
+    @property
+    def next_end(self) -> float:
+        """When the next of the two waits ends: first the lane's, then that of its requests."""
+        return self.lane_until or self.late_until
+
+
+@dataclass(slots=True)
+class LanePartition:
+    """A partition that is in the lane."""
+
+    start: ColdStart
+    copy: Copy | None = None
+    """The running copy, or None until the start point is found."""
+    is_done: bool = False
+    """Whether the partition leaves because its end (`--once`) is reached."""
+    reported: PartitionProgress | None = None
+    """The last progress reported to the driver."""
+    lost: tuple[tuple[int, int], ...] = ()
+    """Ranges that the source had deleted before the start point, until they are reported."""
+
+    @property
+    def take(self) -> TakePartition:
+        return self.start.take

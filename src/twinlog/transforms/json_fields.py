@@ -1,0 +1,180 @@
+"""Transforms of fields of JSON: mask, hash, remove, cast. Native expressions of Spark (VARIANT), no
+Python in the executors.
+
+A path is `$.card.number`, `$.items[*].card` (each element of an array) or `$['odd name'].x`. If
+nothing is at a path, nothing is changed. A JSON null stays null.
+
+- A tombstone stays a tombstone.
+- A value that is not JSON fails, with the record's topic, partition and offset, because a transform
+  that is meant to hide something must not pass on what it cannot read. `not_json="keep"` copies it
+  unchanged. Bytes that are not UTF-8, an object that has a key twice, more than one JSON text, and
+  values above Spark's limit of a VARIANT (16 MiB in Spark 4.0) count as not JSON.
+- The JSON is written again: the same data, without blanks between tokens, keys of objects in
+  alphabetical order, `1.10` as `1.1`. Numbers with an exponent or more than 38 digits become
+  doubles.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from collections.abc import Callable
+from typing import Final, Literal, TypeAlias
+
+from pyspark.sql import Column, DataFrame
+from pyspark.sql import functions as F
+
+from twinlog.errors import ConfigError
+from twinlog.records.columns import VALUE
+from twinlog.transforms.rows import Transform, failure
+
+NotJson: TypeAlias = Literal["fail", "keep"]
+Steps: TypeAlias = tuple[str | None, ...]
+"""A path: names of fields, and None for each element of an array."""
+Leaf: TypeAlias = Callable[[Column], Column]
+
+MASK: Final = "****"
+_JSON: Final = "__twinlog_json"
+"""A column of the plan with the parsed value."""
+_OBJECT: Final = "map<string,variant>"
+_ARRAY: Final = "array<variant>"
+_STEP: Final = re.compile(r"\.([^.\[\]'\"*\s]+)|\['([^']+)'\]|(\[\*\])")
+_BLOCK: Final = 64
+"""Block size of SHA-256 in bytes, as HMAC needs it."""
+
+
+def mask_json(
+    *paths: str, keep_last: int = 0, column: str = VALUE, not_json: NotJson = "fail"
+) -> Transform:
+    """Replace the values at these paths by `****`, followed by their last `keep_last` characters.
+
+    Texts that are shorter than twice `keep_last`, objects and arrays are replaced entirely. The
+    result is a text, also instead of a number.
+
+    >>> mask = mask_json("$.card.number", "$.items[*].card", keep_last=4)
+    """
+
+    def masked(value: Column) -> Column:
+        if not keep_last:
+            return F.lit(MASK)
+        content = F.try_variant_get(value, "$", "string")
+        is_nested = F.coalesce(
+            F.try_variant_get(value, "$", _OBJECT).isNotNull()
+            | F.try_variant_get(value, "$", _ARRAY).isNotNull(),
+            F.lit(False),
+        )
+        is_short = F.length(content) < 2 * keep_last
+        kept = F.when(is_nested | is_short, "").otherwise(F.right(content, F.lit(keep_last)))
+        return F.concat(F.lit(MASK), F.coalesce(kept, F.lit("")))
+
+    return _edited(paths, masked, "mask_json", column, not_json)
+
+
+def hash_json(
+    *paths: str, key: str | bytes, column: str = VALUE, not_json: NotJson = "fail"
+) -> Transform:
+    """Replace the values at these paths by their HMAC-SHA256 as hexadecimal digits, so that equal
+    values stay equal.
+
+    Without the key the values cannot be found by trying all of them. Read it from the environment
+    or a file. It is part of Spark's plan: users who can see the application's UI or its event log
+    can find it.
+
+    >>> pseudonyms = hash_json("$.email", key=os.environ["PSEUDONYM_KEY"])
+    """
+    secret = key.encode() if isinstance(key, str) else key
+    if not secret:
+        raise ConfigError("hash_json: the key is empty; give a secret of at least 16 bytes")
+    short = hashlib.sha256(secret).digest() if len(secret) > _BLOCK else secret
+    block = short.ljust(_BLOCK, b"\0")
+    outer, inner = (bytes(one ^ pad for one in block) for pad in (0x5C, 0x36))
+
+    def hashed(value: Column) -> Column:
+        content = F.try_variant_get(value, "$", "string").cast("binary")
+        digest = F.unhex(F.sha2(F.concat(F.lit(inner), content), 256))
+        return F.sha2(F.concat(F.lit(outer), digest), 256)
+
+    return _edited(paths, hashed, "hash_json", column, not_json)
+
+
+def cast_json(path: str, to: str, *, column: str = VALUE, not_json: NotJson = "fail") -> Transform:
+    """Convert the value at a path to `string`, `bigint`, `double`, `boolean` or `decimal(p,s)`. A
+    value that cannot be converted fails.
+
+    >>> numbers = cast_json("$.amount", "decimal(12,2)")
+    """
+    return _edited((path,), lambda one: F.variant_get(one, "$", to), "cast_json", column, not_json)
+
+
+def drop_json(*paths: str, column: str = VALUE, not_json: NotJson = "fail") -> Transform:
+    """Remove the fields at these paths.
+
+    >>> slim = drop_json("$.cvc", "$.items[*].internal")
+    """
+    if any(path.rstrip().endswith("[*]") for path in paths):
+        raise ConfigError("drop_json: a path must end with a field, not with [*]; name the array")
+    return _edited(paths, None, "drop_json", column, not_json)
+
+
+def _edited(
+    paths: tuple[str, ...], leaf: Leaf | None, name: str, column: str, not_json: NotJson
+) -> Transform:
+    """Return the transform that applies `leaf` at each path, or removes the field if it is None."""
+    steps = [parse_path(path, name) for path in paths]
+    if not steps:
+        raise ConfigError(f"{name}: no path is given; write {name}('$.card')")
+    if not_json not in ("fail", "keep"):
+        raise ConfigError(f"{name}: not_json={not_json!r}; write fail or keep")
+
+    def apply(rows: DataFrame) -> DataFrame:
+        given = F.col(column)
+        # in brackets, so that what follows the first JSON text is not ignored
+        text = F.try_validate_utf8(given.cast("string"))
+        whole = F.try_parse_json(F.concat(F.lit("["), text, F.lit("]")))
+        rows = rows.withColumn(_JSON, F.try_variant_get(whole, "$", _ARRAY))
+        rows = rows.withColumn(_JSON, F.when(F.size(_JSON) == 1, F.get(_JSON, 0)))
+        for one in steps:  # a column each: within one expression each would be evaluated twice
+            rows = rows.withColumn(_JSON, edit(F.col(_JSON), one, leaf))
+        other = given if not_json == "keep" else failure(f"{column} is not JSON ({name})")
+        written = (
+            F.when(given.isNull(), None)
+            .when(F.col(_JSON).isNull(), other.cast("binary"))
+            .otherwise(F.to_json(_JSON).cast("binary"))
+        )
+        return rows.withColumn(column, written).drop(_JSON)
+
+    return apply
+
+
+def parse_path(path: str, name: str) -> Steps:
+    """Return the steps of a path. Raises ConfigError."""
+    found = [*_STEP.finditer(path, 1)]
+    if not found or path[:1] != "$" or "".join(one[0] for one in found) != path[1:]:
+        raise ConfigError(
+            f"{name}: {path!r} is not a path; write $.card.number, $.items[*].card or $['odd name']"
+        )
+    return tuple(None if one[3] else one[1] or one[2] for one in found)
+
+
+def edit(value: Column, steps: Steps, leaf: Leaf | None) -> Column:
+    """Return a VARIANT with the change at the path. A JSON null, and what is not there, stay."""
+    if not steps:
+        changed = value if leaf is None else leaf(value).cast("variant")
+        return F.when(F.is_variant_null(value), value).otherwise(changed)
+    first, rest = steps[0], steps[1:]
+    if first is None:
+        items = F.try_variant_get(value, "$", _ARRAY)
+        return _rebuilt(F.transform(items, lambda one: edit(one, rest, leaf)), value)
+    fields = F.try_variant_get(value, "$", _OBJECT)
+    if leaf is None and not rest:
+        return _rebuilt(F.map_filter(fields, lambda name, _: name != first), value)
+
+    def of_field(name: Column, one: Column) -> Column:
+        return F.when(name == first, edit(one, rest, leaf)).otherwise(one)
+
+    return _rebuilt(F.transform_values(fields, of_field), value)
+
+
+def _rebuilt(changed: Column, value: Column) -> Column:
+    """Return the changed object or array, or the value if it is something else."""
+    return F.coalesce(F.to_variant_object(changed), value)

@@ -1,0 +1,69 @@
+"""Transforms of a configuration as functions: imports the user's modules."""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Iterable, Iterator
+from functools import reduce
+
+from pyspark.sql import SparkSession
+
+from twinlog.config.flow.schema import FlowConfig
+from twinlog.config.flow.transforms import TransformConfig
+from twinlog.config.values.origin import refuse
+from twinlog.errors import ConfigError
+from twinlog.transforms.plan import FAILED, TransformPlan, check_plan, records
+from twinlog.transforms.rows import Transform, chain, sql
+from twinlog.transforms.session import local_session
+
+
+def load_transform(config: TransformConfig) -> Transform:
+    """Return the function of a transform. Raises ConfigError if it cannot be imported."""
+    if config.sql:
+        return sql(config.sql)
+    module, _, name = config.function.partition(":")
+    try:
+        found: object = reduce(getattr, name.split("."), importlib.import_module(module))
+    except Exception as error:  # the user's module may raise anything
+        what = f"{config.function} cannot be imported: {type(error).__name__}: {error}"
+        todo = "it must be importable where this command runs: install it, or set PYTHONPATH"
+        raise refuse(config.origin, what, todo, code=FAILED) from error
+    if not callable(found):
+        what = f"{config.function} is not a function, but {type(found).__name__}"
+        todo = "name a function of a DataFrame that returns a DataFrame"
+        raise refuse(config.origin, what, todo, code=FAILED)
+    function: Transform = found
+    return function
+
+
+def load_chain(configs: Iterable[TransformConfig]) -> Transform:
+    """Return the transforms of one topic as one function. Each gets exactly the columns of records,
+    as in its check.
+    """
+    return chain(*(step for one in configs for step in (load_transform(one), records)))
+
+
+def check_transform(spark: SparkSession, config: TransformConfig) -> TransformPlan:
+    """Import and check one transform. Raises ConfigError, with the line of the file."""
+    function = load_transform(config)
+    try:
+        (plan,) = check_plan(spark, [function])
+    except ConfigError as error:
+        origin = config.origin
+        raise ConfigError(
+            error.what, code=error.code, file=origin.file, line=origin.line, key=origin.key
+        ) from error
+    return plan
+
+
+def check_flows(
+    flows: Iterable[FlowConfig],
+) -> Iterator[tuple[FlowConfig, TransformConfig, TransformPlan | ConfigError]]:
+    """Yield the result of the check of each transform of these flows. Starts a session of Spark."""
+    with local_session("twinlog check") as spark:
+        for flow in flows:
+            for one in flow.transforms.entries:
+                try:
+                    yield flow, one, check_transform(spark, one)
+                except ConfigError as error:
+                    yield flow, one, error

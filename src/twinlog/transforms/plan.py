@@ -1,0 +1,215 @@
+"""Checks that a transform is row by row: each record becomes one record or none, and depends on no
+other.
+
+A mirror must be able to repeat a part of a partition and get the same records. So a transform may
+have only the operators in `ALLOWED`, and must keep `partition` and `offset`, which name the record
+that a row comes from. Everything else is refused with the operator's name, in Spark's analyzed plan
+for an empty DataFrame. What Python functions do inside `mapInPandas` and `mapInArrow` cannot be
+seen in a plan, so these are accepted and not proven.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from typing import Any, Final
+
+from pyspark.errors import PySparkException
+from pyspark.sql import Column, DataFrame, SparkSession
+from pyspark.sql import functions as F
+
+from twinlog.errors import ConfigError, EnvironmentMissing
+from twinlog.records.columns import KEY, OFFSET, PARTITION, SPARK_TYPES, UPSTREAM, VALUE
+from twinlog.transforms.rows import Transform
+
+COLUMNS: Final = {name: kind for name, kind in SPARK_TYPES.items() if name != UPSTREAM}
+"""The columns of a record, which a transform takes and returns, and their types."""
+
+_BYTES: Final = (KEY, VALUE)
+"""Columns that may also be texts."""
+_IDENTITY: Final = (PARTITION, OFFSET)
+
+_OPAQUE: Final = frozenset({"MapInPandas", "MapInArrow"})
+ALLOWED: Final = _OPAQUE | {"Project", "Filter", "SubqueryAlias", "View"}
+"""Operators that handle each row by itself, besides the one that reads the records."""
+
+_NAMES: Final = {
+    "Aggregate": "an aggregation",
+    "Deduplicate": "dropDuplicates",
+    "Distinct": "DISTINCT",
+    "Generate": "explode",
+    "GlobalLimit": "a limit",
+    "Join": "a join",
+    "LocalLimit": "a limit",
+    "Repartition": "a repartitioning",
+    "RepartitionByExpression": "a repartitioning",
+    "Sort": "a sort",
+    "Union": "a union",
+    "Window": "a window function",
+}
+"""Operators in the words of users."""
+
+NOT_ROW_BY_ROW: Final = "TRANSFORM_NOT_ROW_BY_ROW"
+WRONG_COLUMNS: Final = "TRANSFORM_COLUMNS"
+FAILED: Final = "TRANSFORM_FAILED"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TransformPlan:
+    """The result of the check of one transform."""
+
+    columns: tuple[tuple[str, str], ...]
+    """Names and types of the columns that it returns."""
+    is_deterministic: bool
+    """False if the plan has rand(), uuid() or the like: repeating it gives other records."""
+    is_proven: bool
+    """False if Python functions return whole rows, so that only their results can be checked."""
+
+    def __str__(self) -> str:
+        """Return the columns and what users should know, in one line."""
+        ignored = [name for name, _ in self.columns if name not in COLUMNS]
+        notes = {
+            f"not written: {', '.join(ignored)}": bool(ignored),
+            "not deterministic": not self.is_deterministic,
+            "mapInPandas and mapInArrow are not proven to be row by row": not self.is_proven,
+        }
+        columns = ", ".join(f"{name} {kind}" for name, kind in self.columns)
+        return "; ".join((columns, *(note for note, applies in notes.items() if applies)))
+
+
+def check_plan(spark: SparkSession, transforms: Iterable[Transform]) -> tuple[TransformPlan, ...]:
+    """Run each transform on an empty DataFrame, and check its columns and its plan.
+
+    >>> check_plan(spark, [mask_json("$.card"), drop(TOMBSTONE)])
+
+    Raises ConfigError: TRANSFORM_NOT_ROW_BY_ROW for an operator that needs other rows and for a
+    lost `partition` or `offset`, TRANSFORM_COLUMNS for wrong columns, TRANSFORM_FAILED if the
+    function fails.
+    """
+    return tuple(_checked(spark, one) for one in transforms)
+
+
+def applied(transform: Transform, rows: DataFrame) -> DataFrame:
+    """Apply a transform. Raises ConfigError if it fails, or does not return records."""
+    found = _called(transform, rows)
+    _check_columns(found)
+    return found
+
+
+def _called(transform: Transform, rows: DataFrame) -> DataFrame:
+    try:
+        found: object = transform(rows)
+    except Exception as error:
+        raise _failed(f"{type(error).__name__}: {first_line(error)}") from error
+    if not isinstance(found, DataFrame):
+        raise _failed(f"it returned {type(found).__name__}, not a DataFrame")
+    return found
+
+
+def records(rows: DataFrame) -> DataFrame:
+    """Return exactly the columns of records, with keys and values as bytes."""
+    return rows.select(*(_as_bytes(name) for name in COLUMNS))
+
+
+def first_line(error: BaseException) -> str:
+    """Return the first line of an exception's text; Spark's have a plan or a trace after it."""
+    return str(error).strip().split("\n", maxsplit=1)[0]
+
+
+def _as_bytes(name: str) -> Column:
+    return F.col(name).cast("binary") if name in _BYTES else F.col(name)
+
+
+def _checked(spark: SparkSession, transform: Transform) -> TransformPlan:
+    empty = spark.createDataFrame([], ", ".join(f"{n} {kind}" for n, kind in COLUMNS.items()))
+    found = _called(transform, empty)
+    plan, source = _analyzed(found), _analyzed(empty)
+    operators = [*_operators(plan)]
+    _refuse_operators(operators, source)  # first: an aggregation also loses columns
+    _check_columns(found)
+    is_proven = not _OPAQUE & {one.nodeName() for one in operators}
+    if is_proven:
+        here, there = _ids(plan), _ids(source)
+        changed = [name for name in _IDENTITY if here[name] != there[name]]
+        if changed:
+            raise _refusal(
+                f"it changes the column {changed[0]}, which names the record that a row comes from",
+                "keep the columns partition and offset as they are",
+            )
+    return TransformPlan(
+        columns=tuple((field.name, field.dataType.simpleString()) for field in found.schema),
+        is_deterministic=bool(plan.deterministic()),
+        is_proven=is_proven,
+    )
+
+
+def _check_columns(found: DataFrame) -> None:
+    """Raise ConfigError unless the columns are those of records; others may be added."""
+    given = [(field.name, field.dataType.simpleString()) for field in found.schema]
+    names = [name for name, _ in given]
+    for name, wanted in COLUMNS.items():
+        if names.count(name) != 1:
+            what = f"it returns {names.count(name) or 'no'} columns {name}"
+            if name in _IDENTITY:
+                raise _refusal(what, "keep the columns partition and offset as they are")
+            todo = "keep it, or set it to NULL" if name not in names else "keep one of them"
+            raise ConfigError(f"{what}; {todo}", code=WRONG_COLUMNS)
+        kinds = (wanted, "string") if name in _BYTES else (wanted,)
+        kind = dict(given)[name]
+        if kind not in kinds:
+            raise ConfigError(
+                f"it returns the column {name} as {kind}, not as {' or '.join(kinds)}; cast it",
+                code=WRONG_COLUMNS,
+            )
+
+
+def _refuse_operators(operators: Iterable[Any], source: Any) -> None:
+    """Raise ConfigError for the first operator that needs more than one row."""
+    for one in operators:
+        name = one.nodeName()
+        if one.children().isEmpty():
+            if set(_ids(one).values()) != set(_ids(source).values()):
+                raise _refusal(f"it reads other data ({name})", "use the records alone")
+        elif name not in ALLOWED:
+            said = f"{_NAMES[name]} ({name})" if name in _NAMES else f"the operator {name}"
+            raise _refusal(f"its plan has {said}, which needs more than one record", _TODO)
+        if not one.subqueries().isEmpty():
+            raise _refusal(f"its plan has a subquery (in {name})", _TODO)
+
+
+_TODO: Final = "select, filter and convert each record by itself"
+
+
+def _failed(what: str) -> ConfigError:
+    return ConfigError(f"the transform failed: {what}; correct the function", code=FAILED)
+
+
+def _refusal(what: str, todo: str) -> ConfigError:
+    return ConfigError(f"{what}; {todo}", code=NOT_ROW_BY_ROW)
+
+
+def _analyzed(rows: DataFrame) -> Any:
+    """Return Spark's analyzed plan, an object of the JVM."""
+    try:
+        frame: Any = rows._jdf
+    except (AttributeError, PySparkException):
+        raise EnvironmentMissing(
+            "plans are checked in a session of Spark classic, and this one is Spark Connect"
+        ) from None
+    return frame.queryExecution().analyzed()
+
+
+def _operators(plan: Any) -> Iterator[Any]:
+    yield plan
+    children = plan.children()
+    for number in range(children.size()):
+        yield from _operators(children.apply(number))
+
+
+def _ids(plan: Any) -> dict[str, int]:
+    """Return Spark's numbers of a plan's columns, which stay the same in columns that are passed
+    on.
+    """
+    output = plan.output()
+    columns = [output.apply(number) for number in range(output.size())]
+    return {one.name(): int(one.exprId().id()) for one in columns}

@@ -1,0 +1,46 @@
+"""An ordinary local session of Spark, for commands that run users' DataFrame code.
+
+Unlike the Spark of a mirror it has no lanes, and nothing of PySpark is replaced in it.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Final
+
+from pyspark.sql import SparkSession
+
+from twinlog.spark.gateway import start_jvm
+from twinlog.spark.options import USUAL, SparkOptions
+from twinlog.spark.session import LOG_CONFIG, forget_gateway
+
+SETTINGS: Final = {
+    **USUAL,
+    "spark.ui.enabled": "false",  # it shows plans, and options in them
+    "spark.python.daemon.module": "twinlog.records.daemon",
+    "spark.sql.session.timeZone": "UTC",
+    "spark.sql.shuffle.partitions": "1",
+}
+
+
+@contextmanager
+def local_session(name: str) -> Iterator[SparkSession]:
+    """Start Spark in this process, and end it with the `with` block. Raises EnvironmentMissing."""
+    os.environ["PYSPARK_PYTHON"] = sys.executable  # read by the JVM, too
+    gateway = start_jvm(SparkOptions(), [f"-Dlog4j2.configurationFile={LOG_CONFIG.as_uri()}"])
+    try:
+        builder = SparkSession.builder.master("local[2]").appName(name)
+        for key, value in SETTINGS.items():
+            builder = builder.config(key, value)
+        session = builder.getOrCreate()
+        gateway.restore_environment()
+        try:
+            yield session
+        finally:
+            session.stop()
+    finally:
+        forget_gateway()
+        gateway.stop()

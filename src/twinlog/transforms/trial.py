@@ -1,0 +1,223 @@
+"""`twinlog transform try`: the last records of a topic before and after its transforms.
+
+The records are read once, through `format("twinlog")`, and kept in Spark's memory. If the
+transforms fail for all of them together, they run for each record by itself, to find those that
+fail. Nothing is written, and no group is used.
+"""
+
+from __future__ import annotations
+
+import json
+from collections import defaultdict
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Any, Final
+
+from pyspark.sql import DataFrame, Row, SparkSession
+from pyspark.sql import functions as F
+
+from twinlog.client.export import plain_value
+from twinlog.cluster.client import prompt_client
+from twinlog.config.flow.schema import FlowConfig
+from twinlog.config.keys.client_keys import ISOLATION_LEVEL, is_connection_key
+from twinlog.model import TopicPartition
+from twinlog.records import register
+from twinlog.records.columns import HEADERS, KEY, OFFSET, PARTITION, TIMESTAMP, TOPIC, VALUE
+from twinlog.records.gaps import LogBounds, log_bounds
+from twinlog.records.options import parse_options
+from twinlog.records.planning import find_partitions
+from twinlog.records.source import FORMAT
+from twinlog.transforms.loading import check_transform, load_chain
+from twinlog.transforms.plan import COLUMNS, applied, first_line, records
+from twinlog.transforms.rows import Transform
+from twinlog.transforms.session import local_session
+
+_SHOWN: Final = (KEY, VALUE, HEADERS, TOPIC, TIMESTAMP)
+_GROWTH: Final = 16
+"""Growth of the range of offsets if it has fewer records, for compaction and transactions."""
+_TRACE: Final = "Traceback (most recent call last)"
+_JVM_TRACE: Final = "JVM stacktrace:"
+
+Shown = Mapping[str, Any]
+"""The columns of one row, as JSON has them."""
+
+
+class TrialOutcome(StrEnum):
+    """What the transforms do with a record."""
+
+    CHANGED = "changed"
+    UNCHANGED = "unchanged"
+    FILTERED = "filtered"
+    FAILED = "failed"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TriedRecord:
+    """One record before and after the transforms."""
+
+    partition: int
+    offset: int
+    before: Shown
+    after: tuple[Shown, ...]
+    """Empty if the record is filtered or fails."""
+    error: str = ""
+
+    @property
+    def outcome(self) -> TrialOutcome:
+        if self.error:
+            return TrialOutcome.FAILED
+        if not self.after:
+            return TrialOutcome.FILTERED
+        is_same = self.after == (self.before,)
+        return TrialOutcome.UNCHANGED if is_same else TrialOutcome.CHANGED
+
+    @property
+    def changes(self) -> Iterator[tuple[str, Any, Any]]:
+        """Yield the name of each column that changes, and its content before and after."""
+        for after in self.after:
+            for name, value in after.items():
+                if value != self.before[name]:
+                    yield name, self.before[name], value
+
+    def as_json(self) -> dict[str, Any]:
+        """Return the JSON output."""
+        return {
+            "partition": self.partition,
+            "offset": self.offset,
+            "outcome": self.outcome,
+            "error": self.error or None,
+            "before": self.before,
+            "after": [*self.after],
+        }
+
+
+def try_flow(flow: FlowConfig, topic: str, limit: int) -> list[TriedRecord]:
+    """Apply a flow's transforms of a topic to its last records. Raises TwinlogError."""
+    configs, options = flow.transforms.of_topic(topic), reader_options(flow, topic)
+    bounds = bounds_of_topic(options)  # before Spark starts: a wrong topic fails within a second
+    with local_session("twinlog transform try") as spark:
+        for one in configs:  # imported here: a module may create UDFs, which needs a session
+            check_transform(spark, one)
+        register(spark)
+        return tried(load_chain(configs), last_records(spark, options, bounds, limit))
+
+
+def reader_options(flow: FlowConfig, topic: str) -> dict[str, str]:
+    """Return the options to read a topic of the flow's source, as the flow's consumer does."""
+    consumer = flow.clients.source_consumer
+    return {
+        "subscribe": topic,
+        "includeHeaders": "true",
+        **{
+            f"kafka.{key}": value
+            for key, value in consumer.items()
+            if is_connection_key(key) or key == ISOLATION_LEVEL
+        },
+    }
+
+
+def bounds_of_topic(options: Mapping[str, str]) -> Mapping[TopicPartition, LogBounds]:
+    """Return the log start and end of each partition. Raises TwinlogError."""
+    parsed = parse_options(options, is_stream=False)
+    with prompt_client(parsed.cluster()) as client:
+        return log_bounds(client, find_partitions(client, parsed))
+
+
+def last_records(
+    spark: SparkSession,
+    options: Mapping[str, str],
+    bounds: Mapping[TopicPartition, LogBounds],
+    limit: int,
+) -> DataFrame:
+    """Read the newest records of a topic, and keep them in Spark's memory."""
+    longest = max((one.end - one.start for one in bounds.values()), default=0)
+    window = limit
+    while True:
+        found = (
+            spark.read.format(FORMAT)
+            .options(**options, startingOffsets=_starts(bounds, window))
+            .load()
+            .orderBy(F.desc(TIMESTAMP), F.desc(OFFSET))
+            .limit(limit)
+            .localCheckpoint()
+        )
+        if window >= longest or found.count() >= limit:
+            return found
+        window *= _GROWTH
+
+
+def _starts(bounds: Mapping[TopicPartition, LogBounds], window: int) -> str:
+    """Return the option startingOffsets for the last offsets of each partition."""
+    starts: dict[str, dict[str, int]] = defaultdict(dict)
+    for tp, one in bounds.items():
+        starts[tp.topic][str(tp.partition)] = max(one.start, one.end - window)
+    return json.dumps(starts)
+
+
+def tried(transform: Transform, rows: DataFrame) -> list[TriedRecord]:
+    """Apply a transform to records, and compare them. Raises ConfigError if it returns no records,
+    whatever their content.
+    """
+    applied(transform, rows)  # before the records are tried one by one
+    before = {_id(row): _shown(row) for row in _collected(rows)}
+    after: dict[tuple[int, int], list[Shown]] = defaultdict(list)
+    errors: dict[tuple[int, int], str] = {}
+    try:
+        _add(after, transform, rows)
+    except Exception:  # noqa: BLE001 (the user's code may raise anything)
+        after.clear()
+        for at in before:
+            one = rows.where((F.col(PARTITION) == at[0]) & (F.col(OFFSET) == at[1]))
+            try:
+                _add(after, transform, one)
+            except Exception as error:  # noqa: BLE001
+                errors[at] = reason(error)
+    return [
+        TriedRecord(
+            partition=at[0],
+            offset=at[1],
+            before=shown,
+            after=tuple(after[at]),
+            error=errors.get(at, ""),
+        )
+        for at, shown in sorted(before.items())
+    ]
+
+
+def _add(after: dict[tuple[int, int], list[Shown]], transform: Transform, rows: DataFrame) -> None:
+    for row in _collected(applied(transform, rows)):
+        after[_id(row)].append(_shown(row))
+
+
+def _collected(rows: DataFrame) -> list[Row]:
+    # as text: Python has no timestamps after the year 9999
+    return records(rows).withColumn(TIMESTAMP, F.col(TIMESTAMP).cast("string")).collect()
+
+
+def _id(row: Row) -> tuple[int, int]:
+    return row[PARTITION], row[OFFSET]
+
+
+def _shown(row: Row) -> Shown:
+    headers = row[HEADERS] or []
+    shown = {name: row[name] for name in COLUMNS if name in _SHOWN}
+    return {
+        **shown,
+        KEY: plain_value(_bytes(row[KEY])),
+        VALUE: plain_value(_bytes(row[VALUE])),
+        HEADERS: [[one["key"], plain_value(_bytes(one["value"]))] for one in headers],
+    }
+
+
+def _bytes(value: bytearray | None) -> bytes | None:
+    return None if value is None else bytes(value)
+
+
+def reason(error: BaseException) -> str:
+    """Return why Spark failed: the last line of the Python traceback, or Spark's first line."""
+    text, trace, python = str(error).partition(_TRACE)
+    if not trace:
+        return first_line(error)
+    lines = python.partition(_JVM_TRACE)[0].rstrip().split("\n")
+    return next((line.strip() for line in reversed(lines) if line.strip()), text)

@@ -1,0 +1,341 @@
+"""TLS, SASL and ACLs for a local cluster, and the matching client settings.
+
+    security = SandboxSecurity(listeners=("SASL_SSL",), users={"alice": "secret"}, authorizer=True)
+    with LocalCluster("secure", security=security) as cluster:
+        properties = cluster.client_properties("SASL_SSL", "alice")
+
+Besides the requested listeners there is always the listener INTERNAL, for the brokers, the
+readiness probe and the tests' admin client. It uses SASL/PLAIN as the super user, so that a test
+can deny access to all other users.
+"""
+
+from __future__ import annotations
+
+import datetime
+import functools
+import ipaddress
+import shutil
+import subprocess
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from cryptography import x509
+from cryptography.hazmat.primitives import hashes
+from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.hazmat.primitives.serialization import (
+    BestAvailableEncryption,
+    Encoding,
+    KeySerializationEncryption,
+    NoEncryption,
+    PrivateFormat,
+    pkcs12,
+)
+from cryptography.x509.oid import NameOID
+
+from twinlog.errors import EnvironmentMissing, UsageError
+from twinlog.java import find_java
+from twinlog.sandbox.layout import CONTROLLER, Listeners, Stores
+
+ADMIN = "admin"
+_ADMIN_PASSWORD = "admin-secret"  # of throw-away brokers on the loopback
+_INTERNAL = "INTERNAL"
+
+_MODULES = "org.apache.kafka.common.security"
+_PLAIN = f"{_MODULES}.plain.PlainLoginModule"
+_SCRAM = f"{_MODULES}.scram.ScramLoginModule"
+_OAUTH = f"{_MODULES}.oauthbearer.OAuthBearerLoginModule"
+_MODULE_OF = {
+    "PLAIN": _PLAIN,
+    "SCRAM-SHA-256": _SCRAM,
+    "SCRAM-SHA-512": _SCRAM,
+    "OAUTHBEARER": _OAUTH,
+}
+
+
+@dataclass(kw_only=True)
+class SandboxSecurity:
+    """The listeners of a cluster, named by protocol, and its users and permissions."""
+
+    listeners: tuple[str, ...] = ("SASL_SSL",)
+    """Any of PLAINTEXT, SSL, SASL_PLAINTEXT, SASL_SSL."""
+    mechanisms: tuple[str, ...] = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512", "OAUTHBEARER")
+    users: Mapping[str, str] = field(default_factory=dict)
+    """Passwords by user; each user also gets a client certificate. `admin` always exists."""
+    client_certificates: bool = False
+    """Whether the SSL listener requires one (mTLS)."""
+    authorizer: bool = False
+    """Deny everything to all users except `admin`, unless an ACL allows it."""
+    hosts: tuple[str, ...] = ("127.0.0.1", "localhost")
+    """Names in the brokers' certificate; hostname checks fail for other names."""
+    files: KeyFiles | None = field(init=False, default=None)
+
+    def prepare(self, folder: Path) -> Listeners:
+        """Write the key files, and return the brokers' side of all settings."""
+        self.files = make_key_files(
+            folder / "keys", hosts=self.hosts, clients=tuple(self._passwords)
+        )
+        return Listeners(
+            names=self.listeners,
+            internal=_INTERNAL,
+            protocols={
+                **{name: name for name in self.listeners},
+                _INTERNAL: "SASL_PLAINTEXT",
+                CONTROLLER: "SASL_PLAINTEXT",
+            },
+            properties={**self._tls(self.files), **self._sasl(), **self._authorization()},
+            credentials=(ADMIN, _ADMIN_PASSWORD),
+        )
+
+    def format_arguments(self) -> list[str]:
+        """Return SCRAM users as arguments of Kafka's storage tool, which writes them to the
+        metadata log.
+        """
+        return [
+            argument
+            for mechanism in self.mechanisms
+            if mechanism.startswith("SCRAM")
+            for user, password in self._passwords.items()
+            for argument in ("--add-scram", f"{mechanism}=[name={user},password={password}]")
+        ]
+
+    def client_properties(
+        self,
+        listener: str,
+        user: str | None = None,
+        *,
+        mechanism: str | None = None,
+        stores: Stores = "PEM",
+    ) -> dict[str, str]:
+        """Return Java client keys for a listener, without `bootstrap.servers`.
+
+        `user` is the SASL user, or on the SSL listener the owner of the client certificate.
+        """
+        if listener not in self.listeners:
+            raise UsageError(f"no listener {listener}; there are {', '.join(self.listeners)}")
+        properties = {"security.protocol": listener}
+        if listener.endswith("SSL"):
+            properties |= self._trust(stores)
+        if listener == "SSL" and user is not None:
+            properties |= self._identity(user, stores)
+        if listener.startswith("SASL") and user is not None:
+            properties |= self._login(user, mechanism or self.mechanisms[0])
+        return properties
+
+    @property
+    def _passwords(self) -> dict[str, str]:
+        return {ADMIN: _ADMIN_PASSWORD, **self.users}
+
+    def _tls(self, files: KeyFiles) -> dict[str, str]:
+        if not any(name.endswith("SSL") for name in self.listeners):
+            return {}
+        asked = "required" if self.client_certificates else "none"
+        return {
+            "ssl.keystore.type": "PEM",
+            "ssl.keystore.location": str(files.server_pem),
+            "ssl.truststore.type": "PEM",
+            "ssl.truststore.location": str(files.authority_pem),
+            "listener.name.ssl.ssl.client.auth": asked,
+            "listener.name.ssl.ssl.principal.mapping.rules": "RULE:^CN=([^,]+).*$/$1/",
+        }
+
+    def _sasl(self) -> dict[str, str]:
+        properties = {
+            "sasl.mechanism.inter.broker.protocol": "PLAIN",
+            "sasl.mechanism.controller.protocol": "PLAIN",
+        }
+        offered: dict[str, tuple[str, ...]] = {_INTERNAL: ("PLAIN",), CONTROLLER: ("PLAIN",)}
+        offered |= {name: self.mechanisms for name in self.listeners if name.startswith("SASL")}
+        for listener, mechanisms in offered.items():
+            prefix = f"listener.name.{listener.lower()}."
+            properties[prefix + "sasl.enabled.mechanisms"] = ",".join(mechanisms)
+            for mechanism in mechanisms:
+                key = f"{prefix}{mechanism.lower()}.sasl.jaas.config"
+                properties[key] = self._broker_login(mechanism)
+        return properties
+
+    def _broker_login(self, mechanism: str) -> str:
+        options: dict[str, str] = {}
+        if mechanism == "PLAIN":
+            options = {"username": ADMIN, "password": _ADMIN_PASSWORD}
+            options |= {f"user_{user}": word for user, word in self._passwords.items()}
+        elif mechanism == "OAUTHBEARER":
+            options = {"unsecuredLoginStringClaim_sub": ADMIN}
+        return _jaas(mechanism, options)
+
+    def _authorization(self) -> dict[str, str]:
+        if not self.authorizer:
+            return {}
+        return {
+            "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
+            "super.users": f"User:{ADMIN}",
+        }
+
+    def _login(self, user: str, mechanism: str) -> dict[str, str]:
+        if mechanism == "OAUTHBEARER":
+            options = {"unsecuredLoginStringClaim_sub": user}
+        else:
+            options = {"username": user, "password": self._passwords.get(user, "")}
+        return {"sasl.mechanism": mechanism, "sasl.jaas.config": _jaas(mechanism, options)}
+
+    def _trust(self, stores: Stores) -> dict[str, str]:
+        files = self._files()
+        if stores == "PEM":
+            return _store("truststore", "PEM", files.authority_pem, None)
+        path = files.trust_p12() if stores == "PKCS12" else files.trust_jks
+        return _store("truststore", stores, path, STORE_PASSWORD)
+
+    def _identity(self, user: str, stores: Stores) -> dict[str, str]:
+        files = self._files()
+        if stores == "PEM":
+            return _store("keystore", "PEM", files.identity_pem(user), None)
+        path = files.identity_p12(user) if stores == "PKCS12" else files.identity_jks(user)
+        return _store("keystore", stores, path, STORE_PASSWORD)
+
+    def _files(self) -> KeyFiles:
+        if self.files is None:
+            raise UsageError("key files are created when the cluster starts; call start() first")
+        return self.files
+
+
+def _jaas(mechanism: str, options: Mapping[str, str]) -> str:
+    values = "".join(f' {name}="{value}"' for name, value in options.items())
+    return f"{_MODULE_OF[mechanism]} required{values};"
+
+
+def _store(role: str, kind: str, path: Path, password: str | None) -> dict[str, str]:
+    properties = {f"ssl.{role}.type": kind, f"ssl.{role}.location": str(path)}
+    if password is not None:
+        properties[f"ssl.{role}.password"] = password
+    return properties
+
+
+# Key files in every format that Kafka's Java clients read: PEM (key plain and encrypted), PKCS#12
+# with and without a password, and JKS, which Java's own keytool creates.
+
+STORE_PASSWORD = "changeit"  # of throw-away keys; Java's own default
+
+_DAY = datetime.timedelta(days=1)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class KeyFiles:
+    """Paths of the key files. `identity` files have a client's key and certificate."""
+
+    folder: Path
+
+    @property
+    def authority_pem(self) -> Path:
+        return self.folder / "ca.pem"
+
+    @property
+    def server_pem(self) -> Path:
+        return self.folder / "server.pem"
+
+    def identity_pem(self, user: str, *, encrypted: bool = False) -> Path:
+        return self.folder / f"{user}{'-encrypted' if encrypted else ''}.pem"
+
+    def identity_p12(self, user: str, *, password: bool = True) -> Path:
+        return self.folder / f"{user}{'' if password else '-open'}.p12"
+
+    def trust_p12(self, *, password: bool = True) -> Path:
+        return self.folder / f"ca{'' if password else '-open'}.p12"
+
+    def identity_jks(self, user: str) -> Path:
+        return self._as_jks(self.identity_p12(user))
+
+    @property
+    def trust_jks(self) -> Path:
+        return self._as_jks(self.trust_p12())
+
+    def _as_jks(self, store: Path) -> Path:
+        jks = store.with_suffix(".jks")
+        if not jks.exists():  # created on demand, because each run of keytool starts a JVM
+            _convert_to_jks(store, jks)
+        return jks
+
+
+@dataclass(frozen=True, slots=True)
+class _Issued:
+    certificate: x509.Certificate
+    key: ec.EllipticCurvePrivateKey
+
+    def pem(self, how: KeySerializationEncryption | None = None) -> bytes:
+        """Return key and certificate as one text, as in Kafka's PEM keystores."""
+        key = self.key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, how or NoEncryption())
+        return key + self.certificate.public_bytes(Encoding.PEM)
+
+    def p12(self, name: str, how: KeySerializationEncryption) -> bytes:
+        return pkcs12.serialize_key_and_certificates(
+            name.encode(), self.key, self.certificate, None, how
+        )
+
+
+def make_key_files(folder: Path, *, hosts: tuple[str, ...], clients: tuple[str, ...]) -> KeyFiles:
+    """Create new keys in the folder: for brokers reached as `hosts`, and for each client name."""
+    folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+    files = KeyFiles(folder=folder)
+    locked = BestAvailableEncryption(STORE_PASSWORD.encode())
+    ca = _issue("Twinlog sandbox CA", None, ())
+    files.authority_pem.write_bytes(ca.certificate.public_bytes(Encoding.PEM))
+    trusted = [pkcs12.PKCS12Certificate(ca.certificate, b"ca")]
+    files.trust_p12().write_bytes(pkcs12.serialize_java_truststore(trusted, locked))
+    files.trust_p12(password=False).write_bytes(
+        pkcs12.serialize_java_truststore(trusted, NoEncryption())
+    )
+    files.server_pem.write_bytes(_issue("broker", ca, hosts).pem())
+    for client in clients:
+        issued = _issue(client, ca, ())
+        files.identity_pem(client).write_bytes(issued.pem())
+        files.identity_pem(client, encrypted=True).write_bytes(issued.pem(locked))
+        files.identity_p12(client).write_bytes(issued.p12(client, locked))
+        files.identity_p12(client, password=False).write_bytes(issued.p12(client, NoEncryption()))
+    return files
+
+
+def _issue(name: str, issuer: _Issued | None, hosts: tuple[str, ...]) -> _Issued:
+    key = ec.generate_private_key(ec.SECP256R1())
+    subject = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, name)])
+    now = datetime.datetime.now(datetime.UTC)
+    builder = (
+        x509.CertificateBuilder()
+        .subject_name(subject)
+        .issuer_name(issuer.certificate.subject if issuer else subject)
+        .public_key(key.public_key())
+        .serial_number(x509.random_serial_number())
+        .not_valid_before(now - _DAY)
+        .not_valid_after(now + 365 * _DAY)
+        .add_extension(x509.BasicConstraints(ca=issuer is None, path_length=None), critical=True)
+    )
+    if hosts:
+        names = x509.SubjectAlternativeName([_general_name(host) for host in hosts])
+        builder = builder.add_extension(names, critical=False)
+    signer = issuer.key if issuer else key
+    return _Issued(builder.sign(signer, hashes.SHA256()), key)
+
+
+def _general_name(host: str) -> x509.GeneralName:
+    try:
+        return x509.IPAddress(ipaddress.ip_address(host))
+    except ValueError:
+        return x509.DNSName(host)
+
+
+def _convert_to_jks(store: Path, jks: Path) -> None:
+    command = [_keytool(), "-importkeystore", "-noprompt", "-srckeystore", str(store)]
+    command += ["-srcstorepass", STORE_PASSWORD, "-destkeystore", str(jks)]
+    command += ["-deststoretype", "JKS", "-deststorepass", STORE_PASSWORD]
+    answer = subprocess.run(command, capture_output=True, text=True, check=False, timeout=60)
+    if answer.returncode != 0:
+        raise EnvironmentMissing(f"keytool could not create {jks}: {answer.stdout.strip()}")
+
+
+@functools.cache
+def _keytool() -> str:
+    beside = find_java().resolve().parent / "keytool"
+    found = str(beside) if beside.exists() else shutil.which("keytool")
+    if found is None:
+        raise EnvironmentMissing(
+            "Java's keytool is missing, which creates JKS files; install a full JRE"
+        )
+    return found

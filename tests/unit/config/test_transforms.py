@@ -1,0 +1,172 @@
+"""`twinlog.transforms`: what is read, and what is refused with its line."""
+
+from __future__ import annotations
+
+from dataclasses import FrozenInstanceError
+
+import pytest
+
+from tests.support.properties import Loader, flow_of, refusal
+from twinlog.config.advice.explanation import explain
+from twinlog.config.advice.transforms import refuse_transforms
+from twinlog.config.effective import digests
+from twinlog.config.flow.transforms import OnError
+from twinlog.errors import ConfigError
+
+MASK = (
+    "A->B.twinlog.transforms = mask, cut",
+    "A->B.twinlog.transforms.mask.topics = orders, pay.*",
+    "A->B.twinlog.transforms.mask.function = company.privacy:mask_cards",
+    "A->B.twinlog.transforms.cut.topics = clicks, pay-eu",
+    "A->B.twinlog.transforms.cut.sql = SELECT * FROM records WHERE value IS NOT NULL",
+)
+SQL = "A->B.twinlog.transforms.cut.sql = SELECT * FROM records"
+TOPICS = "A->B.twinlog.transforms.cut.topics = clicks"
+CUT = "A->B.twinlog.transforms = cut"
+
+
+def test_transforms_are_read_in_the_order_of_the_list(read: Loader) -> None:
+    found = flow_of(read(*MASK, "A->B.twinlog.transforms.on-error = quarantine")).transforms
+    mask, cut = found.entries
+    assert (mask.name, mask.function, mask.sql) == ("mask", "company.privacy:mask_cards", "")
+    assert (cut.name, cut.function) == ("cut", "")
+    assert cut.sql == "SELECT * FROM records WHERE value IS NOT NULL"
+    assert found.on_error is OnError.QUARANTINE
+    names = {
+        topic: [one.name for one in found.of_topic(topic)]
+        for topic in ("orders", "pay-eu", "clicks", "other")
+    }
+    assert names == {"orders": ["mask"], "pay-eu": ["mask", "cut"], "clicks": ["cut"], "other": []}
+    with pytest.raises(FrozenInstanceError):
+        mask.name = "other"  # type: ignore[misc]
+
+
+def test_without_transforms_there_are_none(read: Loader) -> None:
+    found = flow_of(read()).transforms
+    assert (found.entries, found.on_error) == ((), OnError.STOP)
+
+
+def test_lines_without_a_flow_are_those_of_every_flow(read: Loader) -> None:
+    lines = [line.removeprefix("A->B.") for line in MASK]
+    config = read(*lines)
+    assert [one.name for one in flow_of(config).transforms.entries] == ["mask", "cut"]
+    assert config.warnings == ()
+
+
+def test_each_line_is_explained(read: Loader) -> None:
+    said = {one.line: one.meaning for one in explain(flow_of(read(*MASK))).keys if one.line}
+    assert said[6] == "a transform: source topics whose records it changes"
+    assert said[9].startswith("a transform: a query of the view `records`")
+
+
+def test_a_changed_query_is_a_change_of_the_flow(read: Loader) -> None:
+    before, after = (
+        digests(flow_of(read(CUT, TOPICS, query))) for query in (SQL, f"{SQL} WHERE key IS NULL")
+    )
+    assert before != after
+
+
+@pytest.mark.parametrize(
+    ("lines", "said"),
+    [
+        ((CUT, TOPICS), "5: A->B.twinlog.transforms: cut has neither a function nor a query; add "),
+        ((CUT, SQL), "5: A->B.twinlog.transforms: cut has no topics; add "),
+        (
+            (CUT, SQL, "A->B.twinlog.transforms.cut.topics ="),
+            "7: A->B.twinlog.transforms.cut.topics: cut has no topics; write ",
+        ),
+        (
+            (CUT, TOPICS, SQL, "A->B.twinlog.transforms.cut.function = a:b"),
+            "7: A->B.twinlog.transforms.cut.sql: cut has a function already (",
+        ),
+        (
+            (CUT, TOPICS, "A->B.twinlog.transforms.cut.function = company/privacy.py"),
+            '7: A->B.twinlog.transforms.cut.function: "company/privacy.py" does not name a '
+            "function of a module; write package.module:function",
+        ),
+        (
+            (CUT, TOPICS, "A->B.twinlog.transforms.cut.sql = INSERT INTO x SELECT * FROM records"),
+            '7: A->B.twinlog.transforms.cut.sql: "INSERT INTO x SELECT * FROM records" is not a '
+            "SELECT; write SELECT ... FROM records",
+        ),
+        (
+            (CUT, SQL, "A->B.twinlog.transforms.cut.topics = pay.(*"),
+            "7: A->B.twinlog.transforms.cut.topics: ",
+        ),
+        (
+            (CUT, TOPICS, "A->B.twinlog.transforms.cut.sqll = SELECT 1"),
+            "7: A->B.twinlog.transforms.cut.sqll: no such key; did you mean "
+            "A->B.twinlog.transforms.cut.sql?",
+        ),
+        (
+            ("A->B.twinlog.transforms.on-eror = skip",),
+            "5: A->B.twinlog.transforms.on-eror: no such key; did you mean "
+            "A->B.twinlog.transforms.on-error?",
+        ),
+        (
+            ("A->B.twinlog.transforms.on-error = ignore",),
+            '5: A->B.twinlog.transforms.on-error: "ignore" is not a valid value; write stop or '
+            "skip or quarantine",
+        ),
+        (
+            (*MASK, "A->B.twinlog.transforms.maks.topics = x"),
+            "10: A->B.twinlog.transforms.maks.topics: twinlog.transforms does not list maks, so it "
+            "would change no record; did you mean mask?",
+        ),
+        (
+            (TOPICS,),
+            "5: A->B.twinlog.transforms.cut.topics: twinlog.transforms does not list cut, so it "
+            "would change no record; add cut to twinlog.transforms, or remove the line",
+        ),
+        (
+            ("A->B.twinlog.transforms = cut, cut", TOPICS, SQL),
+            "5: A->B.twinlog.transforms: 'cut' is listed twice; write names",
+        ),
+        (
+            ("A->B.twinlog.transforms = company.privacy:mask",),
+            "5: A->B.twinlog.transforms: 'company.privacy:mask' is not a name; write names",
+        ),
+        (
+            ("B.twinlog.transforms.cut.topics = clicks",),
+            "5: B.twinlog.transforms.cut.topics: is a setting of a flow, not of a cluster; write ",
+        ),
+    ],
+)
+def test_what_cannot_act_is_refused(read: Loader, lines: tuple[str, ...], said: str) -> None:
+    assert refusal(lambda: read(*lines)).startswith(f"mm2.properties:{said}")
+
+
+def test_an_invalid_line_is_the_only_error(read: Loader) -> None:
+    with pytest.raises(ConfigError) as caught:
+        read(CUT, SQL, "A->B.twinlog.transforms.cut.topics = pay.(*")
+    assert (caught.value.code, caught.value.more) == ("REGEX_INVALID", ())
+
+
+def test_a_mirror_refuses_a_file_with_transforms(read: Loader) -> None:
+    config = read(*MASK)
+    with pytest.raises(ConfigError) as caught:
+        refuse_transforms(config)
+    assert caught.value.code == "TRANSFORMS_NOT_RUN"
+    assert (caught.value.line, caught.value.key) == (5, "A->B.twinlog.transforms")
+    assert caught.value.what == (
+        "mirrors do not run transforms yet, so records of orders, pay.*, clicks, pay-eu would be "
+        "copied unchanged; remove these lines, or exclude the topics and run the function in a "
+        "stream of your own (docs/transforms.md)"
+    )
+    assert caught.value.exit_code == 2
+
+
+@pytest.mark.parametrize("flow", ["A->b", "A->C"])
+def test_a_mirror_refuses_transforms_of_a_flow_that_does_not_exist(read: Loader, flow: str) -> None:
+    """Of a misspelt flow a line is only a warning, and its records would be copied in the clear."""
+    config = read(*(line.replace("A->B", flow) for line in MASK))
+    assert flow_of(config).transforms.entries == ()
+    with pytest.raises(ConfigError) as caught:
+        refuse_transforms(config)
+    assert [one.line for one in caught.value.each] == [5, 6, 7, 8, 9]
+
+
+def test_a_mirror_runs_without_transforms(read: Loader) -> None:
+    config = read("A->B.twinlog.transforms = ", "A->B.twinlog.transforms.on-error = stop")
+    assert refuse_transforms(config) is config
+    assert config.warnings == ()
