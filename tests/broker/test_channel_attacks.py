@@ -18,10 +18,12 @@ import pytest
 from tests.support.client import Outgoing, produce, read_all
 from tests.support.eventually import PATIENCE_S, eventually
 from tests.support.mirror import Mirror
+from tests.support.rounds import Rounds
 from tests.support.topics import create_topic
 from twinlog.channel.client import ChannelClient
 from twinlog.channel.codec import MessageCodec
 from twinlog.channel.frames import LaneIdentity
+from twinlog.control.duties.own_topics import OwnTopics
 from twinlog.control.watch.monitor import Monitor
 from twinlog.control.watch.vital import ThreadDied
 from twinlog.errors import Disconnected
@@ -147,17 +149,26 @@ def test_the_next_attempt_gets_work_when_the_one_before_it_is_gone(
 @pytest.mark.witness("a dead channel ends the mirror with a code")
 @pytest.mark.filterwarnings("ignore::pytest.PytestUnhandledThreadExceptionWarning")
 def test_a_mirror_whose_channel_dies_ends_with_a_code(
-    source_cluster: LocalCluster, target_cluster: LocalCluster, fresh_topic: str, tmp_path: Path
+    source_cluster: LocalCluster,
+    target_cluster: LocalCluster,
+    fresh_topic: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     before = set(threading.enumerate())
+    duties = Rounds(monkeypatch, OwnTopics, "round", lambda _: "own topics")
 
-    def others() -> set[threading.Thread]:
-        return set(threading.enumerate()) - before
+    def busy() -> list[str]:
+        """Names of the mirror's threads, except those of the process's pool that have no job."""
+        names = {each.name for each in set(threading.enumerate()) - before}
+        named = {name for name in names if name.startswith("twinlog-")}
+        return sorted(named - {"twinlog-idle", "twinlog-timer"})
 
     one = Copying(source_cluster, target_cluster, fresh_topic, tmp_path, tls=False)
     with one.mirror:
         one.more()
-        eventually(lambda: "twinlog-own-topics" in {t.name for t in others()})
+        eventually(lambda: duties.ended["own topics"])
+        assert busy()
         monitor = Monitor(vital=one.mirror.vital)
         healthy = monitor.answer("/healthz")
         assert healthy is not None
@@ -170,4 +181,4 @@ def test_a_mirror_whose_channel_dies_ends_with_a_code(
         assert sick.status == 503
         assert b"twinlog-channel" in sick.body
         eventually(lambda: not one.mirror.server._thread.is_alive())
-        eventually(lambda: "twinlog-own-topics" not in {t.name for t in others()})
+        eventually(lambda: not busy())

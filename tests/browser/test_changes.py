@@ -74,7 +74,7 @@ def test_a_pause_is_written_on_the_page(rest: Rest, topic: StateTopic, browser: 
     assert topic.rows == []
     assert "false" not in page.text("dialog")
     page.click("Pause", "dialog button")
-    page.shows("Written", "dialog")
+    page.shows("Saved", "dialog")
     pause = topic.intents().pause
     assert pause is not None
     assert pause.reason == "an upgrade"
@@ -101,7 +101,7 @@ def test_what_was_edited_after_its_preview_is_not_written(
     assert topic.rows == []
     page.click("Preview")
     page.click("Limit", "dialog button")
-    page.shows("Written", "dialog")
+    page.shows("Saved", "dialog")
     assert topic.intents().limit == 500_000_000
 
 
@@ -142,7 +142,7 @@ def test_a_limit_is_removed_by_choice(rest: Rest, topic: StateTopic, browser: Br
     page.click("Preview")
     page.shows("A->B: limit removed", "dialog")
     page.click("Limit", "dialog button")
-    page.shows("Written", "dialog")
+    page.shows("Saved", "dialog")
     assert topic.intents().limit is None
 
 

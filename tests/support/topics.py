@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 import time
 from collections import OrderedDict
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from concurrent.futures import Future
 from typing import Any, Final
 
@@ -61,13 +61,15 @@ _LEADER_MOVED = frozenset(
         KafkaError._NOENT,  # no leader at all: a broker that was frozen for 9 s is fenced
     }
 )
+_FENCED = frozenset({KafkaError.INVALID_REPLICATION_FACTOR})
+"""All brokers are fenced at the moment: the machine stood still for longer than a session."""
 _NO_ANSWER = frozenset({KafkaError._TRANSPORT, KafkaError._TIMED_OUT})
-_STALLED_S = 60.0
+_STALLED_S = 20.0
 """Metadata without any broker (the only one was fenced for a moment) may stall a client of
 librdkafka until it is replaced, although the broker responds to other clients.
 """
-_METADATA_S = 20.0
 _CREATED = frozenset({KafkaError.TOPIC_ALREADY_EXISTS})
+_GONE = frozenset({KafkaError.UNKNOWN_TOPIC_OR_PART})
 _ANSWER_S = 2 * PATIENCE_S
 """Longer than the client itself waits: it then says what it waited for."""
 
@@ -118,26 +120,13 @@ def create_topic(
 ) -> str:
     """Create a topic, wait until every partition has a leader, return its name."""
     new = NewTopic(topic, partitions, replication_factor, config=dict(configs or {}))
-    end, refused = time.monotonic() + PATIENCE_S, frozenset[int]()
-    while True:
-        client = admin(cluster)
-        try:
-            _all(client, client.create_topics([new], request_timeout=_STALLED_S))
-        except KafkaException as error:
-            code = error.args[0].code()
-            if code in _NO_ANSWER and time.monotonic() < end:
-                _forget(client)
-                refused = _CREATED  # by the request whose answer was lost
-                continue
-            if code not in refused:
-                raise
-        _await_leaders(cluster, topic, partitions)
-        return topic
+    _ask(cluster, lambda client: client.create_topics([new], request_timeout=_STALLED_S), _CREATED)
+    _await_leaders(cluster, topic, partitions)
+    return topic
 
 
 def delete_topic(cluster: LocalCluster | str, topic: str) -> None:
-    client = admin(cluster)
-    _all(client, client.delete_topics([topic]))
+    _ask(cluster, lambda client: client.delete_topics([topic], request_timeout=_STALLED_S), _GONE)
     eventually(lambda: topic not in _metadata(cluster).topics)
 
 
@@ -196,8 +185,7 @@ def clear_away(cluster: LocalCluster | str, mark: str) -> None:
     """Delete all topics with this in their names; a broker looks after every log that it has."""
     found = [name for name in _metadata(cluster).topics if mark in name]
     if found:
-        client = admin(cluster)
-        _all(client, client.delete_topics(found))
+        _ask(cluster, lambda client: client.delete_topics(found, request_timeout=_STALLED_S), _GONE)
 
 
 def topic_names(cluster: LocalCluster | str) -> set[str]:
@@ -339,12 +327,37 @@ def _metadata(cluster: LocalCluster | str, topic: str | None = None) -> ClusterM
     while True:
         client = admin(cluster)
         try:
-            return client.list_topics(topic, timeout=_METADATA_S)
+            return client.list_topics(topic, timeout=_STALLED_S)
         except KafkaException as error:
             if error.args[0].code() not in _NO_ANSWER or time.monotonic() > end:
                 raise
             _forget(client)
             time.sleep(0.2)
+
+
+def _ask(
+    cluster: LocalCluster | str,
+    ask: Callable[[AdminClient], Mapping[Any, Future[Any]]],
+    done: frozenset[int],
+) -> None:
+    """Send a request until it is answered. `done`: errors that mean, once an answer was lost, that
+    the request had been carried out.
+    """
+    end, accepted = time.monotonic() + PATIENCE_S, frozenset[int]()
+    while True:
+        client = admin(cluster)
+        try:
+            _all(client, ask(client))
+        except KafkaException as error:
+            code = error.args[0].code()
+            if code in _NO_ANSWER | _FENCED and time.monotonic() < end:
+                _forget(client)
+                accepted = done
+                time.sleep(0.2)
+                continue
+            if code not in accepted:
+                raise
+        return
 
 
 def _all(client: AdminClient, answers: Mapping[Any, Future[Any]]) -> list[Any]:
