@@ -7,16 +7,15 @@ from __future__ import annotations
 import re
 import socket
 import ssl
-import threading
 from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from typing import Any, BinaryIO, NamedTuple
 
 import pytest
 
 from tests.support.certificates import shared_authority
-from tests.support.eventually import eventually
+from tests.support.eventually import PATIENCE_S, eventually
 from tests.support.rest import rest_of
 from tests.support.snapshots import flow, partition
 from twinlog.addresses import Address
@@ -255,23 +254,25 @@ def test_a_client_that_reads_late_gets_every_answer(
         client.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 65_536)
         client.sendall(same)
         assert next_answer(reader)
-        sent = [0]
+        sent, rest_of_one = 0, same
 
-        def send() -> None:
-            for _ in range(many):
-                client.sendall(same)
-                sent[0] += 1
+        def send_until_it_blocks(within_s: float) -> None:
+            # by the thread that reads: one TLS connection is not for two threads
+            nonlocal sent, rest_of_one
+            client.settimeout(within_s)
+            with suppress(TimeoutError, BlockingIOError, ssl.SSLWantWriteError):
+                while sent < many:
+                    rest_of_one = rest_of_one[client.send(rest_of_one) :]
+                    if not rest_of_one:
+                        sent, rest_of_one = sent + 1, same
+            client.settimeout(PATIENCE_S)
 
-        sender = threading.Thread(target=send, daemon=True)
-        sender.start()
-        before = -1
-        while sent[0] != before:
-            before = sent[0]
-            sender.join(1)  # a second without a further request: it waits for the server
-        assert sent[0] < many
+        send_until_it_blocks(1)  # a second without a further byte: it waits for the server
+        assert sent < many
         for _ in range(many):
             assert b'"flows":' in next_answer(reader)
-        sender.join()
+            send_until_it_blocks(0)
+    assert sent == many
 
 
 def test_so_many_requests_are_known_and_no_longer_ones() -> None:
