@@ -173,7 +173,7 @@ class TargetFacts:
         return MapReader(clients.of_map, name, self.own_topic(clients.target, name, MAP_PARTITIONS))
 
     def capabilities(self, target: ClusterClient) -> Capabilities:
-        """Return the brokers' capabilities, which are tested once."""
+        """Return the brokers' capabilities. They are tested only once."""
         if self._capabilities is None:
             found = self._capabilities = self._probe(target)
             if found is not UNTRIED and found.missing:
@@ -230,7 +230,8 @@ class PreparedFlow:
     source_topics: Mapping[str, int]
     """Partition counts of all topics that the source lists."""
     clean: bool
-    """The generation before was closed, so no requests of other processes are pending."""
+    """Whether the previous generation was closed, so that no requests of other processes are
+    pending."""
     start: Starts
     guarantee: str
     setup: FlowSetup
@@ -239,14 +240,14 @@ class PreparedFlow:
     """The rows of the state topic when the flow was set up."""
     read_news: Callable[[], StateNews]
     news_at_hand: Callable[[], StateNews | None]
-    """Returns the same, or None if that may block."""
+    """Returns the same as `read_news`, or None if that may block."""
 
     @property
     def lost_lead(self) -> bool:
         membership = self.setup.membership
         return membership is not None and not membership.is_leading
 
-    def discover(self) -> list[PartitionPlan]:  # again, for new topics and partitions
+    def discover(self) -> list[PartitionPlan]:  # called again later, for new topics and partitions
         found = self.setup.discover()
         self.problems, self.source_topics = found.problems, found.partition_counts
         return found.plans
@@ -259,20 +260,21 @@ class PreparedFlow:
         self.setup.close(self.generation if drained else None)
 
     def rest(self, *, drained: bool, successor: FlowSetup | None) -> None:
-        """End this generation but stay a member, for the successor or to lead again. After a lost
-        lead that is immediate if the coordinator itself was down, and still knows this member.
+        """End this generation but keep the membership, for the successor or to lead again. After a
+        lost lead this process can lead again immediately, if the coordinator itself was down and
+        still knows this member.
         """
         self.setup.rest(self.generation if drained else None, successor)
 
 
 @dataclass(slots=True, kw_only=True, eq=False)
 class FlowSetup(FlowEnds):
-    """How one flow is set up; kept between attempts."""
+    """The set-up of one flow, kept between attempts."""
 
     neighbours: Neighbours = field(default_factory=Neighbours)
     """All flows of this process, including this one."""
     adopts: OffsetStorage | None = None
-    """The positions of the MirrorMaker 2 whose work is adopted."""
+    """The positions of the MirrorMaker 2 whose work this flow adopts."""
     membership: Membership | None = None
     newcomers: Newcomers = field(default_factory=Newcomers)
     released: frozenset[str] = frozenset()
@@ -310,7 +312,8 @@ class FlowSetup(FlowEnds):
             handed=self.handed,
             still_leads=self._still_leads,
             before_begin=self._give_acls,
-            judges_topics=self.adopts is None,  # else copies of MirrorMaker 2 count as own
+            # otherwise copies of MirrorMaker 2 would count as the flow's own
+            judges_topics=self.adopts is None,
         )
 
     # -- steps
@@ -323,7 +326,8 @@ class FlowSetup(FlowEnds):
             self._has_ended = False
             self.questions = SourceQuestions(self.source, self.config)
             news_of = StateReader(self.clients.of_state, self.name)
-            # before the source is queried, because a promoted flow may have none any more
+            # before the source is queried, because the source of a promoted flow may no longer
+            # exist
             if has_state(target, within_s=REACHED_WITHIN_S):
                 self._stay_fenced(news_of.read(), once=once)
             ids = self._enter(once=once)
@@ -385,12 +389,12 @@ class FlowSetup(FlowEnds):
     def _enter(self, *, once: bool) -> tuple[str, str]:
         """Contact both clusters and lead the flow. Return the cluster IDs."""
         source, target = self.clients.both()
-        # a short timeout first, so that an outage is reported soon; then it is tried again
+        # the first timeout is short, so that an outage is reported soon; the set-up is retried
         source_id = source.metadata([], timeout_s=REACHED_WITHIN_S).cluster_id or ""
         target_id = target.metadata([], timeout_s=REACHED_WITHIN_S).cluster_id or ""
         if not self._is_let_in:
             self.guard.before_anything(source, target)
-            self._is_let_in = True  # a standby checks no more; each discovery does
+            self._is_let_in = True  # a standby does not check again, because each discovery does
         self.facts.own_topic(target, STATE_TOPIC, 1)
         self._lead(once=once)
         return source_id, target_id
@@ -411,7 +415,7 @@ class FlowSetup(FlowEnds):
             raise StandingBy("standing by: this process has left the flow's group")
 
     def _still_leads(self, target: ClusterClient) -> bool:
-        """Return True if this process still leads. Before its claim no other one can follow."""
+        """Return True if this process still leads. No other process can follow before its claim."""
         if self._has_ended:
             return False
         if self.acts is not None and not self.claims.is_latest(target, *self.acts):
@@ -423,7 +427,7 @@ class FlowSetup(FlowEnds):
             self.log_once(line)
 
     def discover(self) -> Discovery:
-        """Discover topics now."""
+        """Discover the current topics."""
         with self._lock:
             try:
                 source, target = self.clients.both()
@@ -436,7 +440,8 @@ class FlowSetup(FlowEnds):
         self.released = topics
 
     def _stay_fenced(self, news: StateNews, *, once: bool, ended: int | None = None) -> None:
-        """Raise if the flow was promoted. `ended`: this generation, in which nothing ran."""
+        """Raise FENCED if the flow was promoted. `ended`: the generation to close, in which no lane
+        ran."""
         promotion = news.intents.promotion
         if promotion is None:
             return
@@ -453,7 +458,7 @@ class FlowSetup(FlowEnds):
     def _discover(
         self, source: ClusterClient, target: ClusterClient, *, create: bool = True
     ) -> Discovery:
-        """Discover topics. Without `create` they are only checked, and nothing is written."""
+        """Discover topics. Without `create` topics are only checked, and nothing is written."""
         found = discover(
             replace(self.config, released=self.released),
             self.policy,
@@ -566,7 +571,7 @@ class FlowSetup(FlowEnds):
             self._lock.release()
 
     def hand_on(self, successor: FlowSetup) -> None:
-        """Pass on what outlives a change of the configuration: the membership and the newcomers."""
+        """Pass the membership and the newcomers to the set-up under a changed configuration."""
         if successor.source == self.source:
             successor.newcomers = self.newcomers
         if self.membership is not None:
@@ -579,7 +584,7 @@ class FlowSetup(FlowEnds):
     def _disconnect(self) -> None:
         self.questions.close()
         self.clients.close()
-        self._is_let_in = False  # addresses may lead to other clusters when they are dialled again
+        self._is_let_in = False  # if addresses are resolved again, they may lead to other clusters
 
 
 def _paused(flow: str, pause: Intent, *, once: bool) -> TwinlogError:

@@ -38,7 +38,7 @@ class TopicRefresh:
     _next: float = 0.0
     _is_discovering: bool = False
     _has_failed: bool = False
-    """The last discovery failed, so the next one waits, even if topics are expected."""
+    """Whether the last discovery failed. Then the next one waits, even if topics are expected."""
 
     def begin(self) -> None:
         """Start after the set-up, which has discovered the current topics."""
@@ -124,7 +124,7 @@ def views_of(run: FlowRun) -> tuple[PartitionView, ...]:
 
 @dataclass(slots=True, kw_only=True)
 class Generation:
-    """Used in the supervisor's thread, except for `end`."""
+    """One led generation of a flow. Used in the supervisor's thread, except for `end`."""
 
     prepared: PreparedFlow
     run: FlowRun
@@ -155,11 +155,11 @@ class Generation:
         """Return True if no request of this or an earlier generation can be pending."""
         run = self.run
         if run.clock.monotonic() < run.foreign_until:
-            return False  # even if the run has no partition
+            return False  # also if the run has no partition
         return not any(partition.waits_s() for partition in run.partitions.values())
 
     def limits(self) -> RiskLimits:
-        """Return the limits by which risks of loss are shown."""
+        """Return the limits at which risks of data loss are shown."""
         if self.source_watch is None:
             return NO_LIMITS
         return RiskLimits(
@@ -176,9 +176,9 @@ class Generation:
         rests: bool,
         successor: FlowSetup | None,
     ) -> None:
-        """End the generation after its last lane. It may block, and raises TwinlogError if the end
-        could not be noted. `last_rounds`: `--once` is done; `rests`: the membership stays, or goes
-        to the successor.
+        """End the generation after its last lane has ended. This may block, and raises TwinlogError
+        if the end could not be noted. `last_rounds`: `--once` is done. `rests`: the membership is
+        kept, or passed to the successor.
         """
         if last_rounds:
             self.duties.run_once()

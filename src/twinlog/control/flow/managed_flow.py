@@ -53,8 +53,8 @@ from twinlog.mirror.state.published_events import PublishedEvents
 from twinlog.quantities import duration
 from twinlog.survey.replica import Maps
 
-# The duties of a led flow, in the order in which `--once` runs the last round of each, and the view
-# of the flow that they get.
+# The duties of a led flow, in the order in which `--once` runs their last rounds, and the view of
+# the flow that duties get.
 
 CLAIMS_WITHIN_S: Final = 5.0
 """Timeout of a duty's reads of the state topic, before each change."""
@@ -78,7 +78,7 @@ DUTIES: Final[tuple[DutyFactory, ...]] = (
 
 
 def duties_of(flow: LedFlow) -> list[Duty]:
-    """Return the duties for which the flow's configuration asks."""
+    """Return the duties that the flow's configuration enables."""
     made = (factory(flow) for factory in DUTIES)
     return [duty for duty in made if duty is not None]
 
@@ -107,7 +107,8 @@ def led_flow(
         then = getattr(asked, "intents", None)
         with ClusterClient(setup.target, api_timeout_s=CLAIMS_WITHIN_S) as target:
             is_same = setup.claims.is_latest(target, prepared.generation, then or intents())
-        return is_same and not prepared.lost_lead  # last, as the read may be older than a freeze
+        # checked last: the process may have been frozen since the read
+        return is_same and not prepared.lost_lead
 
     return LedFlow(
         config=setup.config,
@@ -137,7 +138,7 @@ ONCE_GIVES_UP_S: Final = 60.0
 
 @dataclass(frozen=True, slots=True)
 class Offer:
-    """A process that leads fewer flows, and when it was offered this one."""
+    """A process that leads fewer flows, and the time at which this flow was offered to it."""
 
     process: str
     since: float
@@ -145,7 +146,7 @@ class Offer:
 
 @dataclass(slots=True, kw_only=True, eq=False)
 class ManagedFlow:
-    """Used in the supervisor's thread."""
+    """One flow of this process. Used in the supervisor's thread."""
 
     setup: FlowSetup
     process: Process
@@ -158,7 +159,7 @@ class ManagedFlow:
     error: TwinlogError | None = None
     """Why the flow was given up."""
     successor: FlowSetup | None = None
-    """The set-up under the configuration that replaces this one."""
+    """The set-up under the new configuration that replaces this one."""
     offer: Offer | None = None
 
     def __post_init__(self) -> None:
@@ -228,7 +229,7 @@ class ManagedFlow:
         self.process.background(job, self.led, self.failed)
 
     def failed(self, error: TwinlogError) -> None:
-        """The set-up failed: decide whether and when it is tried again."""
+        """Decide whether and when a failed set-up is retried."""
         once = self.process.once
         hopeless = error.fate is not Fate.RETRIABLE and not isinstance(error, SetupWaiting)
         lasted_s = self.tries.lasted_s
@@ -250,7 +251,7 @@ class ManagedFlow:
             self._renew()
 
     def led(self, prepared: PreparedFlow) -> None:
-        """This process leads a new generation."""
+        """Begin a new generation, which this process leads."""
         self.life.take(Step.LED)
         self.trouble.is_over()
         generation = self.generation = self._generation(prepared)
@@ -328,7 +329,7 @@ class ManagedFlow:
     # -- while it is led
 
     def follows(self, intents: FlowIntents) -> None:
-        """The run has applied new intents."""
+        """Follow new intents, which the run has applied."""
         if intents.promotion is not None:
             self._ends(Step.PROMOTED)
         elif self.phase is Phase.ENDING:
@@ -340,21 +341,21 @@ class ManagedFlow:
             self.life.take(Step.RESUMED)
 
     def offered(self, process: str, now: float) -> None:
-        """The flow is offered to another process."""
+        """Note that the flow is offered to another process."""
         self.life.take(Step.OFFERED)
         self.offer = Offer(process, now)
 
     def kept(self) -> None:
-        """The other process has left."""
+        """Withdraw the offer, because the other process has left."""
         self.life.take(Step.KEPT)
         self.offer = None
 
     def handed_over(self) -> None:
-        """Only the other process can lead the flow now."""
+        """End the run, because now only the other process can lead the flow."""
         self._ends(Step.HANDED_OVER)
 
     def lost(self) -> None:
-        """Another process may lead."""
+        """End the run, because another process may lead."""
         self._ends(Step.LOST)
         membership = self.setup.membership
         self.trouble.lead_lost(None if membership is None else membership.state.problem)
@@ -362,7 +363,7 @@ class ManagedFlow:
     # -- steps that may come at any time
 
     def replaced(self, successor: FlowSetup) -> None:
-        """The configuration of the flow has changed."""
+        """End the run, and continue with the changed configuration."""
         if Step.REMOVED in self.life.why:
             return  # another flow already has its name
         self.successor = successor
@@ -371,17 +372,18 @@ class ManagedFlow:
             self._renew()
 
     def removed(self) -> None:
-        """The flow was removed from the configuration."""
+        """End the flow, because it was removed from the configuration."""
         ran = self.phase not in (Phase.WAITING, Phase.LEFT)
         self._ends(Step.REMOVED)
         if not ran:
             leave(self.setup)
 
     def stopped(self) -> None:
-        """The process shuts down."""
+        """End the flow, because the process shuts down."""
         self._ends(Step.STOPPED)
         if self.phase is Phase.LEFT:
-            # now, before other flows' lanes drain: a late leave could receive a flow or delay joins
+            # immediately, before other flows' lanes drain: until it leaves, this member might be
+            # elected, or delay a rebalance
             _beside(self.setup.resign)
 
     def _ends(self, why: Step) -> None:
@@ -419,12 +421,13 @@ class ManagedFlow:
         self.process.background(end, lambda _: self.closed(successor), failed)
 
     def closed(self, heir: FlowSetup | None) -> None:
-        """The end is noted. `heir`: the successor that has the membership."""
+        """Note that the end was recorded. `heir`: the successor that has the membership."""
         before, why = self.phase, self.life.why
         self.life.take(Step.CLOSED)
         if before is not Phase.RESTARTING or self.generation is None:
             return
-        if self.successor is not None and self.successor is not heir:  # it changed once more
+        # the configuration has changed once more
+        if self.successor is not None and self.successor is not heir:
             (heir or self.setup).hand_on(self.successor)
         self.shown.has_ended(self.generation.run)
         self.generation = self.offer = None
@@ -442,7 +445,7 @@ class ManagedFlow:
             leave(self.setup)
 
     def cut(self) -> None:
-        """The time limit for a clean shutdown has passed."""
+        """Cancel the lanes, because the time limit for a clean shutdown has passed."""
         if not self.life.is_over and self.run is not None:
             self.log.warning("its lanes did not drain in time and are cancelled")
             self.run.abort()
@@ -467,7 +470,7 @@ class ManagedFlow:
         return self.shown.last(self.run) or self.snapshot()
 
     def snapshot(self) -> FlowSnapshot:
-        """The flow as it is now."""
+        """Return the current state of the flow."""
         trouble = self.trouble.now
         if self.generation is not None:
             return self.shown.of_run(self.generation, self.life.why, trouble)
@@ -497,16 +500,17 @@ def _beside(job: Callable[[], None]) -> threading.Thread:
 RETRY_S: Final = 0.5
 MAX_SETUP_PAUSE_S: Final = 30.0
 MAX_AWAY_PAUSE_S: Final = 5.0
-"""If a cluster does not respond: a standby takes over within 15 s, also after an outage."""
+"""Maximum pause if a cluster does not respond. A standby takes over within 15 s, also after an
+outage."""
 
 
 @dataclass(slots=True, kw_only=True)
 class Tries:
-    """When the set-up of one flow is tried, over all its runs."""
+    """The times of attempts to set up one flow, over all its runs."""
 
     clock: Clock
     due_at: float = 0.0
-    """The time of the next attempt; monotonic."""
+    """The time of the next attempt, by the monotonic clock."""
     began: float = field(init=False)
     _pause: GrowingPause = field(init=False)
 
@@ -525,7 +529,7 @@ class Tries:
 
     @property
     def due_ms(self) -> int:
-        """The time of the next attempt; wall clock."""
+        """Return the time of the next attempt, by the wall clock."""
         return self.clock.wall_ms() + int(1000 * (self.due_at - self.clock.monotonic()))
 
     def again(self, after_s: float = 0.0) -> None:
@@ -534,7 +538,7 @@ class Tries:
         self.due_at = self.clock.monotonic() + after_s
 
     def failed(self, error: TwinlogError) -> None:
-        pause_s = RETRY_S  # so that a free lead is taken soon
+        pause_s = RETRY_S  # a short pause, so that a free lead is taken soon
         if not isinstance(error, SetupWaiting):
             most_s = MAX_AWAY_PAUSE_S if has(error.code, Trait.AWAY) else MAX_SETUP_PAUSE_S
             pause_s = min(self._pause.next_s(most_s), most_s)
@@ -545,7 +549,8 @@ T = TypeVar("T")
 
 
 class Process(Protocol):
-    """The process of a flow: it has Spark, a thread that decides, and threads for blocking work."""
+    """The process that runs the flow. It has Spark, a thread that decides, and threads for blocking
+    work."""
 
     clock: Clock
     once: bool
@@ -568,13 +573,13 @@ class Process(Protocol):
         """Return the flow's number of lanes."""
 
     def lease_s(self, setup: FlowSetup) -> tuple[float, float]:
-        """Return the duration of the flow's leases, and that of its first one."""
+        """Return the duration of the flow's leases, and of its first lease."""
 
     def call(self, action: Callable[[], object]) -> None:
         """Run the action soon in the thread that decides; thread-safe."""
 
     def ask(self, question: Callable[[], T]) -> T:
-        """Return the answer of the thread that decides. Raises Disconnected."""
+        """Return what `question` returns in the thread that decides. Raises Disconnected."""
 
 
 @dataclass(frozen=True, slots=True)

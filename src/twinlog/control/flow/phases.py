@@ -48,16 +48,16 @@ class Step(StrEnum):
 
     TRIED = "tried"
     FAILED = "failed"
-    """The set-up failed, and is tried again."""
+    """The set-up failed and will be retried."""
     GIVEN_UP = "given up"
-    """The set-up failed, and is not tried again."""
+    """The set-up failed and will not be retried."""
     LED = "led"
     PAUSED = "paused"
     RESUMED = "resumed"
     OFFERED = "offered"
     """The flow is offered to a process that leads fewer flows."""
     KEPT = "kept"
-    """That process has left."""
+    """The process that the flow was offered to has left."""
     HANDED_OVER = "handed over"
     LOST = "lost"
     """Another process may lead the flow."""
@@ -96,7 +96,7 @@ ENDS: Final = frozenset(
 
 _END_RUNS: Final = dict.fromkeys(ENDS - {Step.HANDED_OVER}, Phase.ENDING)
 _ANYWAY: Final = (Step.REPLACED, Step.REMOVED, Step.STOPPED)
-"""May come at any time; they are followed in this order."""
+"""Steps that may come at any time. They are followed in this order."""
 
 _ENDS_WHAT_WAS_UNDER_WAY: Final = frozenset({Step.LED, Step.FAILED, Step.GIVEN_UP, Step.CLOSED})
 
@@ -182,7 +182,7 @@ class Life:
             self.why &= kept - {Step.REPLACED}
         self.phase = phase
         if step in _ENDS_WHAT_WAS_UNDER_WAY:
-            for end in (one for one in _ANYWAY if one in self.why):  # it came in the meantime
+            for end in (one for one in _ANYWAY if one in self.why):  # the step came in the meantime
                 self.take(end)
         return self.phase
 

@@ -49,7 +49,7 @@ class SetUpPublication:
         log_once: Callable[[str], None],
     ) -> None:
         self.seen = seen
-        """The current snapshot of the flow; its creator replaces it."""
+        """The current snapshot of the flow, which its creator replaces."""
         self._client = ClusterClient(target, api_timeout_s=GIVES_UP_S)
         self._topic = _TopicOfOurs(self._client, config, log_once)
         self._last: PublishedStatus | None = None

@@ -1,4 +1,4 @@
-"""What operators see of one flow, over all its runs and between them."""
+"""Keeps what operators see of one flow, during its runs and between them."""
 
 from __future__ import annotations
 
@@ -29,7 +29,8 @@ ENDING: Final = {
     Step.LOST: "another process may lead it",
     Step.DONE: "everything is done",
 }
-"""Why a run is shut down; the first match counts. A problem or a promotion has its own text."""
+"""Why a run is shut down. The first match is shown. Problems and promotions have their own texts.
+"""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -42,7 +43,7 @@ class Shown:
     copied_since: float | None = None
     """Monotonic time at which a lane of an earlier run was first ready."""
     former: list[Partition] = field(default_factory=list)
-    """Partitions of earlier runs; those that are no longer wanted are kept for display."""
+    """Partitions of earlier runs. Unwanted ones are kept for display."""
     _since: FlowSince = field(default_factory=FlowSince)
     _last: tuple[FlowRun | None, FlowSnapshot | None] = (None, None)
     """The run of the last snapshot, and the snapshot."""
@@ -55,8 +56,8 @@ class Shown:
         self.former = [*run.partitions.values()]
 
     def last(self, run: FlowRun | None) -> FlowSnapshot | None:
-        """Return the last snapshot, so that partitions are not checked for each reader. None if it
-        is of another run, or does not include the run's end.
+        """Return the last snapshot, so that partitions are not checked for each reader. Return None
+        if it is of another run, or does not include the run's end.
         """
         seen, shown = self._last
         is_old = seen is not run or (run is not None and run.is_finished)

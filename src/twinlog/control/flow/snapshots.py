@@ -29,7 +29,7 @@ STATE_OF: Final = {
     Placement.DONE: PartitionState.DONE,
     Placement.RELEASED: PartitionState.RELEASED,
 }
-"""The state of a partition without a report of a lane."""
+"""The state of a partition if no lane has reported it."""
 
 AT_REST: Final = NOT_MIRRORED | {
     PartitionState.DONE,
@@ -48,14 +48,16 @@ def partition_snapshot(
     lag = lag_ms = -1
     source_end, reached = partition.source_end, partition.recovery.upstream
     if partition.held_back is not None:
-        source_end = max(source_end, partition.recovery.end)  # records that wait for it are lag
+        # these records are waiting, so they count as lag
+        source_end = max(source_end, partition.recovery.end)
     if source_end >= 0 and reached >= 0:
         lag = max(0, source_end - reached)
     if progress is not None and lag >= 0:
-        # after a quiet hour the last record is an hour old, but nothing has waited for an hour
+        # after an hour without records the last record is an hour old, but no record has waited
+        # that long
         begin_ms = max(progress.last_timestamp, partition.at_end_ms)
         waits = begin_ms > 0 and lag > 0
-        # a report is up to a second old, and was true then; without reports the lag grows
+        # a report is up to a second old; without further reports the lag grows
         at_ms = partition.reported_ms if partition.is_fresh else now_ms
         lag_ms = max(0, at_ms - begin_ms) if waits else 0
     state = partition_state(partition, lag)
@@ -113,7 +115,7 @@ def _over(partition: Partition) -> PartitionState | None:
     """Return the state of an ended copy if its placement does not show it."""
     if partition.placement is Placement.RELEASED and partition.vanished_ms:
         return PartitionState.SOURCE_DELETED
-    # between two lanes, and after the last one, other clients are still the owners
+    # between two lanes, and after the last one, the other clients still own the topic
     if partition.placement in (Placement.DONE, Placement.PENDING) and partition.is_taken_over:
         return PartitionState.TAKEN_OVER
     return None
@@ -238,7 +240,7 @@ def promoted_snapshots(
 def kept_rows(
     former: Iterable[Partition], trouble: Trouble | None, now_ms: int
 ) -> tuple[PartitionSnapshot, ...]:
-    """Return the last known partitions of the run before, between two runs."""
+    """Return the last known partitions of the previous run, to be shown between two runs."""
     if trouble is None:
         return ()
     known = sorted(former, key=lambda p: p.plan.source)
@@ -246,8 +248,8 @@ def kept_rows(
 
 
 def _waiting(part: PartitionSnapshot, trouble: Trouble) -> PartitionSnapshot:
-    """Return the partition with the flow's problem, unless it is idle or has failed. A code of its
-    own is kept, and only the state is replaced.
+    """Return the partition with the flow's problem, unless it is idle or has failed. If the
+    partition has its own code, that is kept, and only the state is replaced.
     """
     if part.state in AT_REST or part.state is PartitionState.FAILED:
         return part

@@ -28,7 +28,7 @@ READ_EVERY_S: Final = 1.0
 UNLIMITED: Final = 1 << 40
 """Bytes per second."""
 PASSING_S: Final = 10.0
-"""A state topic without a leader for less than this time holds nothing back."""
+"""If the state topic has no leader for less than this time, partitions still start."""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -40,9 +40,9 @@ class Steering:
     duties: Duties
     read: Callable[[], StateNews]
     at_hand: Callable[[], StateNews | None] = lambda: None
-    """What `read` would return, or None if that may block."""
+    """Returns the same as `read`, or None if that may block."""
     release: Callable[[frozenset[str]], None]
-    """Takes all topics that are released now, for topic discovery."""
+    """Called with all topics that are released now, for topic discovery."""
     followed: Callable[[FlowIntents], None]
     """Called with the new intents after they were applied."""
     log: FlowLog
@@ -100,7 +100,8 @@ class Steering:
     def _failed(self, error: TwinlogError) -> None:
         self._is_reading = False
         if self._fails_since is None:
-            self._fails_since = self._next_read - READ_EVERY_S  # when the request was sent
+            # the time at which the request was sent
+            self._fails_since = self._next_read - READ_EVERY_S
         fails_s = self.run.clock.monotonic() - self._fails_since
         passes = error.fate is Fate.RETRIABLE and fails_s < PASSING_S
         if passes or self.run.is_stopping:
@@ -125,9 +126,8 @@ class Steering:
         self.followed(intents)
 
     def _limit(self, wanted: int | None) -> None:
-        """Apply a rate limit. A lane that was started without a budget never waits for one, and a
-        lane that was started with one always does. So lanes are renewed; until then the old ones
-        get their shares.
+        """Apply a rate limit. Whether a lane has a budget is fixed when it is started, so lanes are
+        renewed. Until then the old ones that have a budget get their shares.
         """
         pacer = pacer_of(self.config, wanted)
         if pacer is not None or self.run.pacer is None:

@@ -1,4 +1,4 @@
-"""Why a flow does not copy now: one value, kept over all its runs.
+"""The reason why a flow does not copy now, kept over all its runs.
 
 A cluster that is down shows in many ways, one after the other: lanes cannot reach it, the lead
 ends, the run ends with it, set-ups fail. That is one outage. It begins with the first sign, and is
@@ -31,13 +31,13 @@ class Trouble:
     """The problem that holds up the flow now."""
 
     state: FlowState
-    """DEGRADED; FAILED if waiting does not help; or a state that is no error of the flow."""
+    """DEGRADED; FAILED if waiting does not help; or a state that is not an error."""
     error: TwinlogError
     since_ms: int
-    """When its first sign came; wall clock."""
+    """Wall clock time of its first sign."""
 
     is_of_all: bool = False
-    """No partition can be read."""
+    """True if no partition can be read."""
 
     @property
     def reason(self) -> str:
@@ -45,7 +45,7 @@ class Trouble:
 
     @property
     def is_outage(self) -> bool:
-        """A cluster does not respond."""
+        """Return True if a cluster does not respond."""
         return has(self.error.code, Trait.AWAY)
 
     @property
@@ -55,7 +55,9 @@ class Trouble:
 
 @dataclass(slots=True, kw_only=True)
 class FlowTrouble:
-    """The problem of one flow, from its first set-up to its end; for the supervisor's thread."""
+    """The problem of one flow, from its first set-up to its end. Used in the
+    supervisor's thread.
+    """
 
     flow: str
     log: FlowLog
@@ -63,11 +65,12 @@ class FlowTrouble:
     now: Trouble | None = None
     _began: float = 0.0
     _seen_at: float = NEVER
-    """The time of its last sign, not counting the source's silence, which only a response ends."""
+    """The time of its last sign. The source's silence is not counted, because only a response ends
+    it."""
     _was_away: bool = False
-    """A cluster has not responded since it began."""
+    """Whether a cluster has stopped responding since the problem began."""
     _logged: list[str] = field(default_factory=list)
-    """Codes that were logged since it began."""
+    """Codes that were logged since the problem began."""
     _logged_at: float = 0.0
 
     @property
@@ -76,8 +79,8 @@ class FlowTrouble:
         return self.now is not None and self.now.state is FlowState.STANDBY
 
     def set_up_failed(self, error: TwinlogError, until_ms: int | None = None) -> None:
-        """The flow cannot start, or must not. `until_ms`: when it is given up (wall clock), or None
-        for never.
+        """Note that the flow cannot start, or must not. `until_ms`: wall clock time at which it is
+        given up, or None for never.
         """
         if isinstance(error, Fenced):
             self.rests(FlowState.FENCED, error)
@@ -91,14 +94,14 @@ class FlowTrouble:
             self._degraded(error, until_ms=until_ms)
 
     def lead_lost(self, problem: TwinlogError | None) -> None:
-        """`problem`: why there was no response from the group, if known."""
+        """Note that the lead was lost. `problem`: why the group did not respond, if known."""
         if problem is None or not has(problem.code, Trait.AWAY):
             said = "the lead was lost: its lanes drain, then it stands by"
             problem = NotLeader(said, fate=Fate.RETRIABLE)
         self._degraded(problem)
 
     def see(self, lanes: Iterable[Lane], pulse: Pulse | None) -> None:
-        """Note what the lanes report of both clusters, and whether the source responds."""
+        """Note whether lanes reach both clusters, and whether the source responds."""
         known = list(lanes)
         away = next((lane.degraded for lane in known if lane.degraded), None)
         silence = None if pulse is None else pulse.silence
@@ -110,14 +113,14 @@ class FlowTrouble:
         elif silence is not None:
             seen_at = self._seen_at
             self._degraded(silence, is_of_all=True)
-            self._seen_at = seen_at  # lanes that never lost the cluster need not reach it again
+            self._seen_at = seen_at  # a lane that never lost the cluster need not reach it again
         elif self._seen_at == NEVER or any(
             lane.is_ready and lane.reached_at > self._seen_at for lane in known
         ):
             self.is_over()
 
     def is_over(self) -> None:
-        """Both clusters have responded."""
+        """End the problem, because both clusters have responded."""
         if self.now is not None and self.now.is_wrong and self._logged:
             lasted = duration(self.clock.monotonic() - self._began)
             if self._was_away:
@@ -134,7 +137,7 @@ class FlowTrouble:
         self._seen_at = NEVER
 
     def rests(self, state: FlowState, error: TwinlogError) -> None:
-        """The flow does not copy, which is no error; logged once."""
+        """Note that the flow does not copy, which is not an error. It is logged once."""
         if self.now is not None and self.now.state is not state:
             self.forget()
         said = str(error)
@@ -147,7 +150,7 @@ class FlowTrouble:
     def _degraded(
         self, error: TwinlogError, *, is_of_all: bool = False, until_ms: int | None = None
     ) -> None:
-        """Log a line immediately for each new code, and then one a minute."""
+        """Log each new code immediately, and then one line a minute."""
         now, before = self.clock.monotonic(), self.now
         if before is None or not before.is_wrong:
             self.forget()
@@ -165,7 +168,7 @@ class FlowTrouble:
         self._logged_at = now
         self._logged = [*(code for code in self._logged if code != error.code), error.code]
         until = ""
-        if until_ms is not None:  # as log lines begin
+        if until_ms is not None:  # log lines begin like this
             clock = time.strftime("%H:%M:%S", time.localtime(until_ms / 1000))
             until = f" until {clock}, then it gives up"
         self.log.warning("%s: %s; trying again%s", state, self.now.error, until)

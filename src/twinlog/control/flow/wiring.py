@@ -21,15 +21,15 @@ from twinlog.errors import ConfigError
 from twinlog.mirror.names.filters import policy_of
 
 PROCESS_BYTES: Final = 450 << 20
-"""Driver and JVM, as measured (docs/capacity.md)."""
+"""Memory of driver and JVM, as measured (docs/capacity.md)."""
 LANE_BYTES: Final = 80 << 20
-"""A lane without fetched records, and the idle one of the next lease beside it."""
+"""Memory of a lane without fetched records, and of the idle lane of the next lease beside it."""
 BUFFERS: Final = 1.25
-"""Memory for fetched batches and next responses, in twinlog.lane.memory.bytes."""
+"""Memory for fetched batches and next responses, as a multiple of twinlog.lane.memory.bytes."""
 MANY: Final = 1 << 30
 
 _NAMED: Final = ("bootstrap.servers", "request.timeout.ms")
-"""Keys that messages about connections name, in addition to those of security."""
+"""Keys that messages about connections name, in addition to the security keys."""
 
 
 def cluster_settings(alias: str, properties: ClientProperties, flow: str) -> ClusterSettings:
@@ -75,7 +75,7 @@ def _located(error: ConfigError, key: str, alias: str, properties: ClientPropert
     if key in properties:
         line = properties.origin(key)
         file, number, name = line.file, line.line, _name(line)
-    else:  # the key is missing, so the file is that of the other keys
+    else:  # the key is missing, so the file of the other keys is named
         file, number = properties.origin(next(iter(properties))).file, None
         name = f"{alias}.{key}"
     return ConfigError(
@@ -88,7 +88,7 @@ def flow_setup(
     adopts: OffsetStorage | None = None,
     neighbours: Neighbours | None = None,
 ) -> FlowSetup:
-    """Return one flow's set-up, with the settings of each client as MirrorMaker 2 resolves them."""
+    """Return the set-up of one flow. Each client's settings are resolved as in MirrorMaker 2."""
     name, flow = str(config.flow), config.flow
     return FlowSetup(
         neighbours=neighbours or Neighbours(),
@@ -103,7 +103,7 @@ def flow_setup(
 
 
 def admins_of(flows: Iterable[FlowConfig]) -> dict[str, ClusterSettings]:
-    """Return the admin settings of each cluster of some flows."""
+    """Return the admin client's settings for each cluster of these flows."""
     found: dict[str, ClusterSettings] = {}
     for config in flows:
         name, flow = str(config.flow), config.flow
@@ -117,7 +117,7 @@ def admins_of(flows: Iterable[FlowConfig]) -> dict[str, ClusterSettings]:
 
 
 def neighbours_of(flows: Sequence[FlowConfig]) -> Neighbours:
-    """Return all flows of a process, as each of them sees the others."""
+    """Return all flows of a process, with which each of them is compared."""
     return Neighbours(flows, admins_of(flows))
 
 
