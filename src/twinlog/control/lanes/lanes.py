@@ -32,9 +32,11 @@ WARM_UP_TIMEOUT_S: Final = 30.0
 STEP_AFTER_S: Final = 5.0
 """Lanes of one job start within this time if there are slots for all of them."""
 JOB_ENDS_WITHIN_S: Final = 1.5
-"""A job whose tasks have ended is not cancelled, or Spark's history shows it as failed."""
+"""A job whose tasks have ended is not cancelled within this time, or Spark's history would show it
+as failed."""
 HELLO_WITHIN_S: Final = 300.0
-"""A cluster may take minutes to allocate executors. A lane that froze before its hello never comes.
+"""A cluster may take minutes to allocate executors. A lane that froze before its hello never
+connects.
 """
 
 
@@ -71,7 +73,7 @@ class Lane:
     """The work that it got at its start."""
     is_ready: bool = False
     degraded: Away | None = None
-    """Why it does not reach a cluster, or None if it does, or has not noticed."""
+    """Why it does not reach a cluster, or None if it reaches both or has not noticed."""
     reached_at: float = float("-inf")
     """Monotonic time since which it reaches both clusters."""
     throttle: Throttle = NO_THROTTLE
@@ -84,7 +86,7 @@ class Lane:
     partitions: dict[TopicPartition, Partition] = field(default_factory=dict)
     releasing: set[TopicPartition] = field(default_factory=set)
     _sent: Renewed | None = None
-    """None before it got its work."""
+    """The credentials that were sent last, or None before it got its work."""
 
     def begin(self) -> None:
         """Send its work, with the current credentials."""
@@ -104,12 +106,12 @@ class Lane:
             self.peer.send(KnownProducers(producers=producers))
 
     def ready(self, now: float) -> None:
-        """The lane has reached both clusters."""
+        """Note that the lane has reached both clusters."""
         self.is_ready, self.reached_at = True, now
 
     def reaches(self, reason: Away | None, now: float) -> bool:
         """Note whether the lane reaches both clusters. `reason`: why not, or None if it does.
-        Return True if it did until now.
+        Return True if it did before this call.
         """
         before, self.degraded = self.degraded, reason
         if before and not reason:
@@ -117,7 +119,7 @@ class Lane:
         return reason is not None and before is None
 
     def stop(self) -> None:
-        """Let it drain and end."""
+        """Order the lane to drain and end."""
         if not self.stop_sent:
             self.stop_sent = True
             self.peer.send(EndLane())
@@ -136,19 +138,20 @@ class Lease:
     clock: Clock = CLOCK
     started: float = field(init=False)
     changed: float = field(init=False)
-    """Monotonic time at which it started, or the last of its lanes left."""
+    """Monotonic time at which the lease started, or at which a lane last left it."""
     lanes: dict[int, Lane] = field(default_factory=dict)
     waiting: dict[int, Lane] = field(default_factory=dict)
     fell_silent: bool = False
-    """A lane was given up though its process may still run, so it is not started again."""
+    """Whether a lane was given up though its process may still run. It is not started again."""
     was_heard: bool = False
-    """A lane has sent its hello."""
+    """Whether a lane has sent its hello."""
 
     def __post_init__(self) -> None:
         self.started = self.changed = self.clock.monotonic()
 
     def join(self, lane: Lane) -> bool:
-        """Return True if this is its number's lane now; else it waits for the one before it.
+        """Return True if this is now the lane of its number. Otherwise it waits for the attempt
+        before it.
 
         A connected lane is not replaced, because a hello in its name may come from anybody who
         has read its secret. Its end is detected by its connection, or by its silence.
@@ -182,7 +185,7 @@ class Lease:
 
     @property
     def is_deserted(self) -> bool:
-        """No lane is left, and none will come."""
+        """Return True if no lane is left, and none will connect."""
         never_came = not self.was_heard and self.age_s > HELLO_WITHIN_S
         return (self.fell_silent or never_came) and not self.lanes
 
@@ -209,7 +212,7 @@ class Lease:
 
     @property
     def is_warm(self) -> bool:
-        """All lanes are ready; or some are, and the others had enough time."""
+        """Return True if all lanes are ready, or if some are and the others had enough time."""
         ready = self.ready_lanes
         if len(ready) == self.size or not ready:
             return bool(ready)
@@ -218,7 +221,8 @@ class Lease:
 
     @property
     def is_partly_warm(self) -> bool:
-        """Some lanes are ready, and the others may wait for slots of the lease before."""
+        """Return True if some lanes are ready, and the others may wait for slots of the previous
+        lease."""
         if self.state is not LeaseState.WARMING or not (ready := self.ready_lanes):
             return False
         oldest = min(lane.reached_at for lane in ready)
@@ -226,7 +230,7 @@ class Lease:
 
     @property
     def is_over(self) -> bool:
-        """It has no lane, and its job should have ended after the last one."""
+        """Return True if it has no lane, and its job should have ended after the last one."""
         return not self.lanes and self.clock.monotonic() - self.changed > JOB_ENDS_WITHIN_S
 
     @property
@@ -251,7 +255,7 @@ def spread(
 
 
 def credentials_of(work: Work) -> Renewed:
-    """Return the credentials as of the last check of the key files; reads no file."""
+    """Return the credentials as of the last check of the key files. Reads no file."""
     return Renewed(source=_now(work.source.security), target=_now(work.target.security))
 
 

@@ -28,27 +28,28 @@ HEADROOM: Final = 2.0
 """A topic at its end may double its rate within a period."""
 
 TRICKLE_BYTES: Final = 64 * 1024
-"""What a topic at its end may use immediately after being idle: one usual batch.
+"""Bytes that a topic at its end may copy immediately after being idle: one usual batch.
 
 It is not taken from the others, because of a thousand idle topics nearly none uses it.
 """
 
 MOST_CREDIT_S: Final = 0.5
-"""Unused budget is made up for up to this limit, so that ten seconds stay within 5 %."""
+"""Maximum unused budget that is made up later, so that ten seconds stay within 5 %."""
 
 MOST_DEBT_S: Final = 2.0
 SETTLED_A_SECOND: Final = 0.3
-"""Part of the balance: reports are up to two seconds old, so a larger part would oscillate."""
+"""Part of the balance that is settled per second. Reports are up to two seconds old, so a larger
+part would oscillate."""
 
 LEAST_SHARE: Final = 0.1
-"""Part of the limit: even with debts a flow never stops."""
+"""Smallest share, as part of the limit: even with debts a flow never stops."""
 
 
 def shares(
     limit: float, demands: Mapping[str, float], weights: Mapping[str, float]
 ) -> dict[str, float]:
-    """Return bytes per second for each topic. No topic gets more than it asks for, the sum is at
-    most the limit, and topics that get less than they ask for get it by their weights.
+    """Return bytes per second for each topic. No topic gets more than it demands, the sum is at
+    most the limit, and topics that get less than they demand share the rest by their weights.
     """
     out: dict[str, float] = {}
     waiting = dict(demands)
@@ -72,7 +73,7 @@ class Pacer:
     limit: int
     priorities: Priorities
     is_binding: bool = False
-    """Some topic gets less than it could use."""
+    """Whether some topic gets less than it could use."""
     clock: Clock = CLOCK
     _next: float = 0.0
     _balanced_at: float = 0.0
@@ -80,10 +81,10 @@ class Pacer:
     _balance: float = 0.0
     """Bytes of earlier seconds that may still be copied; negative for a debt."""
     _seen: dict[str, tuple[float, int]] = field(default_factory=dict)
-    """When a topic's bytes were last read, and the number of bytes."""
+    """By topic, when its bytes were last read, and the number of bytes."""
 
     def tend(self, lanes: Iterable[Lane], partitions: Iterable[Partition]) -> None:
-        """Send every lane its share if a period has passed."""
+        """Send every lane its share, once per period."""
         now = self.clock.monotonic()
         if now < self._next:
             return
@@ -110,7 +111,7 @@ class Pacer:
             lane.peer.send(Pace(bytes_per_second=mine))
 
     def soon(self) -> None:
-        """Partitions went to other lanes, so compute shares again at the next turn."""
+        """Compute shares again at the next turn, because partitions have moved to other lanes."""
         self._next = 0.0
 
     def _demands(self, now: float, partitions: Iterable[Partition]) -> dict[str, float]:
@@ -155,7 +156,7 @@ def _is_behind(partition: Partition) -> bool:
 
 
 def _waiting(lane: Lane) -> dict[str, float]:
-    """Return the lane's part of each topic; partitions with a backlog count most."""
+    """Return the lane's weight for each topic. Partitions with a backlog count most."""
     out: dict[str, float] = {}
     for tp, partition in lane.partitions.items():
         out[tp.topic] = out.get(tp.topic, 0.0) + (1.0 if _is_behind(partition) else 0.1)

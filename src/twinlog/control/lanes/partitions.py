@@ -56,26 +56,26 @@ class RecoveryPoint:
     at: float | None = None
     """The recovery point, or None if unknown."""
     was_known: bool = False
-    """There was a recovery point before."""
+    """Whether there was a recovery point before."""
     doubtful_since: float | None = None
-    """Since when the source ends before the end of the copy: it lost records, or is another topic.
-    Until a lane has checked this, the possible loss is unknown.
+    """Time since when the source ends before the end of the copy, because it lost records or is
+    another topic. Until a lane has checked this, the possible loss is unknown.
     """
     waits_since: float | None = None
-    """Since when at least one record is known to wait, or None."""
+    """Time since when at least one record is known to wait, or None."""
     _seen_at: float = 0.0
     _pending: deque[tuple[int, float]] = field(default_factory=deque)
     """(end, time of the observation) of records still to be copied; both increase."""
 
     @property
     def records(self) -> int:
-        """Number of source offsets that are not on the target, or -1 if unknown."""
+        """Return the number of source offsets that are not on the target, or -1 if unknown."""
         if self.doubtful_since is not None or self.end < 0 or (self.upstream < 0 < self.end):
             return -1
         return max(0, self.end - self.upstream) if self.end else 0
 
     def see(self, end: int, at: float, upstream: int) -> None:
-        """Note the source's log end at this time, and the offset that was reached then."""
+        """Note the source's log end at this time, and the offset up to which it was copied then."""
         self.end, self._seen_at = end, at
         if end < upstream:
             self.doubt(at)
@@ -92,7 +92,7 @@ class RecoveryPoint:
                 self._pending = deque([*list(self._pending)[::2], newest])
 
     def doubt(self, at: float) -> None:
-        """Note that the source's log was not the one that was copied."""
+        """Note that the source's log is not the one that was copied."""
         self.at, self.doubtful_since = None, self.doubtful_since or at
         self.waits_since = None
         self._pending.clear()
@@ -114,26 +114,28 @@ class RecoveryPoint:
 log = logging.getLogger(__name__)
 
 RETRY_FAILED_S: Final = 25.0
-"""A failed partition is retried after this time, and so within 30 s, including the attempt."""
+"""Pause before a failed partition is retried: with the attempt that is at most 30 s."""
 
 REPORT_IS_FRESH_S: Final = 2.5
-"""Lanes report changes once a second."""
+"""Maximum age of a fresh report. Lanes report changes once a second."""
 
 DELETED_SHOWN_S: Final = 7 * 86_400.0
-"""How long a partition is shown whose source topic was deleted."""
+"""How long partitions of a deleted source topic are shown."""
 
 RELEASED_SHOWN_S: Final = 3600.0
-"""How long a partition is shown that is no longer mirrored, because topics come and go for years.
+"""How long partitions that are no longer mirrored are shown. There is a limit because topics are
+created and deleted for years.
 """
 
 UNREACHABLE: Final = "UNREACHABLE"
 FIRST_PAUSE_S: Final = 0.1
 LEFT_OUT_S: Final = 30.0
-"""Part of a problem's duration that is not counted: longer than the wait for late requests."""
+"""Part of a problem's duration that is not counted. It is longer than the wait for late requests.
+"""
 
 
 class Placement(StrEnum):
-    """Where a partition is in its life; see the module."""
+    """The phase of a partition's life. See the top of this module."""
 
     PENDING = "pending"
     ASSIGNED = "assigned"
@@ -144,8 +146,8 @@ class Placement(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Failure:
-    """Why a partition has stopped, and since when: in ms of the wall clock for display, and in s of
-    a monotonic clock.
+    """The reason why a partition has stopped, and when it did: in ms of the wall clock for display,
+    and in s of a monotonic clock.
     """
 
     code: str
@@ -156,7 +158,7 @@ class Failure:
 
 @dataclass(slots=True, kw_only=True)
 class Partition:
-    """One partition, as the driver knows it."""
+    """The driver's state of one partition."""
 
     plan: PartitionPlan
     clock: Clock = CLOCK
@@ -167,8 +169,8 @@ class Partition:
     is_wanted: bool = True
     """False if its topic is no longer selected; then it is released and kept for display."""
     vanished_ms: int = 0
-    """Wall clock time at which the source stopped listing its topic; 0 if that is not why it is
-    unwanted, or it is wanted.
+    """Wall clock time at which the source stopped listing its topic. It is 0 if the partition is
+    wanted, or is unwanted for another reason.
     """
     is_paused: bool = False
     """An operator has paused it."""
@@ -180,20 +182,21 @@ class Partition:
     """The plan by which the last lane copied."""
     failure: Failure | None = None
     held_back: Failure | None = None
-    """A transaction that does not end keeps consumers of the source back; its lane copies."""
+    """An open transaction because of which consumers of the source do not progress. Its lane still
+    copies."""
     progress: PartitionProgress | None = None
     since: StateSince = field(default_factory=StateSince)
-    """Since when its current state holds."""
+    """The time since when it has its current state."""
     recovery: RecoveryPoint = field(default_factory=RecoveryPoint)
     keeping: RetentionOutlook = field(default_factory=RetentionOutlook)
     asked_end: int = -1
-    """The end of the source for readers when the driver last read it: the last stable offset under
-    read_committed.
+    """The end of the source for readers when the driver last read it. Under read_committed this is
+    the last stable offset.
     """
     at_end_ms: int = 0
-    """When everything was last shown as copied, or 0 for never."""
+    """When all records were last known to be copied, or 0 for never."""
     reported_ms: int = 0
-    """When `progress` came, by the wall clock; `reported_at` is by the monotonic clock."""
+    """Wall clock time of the last report; `reported_at` is its monotonic time."""
     reported_at: float = 0.0
     age: TimingWindow = field(default_factory=TimingWindow)
     latency: TimingWindow = field(default_factory=TimingWindow)
@@ -203,29 +206,29 @@ class Partition:
     acked_epoch: int = -1
     begun: tuple[TopicId, TopicId] | None = None
     """IDs of the source and target topic between which a lane of this process has started it. No
-    later finding contradicts that the target is this copy.
+    later error contradicts that the target topic is this copy.
     """
     is_seen: bool = False
-    """Its current lane has found its position in both logs. Between two lanes nothing detects other
-    writers, so the finding of one lane is no evidence until the next one has checked.
+    """Whether its current lane has found its position in both logs. Between two lanes nothing
+    detects other writers, so the result of one lane is no evidence until the next one has checked.
     """
     lost: tuple[int, int] | None = None
-    """Copied source offsets that the source has lost. A start that knows them begins only if it
-    finds the last copied record there again, which withdraws the loss.
+    """Copied source offsets that the source has lost. A start with this loss begins only if it
+    finds the last copied record at the source again, which withdraws the loss.
     """
     stands_at: tuple[int, int] | None = None
-    """[first, next) of the source offsets that its last problem was about, if it named them."""
+    """Source offsets [first, next) that its last problem named, if any."""
     skips: tuple[WantedSkip, ...] = ()
-    """Records that are left out."""
+    """Records to skip."""
     accepted: tuple[WantedAcceptance, ...] = ()
-    """Records of other clients on the target that stay there."""
+    """Records of other clients on the target that an operator accepted."""
     _logged_skips: set[tuple[int, int]] = field(default_factory=set)
     _logged_lost: set[tuple[int, int]] = field(default_factory=set)
     records: int = 0
     """Records copied before the current Take."""
     bytes: int = 0
     copied: dict[int, LeaseCopy] = field(default_factory=dict)
-    """What each lease has copied of it until its lanes returned it."""
+    """Records and bytes copied, by lease, until its lanes returned the partition."""
     _took_at: int = -1
     """The source offset at which the current lane began, or -1 if unknown."""
     wait_until: float = 0.0
@@ -253,13 +256,15 @@ class Partition:
 
     @property
     def is_taken_over(self) -> bool:
-        """Its lane found foreign records after its own, in a topic that others may write to."""
+        """Return True if its lane found foreign records after its own, in a topic that others may
+        write to."""
         return self.progress is not None and self.progress.state == PartitionState.TAKEN_OVER
 
     @property
     def is_begun(self) -> bool:
-        """Its lane has verified that the target has this copy, or is empty. After an error that
-        does not contradict this, it is still true until the retry, because a config may be the fix.
+        """Return True if its lane has verified that the target has this copy, or is empty. After an
+        error that does not contradict this, it remains True until the retry, because a changed
+        config may be the remedy.
         """
         is_now = self.lane is not None or self.placement is Placement.DONE
         is_recent = is_now or self.clock.monotonic() - self.left_at < LEFT_OUT_S
@@ -267,7 +272,8 @@ class Partition:
 
     @property
     def has_written(self) -> bool:
-        """A lane of this process wrote records between the current topics, so it had a row."""
+        """Return True if a lane of this process wrote records between the current topics, so that
+        it had a row in the map."""
         return self._was_begun and self.acked_ordinal > 0
 
     @property
@@ -277,13 +283,15 @@ class Partition:
 
     @property
     def is_behind_others(self) -> bool:
-        """Other clients wrote to its target before its last record, so offsets count both."""
+        """Return True if other clients wrote to its target before its last record, so that target
+        offsets count their records as well."""
         at = self.progress
         return self.is_shared and at is not None and at.downstream != max(at.ordinal, 0)
 
     @property
     def is_replaced(self) -> bool:
-        """The topic was re-created, so the position of the last lane is not valid in it."""
+        """Return True if the topic was re-created, so that the position of the last lane is not
+        valid in it."""
         return self.taken is not None and (
             self.taken.source_topic_id != self.plan.source_topic_id
             or self.taken.target_topic_id != self.plan.target_topic_id
@@ -322,7 +330,7 @@ class Partition:
             self._took_at = progress.upstream if before < 0 and not progress.records else before
         self.progress = progress
         self.reported_ms = self.clock.wall_ms()
-        if not self.is_replaced:  # else it is a late report of the copy before
+        if not self.is_replaced:  # otherwise it is a late report of the previous copy
             self.recovery.reach(progress.upstream)
             self.keeping.copied(progress.last_timestamp)
             self.begun, self.is_seen = (self.plan.source_topic_id, self.plan.target_topic_id), True
@@ -336,7 +344,7 @@ class Partition:
 
     @property
     def poison(self) -> Poison | None:
-        """The record that stops the partition."""
+        """Return the record that stops the partition, or None."""
         if self.failure is None or self.stands_at is None:
             return None
         if not has(self.failure.code, Trait.CAN_BE_SKIPPED):
@@ -358,7 +366,7 @@ class Partition:
 
     @property
     def source_end(self) -> int:
-        """The end of the source's log as last seen, or -1 if unknown.
+        """Return the end of the source's log as last observed, or -1 if unknown.
 
         A lane that sees the end reports it with its position, so their difference is the lag. If
         none does, or if its report is older, the end that the driver read counts.
@@ -373,20 +381,20 @@ class Partition:
 
     @property
     def position(self) -> int:
-        """Everything below this offset is on the target, by a lane's report, or by both logs before
-        a lane began; -1 if unknown.
+        """Return the offset below which everything is on the target, by a lane's report, or by both
+        logs before a lane began. It is -1 if unknown.
         """
         reported = self.recovery.upstream
         return reported if reported >= 0 else self.keeping.rests_at
 
     @property
     def is_behind(self) -> bool:
-        """The source has more records than the target, as far as is known."""
+        """Return True if the source is known to have more records than the target."""
         return 0 <= self.position < self.recovery.end
 
     @property
     def is_fresh(self) -> bool:
-        """Its lane has reported within the last seconds."""
+        """Return True if its lane has reported within the last seconds."""
         return self.clock.boot() - self.reported_at < REPORT_IS_FRESH_S
 
     def learns_end(self, progress: PartitionProgress) -> bool:
@@ -413,7 +421,8 @@ class Partition:
         )
 
     def _log_lost(self, ranges: Iterable[tuple[int, int]]) -> Iterator[str]:
-        """Log each range once; a start that dies before its first record finds it again."""
+        """Log each range once, because a start that fails before its first record finds the range
+        again."""
         for one in ranges:
             if one not in self._logged_lost:
                 self._logged_lost.add(one)
@@ -441,7 +450,7 @@ class Partition:
             )
 
     def leave(self, placement: Placement) -> None:
-        """The lane no longer has it: add up its counts."""
+        """Add up its counts, because its lane no longer has it."""
         if self.placement is Placement.ASSIGNED and self.progress is not None:
             self.records += self.progress.records
             self.bytes += self.progress.bytes
@@ -465,19 +474,19 @@ class Partition:
         )
 
     def lost_lane(self) -> None:
-        """Its lane is lost: it starts cold in another lane, if it is wanted."""
+        """Note that its lane is lost. If it is wanted, it starts cold in another lane."""
         self.leave(Placement.PENDING if self.is_wanted else Placement.RELEASED)
         self.handed, self.retry_at = None, 0.0
 
     def troubled(self, code: str, message: str, *, retriable: bool) -> None:
-        """It stopped because of an error; it is retried after a pause."""
+        """Note the error that stopped it. It is retried after a pause."""
         self.handed = None
         before, was_seen = self.failure, self.is_seen
         self._fail(code, message)
         if has(code, Trait.NOT_OURS) or has(code, Trait.ANOTHER_TOPIC):
             self.begun = None
         if code == "TAKEN_OVER" and not retriable and (before is None or before.code != code):
-            # the writer may be unknown yet: another flow of Twinlog that has just begun
+            # the writer may still be unknown, such as another flow that has just begun
             retriable = True
         if retriable:
             self.leave(Placement.PENDING)
@@ -488,11 +497,11 @@ class Partition:
         self.is_seen = was_seen
 
     def wait_at_least(self, until: float) -> None:
-        """Requests of a dead lane may arrive until then (monotonic)."""
+        """Wait until this monotonic time, because requests of a dead lane may arrive until then."""
         self.wait_until = max(self.wait_until, until)
 
     def waits_s(self) -> float:
-        """Seconds in which requests of a dead lane may still arrive."""
+        """Return the seconds in which requests of a dead lane may still arrive."""
         return max(0.0, self.wait_until - self.clock.monotonic())
 
     def put_off(self) -> None:
@@ -501,7 +510,8 @@ class Partition:
 
     @property
     def why_put_off(self) -> str:
-        """The reason for display; empty if it is not put off, or if it has an error."""
+        """Return the reason for display. It is empty if the partition is not put off, or has an
+        error."""
         left_s, is_pending = self.waits_s(), self.placement is Placement.PENDING
         is_meant = self.is_wanted and not self.is_paused
         if not (left_s and is_pending and is_meant) or self.retry_at < self.wait_until:
@@ -513,12 +523,12 @@ class Partition:
 
     @property
     def is_over(self) -> bool:
-        """With `--once`: no more of it is copied."""
+        """Return True if `--once` copies no more of it."""
         rests = self.is_paused and self.lane is None
         return rests or self.placement in (Placement.DONE, Placement.RELEASED, Placement.FAILED)
 
     def troubled_s(self) -> float:
-        """Seconds since the problem started, or 0 if there is none.
+        """Return the seconds since the problem started, or 0 if there is none.
 
         The wait for late requests does not count, because a lane holds records back until it is
         over. A problem that brings one wait after the other does count, so at most half a minute is
@@ -548,14 +558,14 @@ class Partition:
 
     @property
     def is_forgotten(self) -> bool:
-        """It was released so long ago that it is no longer shown."""
+        """Return True if it was released so long ago that it is no longer shown."""
         if self.is_wanted or self.placement is not Placement.RELEASED:
             return False
         shown_s = DELETED_SHOWN_S if self.vanished_ms else RELEASED_SHOWN_S
         return self.clock.monotonic() - self.left_at > shown_s
 
     def is_due(self, now: float) -> bool:
-        """No lane has it, and its retry time has come."""
+        """Return True if no lane has it, and its retry time has come."""
         waits = self.placement in (Placement.PENDING, Placement.FAILED) and not self.is_paused
         return self.is_wanted and waits and self.retry_at <= now
 
@@ -575,7 +585,7 @@ class LaneKey:
 def view_of(partition: Partition) -> PartitionView:
     """Return the partition by its lane's last report; used in the supervisor's thread."""
     plan, failure = partition.plan, partition.failure
-    # of a re-created topic, the lane's report is no valid position
+    # the lane's report is not a valid position in a re-created topic
     is_another = failure is not None and has(failure.code, Trait.ANOTHER_TOPIC)
     is_stale = partition.is_replaced or is_another
     is_broken = failure is not None and has(failure.code, Trait.NO_OFFSETS)

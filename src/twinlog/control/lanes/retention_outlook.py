@@ -1,4 +1,4 @@
-"""How long the source keeps a partition's uncopied records, and how long the copy needs.
+"""Computes how long the source keeps a partition's uncopied records, and how long the copy needs.
 
 A broker deletes a segment when its newest record is older than the topic's retention, or when the
 log is too large. The first is bounded by the last copied record's timestamp, the second by how fast
@@ -15,15 +15,17 @@ from typing import Final
 
 WINDOW_S: Final = 600.0
 LEAST_S: Final = 20.0
-"""A shorter time gives no rate."""
+"""Observations over a shorter time give no rate."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SourceBounds:
-    """The log of a source partition at one moment, and the end of its copy then."""
+    """The log of a source partition at one moment, and the offset up to which it was
+    copied then.
+    """
 
     at: float
-    """Monotonic, in seconds."""
+    """Monotonic time in seconds."""
     start: int
     end: int
     upstream: int
@@ -34,14 +36,14 @@ class RetentionOutlook:
     """The outlook of one lagging partition, from observations of the last ten minutes."""
 
     rests_at: int = -1
-    """The next source offset, by both logs before a lane of this run began, or -1 if unknown or
-    never read.
+    """The next source offset, determined from both logs before a lane of this run began, or -1 if
+    unknown.
     """
     _copied_ms: int = 0
     _seen: deque[SourceBounds] = field(default_factory=deque)
 
     def see(self, bounds: SourceBounds) -> None:
-        """Note the source's log now."""
+        """Note the source's current log."""
         self._seen.append(bounds)
         while len(self._seen) > 2 and self._seen[1].at <= bounds.at - WINDOW_S:
             self._seen.popleft()
@@ -56,7 +58,7 @@ class RetentionOutlook:
         self.copied(timestamp)
 
     def forget(self) -> None:
-        """Forget the observations, because it does not lag any more."""
+        """Forget the observations, because the partition no longer lags."""
         self._seen.clear()
 
     @property
@@ -70,8 +72,8 @@ class RetentionOutlook:
         return self._window_s >= LEAST_S and (retention_ms is None or self._copied_ms > 0)
 
     def left_s(self, *, now_ms: int, retention_ms: int | None) -> float:
-        """Return for how many seconds at least the source keeps the next record, or infinity if no
-        deletion is expected. `retention_ms` None: the topic has no time limit.
+        """Return the minimum number of seconds for which the source keeps the next record, or
+        infinity if no deletion is expected. `retention_ms` None: the topic has no time limit.
         """
         left = math.inf
         if retention_ms is not None and self._copied_ms > 0:
@@ -84,8 +86,8 @@ class RetentionOutlook:
         return left
 
     def needs_s(self) -> float:
-        """Return in how many seconds the copy catches up at its current rate; infinity if it does
-        not come nearer, 0 while that is unknown.
+        """Return the seconds until the copy catches up at its current rate. It is infinity if the
+        lag does not shrink, and 0 while that is unknown.
         """
         if self._window_s < LEAST_S:
             return 0.0

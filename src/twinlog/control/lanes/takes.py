@@ -16,7 +16,8 @@ from twinlog.model import NO_TOPIC_ID, StartAt, TopicId, TopicPartition
 
 MOST_RUNS: Final = 20_000
 LEAST_RUNS: Final = 128
-"""Runs of one partition: a start reads the last 100 records, and tolerates up to three wrong runs.
+"""Minimum number of runs per partition: a start reads the last 100 records, and tolerates up to
+three wrong runs.
 """
 
 RUNS_AT_ONCE: Final = 200_000
@@ -46,7 +47,7 @@ def in_messages(takes: Iterable[TakePartition]) -> Iterator[Take]:
 
 
 def runs_for_each(partitions: int) -> int:
-    """Return how many runs of each map are sent if this many partitions are given together."""
+    """Return how many runs of each map are sent if this many partitions start together."""
     return max(LEAST_RUNS, min(MOST_RUNS, RUNS_AT_ONCE // max(1, partitions)))
 
 
@@ -179,7 +180,7 @@ def _fan(plan: PartitionPlan, maps: Maps) -> Fan:
 
 
 def _from_mark(known: PartitionMap) -> tuple[Run, ...]:
-    """Return the runs at which a branch may end: its copy certainly reached its mark."""
+    """Return the runs at which a branch may end. Its copy has certainly reached its mark."""
     if known.mark is None:
         return tuple(known.runs)
     begin = max(0, following(known.runs, known.mark.ordinal - 1, ORDINAL) - 1)
@@ -187,8 +188,8 @@ def _from_mark(known: PartitionMap) -> tuple[Run, ...]:
 
 
 def _began_at(plan: PartitionPlan, maps: Maps) -> int:
-    """Return the offset of `latest`, which is fixed once per source topic, so that a re-created
-    target loses nothing. -1 if there is none.
+    """Return the offset that `latest` stands for, or -1 if there is none. It is fixed once per
+    source topic, so that a re-created target loses nothing.
     """
     before = [
         known

@@ -1,4 +1,6 @@
-"""Which partitions a flow wants now, by the discovered topics and operators' intents."""
+"""Determines which partitions a flow copies now, from the discovered topics and
+operators' intents.
+"""
 
 from __future__ import annotations
 
@@ -56,7 +58,7 @@ def replan(
 def unwanted(partition: Partition) -> None:
     """Mark a partition that is no longer mirrored; it is kept for display."""
     partition.is_wanted, partition.handed, partition.begun = False, None, None
-    partition.failure = None  # it does not matter any more
+    partition.failure = None  # these do not matter any more
     if partition.lane is None:
         partition.leave(Placement.RELEASED)
 
@@ -64,8 +66,8 @@ def unwanted(partition: Partition) -> None:
 def see_source(
     partitions: Iterable[Partition], topics: Container[str], released: Container[str]
 ) -> dict[str, str]:
-    """Note which topics the source lists. Return the remote topics of copied topics that it no
-    longer lists since this discovery, by source topic.
+    """Note which topics the source lists. Return the copied topics that are missing since this
+    discovery, with their remote topics.
     """
     gone: dict[str, str] = {}
     for one in partitions:
@@ -79,7 +81,9 @@ def see_source(
 
 
 def vanished(partition: Partition) -> str:
-    """Return the text for a partition whose topic the source no longer lists; else empty."""
+    """Return the text for a partition whose topic the source no longer lists, or an
+    empty string.
+    """
     if partition.placement is not Placement.RELEASED or not partition.vanished_ms:
         return ""
     return kept(partition.plan.target.topic)
@@ -91,7 +95,7 @@ def kept(copy: str) -> str:
 
 
 def hold_back(partitions: Iterable[Partition], error: TwinlogError | None) -> None:
-    """Set the reason why partitions that have not run yet do not start; None clears it."""
+    """Set the reason why partitions that have not run yet do not start. None clears it."""
     waiting = (one for one in partitions if one.is_wanted and one.taken is None)
     for partition in waiting:
         if partition.placement is not Placement.PENDING:
@@ -105,7 +109,7 @@ def hold_back(partitions: Iterable[Partition], error: TwinlogError | None) -> No
 def continue_from(
     partitions: Partitions, former: Iterable[Partition], foreign_until: float
 ) -> None:
-    """Take over the partitions of the run before: counts continue, unwanted partitions are
+    """Take over the partitions of the previous run: counts continue, and unwanted partitions are
     RELEASED. Nothing else is valid in a new generation, because another leader may have copied
     since.
     """
