@@ -38,7 +38,7 @@ from twinlog.survey.topic_configs import unread_configs
 log = logging.getLogger(__name__)
 
 LINES_SHOWN: Final = 20
-"""Lines per round, so that the first sync of a large cluster does not fill the log."""
+"""Maximum lines per round, so that the first sync of a large cluster does not fill the log."""
 TO_KEEP: Final = (
     "set back to what the source has; to keep a value of the target's own, add its name to the "
     "list of config.properties.exclude [CONFIG_OVERWRITTEN]"
@@ -52,7 +52,7 @@ class ConfigDrift:
     topics: dict[str, list[ConfigDiff]] = field(default_factory=dict)
     """The differences, by remote topic."""
     own: dict[str, dict[str, str]] = field(default_factory=dict)
-    """The values that a remote topic should have of its own, by remote topic."""
+    """By remote topic, the configs that should be set on the topic itself."""
     kept: dict[str, list[ConfigDiff]] = field(default_factory=dict)
     """By remote topic, changes that would shorten retention, and are not copied."""
     unread: dict[str, TwinlogError] = field(default_factory=dict)
@@ -86,7 +86,7 @@ def find_drift(
         if isinstance(theirs, TwinlogError):
             if isinstance(theirs, Unauthorized):
                 out.closed.append(remote)
-            continue  # else it was deleted, and is created again with its source's configs
+            continue  # otherwise it was deleted, and is created again with its source's configs
         wanted = wanted_configs(chosen, configs)
         found = differences(wanted, theirs)
         keeps = flow.config_sync.keeps_retention or remote in with_others
@@ -186,15 +186,15 @@ class ConfigSync(TopicRounds):
         )
 
     def _log_lowered(self, lines: list[str]) -> None:
-        """Log before the change; once, even if it is rejected again and again."""
+        """Log before the change, and only once if it is rejected repeatedly."""
         for line in lines:
             if line not in self._lowered:
                 self._log.warning("%s", line)
         self._lowered = lines
 
     def _log_done(self, done: Mapping[str, list[ConfigDiff]]) -> set[tuple[str, ConfigDiff]]:
-        """Log a line per topic, as a warning if a value of the target's own was overwritten. Return
-        what was found.
+        """Log a line per topic, as a warning if a value that was set on the target was overwritten.
+        Return the differences.
 
         Such a value may have been set to fix an error code. Values that were set since the last
         round are logged each time, however many there are. The first round finds old values, and
@@ -225,7 +225,9 @@ class ConfigSync(TopicRounds):
         return logged
 
     def _is_foreign(self, remote: str, one: ConfigDiff) -> bool:
-        """Return True if the value was set on the target, and is no older value of the source."""
+        """Return True if the value was set on the target, and is not an older value
+        of the source.
+        """
         if remote not in self._own:
             return one.was_own
         return self._own[remote].get(one.name) != (one.old if one.was_own else None)

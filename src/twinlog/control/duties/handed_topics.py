@@ -40,7 +40,7 @@ class HandedTopics:
     moves records to other partitions.
     """
     waiting: int = 0
-    """Number of topics of which some partition was not started yet."""
+    """Number of topics with partitions that no lane has started yet."""
     watched: Mapping[str, frozenset[int]] = field(default_factory=dict)
     """By remote topic, the partitions that lanes copy to."""
 
@@ -100,14 +100,16 @@ class TopicRounds:
 
     @property
     def interval_s(self) -> float:
-        """Seconds until the next round; a partition may wait for its leader for hours."""
+        """Return the seconds until the next round. A partition may wait for its
+        leader for hours.
+        """
         left_s = self._whole_at + self._interval_s - self._clock()
         pause_s = self._pause_s if self._waiting else self._interval_s
         return min(pause_s, max(left_s, FIRST_PAUSE_S), self._interval_s)
 
     @property
     def with_others(self) -> frozenset[str]:
-        """Remote topics of the last round that also have records of other writers."""
+        """Return the remote topics of the last round that also have records of other writers."""
         return self._with_others
 
     def beside(self, topics: Iterable[CopiedTopic], target: ClusterClient) -> frozenset[str]:
@@ -154,8 +156,8 @@ class TopicRounds:
         source: ClusterClient,
         target: ClusterClient,
     ) -> None:
-        """Check right before a change that the results which were read under these names are of
-        these topics, and that the flow may still change them. Raises NotNow.
+        """Check right before a change that the results that were read by name belong to these
+        topics, and that the flow may still change them. Raises NotNow.
 
         Reading both clusters may take minutes, in which a lane may have found that a topic is not
         the flow's any more.
@@ -167,7 +169,7 @@ class TopicRounds:
         if not changed <= {*now.ours} or not others <= self._with_others:
             raise NotNow("a topic may have other writers now", flow=self._flow.name)
         self._flow.confirm()
-        if still_there(topics, source, target) != names:  # last: it takes the least time
+        if still_there(topics, source, target) != names:  # last, because it takes the least time
             raise NotNow("a topic was deleted or re-created", flow=self._flow.name)
 
     def round(self) -> None:
@@ -177,7 +179,7 @@ class TopicRounds:
         self.did(topics, is_whole=is_whole)
 
     def sync(self, topics: Sequence[CopiedTopic], *, is_whole: bool) -> None:
-        """Handle these topics; `is_whole`: they are all topics of the flow. Raises TwinlogError."""
+        """Handle these topics. `is_whole`: they are all topics of the flow. Raises TwinlogError."""
         raise NotImplementedError
 
     def close(self) -> None:

@@ -23,7 +23,7 @@ from twinlog.wire.mm2_records import Heartbeat
 from twinlog.wire.records import Record
 
 GIVES_UP_S: Final = 10.0
-"""A heartbeat that is written much later than its timestamp is useless."""
+"""Time limit of a write. A heartbeat that is written much later than its timestamp is useless."""
 
 
 def into_target(flow: LedFlow) -> Duty | None:
@@ -61,7 +61,7 @@ class Heartbeats:
 
     def round(self) -> None:
         now = time.monotonic()
-        # up to half a second early counts, because rounds are not exact to the millisecond
+        # rounds are not exact to the millisecond, so a heartbeat may be half a second early
         due = [beat for beat, at in self._due.items() if at <= now + 0.5]
         try:
             self._write(due)
@@ -70,7 +70,7 @@ class Heartbeats:
             hint = "or set emit.heartbeats.enabled=false"
             raise NotPermitted(f"{line}; {hint}", flow=self._flow.name) from error
         except TwinlogError:
-            self._has_topic = False  # it may have been deleted
+            self._has_topic = False  # the topic may have been deleted
             raise
         for beat in due:
             self._due[beat] = now + beat.interval_seconds

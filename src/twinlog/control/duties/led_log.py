@@ -24,7 +24,7 @@ CHECK_EVERY_S: Final = 60.0
 
 
 class LedLog:
-    """One such topic; not thread-safe."""
+    """A topic to which the flow's leader appends results. Not thread-safe."""
 
     def __init__(
         self,
@@ -36,7 +36,7 @@ class LedLog:
         self._flow, self._client, self._clock = flow, client, clock
         self._tp = TopicPartition(topic, 0)
         self._end = -1
-        """The expected log end, if no other process writes, or -1 if unknown."""
+        """The expected log end if no other process writes, or -1 if unknown."""
         self._is_foreign = False
         """Another process has written since the topic was read."""
         self._next_check = 0.0

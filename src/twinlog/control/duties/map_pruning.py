@@ -104,7 +104,7 @@ def _behind(
     view: PartitionView | None,
     starts: dict[TopicPartition, tuple[int, int]],
 ) -> int:
-    """Return the ordinal below which the map is not needed, or -1 if unknown."""
+    """Return the ordinal below which the map is no longer needed, or -1 if unknown."""
     if known.key.branches:
         return -1 if known.mark is None else known.mark.ordinal
     if view is None or view.source not in starts or view.map_key != known.key or not known.runs:
@@ -116,5 +116,5 @@ def _behind(
         if not at:
             return -1
         run = known.runs[at - 1]
-        ordinals.append(run.ordinal)  # of the first record at or before the start
+        ordinals.append(run.ordinal)  # the run of the first record at or before the start
     return min(ordinals)

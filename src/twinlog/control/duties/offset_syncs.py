@@ -30,7 +30,8 @@ from twinlog.wire.records import Record
 
 INTERVAL_S: Final = 1.0
 DELAYED_AT_MOST_S: Final = 10.0
-"""Delay of a busy partition's newest record; MirrorMaker 2: offset.flush.interval.ms, a minute."""
+"""Maximum delay of a busy partition's newest offset sync. MirrorMaker 2's is a minute
+(offset.flush.interval.ms)."""
 RECORDS_PER_BATCH: Final = 2_000
 
 
@@ -99,7 +100,7 @@ class OffsetSyncs:
         if self._found is None:
             ensure_mm2_topic(self._client, self._topic, self._config.replication_factor)
             self._found = self._read()
-        # in this order: a map that is older than the end of the copy may lack a gap
+        # in this order, because a map that is older than the end of the copy may lack a gap
         views = self._flow.partitions()
         maps = self._flow.read_map()
         if len(self._written) > len(views):
@@ -133,11 +134,12 @@ class OffsetSyncs:
     def _due(
         self, view: PartitionView, known: PartitionMap, written: _Written, now: float
     ) -> list[SyncPoint]:
-        """Return the syncs to write for one partition, and update `written` as if they were."""
+        """Return the syncs to write for one partition, and update `written` as if they had been
+        written."""
         reach = (view.next_upstream, view.next_downstream)
         is_quiet, written.reach = written.reach == reach, reach
         if is_quiet and not written.is_delayed:
-            return []  # usually, for most of thousands of partitions
+            return []  # the usual case, also with thousands of partitions
         newest = newest_point(known.runs, *reach)
         if newest is None:
             return []

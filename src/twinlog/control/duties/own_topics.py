@@ -48,11 +48,11 @@ class OwnTopics:
         self._flow = flow
         self._target = ClusterClient(flow.target)
         self._mapped: dict[Copy, frozenset[int]] = {}
-        """Partitions that have rows in the map, or had some."""
+        """Partitions that have, or had, rows in the map."""
         self._said: dict[Copy, frozenset[int]] = {}
-        """The part of it that is in the state topic."""
+        """Those of `_mapped` that the state topic lists."""
         self._said_in: TopicId | None = None
-        """The ID of that state topic, or None if it is to be read."""
+        """The ID of the state topic that was read, or None if it must be read again."""
 
     def round(self) -> None:
         for name in (STATE_TOPIC, map_topic_of(self._flow.config.flow)):
@@ -66,7 +66,7 @@ class OwnTopics:
             if some != self._said.get(copy)
         ]
         if rows:
-            self._said_in = None  # until it is written
+            self._said_in = None  # set until the row is written
             self._flow.confirm()  # a new leader may know of more rows
             append_rows(self._target, STATE, rows, int(time.time() * 1000))
         self._said, self._said_in = dict(self._mapped), topic_id
@@ -126,8 +126,8 @@ class OwnTopics:
 
 
 def whole(maps: Iterable[PartitionKey]) -> set[tuple[TopicId, TopicId, int]]:
-    """Return the partitions that lack no row. A keyed partition has a row for each branch, and
-    these are written one by one.
+    """Return the partitions that lack no row. A keyed partition has a row for each branch, which
+    are written one by one.
     """
     found = Counter(key._replace(branch=0) for key in maps)
     return {key[:3] for key, count in found.items() if count >= max(1, key.branches)}

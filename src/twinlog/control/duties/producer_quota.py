@@ -57,8 +57,7 @@ class ProducerQuota:
         self._refused_until = 0.0
         self._next_check = 0.0
         self._may_be_held = True
-        """True until a check has shown otherwise, because a killed process may have left a quota.
-        """
+        """True until a check has found no quota, because a killed process may have left one."""
 
     @property
     def interval_s(self) -> float:

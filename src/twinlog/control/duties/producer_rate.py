@@ -24,9 +24,10 @@ SHARE: Final = 0.5
 LESS: Final = 0.7
 ADJUST_S: Final = 10.0
 MEASURED_S: Final = 20.0
-"""A flow with a rate limit copies in bursts."""
+"""Observed seconds. They are this long because a flow with a rate limit copies in bursts."""
 MOST_LOWERINGS: Final = 20
-"""If a thousandth of the rate does not help, other producers write."""
+"""Maximum number of decreases. If a thousandth of the rate does not help, the quota does not apply
+to the producers that write."""
 IN_VAIN_S: Final = 600.0
 STANDS_AFTER_S: Final = 30.0
 """Seconds without a copied byte after which the copy counts as stopped."""
@@ -39,7 +40,7 @@ MOVING: Final = (
 
 @dataclass(slots=True)
 class HeldRate:
-    """The quota that is set, for display; written by the duty's thread."""
+    """The quota that is set, for display. The duty's thread writes it."""
 
     bytes_per_second: int | None = None
     """The rate of each user at each broker, or None if there is no quota."""
@@ -56,7 +57,7 @@ def curable_loss_ms(parts: Iterable[PartitionSnapshot]) -> int:
 
 
 class Waiting(NamedTuple):
-    """Number of records that are not copied yet, and of partitions for which it is known."""
+    """Number of records that are not copied yet, and of partitions for which that is known."""
 
     partitions: int
     records: int
@@ -69,7 +70,7 @@ class Waiting(NamedTuple):
 
 
 class ProducerRate:
-    """Decides the rate; times are seconds of a monotonic clock."""
+    """Decides the rate. Times are seconds of a monotonic clock."""
 
     def __init__(self, rpo_ms: int) -> None:
         self._rpo_ms = rpo_ms
@@ -81,14 +82,16 @@ class ProducerRate:
         self._lowered = 0
         self._not_before = float("-inf")
         self.is_in_vain = False
-        """The quota was removed because it did not help; it is tried again after some minutes."""
+        """True after the quota was removed because it did not help. It is tried again after some
+        minutes."""
         self.rate: int | None = None
         """Bytes per second of each user at each broker, or None without a quota."""
 
     def see(
         self, at: float, loss_ms: int, copied: int, brokers: int, waiting: Waiting
     ) -> int | None:
-        """Return the new rate. `copied`: bytes since the flow began; `loss_ms`: -1 if unknown."""
+        """Return the new rate. `copied`: bytes since the flow began; `loss_ms`: the possible loss,
+        or -1 if unknown."""
         speed, falls_behind = self._speed(at, copied), self._falls_behind(at, waiting)
         stands = self._moved_at is None or at - self._moved_at > STANDS_AFTER_S
         self.is_in_vain = self.is_in_vain and at < self._not_before
@@ -113,7 +116,8 @@ class ProducerRate:
         self._next, self._last_loss_ms = at + ADJUST_S, loss_ms
 
     def _falls_behind(self, at: float, waiting: Waiting) -> bool:
-        """Return True if no fewer records wait than some seconds ago; False if it is too early."""
+        """Return True if at least as many records wait as some seconds ago; False if it is too
+        early to know."""
         seen = self._waiting
         if seen and waiting.partitions != seen[-1][1].partitions:
             seen.clear()
@@ -128,7 +132,8 @@ class ProducerRate:
         early.
         """
         seen = self._seen
-        if seen and copied < seen[-1][1]:  # partitions left, and their bytes are not counted
+        # partitions have left, and their bytes are no longer counted
+        if seen and copied < seen[-1][1]:
             seen.clear()
         if seen and copied > seen[-1][1]:
             self._moved_at = at

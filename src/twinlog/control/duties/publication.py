@@ -42,14 +42,14 @@ from twinlog.model import TopicPartition
 log = logging.getLogger(__name__)
 
 GIVES_UP_S: Final = 10.0
-"""A status that is written much later than its timestamp is useless."""
+"""Time limit of a write. A status that is written much later than its timestamp is useless."""
 
 HOME: Final = TopicPartition(STATUS_TOPIC, 0)
 LONGEST_TEXT: Final = 200
 MOST_NAMED: Final = 20
-"""Limit of topics whose records will be deleted."""
+"""Maximum number of named topics whose records will be deleted."""
 ENDS_WITHIN_S: Final = 2.0
-"""The last status is not worth a longer wait."""
+"""Time limit of the last status, which is not worth a longer wait."""
 
 EVENTS_AGAIN_S: Final = 240.0
 """Events are written when there is a new one, and in this interval, because a first reader reads
@@ -103,7 +103,7 @@ class StatusTopic:
             )
             return False
         except TwinlogError:
-            self._is_there = False  # it may have been deleted
+            self._is_there = False  # the topic may have been deleted
             raise
         return True
 
@@ -161,7 +161,7 @@ class Publication:
             work.join(ENDS_WITHIN_S)
 
     def _end(self, last: PublishedStatus) -> None:
-        with suppress(TwinlogError):  # the supervisor may not respond any more
+        with suppress(TwinlogError):  # the supervisor may no longer respond
             last = self._status()
         now_ms = int(time.time() * 1000)
         ended = structs.replace(
@@ -219,7 +219,7 @@ def published(snapshot: FlowSnapshot, *, every_ms: int) -> PublishedStatus:
 
 
 def kept_of(parts: tuple[PartitionSnapshot, ...]) -> Kept:
-    """Return how soon the source deletes waiting records of these partitions."""
+    """Return how soon the source deletes uncopied records of these partitions."""
     known = [part for part in parts if part.is_left_known]
     ending = [part for part in known if part.left_ms >= 0]
     first = min(ending, key=lambda part: part.left_ms, default=None)
@@ -243,7 +243,7 @@ def _proof(verified: Verified) -> Proof:
 
 
 def _behind(parts: tuple[PartitionSnapshot, ...]) -> Iterator[Behind]:
-    """Yield what is known of the source's uncopied records, in case the source is lost."""
+    """Yield the known ranges of uncopied source records, in case the source is lost."""
     late = [part for part in parts if part.loss_records > 0 and part.upstream >= 0]
     for part in sorted(late, key=lambda part: -part.loss_records)[:MOST_BEHIND]:
         yield Behind(

@@ -60,16 +60,16 @@ class PartitionView(Pairing):
     offsets cannot be trusted, and none is given.
     """
     is_unseen: bool = False
-    """No lane of this process has found its position in both logs yet."""
+    """Whether no lane of this process has found its position in both logs yet."""
     is_keyed: bool = False
-    """Its records go to several target partitions by key."""
+    """Whether its records go to several target partitions by key."""
     is_begun: bool = False
-    """A lane of this process has verified that the target has this copy, or is empty."""
+    """Whether a lane of this process has verified that the target has this copy, or is empty."""
     has_others: bool = False
-    """The target topic has, or may have, records that this flow did not copy."""
+    """Whether the target topic has, or may have, records that this flow did not copy."""
     map_epoch: int | None = None
     """The leader epoch of the map's partition in which its rows certainly exist, as its lane
-    reports (-1 if unknown); None if it is in no lane.
+    reports (-1 if unknown), or None if no lane has it.
     """
     not_ours: str = ""
     """The code that forbids writes to the target topic now; usually empty."""
@@ -101,7 +101,7 @@ def confirmed(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LedFlow:
-    """A flow as its duties see it; thread-safe."""
+    """The interface of a flow for its duties. Thread-safe."""
 
     config: FlowConfig
     policy: ReplicationPolicy
@@ -110,26 +110,27 @@ class LedFlow:
     """The settings of the flow's admin client; a duty opens its own clients."""
     target: ClusterSettings
     partitions: Callable[[], tuple[PartitionView, ...]]
-    """All wanted partitions now. Raises TwinlogError if the supervisor does not respond."""
+    """Returns all wanted partitions. Raises TwinlogError if the supervisor does not respond."""
     read_map: Callable[[], Maps]
-    """The current offset map."""
+    """Returns the current offset map."""
     snapshot: Callable[[], FlowSnapshot]
-    """The flow as it is now. Raises TwinlogError if the supervisor does not respond."""
+    """Returns the current state of the flow. Raises TwinlogError if the supervisor does not
+    respond."""
     may_act: Callable[[], bool] = lambda: False
-    """Returns True if this process leads by its own clock, and the state topic, read now, has no
-    other leader and no intent that this run does not follow yet. Raises TwinlogError if that cannot
-    be read.
+    """Returns True if this process leads by its own clock, and if the state topic, which is read
+    for this, has no other leader and no intent that this run does not follow yet. Raises
+    TwinlogError if it cannot be read.
     """
     claim: Claim | None = None
-    """The claim of this generation, as the state topic has it."""
+    """The claim of this generation, as it is in the state topic."""
     intents: Callable[[], FlowIntents] = FlowIntents
-    """The intents that the flow follows now."""
+    """Returns the intents that the flow follows now."""
     leads: Callable[[], bool] = lambda: False
     """Returns True if this process leads by its own clock; sends no request."""
     log_once: Callable[[str], None]
     """Logs a line once in the life of the process, for problems that stop nothing."""
     events: Callable[[], PublishedEvents | None] = lambda: None
-    """Recent events in this process, for other hosts, or None if they are not kept."""
+    """Returns recent events of this process, for other hosts, or None if they are not kept."""
     groups: GroupsReport = field(default_factory=GroupsReport)
     """For the snapshots."""
     held_rate: HeldRate = field(default_factory=HeldRate)
@@ -139,7 +140,8 @@ class LedFlow:
     synced: SyncedOffsets = field(default_factory=SyncedOffsets)
     """The offsets that this process's syncs set for groups, on every cluster."""
     has_held_producers: bool = False
-    """The flow's former leader throttled the source's producers, and has not removed the quota."""
+    """Whether the flow's former leader throttled the source's producers and has not removed the
+    quota."""
     adopted: OffsetStorage | None = None
     """MirrorMaker 2's offset storage, if its work was adopted."""
 
@@ -156,7 +158,7 @@ class LedFlow:
 
 
 class NotNow(TwinlogError):
-    """Ends a round without a change; it is not reported."""
+    """Ends a round without a change. It is not reported."""
 
 
 class NotPermitted(TwinlogError):
@@ -170,21 +172,21 @@ class Duty(Protocol):
 
     @property
     def name(self) -> str:
-        """Name in log lines and of the thread, such as `heartbeats`."""
+        """Return the name for log lines and for the thread, such as `heartbeats`."""
 
     @property
     def interval_s(self) -> float:
-        """Seconds from the start of one round to the start of the next."""
+        """Return the seconds from the start of one round to the start of the next."""
 
     @property
     def ends_once(self) -> bool:
-        """`--once` ends with a round of this duty."""
+        """Return True if `--once` ends with a round of this duty."""
 
     def round(self) -> None:
         """Do the work that is due. If it raises TwinlogError, it is called again after a pause."""
 
     def close(self) -> None:
-        """Close connections; called after the last round."""
+        """Close connections. Called after the last round."""
 
 
 @runtime_checkable
@@ -203,7 +205,7 @@ class LastRound(Protocol):
 
 
 DutyFactory = Callable[[LedFlow], Duty | None]
-"""Returns None if the configuration does not ask for the duty."""
+"""Returns None if the configuration does not enable the duty."""
 
 
 class Duties:
@@ -234,11 +236,12 @@ class Duties:
             rounds.start()
 
     def hold(self, *, is_held: bool) -> None:
-        """Pause or resume the duties, except those that run while held. Last rounds still run."""
+        """Pause or resume the duties, except for those that also run while the flow is paused. Last
+        rounds still run."""
         self._is_held = is_held
 
     def stop(self) -> None:
-        """Start no further rounds; does not wait."""
+        """Start no further rounds. This does not wait for running ones."""
         self._stop.set()
         for rounds in self._rounds:
             rounds.stop()
@@ -249,7 +252,7 @@ class Duties:
         return not all(rounds.ended.is_set() for rounds in self._rounds)
 
     def join(self, within_s: float) -> None:
-        """Wait for running rounds to end; longer ones end with the process."""
+        """Wait for running rounds to end. Rounds that take longer end with the process."""
         until = time.monotonic() + within_s
         for rounds in self._rounds:
             rounds.ended.wait(max(0.0, until - time.monotonic()))
@@ -272,7 +275,7 @@ class Duties:
                     self._log.bug("%s: a bug at the end", duty.name)
 
     def run_once(self) -> None:
-        """Run one round of each duty that ends `--once`; failures are logged."""
+        """Run one round of each duty that ends `--once`. Failures are logged."""
         for duty in self._duties:
             if duty.ends_once and not self._stop.is_set() and not self._is_held:
                 self._round(duty, _Troubles(self._name, duty.name))
@@ -328,7 +331,7 @@ class _Rounds:
         self._name = f"twinlog-{duty.name}"
         self._lock = threading.Lock()
         self._alarm: Alarm | None = None
-        """Of the next round; None while a round runs, and after the last one."""
+        """The alarm of the next round. It is None while a round runs, and after the last one."""
         self.ended = threading.Event()
 
     def start(self) -> None:
@@ -336,13 +339,13 @@ class _Rounds:
         THREADS.run(self._name, self._run)
 
     def stop(self) -> None:
-        """Close the duty now if it pauses, else after its round; `_stop` is set."""
+        """Close the duty: now if it pauses, otherwise after its round, because `_stop` is set."""
         if (alarm := self._taken()) is not None:
             alarm.cancel()
             THREADS.run(self._name, self._run)
 
     def _taken(self) -> Alarm | None:
-        """Return the alarm to the only caller that may run because of it."""
+        """Return the alarm, but only to the one caller that may act on it."""
         with self._lock:
             alarm, self._alarm = self._alarm, None
         return alarm

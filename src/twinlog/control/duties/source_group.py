@@ -46,7 +46,7 @@ class GroupCommits:
             }
             if not wanted:
                 return
-            self._flow.confirm()  # a MirrorMaker 1 that runs again commits newer offsets
+            self._flow.confirm()  # a MirrorMaker 1 that runs again may have committed newer offsets
             found = commit_offsets(Coordinators(source), {self._group: wanted})[self._group]
         errors = [found] if isinstance(found, TwinlogError) else [e for e in found.values() if e]
         if any(map(is_refused_as_active, errors)):

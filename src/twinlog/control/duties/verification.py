@@ -63,7 +63,7 @@ FIRST_OFFSETS: Final = 50
 LEAST_OFFSETS: Final = 10
 MOST_OFFSETS: Final = 50_000
 SECTION_MS: Final = 50
-"""CPU time of a section; a section that costs more is followed by a smaller one."""
+"""CPU time of a section. If a section costs more, the next one is smaller."""
 SECTION_BYTES: Final = 4 << 20
 """Bytes read from the source: a section is always completed, even if a quota begins to throttle."""
 READ_BYTES: Final = 1 << 20
@@ -85,7 +85,7 @@ class _Section:
     view: PartitionView
     written: MappedCopy
     begin: int
-    """The range is of source offsets."""
+    """First source offset of the section; `end` is the offset after the last one."""
     end: int
 
 
@@ -95,7 +95,8 @@ class Verification:
     name = "verify"
     ends_once = False
     _of_process: ClassVar[WeakSet[Verification]] = WeakSet()
-    """All verifications; each gets an equal share of the driver's CPU, and its own lanes'."""
+    """All verifications of this process. Each gets an equal share of the driver's CPU time, and
+    that of its own lanes."""
 
     def __init__(self, flow: LedFlow) -> None:
         self._flow = flow
@@ -111,7 +112,8 @@ class Verification:
         """The partition of the previous section."""
         self._lacking: dict[tuple[str, str], tuple[float, bool]] = {}
         self._held_until = 0.0
-        """Monotonic time until which the brokers' quotas are left to the copy."""
+        """Monotonic time until which nothing is verified, because the copy needs the brokers'
+        quotas."""
         flow.verified.last = Verified(mode=flow.config.verify.value)
         self._of_process.add(self)
 
@@ -147,7 +149,8 @@ class Verification:
             return
         if began < self._held_until:
             return
-        maps = self._flow.read_map()  # after the views, so it has everything that is copied
+        # read after the views, so the map has everything that is copied
+        maps = self._flow.read_map()
         for _ in range(SECTIONS_A_ROUND):
             if _is_spent(mirror_s):
                 return
@@ -218,7 +221,7 @@ class Verification:
     # -- one section
 
     def _compared_again(self, section: _Section) -> Compared | None:
-        """Compare again by current data. Return None if the partition was replaced."""
+        """Compare again with current data. Return None if the partition was replaced."""
         views = {_pair(view): view for view in self._flow.partitions() if _is_usable(view)}
         view = views.get(_pair(section.view))
         if view is None:
