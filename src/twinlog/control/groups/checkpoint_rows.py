@@ -80,7 +80,8 @@ class CheckpointRow(NamedTuple):
         return Record(0, now_ms, one.key(), one.value(), tuple(headers))
 
     def is_said(self, last: CheckpointRow | None) -> bool:
-        """Return True if the newest row of its group and partition has the same values and IDs."""
+        """Return True if the newest row of its group and partition already has the same values and
+        IDs."""
         return last is not None and (last.checkpoint, last.ids) == (self.checkpoint, self.ids)
 
     def is_due(self, last: CheckpointRow | None, *, is_exact: bool) -> bool:

@@ -43,13 +43,15 @@ from twinlog.wire.mm2_records import Checkpoint
 log = logging.getLogger(__name__)
 
 QUICK_S: Final = 0.25
-"""How often groups are read if checkpoints are due every second, or always."""
+"""Interval in which groups are read if checkpoints are due every second, or always."""
 WARM_UP_S: Final = 30.0
-"""For this time after the start a round runs every second, as lanes begin to report progress."""
+"""Seconds after the start in which a round runs every second, because lanes begin to report
+progress."""
 REPORT_S: Final = 5.0
-"""How often groups without a checkpoint are reported; there may be very many."""
+"""Interval in which groups without a checkpoint are reported. There may be very many."""
 CHECK_AGAIN_S: Final = 60.0
-"""Interval in which exact offsets are looked up again, as the topic may have been copied again."""
+"""Interval in which exact offsets are translated again, because the topic may have been copied
+again."""
 RECORDS_PER_BATCH: Final = 2_000
 
 
@@ -92,8 +94,8 @@ class CheckpointDuty:
         self._written: dict[tuple[str, TopicPartition], CheckpointRow] | None = None
         """The newest rows in the topic, or None if not read yet."""
         self._before_us: dict[tuple[str, TopicPartition], CheckpointRow] | None = None
-        """The rows in the topic when it was first read, or None if it is not written, or may not be
-        read.
+        """The rows in the topic when it was first read, or None if it is not written, or if this
+        user may not read it.
         """
         self._took_s = self._asked_s = 0.0
         """Duration of the last round, and of the offset requests in it."""
@@ -134,7 +136,7 @@ class CheckpointDuty:
                 without_counterpart, views, self._flow.intents()
             )
             self._next_report = began + REPORT_S
-        # up to half a second early counts, because rounds are not exact to the millisecond
+        # rounds are not exact to the millisecond, so a round may be half a second early
         soon = float("inf") if self._is_warming_up else began + 0.5
         if self._config.checkpoints_s is not None and soon >= self._next_write:
             self._write()
@@ -185,7 +187,8 @@ class CheckpointDuty:
         self._translations.seen_to(self._syncer.skipped)
         self._log_skipped()
         if self._translations.has_way_back and self._config.checkpoints_s is not None:
-            self._write()  # note what was set, so that the next process does not undo changes
+            # recorded, so that the next process does not undo later changes of these offsets
+            self._write()
         self._shares.sync()
         self._log_skipped()
 
@@ -214,12 +217,12 @@ class CheckpointDuty:
             )
             self._written = None
         except TwinlogError:
-            self._written = None  # the topic may have been deleted, or the last write be lost
+            self._written = None  # the topic may have been deleted, or the last write may be lost
             raise
 
     def _announce(self, given: Sequence[Checkpoint]) -> None:
-        """Write the offsets to the topic before groups get them, so that the flow in the other
-        direction can tell them from the groups' progress.
+        """Write the offsets to the topic before groups get them, so that the flow in the opposite
+        direction can distinguish them from the groups' own commits.
         """
         if self._written is None:
             return
@@ -256,7 +259,7 @@ class CheckpointDuty:
 
 
 class OppositeCheckpoints:
-    """Reads that topic; not thread-safe."""
+    """Reads the opposite flow's checkpoints. Not thread-safe."""
 
     def __init__(
         self, flow: LedFlow, source: ClusterClient, aliases: Callable[[], Iterable[str]]
@@ -282,7 +285,8 @@ class OppositeCheckpoints:
     def _read(self, topic: str) -> None:
         try:
             (end,) = ends_of_logs(self._source, [TopicPartition(topic, 0)]).values()
-            first = self._next[topic] if end >= self._next[topic] else 0  # else it was re-created
+            # otherwise it was re-created
+            first = self._next[topic] if end >= self._next[topic] else 0
             log = read_to_end(self._source, topic, 0, first, end=end)
             for one, ids, _ in CheckpointRow.all_in(log):
                 tp, topic_id = one.topic_partition, None if ids is None else ids.copy
@@ -344,7 +348,7 @@ class ShareGroups:
         """Run one round: read, translate, set offsets. Sends no request if there are no groups."""
         self.skipped = {}
         if not self._names:
-            self._translations.to_set(None)  # every later commit is new
+            self._translations.to_set(None)  # this makes every later commit a new one
             return
         try:
             found = fetch_start_offsets(self._here, self._names)

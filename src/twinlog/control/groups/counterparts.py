@@ -43,7 +43,7 @@ class Counterpart:
 
     replica: Replica
     original: LogState | None = None
-    """Log of the original on the target, if the source partition is the copy: the way back."""
+    """Log of the original on the target, if the source partition is its copy (the way back)."""
 
     @property
     def is_way_back(self) -> bool:
@@ -64,12 +64,12 @@ class Counterpart:
 
     @property
     def runs(self) -> Sequence[Run]:
-        """Runs of the offset map; empty if nothing was copied yet."""
+        """Return the runs of the offset map. They are empty if nothing was copied yet."""
         return () if self.replica.map is None else self.replica.map.runs
 
     @property
     def copied_to(self) -> int:
-        """The source offset up to which the copy reaches."""
+        """Return the source offset up to which records are copied."""
         copied = self.replica.copied
         return (copied.downstream if self.is_way_back else copied.upstream) or 0
 
@@ -86,7 +86,8 @@ class Counterpart:
         return found
 
     def is_progress(self, offset: int) -> bool:
-        """Return True if a group with this source offset has read, or passed, the records up to it.
+        """Return True if a group with this source offset has read, or passed, the records before
+        it.
 
         On the way back this is False at or before the copy's first record: it stands for all
         earlier records of the original, and the sync sets groups there that are far from it.
@@ -109,13 +110,13 @@ class TargetOffsets:
         self._aliases: frozenset[str] | None = None
 
     def forget(self) -> None:
-        """Look up the target's aliases again: the opposite flow may have begun."""
+        """Look up the target's aliases again, because the opposite flow may have begun."""
         self._aliases = None
 
     @property
     def target_aliases(self) -> frozenset[str]:
-        """The target's names in topics that were copied from it: its alias in this flow, and those
-        that the opposite flow has written (its `source.cluster.alias`).
+        """The names of the target in topics that were copied from it: its alias in this flow, and
+        the names under which the opposite flow has copied (its `source.cluster.alias`).
         """
         if self._aliases is None:
             config = self._flow.config
@@ -151,7 +152,8 @@ class TargetOffsets:
     def find(
         self, tps: Iterable[TopicPartition], views: Views
     ) -> dict[TopicPartition, Counterpart]:
-        """Return the counterparts of these source partitions, without those that have none.
+        """Return the counterparts of these source partitions. Partitions without a counterpart are
+        left out.
 
         `views` must be read after the offsets that are to be translated, and before this call:
         first the end of the copy, then the map (see `mirror.map.translation`, rule A).
@@ -200,7 +202,7 @@ class TargetOffsets:
         if found is not None and found.error == TOPIC_AUTHORIZATION_FAILED and is_asked:
             self._flow.log_once(_hidden_map(self._flow, map_topic))
         if found is None or found.error:
-            return  # no flow of Twinlog copied them
+            return  # these were not copied by a flow of Twinlog
         if self._way_back is None:
             self._way_back = MapReader(self._source, map_topic, len(found.partitions))
         try:
@@ -210,7 +212,7 @@ class TargetOffsets:
                 Want.STARTS | Want.PRODUCERS,
                 after=NO_ENDS,
                 is_shared=False,
-                # that flow may have stopped, and other clients may write to its topic now
+                # that flow may have stopped, and its topic may have records of other clients now
                 new_owners=lambda: lambda _: True,
                 maps=self._way_back.read,
             )
@@ -235,8 +237,9 @@ class TargetOffsets:
         copies: Mapping[str, TopicMetadata],
         named: Mapping[TopicId, Collection[str]],
     ) -> Iterator[tuple[TopicPartition, TopicPartition]]:
-        """Yield the originals that were renamed when they were copied, or have the name without the
-        alias. The map is searched by the IDs of both topics, so a wrong name finds nothing.
+        """Yield the originals that were renamed when they were copied, or whose name is the copy's
+        without the alias. The map is searched by the IDs of both topics, so a wrong name finds
+        nothing.
         """
         for tp in tps:
             copy = copies.get(tp.topic)
@@ -249,7 +252,8 @@ class TargetOffsets:
 
 
 def _names(maps: Maps, copies: Mapping[str, TopicMetadata]) -> Mapping[TopicId, Collection[str]]:
-    """Return the copies' names at their origin, by topic ID; empty for brokers without IDs."""
+    """Return the names of the copies' original topics, by topic ID. Empty if the brokers have no
+    topic IDs."""
     ids = {topic.topic_id for topic in copies.values()} - {NO_TOPIC_ID}
     out: defaultdict[TopicId, set[str]] = defaultdict(set)
     for key, known in maps.items():
@@ -280,7 +284,7 @@ def reasons(
     views: Iterable[PartitionView],
     intents: FlowIntents,
 ) -> dict[str, str]:
-    """Return a reason by group. `committed`: partitions of groups of which none has a counterpart.
+    """Return a reason by group. `committed`: the partitions of groups without any counterpart.
 
     Partitions that are written by key are left out, because another duty reports them.
     """
@@ -309,8 +313,8 @@ def _reason(
 
 
 def why_no_counterpart(tp: TopicPartition, view: PartitionView | None, intents: FlowIntents) -> str:
-    """Return why one partition that is not written by key has no counterpart. `view`: None if the
-    flow does not mirror it.
+    """Return why one partition, which is not written by key, has no counterpart. `view`: None if
+    the flow does not mirror it.
     """
     promotion = intents.get(IntentKind.PROMOTE, tp.topic)
     if promotion is not None:

@@ -50,7 +50,7 @@ def refused_line(flow: FlowConfig, refused: Mapping[str, TwinlogError]) -> str:
 def readable(
     flow: LedFlow, found: Mapping[str, GroupOffsets | TwinlogError]
 ) -> dict[str, GroupOffsets]:
-    """Return the offsets of readable groups; the others are logged in one line."""
+    """Return the offsets of readable groups. The other groups are logged in one line."""
     refused = {name: one for name, one in found.items() if isinstance(one, TwinlogError)}
     if refused:
         flow.log_once(refused_line(flow.config, refused))

@@ -61,7 +61,7 @@ class GroupSyncer:
         kind: GroupKind = CONSUMER_GROUPS,
         announce: Callable[[Sequence[Checkpoint]], None] = lambda _: None,
     ) -> None:
-        """`announce` gets the offsets before they are set."""
+        """`announce` is called with the offsets before they are set."""
         self._flow = flow
         self._announce = announce
         self._there = there
@@ -93,8 +93,8 @@ class GroupSyncer:
         self._log_refused()
 
     def _states(self, groups: Iterable[str]) -> dict[str, TargetGroup | None]:
-        """Return each group's state, or None if it does not exist; without groups that this user
-        may not read.
+        """Return each group's state, or None if it does not exist. Groups that this user may not
+        read are left out.
 
         Groups that are not listed are queried as well, because they may be hidden from this user.
         """
@@ -199,7 +199,7 @@ class GroupSyncer:
         if isinstance(error, Unauthorized):
             self._refused_until[group] = time.monotonic() + REFUSED_PAUSE_S
             self._refused[group] = error
-        elif why is not Skipped.AHEAD:  # with two opposite flows one is always ahead
+        elif why is not Skipped.AHEAD:  # with two opposite flows one side is always ahead
             self._flow.log_once(
                 f"{self._flow.name}: offsets of group {group} on {self._there.client.alias} are "
                 f"left as they are: {reason}"

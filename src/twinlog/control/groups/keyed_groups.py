@@ -29,7 +29,8 @@ def keyed_groups(flow: LedFlow) -> Duty | None:
 
 
 class KeyedGroups:
-    """All groups of one flow; sends no requests while no topic is partitioned by key."""
+    """The groups of one flow that read keyed topics. Sends no requests while no topic is
+    partitioned by key."""
 
     name = "groups of topics placed by key"
     ends_once = True

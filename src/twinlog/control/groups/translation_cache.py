@@ -52,9 +52,11 @@ class _SeenTo(NamedTuple):
 
     offset: int
     downstream: int | None
-    """None for any offset. A different one is new information: it is exact now."""
+    """The target offset, or None for any. Another offset is new information, because it is now
+    exact."""
     ids: CopyIds | None
-    """None for the topics at that time. A re-created topic has the same offsets again."""
+    """The topics of the offset, or None for the topics at that time. A re-created topic has the
+    same offsets again."""
 
     def is_of(self, one: TranslatedCommit) -> bool:
         if one.checkpoint is None or self.offset != one.committed.offset:
@@ -64,8 +66,8 @@ class _SeenTo(NamedTuple):
 
 
 Given: TypeAlias = Callable[[str, TopicPartition, int, TopicId | None], bool | None]
-"""Returns True if a group of the source has an offset that a sync set, in the topic of that ID;
-None if no sync is known.
+"""Returns True if a sync has set this offset for a group of the source, in the topic with this ID,
+or None if no sync is known.
 """
 
 
@@ -78,7 +80,7 @@ class _Group:
     read: GroupOffsets
     translated: dict[TopicPartition, TranslatedCommit]
     is_settled: bool = False
-    """Nothing is to be translated again as long as the group commits nothing."""
+    """Whether nothing is to be translated again until the group commits."""
 
     @property
     def unknown(self) -> list[TopicPartition]:
@@ -110,7 +112,7 @@ class TranslationCache:
                 continue
             last = written.get((name, one.checkpoint.topic_partition))
             if last is not None and last.checkpoint is one.checkpoint and not one.is_way_back:
-                continue  # nearly always, and there may be very many
+                continue  # the usual case, and there may be very many
             seen_to = self._seen_to.get(Key(name, tp)) if one.is_way_back else None
             is_seen_to = seen_to is not None and seen_to.is_of(one)
             ids = one.ids if self._has_sync or one.is_way_back else None
@@ -152,7 +154,7 @@ class TranslationCache:
                     group.is_settled = False
 
     def target_ids(self) -> dict[str, TopicId]:
-        """Return the IDs of the target's topics with translated offsets."""
+        """Return the IDs of the target topics in which offsets were translated."""
         return {
             one.checkpoint.topic_partition.topic: one.target_topic_id
             for one in self
@@ -190,8 +192,7 @@ class TranslationCache:
 
     def to_set(self, before: Newest | None) -> dict[str, list[Checkpoint]]:
         """Return the offsets that groups of the target should have. `before`: the checkpoints at
-        the start. If they are unknown (None), commits of the first round need no change on the way
-        back.
+        the start, or None if unknown. In that case the first round changes nothing on the way back.
         """
         if before is None and not self._has_begun:
             for name, tp, one in self._all():
@@ -208,7 +209,7 @@ class TranslationCache:
         return wanted
 
     def seen_to(self, skipped: Mapping[str, str]) -> None:
-        """Note that the offsets of `to_set` are set, except for skipped groups."""
+        """Note that the offsets of `to_set` are set, except those of skipped groups."""
         for name, tp, one in self._all():
             if one.checkpoint is None or not one.is_way_back:
                 continue
@@ -239,7 +240,7 @@ class TranslationCache:
 
 
 def _seen_to(row: CheckpointRow | None) -> _SeenTo | None:
-    """Read a row; earlier releases wrote rows only for commits that needed no further change."""
+    """Read a row. Earlier releases wrote rows only for commits that needed no further change."""
     if row is None or not (row.is_seen_to or row.ids is None):
         return None
     one = row.checkpoint
