@@ -52,7 +52,8 @@ class FlowUpstreams:
 
     config: FlowConfig
     rows: dict[str, CopyRow]
-    """By remote topic. Ended rows are included, because their topics are still copies."""
+    """Rows of copies, by remote topic. Ended rows are included, because their topics are still
+    copies."""
 
     @classmethod
     def of(cls, config: FlowConfig, rows: Iterable[CopyRow]) -> FlowUpstreams:
@@ -60,12 +61,14 @@ class FlowUpstreams:
         return cls(config, {row.topic: row for row in rows if row.flow == flow and row.topic})
 
     def name(self, remote: str, topic_id: TopicId) -> str | None:
-        """Return the source's name of a remote topic, or None if it is no copy from the source."""
+        """Return the source's name of a remote topic, or None if the topic is not a copy from the
+        source."""
         row = self._row(remote, topic_id)
         return plain_upstream(self.config, remote) if row is None else row.source_topic
 
     def copies(self, there: Mapping[str, TopicMetadata]) -> dict[str, str]:
-        """Return the source's names of all existing remote topics; each has one remote topic.
+        """Return the source's names of all existing remote topics. Each source topic has one remote
+        topic.
 
         A topic may have had other remote names (another policy, a changed rule, a re-created
         source topic), and those copies remain. A copy that was begun wins, then the current name,
@@ -99,7 +102,7 @@ FORGOTTEN: Final = (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Copy:
-    """The copy of one partition; unknown offsets and times (ms) are -1."""
+    """The copy of one partition. Unknown offsets and times (ms) are -1."""
 
     source: TopicPartition
     target: TopicPartition
@@ -109,46 +112,48 @@ class Copy:
     replica: Replica | None = None
     """None if the end of the copy is unknown, or if nothing was copied."""
     upstream: int = UNKNOWN
-    """All records of the source below it are on the target."""
+    """All source records below this offset are on the target."""
     source_start: int = UNKNOWN
     source_end: int = UNKNOWN
     newest_ms: int = UNKNOWN
     """Timestamp of the newest record on the target."""
     source_newest_ms: int = UNKNOWN
     foreign: int = 0
-    """Number of offsets after the copy, which other clients wrote."""
+    """Number of target offsets after the copy, written by other clients."""
     problem: str = ""
     """Why the state of the copy is unknown; empty if it is known."""
     unlisted: str = ""
-    """Why a source that responds does not list the partition; empty if it does."""
+    """Why the source does not list the partition although it responds, or empty if it does."""
 
     @property
     def is_copied(self) -> bool:
-        """Return True if records of it are on the target, and the end of the copy is known."""
+        """Return True if some of its records are on the target, and the end of the
+        copy is known."""
         return self.upstream != UNKNOWN
 
     @property
     def is_translated(self) -> bool:
-        """Return True if its offsets have counterparts, as those of a keyed topic have not."""
+        """Return True if its offsets can be translated. Those of keyed topics cannot."""
         return self.replica is not None and self.replica.copied.reach is not None
 
     @property
     def log(self) -> tuple[int, int]:
-        """The target's log: its start, and the end of the copy."""
+        """Return the start of the target's log, and the end of the copy."""
         return (0, 0) if self.replica is None else self.replica.log
 
     @property
     def held_from(self) -> int:
-        """The first source offset whose record is on the target, or 0 if unknown. Earlier records
-        were never copied, or the target's log has already deleted them.
+        """Return the first source offset whose record is on the target, or 0 if unknown. Earlier
+        records were never copied, or the target's log has already deleted them.
         """
         first = None if self.replica is None else self.replica.to_source(self.log[0])
         return 0 if first is None else first.offset
 
     @property
     def left(self) -> int:
-        """Number of source offsets that are not on the target, or -1 if unknown. It is also unknown
-        if the source's log ends before the copy, because the source may have lost more than that.
+        """Return the number of source offsets that are not on the target, or -1 if unknown. It is
+        also unknown if the source's log ends before the copy, because the source may have lost more
+        records than that.
         """
         if self.source_end == UNKNOWN or self.source_end < self.upstream:
             return UNKNOWN
@@ -156,15 +161,17 @@ class Copy:
 
     @property
     def deleted(self) -> Span | None:
-        """Offsets that the source deleted and the map does not show as copied, or None. They may
-        have held only markers; the mirror's status row shows that (`NewestStatus.missing`).
+        """Return the offsets that the source deleted and that the map does not show as copied, or
+        None. They may have had only markers; the mirror's status row shows that
+        (`NewestStatus.missing`).
         """
         lost = Span(max(self.upstream, 0), self.source_start)
         return None if lost.is_empty else lost
 
     @property
     def behind_ms(self) -> int:
-        """How much newer the source's newest record is than the target's, or -1 if unknown."""
+        """Return by how much the source's newest record is newer than the target's, or -1 if
+        unknown."""
         if self.left == 0:
             return 0
         if UNKNOWN in (self.newest_ms, self.source_newest_ms):
@@ -266,8 +273,8 @@ def incomplete(
 def records_in(
     scope: CutoverScope, spans: Mapping[TopicPartition, Span]
 ) -> dict[TopicPartition, int]:
-    """Return the offset of the first record, by partition, if the source has one in the range that
-    the flow would copy, or may have one.
+    """Return the first record in these ranges that the flow would copy, or might copy: its offset
+    by partition.
     """
     committed = scope.reads_committed
     return export.first_records(scope.source, spans, with_aborted=not committed)

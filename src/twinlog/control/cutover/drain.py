@@ -31,11 +31,12 @@ from twinlog.survey.open_transactions import open_transactions
 POLL_S: Final = 0.2
 SAID_EVERY_S: Final = 5.0
 WITHOUT_MIRROR_S: Final = 15.0
-"""Longer than another process needs to take the lead."""
+"""Seconds without a leader after which it fails. Another process needs less to take the lead."""
 ROW_WITHIN_S: Final = 30.0
-"""By default the mirror writes its status row every 5 s."""
+"""Seconds to wait for a status row. By default the mirror writes one every 5 s."""
 ROWS_AFTER: Final = 2
-"""The first row that is read after the deletion may have been written before it."""
+"""Number of rows to wait for. The first row that is read after the deletion may have been written
+before it."""
 
 
 class Drain:
@@ -91,7 +92,8 @@ class Drain:
         return incomplete(self._scope, found, ends | self._ends)
 
     def _lost(self, found: Sequence[Copy]) -> list[Copy]:
-        """Return the copies that lack, or may lack, records that the source deleted."""
+        """Return the copies for which the source has, or may have, deleted records before they were
+        copied."""
         deleted = [one for one in found if one.deleted and not one.unlisted]
         if not deleted or self._accepts_loss:
             return []

@@ -45,7 +45,7 @@ MOST_LINES = 50
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FailoverPlan:
-    """What a failover would do now, and which records and groups it would lose."""
+    """The result of a failover if it ran now, with the records and groups that would be lost."""
 
     flow: str
     source_problem: str
@@ -68,8 +68,8 @@ class FailoverPlan:
         return sorted({copy.source.topic for copy in self.copies})
 
     def missing(self, copy: Copy) -> int:
-        """Number of source offsets that are known to be missing on the target, or -1 if unknown.
-        Markers and records that were compacted away count.
+        """Return the number of source offsets that are known to be missing on the target, or -1 if
+        unknown. Markers and records that were compacted away count.
         """
         reported = self.newest.missing(copy.source, copy.upstream)
         if self.source_problem or (copy.deleted and copy.is_copied and reported == 0):
@@ -95,7 +95,7 @@ class FailoverPlan:
         return is_known and not is_odd and self.missing(copy) == 0
 
     def lines(self) -> Iterator[str]:
-        """The plan as text."""
+        """Yield the plan as text."""
         if self.promoted:
             yield f"{self.flow}: {self.promoted}; the remote topics are the originals"
         if self.source_problem:
@@ -205,7 +205,7 @@ class Failover:
         if is_promoted(scope, scope.intents(), topics):
             say("promote: already done")
         else:
-            self._groups.set_all(self._survey()[1], say)  # the plan may be old
+            self._groups.set_all(self._survey()[1], say)  # the plan may be outdated
             say("promote: after this the only way back is twinlog flow demote, as long as")
             say("  nobody has written to the remote topics")
             promote(scope, topics)

@@ -114,7 +114,7 @@ class AclFence:
         create_topic_acls(self._scope.source, [fence_acl(topic) for topic in topics])
 
     def take_down(self) -> list[str]:
-        """Remove Twinlog's fences. Return their topics."""
+        """Remove the fences that Twinlog has put up. Return their topics."""
         scope = self._scope
         mine = wanted_fences(scope, scope.intents())
         if not mine:
@@ -131,7 +131,8 @@ class AclFence:
         try:
             found = fenced_topics(topic_acls(self._scope.source)) if mine else set()
         except TwinlogError:
-            return []  # the gates are checked then, and putting up the fence reports the error
+            # the gates are checked in this case, and putting up the fence reports the error
+            return []
         return [topic for topic in mine if topic in found]
 
     def open_brokers(self, topics: Sequence[str]) -> list[int]:

@@ -83,7 +83,7 @@ class FenceProof:
                 continue
             grown = self._with_records(ends, now)
             if not grown:
-                ends = now  # markers
+                ends = now  # only markers
                 continue
             after = self._producers()
             for one in _writers(grown, producers, after):
@@ -104,9 +104,9 @@ class FenceProof:
         return _writers(grown, self._known, self._producers()) if grown else []
 
     def _with_records(self, ends: Ends, now: Ends) -> Ends:
-        """Return the logs that got a record, or may have got one, and by how many offsets."""
+        """Return by how many offsets each log grew that got a record, or may have got one."""
         grown = {tp: Span(ends.get(tp, 0), end) for tp, end in now.items() if end != ends.get(tp)}
-        found = {tp for tp, span in grown.items() if span.is_empty}  # the log lost its end
+        found = {tp for tp, span in grown.items() if span.is_empty}  # logs that lost their end
         deadline = time.monotonic() + SEEN_WITHIN_S
         while left := {tp: span for tp, span in grown.items() if tp not in found}:
             seen = first_records(self._scope.source, left, with_aborted=True)
@@ -120,7 +120,7 @@ class FenceProof:
         return {tp: grown[tp].next - grown[tp].first for tp in found}
 
     def _ends(self) -> Ends:
-        # a log whose end is unknown proves nothing
+        # a log whose end is unknown proves nothing, so this raises
         found = log_ends(self._scope.source, self._tps)
         return {tp: or_raise(end).end_offset for tp, end in found.items()}
 

@@ -28,7 +28,8 @@ from twinlog.survey.open_transactions import open_transactions
 from twinlog.wire.topic_acl import TopicAcl
 
 HANGING_S: Final = 60.0
-"""Kafka's default transaction timeout of producers."""
+"""An open transaction that is older is reported. This is Kafka's default transaction timeout of
+producers."""
 GATES: Final = (
     *("mirror", "topics", "copy", "lag", "replicas", "configs", "acls", "groups", "foreign"),
     "transactions",
@@ -46,7 +47,7 @@ class Gate:
     evidence: tuple[str, ...]
 
     def lines(self) -> Iterator[str]:
-        """The gate as text."""
+        """Yield the gate as text."""
         word = "open" if self.is_open else "CLOSED"
         first, *more = self.evidence or ("",)
         yield f"gate {self.name}: {word}: {first}"
@@ -80,7 +81,7 @@ class Gates:
         self._remotes = {name: its for name, its in by_name.items() if its in remotes}
 
     def all(self, *, most_lag: int) -> list[Gate]:
-        """Every gate, in order."""
+        """Return every gate, in order."""
         return [
             self._mirror(),
             self._topics(),

@@ -40,14 +40,14 @@ from twinlog.survey.rights import denied
 from twinlog.wire.error_codes import TOPIC_AUTHORIZATION_FAILED
 
 SHOWN = 10
-"""How many partitions of a group are listed."""
+"""Maximum number of partitions of a group that are listed."""
 
 Commits: TypeAlias = Mapping[str, Mapping[TopicPartition, Committed]]
 """Offsets at which each group resumes on the source, by partition."""
 
 
 class GroupOutcome(StrEnum):
-    """What a cutover does with a group in one partition, or did."""
+    """What a cutover does, or has done, with a group in one partition."""
 
     BEHIND = "to be set"
     THERE = "is there"
@@ -113,12 +113,13 @@ class GroupPlan:
     group: str
     partitions: tuple[GroupPartition, ...]
     from_checkpoints: bool = False
-    """The offsets are from its newest checkpoints; later commits on the source are unknown."""
+    """Whether the offsets are from its newest checkpoints. Later commits on the
+    source are unknown."""
     in_use_there: bool = False
-    """It has members on the target, so none of its offsets is set."""
+    """Whether it has members on the target, so that none of its offsets is set."""
     in_use_here: bool = False
     problem: str = ""
-    """Why its offsets on the target are unknown, or were not set."""
+    """Why its offsets on the target are unknown or were not set."""
 
     @property
     def is_exact(self) -> bool:
@@ -127,13 +128,14 @@ class GroupPlan:
 
     @property
     def is_done(self) -> bool:
-        """Return True if its offsets on the target are where they should be, or further."""
+        """Return True if all its offsets on the target are at the planned offsets, or further."""
         done = (GroupOutcome.THERE, GroupOutcome.AHEAD, GroupOutcome.LEFT)
         return not self.problem and all(one.outcome in done for one in self.partitions)
 
     @property
     def to_set(self) -> dict[TopicPartition, Committed]:
-        """The offsets to commit on the target; empty if the coordinator would reject them."""
+        """Return the offsets to commit on the target. They are empty if the coordinator would
+        reject them."""
         if self.in_use_there or self.problem:
             return {}
         behind = (one for one in self.partitions if one.outcome is GroupOutcome.BEHIND)
@@ -317,7 +319,7 @@ class CutoverGroups:
             for group, offsets in found.items()
             if isinstance(offsets, Unauthorized) and group not in listed
         )
-        # a group that is left out by mistake would have no offset to resume at
+        # errors are raised, because a group that is left out would have no offset to resume at
         return {one: or_raise(found[one]) for one in found if one not in hidden}, hidden
 
     def _checkpoints(self, known: Mapping[TopicPartition, Copy]) -> Commits:
@@ -383,7 +385,7 @@ class _SourceOffset(NamedTuple):
     metadata: str
     is_checkpoint: bool = False
     is_hidden: bool = False
-    """The source responds, but hides the group from this user."""
+    """Whether the source responds but hides the group from this user."""
 
 
 def _position(
@@ -432,7 +434,8 @@ def _without_records(
     *,
     settled: bool,
 ) -> set[tuple[TopicPartition, int]]:
-    """Return the committed offsets that are after the end of a copy, but with no record in between.
+    """Return the committed offsets that are after the end of a copy although no record is in
+    between.
 
     Consumers commit offsets after transaction markers, and after aborted and compacted records.
     `settled`: the drain has shown that no record was deleted before it was copied.
@@ -480,5 +483,5 @@ def _on_source_alone(
                 first = known[tp].held_from
                 out[tp, offset] = f"records below {first} are on the source alone"
             elif tp in found:
-                left.append((tp, offset))  # the record found is before this offset
+                left.append((tp, offset))  # the record that was found is before this offset
     return out

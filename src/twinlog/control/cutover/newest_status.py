@@ -26,7 +26,7 @@ from twinlog.quantities import count, duration, plural
 from twinlog.survey.leader_status import leader_status
 
 COPIES: Final = frozenset((FlowState.RUNNING, FlowState.THROTTLED, FlowState.PARTLY_FAILED))
-"""States in which partitions without a code of their own are copied."""
+"""States in which partitions are copied, unless they have their own code."""
 POLL_S: Final = 0.5
 
 
@@ -37,12 +37,12 @@ class NewestStatus:
     status: PublishedStatus | None
     problem: str = ""
     over: str = ""
-    """Why the row's leader no longer leads the flow, by the target's group and state topic; empty
-    if it does.
+    """Why the row's leader no longer leads the flow, by the target's group and state topic, or
+    empty if it still leads.
     """
     is_new: bool = False
-    """The row replaced another one during this command, at most `lives_ms` ago by this host's
-    clock.
+    """Whether the row replaced another one during this command, at most `lives_ms` ago by this
+    host's clock.
     """
 
     @property
@@ -55,14 +55,14 @@ class NewestStatus:
 
     @property
     def recovery_ms(self) -> int:
-        """The flow's recovery point by the leader's clock, or -1 if unknown. The leader queried the
-        source's log ends then, and every record below them is on the target.
+        """Return the flow's recovery point by the leader's clock, or -1 if unknown. The leader
+        queried the source's log ends at this time, and every record below them is on the target.
         """
         one = self.status
         return -1 if one is None or one.loss_ms < 0 else one.at_ms - one.loss_ms
 
     def missing(self, tp: TopicPartition, upstream: int) -> int:
-        """Return how many records of a partition exist at or after `upstream`; -1 if unknown."""
+        """Return how many records of a partition exist at or after `upstream`, or -1 if unknown."""
         status = self.status
         if status is None or not self.is_of_now:
             return -1
@@ -75,13 +75,14 @@ class NewestStatus:
         return 0 if is_whole and known >= status.loss_records else -1
 
     def codes(self, covers: Callable[[str], bool]) -> Iterator[str]:
-        """Yield a line for each partition of these topics with a code, if the row is current."""
+        """Yield a line for each partition of these topics that has a code, if the row
+        is current."""
         for one in () if self.status is None or not self.is_of_now else self.status.unusual:
             if one.code and covers(one.topic):
                 yield f"{one.topic}-{one.partition}: {one.state} {one.code}: {one.message}"
 
     def problems(self, covers: Callable[[str], bool]) -> Iterator[str]:
-        """Yield the reasons why partitions of these topics are not copied, or are in doubt."""
+        """Yield the reasons why partitions of these topics are not copied, or may not be."""
         status = self.status
         if status is None or not self.is_of_now:
             yield f"no running mirror reports its partitions: {self.line()}"
@@ -96,7 +97,7 @@ class NewestStatus:
             yield f"the mirror is {status.state}{reason}"
 
     def line(self) -> str:
-        """The row as one line of text."""
+        """Return the row as one line of text."""
         one = self.status
         if one is None:
             return f"no mirror has reported what the source had: {self.problem}"
@@ -144,7 +145,7 @@ def newest_status(scope: CutoverScope) -> NewestStatus:
             return NewestStatus(status=None, problem=f"{STATUS_TOPIC} has no row of {scope.name}")
         now = time.monotonic()
         if scope.seen_row is None:
-            scope.seen_row = status.at_ms, -math.inf  # it may be of any age
+            scope.seen_row = status.at_ms, -math.inf  # the first row may be of any age
         elif scope.seen_row[0] != status.at_ms:
             scope.seen_row = status.at_ms, now
         is_new = (now - scope.seen_row[1]) * 1000 <= status.lives_ms

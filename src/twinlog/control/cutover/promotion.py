@@ -30,21 +30,21 @@ from twinlog.mirror.state.intents import FlowIntents, IntentKind
 from twinlog.model import TopicPartition
 
 FOLLOWS_WITHIN_S: Final = 10.0
-"""A live leader has followed within this time: 2 s until it reads the row, and its lanes drain."""
+"""A running leader follows within this time: it reads the row within 2 s, and its lanes drain."""
 ENDS_WITHIN_S: Final = 60.0
 POLL_S: Final = 0.2
 FENCED_STILL_S: Final = 4.0
-"""When only some topics are promoted, no row reports that their lanes have ended. So this waits
-twice the time in which a leader follows; afterwards it has nothing to copy any more.
+"""If only some topics are promoted, no row reports that their lanes have ended. So the command
+waits twice the time in which a leader follows. After that the leader no longer copies these topics.
 """
 OPEN_STILL_S: Final = late_requests.wait_s() + 2.0
-"""If the source may still be written to, a frozen leader has lanes that may copy the next record.
-This is the time until it follows, or has lost its lanes.
+"""If producers may still write to the source, the lanes of a frozen leader may copy the next
+record. This is the time until the leader follows, or has lost its lanes.
 """
 
 
 def is_promoted(scope: CutoverScope, intents: FlowIntents, topics: Sequence[str]) -> bool:
-    """Return True if the scope was promoted: the flow, or each of these topics."""
+    """Return True if the whole flow, or each of these topics, was promoted."""
     if intents.promotion is not None:
         return True
     named = {*intents.topics(IntentKind.PROMOTE)}
@@ -52,7 +52,7 @@ def is_promoted(scope: CutoverScope, intents: FlowIntents, topics: Sequence[str]
 
 
 def require_promoted(scope: CutoverScope, topics: Sequence[str]) -> None:
-    """Raise FlowError (NOT_PROMOTED) if the scope is not promoted any more."""
+    """Raise FlowError (NOT_PROMOTED) if the scope is no longer promoted."""
     if not is_promoted(scope, scope.intents(), topics):
         raise FlowError(
             "it was demoted while this command ran, so the flow copies again: start no client on "
@@ -78,8 +78,8 @@ def promote(scope: CutoverScope, topics: Sequence[str]) -> None:
 def wait_until_over(
     scope: CutoverScope, copies: Sequence[Copy], say: Say, *, is_fenced: bool = False
 ) -> None:
-    """Return when the copy cannot write to the remote topics any more. `is_fenced`: everything on
-    the source is copied, and no producer can write to it.
+    """Wait until the copy can no longer write to the remote topics. `is_fenced`: everything on the
+    source is copied, and no producer can write to it.
 
     Raises FlowError (COPY_RUNS) if that cannot be shown; the promotion remains, and the same
     command checks again.
@@ -118,7 +118,7 @@ def _lead_until_over(scope: CutoverScope, say: Say) -> str:
                 wait_to_lead(membership, scope.config, once=True)
                 break
             except (NotLeader, SetupWaiting):
-                pass  # another process leads, or is about to; it follows or it does not
+                pass  # another process leads, or soon will; it either follows or does not
             over = _ended(scope, POLL_S)
             if over is not None:
                 return over
@@ -181,7 +181,8 @@ def _wait_until_still(scope: CutoverScope, copies: Sequence[Copy], say: Say, led
 
 
 def _ends(scope: CutoverScope, topics: Sequence[str]) -> dict[TopicPartition, int] | None:
-    """Return all partitions' log ends, also of those written by key; None if one is unknown."""
+    """Return all partitions' log ends, including those of keyed topics, or None if
+    one is unknown."""
     there = scope.target.metadata(topics).topics if topics else {}
     tps = [tp for topic in there.values() for tp in topic.tps]
     out = {}

@@ -27,10 +27,10 @@ from twinlog.survey.flow_clusters import never_led, source_changed, target_chang
 from twinlog.survey.state_reader import state_rows_if_any
 
 Say = Callable[[str], None]
-"""Takes a line of evidence for the operator, as soon as it is known."""
+"""Prints a line of evidence for the operator as soon as it is known."""
 
 SOURCE_ANSWERS_WITHIN_S: Final = 10.0
-"""The source may be lost, which is a reason for a cutover."""
+"""Time limit for the source. It may be lost, which is a reason for a cutover."""
 GIVES_UP_S: Final = 60.0
 
 
@@ -45,8 +45,8 @@ class CutoverScope:
         reason: str = "",
         source_problem: TwinlogError | None = None,
     ) -> None:
-        """`topics`: None means the whole flow, and every topic that its source may get later.
-        `source_problem`: the source was queried a moment ago, and did not respond.
+        """`topics`: None means the whole flow, and every topic that its source gets later.
+        `source_problem`: why the source did not respond when it was queried a moment ago.
 
         Raises FlowError (CLUSTER_CHANGED) if the target is not the one that the flow copies to.
         """
@@ -87,17 +87,17 @@ class CutoverScope:
 
     @property
     def name(self) -> str:
-        """The flow's name."""
+        """Return the flow's name."""
         return self.setup.name
 
     @property
     def reads_committed(self) -> bool:
-        """Return True if the flow copies no record of an open or aborted transaction."""
+        """Return True if the flow copies no records of open or aborted transactions."""
         return self.config.isolation_level is Isolation.READ_COMMITTED
 
     def covers(self, topic: str) -> bool:
         """Return True if a source topic is part of the cutover. Heartbeats topics are not, because
-        a mirror writes them, nor are released topics, which are not copied.
+        a mirror writes them. Released topics are not, because they are not copied.
         """
         if topic not in self._covered:
             is_heartbeat = self.policy.is_heartbeats_topic(topic)
@@ -118,8 +118,8 @@ class CutoverScope:
         return sorted(filter(self._selector.selects, again))
 
     def names(self, topic: str) -> bool:
-        """Return True if the topic was asked for, mirrored or not. Topics that were promoted by
-        name before are no longer part of the whole flow.
+        """Return True if the topic was named, mirrored or not. Topics that were promoted by name
+        before are no longer part of the whole flow.
         """
         if self._topics is None:
             return topic not in self._promoted
@@ -157,16 +157,18 @@ class CutoverScope:
         return self.rows().intents(self.name)
 
     def history(self) -> FlowHistory | None:
-        """Return who led the flow last, and whether it shut down cleanly; None if nobody did."""
+        """Return which process led the flow last, and whether it shut down cleanly, or None if no
+        process did."""
         return self.rows().history(self.name)
 
     def rows(self) -> StateRows:
         """Return the rows of the target's state topic."""
-        # empty only if the topic does not exist; if this user may not see it, this raises
+        # rows are empty only if the topic does not exist; if this user may not see it, this raises
         return state_rows_if_any(self.target)
 
     def is_led(self) -> bool:
-        """Return True if a mirror is in the flow's group: it leads, or will within seconds."""
+        """Return True if a mirror is in the flow's group, so that it leads or will lead within
+        seconds."""
         found = list_groups(Coordinators(self.target)).get(f"twinlog-{self.name}")
         return found is not None and found.is_active
 

@@ -64,7 +64,8 @@ class FenceKind(StrEnum):
 
     @property
     def still_s(self) -> float:
-        """Seconds in which no log may grow; with ACLs the brokers also reject writers."""
+        """Return the seconds in which no log may grow. They are fewer with ACLs, because brokers
+        reject writers then."""
         return 2.0 if self is FenceKind.ACL else 5.0
 
 
@@ -76,7 +77,7 @@ class Ways:
     fence_hook: str = ""
     hook: str = ""
     accepted: tuple[str, ...] = ()
-    """Gates that may be closed."""
+    """Names of gates that the operator accepts although they are closed."""
     most_lag: int = 1000
     within_s: float = 120.0
     """Time limit of each step."""
@@ -93,7 +94,8 @@ class SwitchoverPlan:
     fenced: tuple[str, ...]
     """Topics with a fence of this flow."""
     is_begun: bool
-    """All gates were passed before: every topic has this flow's fence, newer than a promotion."""
+    """Whether all gates were passed before: every topic has this flow's fence, and the fence is
+    newer than any promotion."""
     promoted: str
     notes: tuple[str, ...] = ()
     """Facts that operators need before clients move to the target."""
@@ -107,7 +109,7 @@ class SwitchoverPlan:
         return all(gate.is_open for gate in self.gates)
 
     def lines(self) -> Iterator[str]:
-        """The plan as text."""
+        """Yield the plan as text."""
         if self.promoted:
             yield f"{self.flow}: {self.promoted}; the remote topics are the originals"
             return
@@ -145,7 +147,7 @@ class Switchover:
     ways: Ways
     say: Say
     before_groups: Callable[[], None] = lambda: None
-    """Called when producers are fenced off and everything is copied; may stop consumers."""
+    """Called after producers are fenced off and everything is copied. It may stop consumers."""
     groups: CutoverGroups = field(init=False)
     fence: AclFence = field(init=False)
 
@@ -294,7 +296,8 @@ class Switchover:
         deadline = time.monotonic() + self.ways.within_s
         waits = False
         while True:
-            found = copies(self.scope)  # they are complete, so setting offsets does not change them
+            # the copies are complete, so setting offsets does not change them
+            found = copies(self.scope)
             refused = self.groups.set(self.groups.plan(found, settled=True))
             plans = self.groups.plan(found, settled=True)
             left = [*self._left(plans, refused), *self._reading(plans, ends)]

@@ -1,5 +1,6 @@
-"""What the target alone shows of a flow whose source does not respond: how far each partition was
-copied and until when, and the groups' offsets. How much was not copied yet is unknown.
+"""Reads the state of a flow from the target alone, because the source does not respond: how far and
+until when each partition was copied, and the groups' offsets. The number of records that were not
+copied yet is unknown.
 """
 
 from __future__ import annotations
