@@ -54,13 +54,13 @@ class CopyEnd:
     ordinal: int
     """Number of records that the copy wrote in total."""
     reach: Reach
-    """The offsets after the last of them, on both sides."""
+    """The offsets after the last copied record, on both sides."""
     behind: int = 0
     """Number of offsets in B's log after the copy."""
 
 
 class SearchView(ClusterLogView):
-    """The target's logs, read through the reads of one search."""
+    """The target's logs, as seen by the reads of one search."""
 
     def __init__(self, reads: LogReads) -> None:
         super().__init__(reads.client)
@@ -93,8 +93,8 @@ class FlowRows:
 
 
 class CopyEnds:
-    """Finds where the copies of one flow end. `prepare` queries all partitions once, `find` reads
-    the few batches that one partition needs. Not thread-safe.
+    """Finds where the copies of one flow end. `prepare` queries all partitions together, and `find`
+    reads the few batches that one partition needs. Not thread-safe.
     """
 
     def __init__(self, scope: CutoverScope) -> None:
@@ -107,10 +107,10 @@ class CopyEnds:
         self._view = ClusterLogView(scope.target)
         self._logs: Mapping[TopicPartition, LogEnds] = {}
         self._reads = LogReads(scope.target)
-        """Reads of the current search."""
+        """The reads of the current search."""
 
     def prepare(self, targets: Collection[TopicPartition]) -> None:
-        """Query all partitions once: the log ends, the producer states and the map, and which
+        """Query all partitions together: the log ends, the producer states and the map, and which
         topics may lack offsets because they are compacted.
         """
         wanted = [tp for tp in targets if self.topic_id(tp) is not None]
@@ -138,7 +138,8 @@ class CopyEnds:
     def find(
         self, source: TopicPartition, target: TopicPartition, sides: BothReads
     ) -> CopyEnd | None:
-        """Return the copy's end, or None if nothing was copied. Raises FlowError if unknown."""
+        """Return the copy's end, or None if nothing was copied. Raises FlowError if
+        it is unknown."""
         self._reads = sides.target
         topic_id = self.topic_id(target)
         if topic_id is None:
@@ -156,7 +157,8 @@ class CopyEnds:
         if found.key.branches:
             raise self._unknown(target, "its records are placed by key, so no offset corresponds")
         shifts = {one.downstream - one.ordinal for one in (known.runs[0], known.runs[-1])}
-        if self._scope.setup.is_identity or len(shifts) > 1:  # accepted records are in between
+        # accepted foreign records are in between
+        if self._scope.setup.is_identity or len(shifts) > 1:
             ordinal, downstream = self._in_shared(found.key, target)
         else:
             ordinal, downstream = self._in_ours(found)
@@ -205,7 +207,7 @@ class CopyEnds:
     def _is_led_into(
         self, source: TopicPartition, target: TopicPartition, topic_id: TopicId
     ) -> bool:
-        """Return True if the flow wrote to this topic: its copy or, after a promotion, the tail."""
+        """Return True if the flow wrote to this topic: the copy or, after a promotion, the tail."""
         if source.topic in self._rows.replayed:
             return True
         return self._rows.has_begun(target.topic, topic_id)
@@ -220,7 +222,7 @@ class CopyEnds:
             following = self._batch_from(target, end, log_end)
             if following is None or following.producer_id not in known.producers:
                 return found.copied.ordinal or 0, end
-            # an earlier ID of this flow is remembered, and its last one is not
+            # the leader remembers an earlier ID of this flow, but not its last one
         try:
             copied = by_headers(found, partial(self._batch_from, target)).copied
         except BorderUnknown as unknown:
@@ -265,7 +267,8 @@ class CopyEnds:
         return end.ordinal, max(mark.downstream, there.log_start)
 
     def _tail(self, target: TopicPartition, known: PartitionMap, mark: Mark) -> ProducerTail | None:
-        """Return the state of the producer ID that wrote last, or None if the leader dropped it."""
+        """Return the state of the flow's producer ID that wrote last, or None if the leader dropped
+        it."""
         tails = [
             (
                 ahead,
@@ -283,7 +286,7 @@ class CopyEnds:
         return batch_from(self._reads.read, tp, offset, end)
 
     def bounds(self, tp: TopicPartition) -> tuple[int, int]:
-        """Return the start and the end of a log of B, as `prepare` found them."""
+        """Return the start and the end of a log of B, as `prepare` read them."""
         found = self._picture.target[tp]
         if found.problem is not None:
             raise found.problem
@@ -301,8 +304,8 @@ class CopyEnds:
 def copy_ends(
     scope: CutoverScope, targets: Mapping[TopicPartition, TopicPartition]
 ) -> dict[TopicPartition, CopyEnd | TwinlogError | None]:
-    """Return where the copy from each source partition to its target ends now; None if nothing was
-    copied, or the error.
+    """Return, for each source partition, where its copy to the target partition ends now. The value
+    is None if nothing was copied, or the error.
     """
     ends = CopyEnds(scope)
     ends.prepare(targets.values())
@@ -314,7 +317,7 @@ K = TypeVar("K")
 T = TypeVar("T")
 
 MOST_BYTES: Final = 32 << 20
-"""Limit of the bytes requested in one round; further searches wait for the next round."""
+"""Maximum bytes requested in one round. Further searches wait for the next round."""
 
 
 class LogReads:
@@ -331,7 +334,7 @@ class LogReads:
 
 
 class Unread(Exception):
-    """Raised if a search needs a batch that was not read yet."""
+    """Raised if a search needs a batch that has not been read yet."""
 
     def __init__(self, reads: RoundReads, tp: TopicPartition, wanted: FetchFrom) -> None:
         super().__init__(tp, wanted)
@@ -339,7 +342,7 @@ class Unread(Exception):
 
 
 class RoundReads(LogReads):
-    """The reads of one cluster that one search has got so far."""
+    """The batches of one cluster that were read for one search so far."""
 
     def __init__(self, client: ClusterClient) -> None:
         super().__init__(client)

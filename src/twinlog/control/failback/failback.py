@@ -59,7 +59,7 @@ from twinlog.quantities import count, first_few, plural
 
 PROGRESS_EVERY_S: Final = 5.0
 SETTLED_MS: Final = 60_000
-"""When only some topics are promoted, no row reports that their lanes have ended. A live leader
+"""If only some topics are promoted, no row reports that their lanes have ended. A running leader
 follows within 2 s, and the lanes of a killed one end within 20 s.
 """
 
@@ -115,7 +115,8 @@ class Failback:
                 self._say(f"replay: done, {plural(count_, 'record')} appended by this run")
             watch.require()
             self._reverse.prepare(partings_)
-            watch.require()  # else the flow back's rows lack records that the mirror copies now
+            # otherwise the rows of the flow back would lack records that the mirror copies now
+            watch.require()
         for line in self._reverse.lines(partings_):
             self._say(line)
         return files
@@ -202,8 +203,8 @@ class Failback:
             )
 
     def _checked_again(self, plan: FailbackPlan) -> list[Parting]:
-        """Compare the logs again after the copy has ended. It may have advanced after the plan, and
-        the point of divergence with it.
+        """Compare the logs again after the copy has ended. After the plan the copy may have
+        advanced, and with it the point of divergence.
         """
         found = self._reverse.settled([*partings(self._scope)])
         tails = tuple(Tail(parting=one, counts=TailCounts()) for one in found)
@@ -211,7 +212,8 @@ class Failback:
         return found
 
     def _until_over(self, found: Sequence[Parting], promotion: Intent) -> None:
-        """Wait until the copy cannot append any more; else the point of divergence would move."""
+        """Wait until the copy can no longer append, because until then the point of divergence may
+        move."""
         scope = self._scope
         if not promotion.topic:
             copies = [Copy(source=one.source, target=one.target) for one in found]
@@ -331,7 +333,7 @@ MOST_LINES: Final = 50
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Tail:
-    """One partition: where its logs diverge, and what A has after that."""
+    """One partition: where its logs diverge, and the range of A after that."""
 
     parting: Parting
     counts: TailCounts
@@ -342,7 +344,7 @@ class Tail:
 
     @property
     def is_empty(self) -> bool:
-        """Return True if A has no offset, of whatever content, that B lacks."""
+        """Return True if A has no offset that B lacks, not even one of a marker."""
         parting = self.parting
         return parting.tail.first >= parting.tail.next and parting.deleted is None
 
@@ -397,7 +399,7 @@ class FailbackPlan:
 
     @property
     def problems(self) -> list[str]:
-        """The reasons why a run cannot begin."""
+        """Return the reasons why a run cannot begin."""
         out = []
         if not self.promoted:
             out.append(
@@ -409,7 +411,7 @@ class FailbackPlan:
 
     @property
     def open_transactions(self) -> list[Parting]:
-        """The partitions with an open transaction in their tail."""
+        """Return the partitions with an open transaction in their tail."""
         return [one.parting for one in self.tails if one.parting.is_open]
 
     @property
@@ -418,7 +420,7 @@ class FailbackPlan:
         return not self.problems and not self.open_transactions
 
     def lines(self) -> Iterator[str]:
-        """The plan as text."""
+        """Yield the plan as text."""
         if self.promoted:
             yield f"{self.flow}: promoted {self.promoted}"
         else:

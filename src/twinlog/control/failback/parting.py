@@ -35,9 +35,9 @@ from twinlog.wire.record_batch import BatchHeader, read_headers
 from twinlog.wire.records import Record
 
 COMPARED: Final = 20
-"""Number of records that are tried until one is still in both logs."""
+"""Number of records that are tried until one is found that both logs still have."""
 MARKER: Final = (Record(-1, -1, None, None, ()), True)
-"""Stands for a transaction marker, which is no record."""
+"""Represents a transaction marker, which is not a record."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -56,27 +56,28 @@ class Parting:
     log: tuple[int, int] = (0, 0)
     """A's log: its start and its end."""
     stable: int = 0
-    """A's last stable offset: from there on a transaction is open."""
+    """A's last stable offset. If it is before the log end, a transaction is open from there on."""
     copy: CopyEnd | None = None
-    """None if nothing was copied; then the whole log is tail."""
+    """None if nothing was copied. Then the whole log is the tail."""
     lost: Span | None = None
-    """Offsets that were copied, and that A has no longer, or with other records."""
+    """Copied offsets that A no longer has, or where A has other records now."""
     lost_records: int = 0
     """Number of records on B at the lost offsets."""
     is_compared: bool = False
-    """The last common record was found to be equal on both sides."""
+    """Whether the last common record was compared, and is equal on both sides."""
     is_home: bool = False
-    """The flow back already writes after the tail, under the same topic name."""
+    """Whether the flow back already writes after the tail, under the same topic name."""
     problem: TwinlogError | None = None
 
     @property
     def tail(self) -> Span:
-        """All offsets of A that were never copied to B, including those that retention deleted."""
+        """Return all offsets of A that were never copied to B, including those that retention
+        deleted."""
         return Span(min(self.at, self.log[1]), self.log[1])
 
     @property
     def deleted(self) -> Span | None:
-        """The part of the tail that A's retention has deleted."""
+        """Return the part of the tail that A's retention has deleted, or None."""
         until = min(self.log[0], self.log[1])
         return Span(self.at, until) if self.at < until else None
 
@@ -152,8 +153,8 @@ class SourceLog:
 def source_logs(
     client: ClusterClient, tps: Sequence[TopicPartition]
 ) -> dict[TopicPartition, SourceLog | TwinlogError]:
-    """Return the logs now. The end is queried first, so a last stable offset below it means an open
-    transaction, not a record that was appended between two requests.
+    """Return the current logs. The end is queried first. So a last stable offset below it means an
+    open transaction, and not a record that was appended between two requests.
     """
     ends = read_ends(client, tps, Want.STARTS)
     stable = read_ends(client, tps, isolation=Isolation.READ_COMMITTED)
@@ -181,7 +182,7 @@ def _other_name(scope: CutoverScope, tp: TopicPartition, target: TopicPartition)
 
 
 def _came_from_target(scope: CutoverScope, topic: str) -> bool:
-    """Return True for topics such as `B.orders` on A: they are B's and were not to be copied."""
+    """Return True for topics of A such as `B.orders`, which are B's and were not to be copied."""
     if scope.setup.is_identity:
         return False
     return scope.policy.topic_source(topic) == scope.config.target_alias
@@ -251,7 +252,7 @@ def _parting(
     at, lost = copy.reach.upstream, None
     if common < copy.ordinal:
         before = run_at(copy.known.runs, common - 1)
-        # directly after the last common record: a marker there may have become a record
+        # directly after the last common record, because a marker there may have become a record
         at = copy.known.runs[0].upstream if before is None else before.upstream_of(common - 1) + 1
         lost = Span(at, copy.reach.upstream)
     return replace(
@@ -265,7 +266,7 @@ def _parting(
 
 
 class Comparing:
-    """Compares the records that both sides should have, of one partition."""
+    """Compares, in one partition, the records that both sides should have."""
 
     def __init__(self, flow: str, sides: BothReads, one: Parting, copy: CopyEnd) -> None:
         self._flow, self._sides, self._copy = flow, sides, copy
@@ -285,7 +286,8 @@ class Comparing:
         return self._first_other(first, ordinal), True
 
     def _first_other(self, first: int, other: int) -> int:
-        """Return the first ordinal whose records differ, by bisection; they differ at `other`."""
+        """Return the first ordinal whose records differ, by bisection. They are known to differ at
+        `other`."""
         low, high = first, other  # equal below `low`; none comparable from `high` up to `other`
         while low < high:
             middle = (low + high) // 2
@@ -311,7 +313,8 @@ class Comparing:
         return other
 
     def _source_holds(self, low: int, high: int) -> bool:
-        """Return True if A has records at the offsets of these ordinals; else none can be lost."""
+        """Return True if A has records at the offsets of these ordinals. If not, none
+        can be lost."""
         begin, end = max(self._upstream(low), self._log[0]), self._upstream(high)
         if begin >= end:
             return False
@@ -351,7 +354,7 @@ class Comparing:
         here = record_at(self._sides.source, self._source, run.upstream_of(ordinal))
         there = record_at(self._sides.target, self._target, run.downstream_of(ordinal))
         if MARKER in (here, there):
-            return False  # it was a record when it was copied
+            return False  # when it was copied, it was a record
         if here is None or there is None:
             return None
         own_time = here[1] == there[1]
@@ -374,7 +377,8 @@ def _batches(
 
 
 def record_at(reads: LogReads, tp: TopicPartition, offset: int) -> tuple[Record, bool] | None:
-    """Return the record at an offset, and whether the broker set its timestamp; None if missing."""
+    """Return the record at an offset, and whether the broker set its timestamp, or None if it is
+    missing."""
     answer = reads.read(tp, offset, FIRST_BYTES)
     if isinstance(answer, BrokerRefused) and answer.code == "OFFSET_OUT_OF_RANGE":
         return None

@@ -185,7 +185,8 @@ class Replay:
             require_same_topics(self._scope, ids)
 
     def _begun(self, work: Sequence[TailWork]) -> dict[TopicPartition, Committed]:
-        """Return each partition's position, creating it at first. Later its loss is detected."""
+        """Return each partition's position, which is created the first time, so that its loss is
+        detected later."""
         at: dict[TopicPartition, Committed] = {}
         found = positions(self._scope)
         begun = {*self._scope.intents().topics(IntentKind.REPLAY)}
@@ -196,7 +197,7 @@ class Replay:
                 continue
             if one.source.topic in begun:
                 if not one.files:
-                    continue  # nothing is to be appended
+                    continue  # there is nothing to append
                 raise FlowError(
                     f"the replay of {one.source} was begun, and the brokers of "
                     f"the target have lost its position (group {self._group}): compare the "
@@ -215,8 +216,8 @@ class Replay:
         return at
 
     def _require_promoted(self, work: Sequence[TailWork]) -> None:
-        """Check the promotion for the first time after the rows `replay` were written. If it is
-        gone, take the rows back for the topics of which nothing was ever appended.
+        """Check the promotion for the first time after the rows `replay` were written. If it was
+        undone, delete the rows of topics to which nothing was ever appended.
         """
         topics = _topics(work)
         try:
@@ -231,7 +232,7 @@ class Replay:
         if last >= work.first and found.metadata:
             last = self._last_offset(work, found)
         if last < work.first:
-            return work.first  # nothing of this tail was appended
+            return work.first  # nothing of this tail was appended yet
         if not work.files or not found.metadata or self._holds(work, found.metadata):
             return found.offset
         raise FlowError(
@@ -330,7 +331,7 @@ def require_same_topics(scope: CutoverScope, ids: Mapping[str, TopicId]) -> None
 
 
 def take_back(scope: CutoverScope, transactions: Transactions, topics: Sequence[str]) -> list[str]:
-    """Delete the intent `replay` of the topics of which nothing was appended. Return these topics.
+    """Delete the intent `replay` of the topics to which nothing was appended. Return these topics.
 
     A run that appends now is fenced first, so that it cannot commit after the check. A run that
     begins later finds its intent gone before its first commit.
@@ -366,7 +367,7 @@ def transactions_of(scope: CutoverScope) -> Transactions:
 
 
 def replayed_lines(partings: Sequence[Parting], at: GroupOffsets) -> Iterator[str]:
-    """Yield a line on the progress of each partition's replay that was begun."""
+    """Yield a line on the progress of each replay that was begun."""
     for one in partings:
         found = at.get(one.target)
         if found is not None:

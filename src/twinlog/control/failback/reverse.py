@@ -60,7 +60,7 @@ from twinlog.survey.replica import Maps
 BEFORE_ALL: Final = Term(-1, 0)
 """The term of rows that were written before any process led the flow."""
 RUNS_PER_ROW: Final = 400
-"""As many as a lane writes to a row (`mirror.map.map_tail`)."""
+"""Runs per row: as many as a lane writes to one (`mirror.map.map_tail`)."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -74,7 +74,7 @@ class ReverseStart:
 
     @property
     def begin(self) -> int:
-        """The first offset of B that the flow copies."""
+        """Return the first offset of B that the flow copies."""
         return self.runs[-1].upstream
 
     def rows(self) -> Iterator[ChunkRow]:
@@ -140,7 +140,7 @@ def _unknown(flow: str, one: Parting, where: str) -> FlowError:
 
 
 class Reverse:
-    """The flow back of one flow; not thread-safe."""
+    """Prepares the flow back of one flow. Not thread-safe."""
 
     def __init__(self, scope: CutoverScope, say: Say) -> None:
         self._scope, self._say = scope, say
@@ -169,7 +169,8 @@ class Reverse:
         return len(fresh)
 
     def settled(self, found: Sequence[Parting]) -> list[Parting]:
-        """Return the partitions without what the flow back wrote to A, which is no tail."""
+        """Return the partitions without the records that the flow back wrote to A, which are not
+        part of the tail."""
         if not self._scope.setup.is_identity:
             return [*found]
         maps = self._maps()
@@ -251,7 +252,8 @@ class Reverse:
             append_rows(self._scope.source, TopicPartition(self._map_topic, home), some, now_ms)
 
     def _let_in(self, topics: set[str]) -> None:
-        """End the rows by which B's topics are copies of A's, so that they may be copied to A."""
+        """End the rows that state that B's topics are copies of A's, so that these may be copied to
+        A."""
         target = self._scope.target
         state = cluster_state(target)
         ended = [

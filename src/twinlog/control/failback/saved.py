@@ -59,7 +59,7 @@ _NAME: Final = re.compile(r"(?P<topic>.+)-(?P<partition>\d+)-(?P<first>\d{20})-(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SavedFile:
-    """One file, as it was read back."""
+    """One saved file, as it was read from the disk."""
 
     name: str
     tp: TopicPartition
@@ -118,7 +118,7 @@ class SavedTail:
                     code="SAVE_BUSY",
                 ) from error
             is_owned = self._check_owner()
-            for left in self._folder.glob(f"*{PARTIAL}"):  # of runs that died
+            for left in self._folder.glob(f"*{PARTIAL}"):  # left by runs that died
                 left.unlink()
             if not is_owned:
                 self._write({**self._owner.as_json(), "partitions": [], "files": []})
@@ -250,7 +250,7 @@ class SavedTail:
         return bool(found)
 
     def otherwise(self, what: str) -> FlowError:
-        """Return the error for a folder that is not as this flow saved it."""
+        """Return the error for a folder that differs from what this flow saved."""
         return FlowError(
             f"{self._folder}: {what}; nothing was changed: keep the folder as it is, and save to "
             "another one with --save",
@@ -300,7 +300,7 @@ READ_BYTES: Final = 4 << 20
 NO_EPOCH: Final = -1
 
 OnRead = Callable[[int], None]
-"""Takes the offset that has been reached."""
+"""Called with the offset that was reached."""
 
 
 class Transaction(StrEnum):
@@ -341,7 +341,7 @@ class TailCounts:
 
     @property
     def valid(self) -> int:
-        """The number of records that readers of committed records get."""
+        """Return the number of records that readers of committed records get."""
         return self.records - self.aborted
 
     def as_json(self) -> dict[str, Any]:
