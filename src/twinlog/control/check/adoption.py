@@ -96,7 +96,8 @@ def suggest_adoption(
 
 
 def not_ours(report: FlowReport, *, is_identity: bool) -> list[str]:
-    """Return source topics whose remote topics have records that Twinlog did not copy, or may."""
+    """Return the source topics whose remote topics have, or may have, records that Twinlog did not
+    copy."""
     if is_identity:
         known = (Plan.EXISTS, Plan.GROW)
         return [one.topic for one in report.topics if one.plan in known and one.begins]
@@ -106,8 +107,8 @@ def not_ours(report: FlowReport, *, is_identity: bool) -> list[str]:
 
 
 def suggestion(found: Sequence[str], names: Sequence[str]) -> str:
-    """Return the note. `found` are topics that a MirrorMaker 2 uses; `names` are those that it may
-    have copied.
+    """Return the note. `found`: topics that a MirrorMaker 2 uses. `names`: those that it may have
+    copied.
     """
     return (
         f"{' and '.join(found)} may belong to a MirrorMaker 2. If it copied {first_few(names)}, "

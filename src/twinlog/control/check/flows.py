@@ -206,7 +206,7 @@ class _FlowCheck:
     def _tried(
         self, remote: str, partitions: int, factor: int, configs: Mapping[str, str]
     ) -> TopicCreation | TwinlogError:
-        """Return what the cluster would create, or the error."""
+        """Return the topic that the cluster would create, or the error."""
         try:
             answer = validate_topic(
                 self._clients.target,
@@ -309,7 +309,8 @@ class _FlowCheck:
             )
 
     def foreign_data(self) -> None:
-        """Report prefixed remote topics with records that no row of the offset map covers."""
+        """Report prefixed remote topics that have records although no row of the offset map covers
+        them."""
         if self._setup.is_identity:
             return
         keyed = self._flow.keyed_partitions
@@ -317,7 +318,8 @@ class _FlowCheck:
             TopicPartition(one.topic, number): TopicPartition(one.remote_topic, number)
             for one in self._report.topics
             if one.plan not in (Plan.CREATE, Plan.MISSING)
-            if not keyed or one.partitions == one.remote_partitions  # others count as shared
+            # other topics are treated as shared
+            if not keyed or one.partitions == one.remote_partitions
             if may(self._there, one.remote_topic, Operation.READ)
             for number in range(min(one.partitions, one.remote_partitions))
         }
@@ -387,7 +389,8 @@ SHOWN: Final = 20
 def check_syncs(
     flow: FlowConfig, source: ClusterClient, target: ClusterClient, report: FlowReport
 ) -> None:
-    """Add to the report the changes by the syncs, and as notes the rights that they lack."""
+    """Add the changes that the syncs would make to the report, and the rights that they lack as
+    notes."""
     if not flow.new_topics.enabled:
         return
     refused = {problem.topic for problem in report.problems}
@@ -410,8 +413,8 @@ def check_syncs(
 
 
 def _left_alone(flow: FlowConfig, target: ClusterClient) -> dict[str, str]:
-    """Return source topics whose copies the flow must not change, and why, as its leader reported
-    in the last minutes. Other such topics are found at the start of each partition.
+    """Return the source topics whose copies the flow must not change, with the reason, as its
+    leader reported in the last minutes. Other such topics are found at the start of each partition.
     """
     rows = status_rows(target, target.metadata(None), int(time.time() * 1000))
     status = published_status(str(flow.flow), rows or [])
@@ -485,7 +488,7 @@ class _Written:
     client: ClusterClient
     topic: str
     so: str
-    """What is left out without the right."""
+    """What the feature leaves out if the right is missing."""
     hint: str
     rights: tuple[Operation, ...] = (Operation.WRITE, Operation.READ)
 
@@ -555,7 +558,7 @@ def _missing(one: _Written) -> TwinlogError | None:
     except Unauthorized as error:
         return hidden_topic(client, topic, may_create=False) if hidden else error
     except (BrokerRefused, Unsupported):
-        return None  # not about rights: a policy of the cluster, or old brokers
+        return None  # the error is not about rights, but a policy of the cluster, or old brokers
     return hidden_topic(client, topic, may_create=True) if hidden else None
 
 

@@ -47,7 +47,7 @@ class CommittedOffset:
     """A committed offset of a group, and its counterpart on the target."""
 
     topic: str
-    """Source topic; so are `partition` and `offset`."""
+    """Source topic. `partition` and `offset` are also those of the source."""
     partition: int
     offset: int
     end: int
@@ -60,7 +60,7 @@ class CommittedOffset:
 
     @property
     def lag(self) -> int:
-        """Offsets that the group has not read yet; -1 if unknown."""
+        """Return the number of offsets that the group has not read yet, or -1 if unknown."""
         return max(0, self.end - self.offset) if self.end >= 0 else -1
 
 
@@ -84,7 +84,7 @@ class GroupReadiness:
 
     @property
     def lag(self) -> int:
-        """Sum over its partitions; -1 if unknown for all."""
+        """Return the sum over its partitions, or -1 if it is unknown for all of them."""
         known = [one.lag for one in self.committed if one.lag >= 0]
         return sum(known) if known else -1
 
@@ -124,7 +124,7 @@ class FlowGroups:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GroupSurvey:
-    """The data of the groups of one flow, from both sides."""
+    """The groups of one flow, as both clusters report them."""
 
     led: LedFlow
     selected: tuple[Group, ...]

@@ -45,7 +45,7 @@ from twinlog.survey.capabilities import ensure_probe_topic, probe
 
 GIVES_UP_S: Final = 60.0
 SAID_AFTER_S: Final = 3.0
-"""Delay before a cluster without an answer is reported."""
+"""Delay after which a cluster that has not responded is reported."""
 
 
 def check(
@@ -145,7 +145,7 @@ def _connect_one(client: ClusterClient) -> ClusterReport:
 
 
 def _by_alias(seen: Iterable[ClusterReport]) -> tuple[ClusterReport, ...]:
-    """Return one report per cluster, or per different problem of one."""
+    """Return one report per cluster, or several if its clients have different problems."""
     reports = list(dict.fromkeys(seen))
     failed = {report.alias for report in reports if report.problem is not None}
     return tuple(r for r in reports if r.problem is not None or r.alias not in failed)
@@ -211,7 +211,7 @@ def _shared_topics(
 
 
 def _memory(flows: Iterable[tuple[FlowSetup, FlowReport]]) -> None:
-    """Note the memory of the lanes of each flow, as a mirror on this machine would have them."""
+    """Note the memory that the lanes of each flow would need if a mirror ran on this machine."""
     known = [(setup.config, report) for setup, report in flows if report.topics]
     limit = memory_limit()
     cores = min(usable_cores(), lanes_in_memory([config for config, _ in known], limit))

@@ -52,7 +52,7 @@ from twinlog.survey.replica import Certainty, Replica, pair_into
 from twinlog.survey.state_reader import state_rows_if_any
 from twinlog.wire.record_batch import read_headers
 
-# The clusters of several flows; each is queried once to find out whether it responds.
+# The clusters of several flows. Each is queried once to check whether it responds.
 
 
 class AskedClusters:
@@ -74,7 +74,7 @@ class AskedClusters:
         return self._problems[settings]
 
     def ask(self, wanted: Iterable[ClusterSettings]) -> None:
-        """Query whether they respond, in parallel, so that unreachable ones time out together."""
+        """Check in parallel whether they respond, so that unreachable ones time out together."""
         new = [self.client(one) for one in dict.fromkeys(wanted) if one not in self._problems]
         with ThreadPoolExecutor(max(len(new), 1)) as pool:
             for client, problem in zip(new, pool.map(_why_not, new), strict=True):
@@ -123,8 +123,9 @@ def resting_flow(
     target: ClusterClient,
     log_once: Callable[[str], None],
 ) -> LedFlow:
-    """Return a flow as its duties see it, read from the two clusters only, for commands that report
-    what duties would do. It has no leader, and nothing is written through it. A mirror may run.
+    """Return the interface of a flow for duties, read from the two clusters only, for commands that
+    report what duties would do. It has no leader, and nothing is written through it. A mirror may
+    run.
 
     Raises TwinlogError if a cluster cannot be queried.
     """
@@ -170,7 +171,7 @@ def _snapshot(
 
 
 class _OfflineFlow:
-    """One flow and its two clusters; the source is not queried before `flow`."""
+    """One flow and its two clusters. The source is not queried before `flow` is called."""
 
     def __init__(self, setup: FlowSetup, source: ClusterClient, target: ClusterClient) -> None:
         self.setup = setup
@@ -195,7 +196,8 @@ class _OfflineFlow:
         seen = _unknown(self.setup, problem)
         with suppress(TwinlogError):
             _, status, _ = self._last_run()
-            # why it cannot be set up is more useful than why it cannot be checked
+            # the reason why it cannot be set up is more useful than the reason why it cannot be
+            # checked
             if status is not None and not status.is_of_leader:
                 return _not_set_up(seen, status)
         return seen
@@ -216,7 +218,7 @@ class _OfflineFlow:
         return self._run(self._read()[0])
 
     def led(self, log_once: Callable[[str], None]) -> LedFlow:
-        """Return the flow as its duties see it (`resting_flow`)."""
+        """Return the interface of the flow for duties (`resting_flow`)."""
         parts, replicas, ends = self._read()
         snapshot = self._run(parts)
         by_source = {TopicPartition(one.topic, one.partition): one for one in snapshot.partitions}
@@ -263,7 +265,7 @@ class _OfflineFlow:
         return parts, replicas, picture.target
 
     def _run(self, parts: Iterable[PartitionSnapshot]) -> FlowSnapshot:
-        """Add which process runs or last ran the flow, from the target."""
+        """Add from the target which process runs the flow, or ran it last."""
         run, status, problem = self._last_run()
         reason = "; ".join(filter(None, (self._intents.paused(), run.text, problem)))
         seen = _snapshot(self.setup.name, run.state, reason, self._history, tuple(parts))
@@ -295,7 +297,7 @@ class _OfflineFlow:
         return rows.history(self.setup.name), rows.intents(self.setup.name)
 
     def _new(self, missing: set[str]) -> dict[TopicPartition, str]:
-        """Return partitions of topics without a remote topic, and the name that it will have."""
+        """Return partitions of topics without a remote topic, with the name that it will have."""
         if not missing:
             return {}
         policy, alias = self.setup.policy, self._flow.source_alias
@@ -314,7 +316,7 @@ class _OfflineFlow:
             if not (known.topic in here or known.topic in self._flow.released or key.branches)
             if key.target_topic_id in names
         }
-        # nothing is copied there any more, so the map is not older than these ends
+        # nothing is copied there any more, so the map cannot be older than these ends
         picture = picture._replace(target=read_ends(self._target, lost))
         for target, topic_id in lost.items():
             pair = pair_into(picture.maps, target, topic_id, {})
@@ -368,7 +370,7 @@ class _OfflineFlow:
 
 
 def _view(found: Replica, part: PartitionSnapshot | None) -> PartitionView:
-    """Return a partition as duties see it.
+    """Return the view of a partition for duties.
 
     If it has no lag, everything below the source's end is copied, including transaction markers
     after its last record, which are not in the map.
@@ -398,7 +400,7 @@ def _overlaid(seen: FlowSnapshot, status: PublishedStatus) -> FlowSnapshot:
     parts = list(seen.partitions)
     for part in parts:  # made by this command and not shared yet, so they may be changed
         if part.lag > 0 or status.unusual_partitions:
-            part.loss_ms = -1  # only the leader knows the time, and it does not write it
+            part.loss_ms = -1  # only the leader knows this time, and its row does not contain it
         one = unusual.pop(TopicPartition(part.topic, part.partition), None)
         if one is not None:
             part.state, part.code = PartitionState(one.state), one.code
@@ -431,7 +433,7 @@ def _overlaid(seen: FlowSnapshot, status: PublishedStatus) -> FlowSnapshot:
 
 
 def _not_set_up(seen: FlowSnapshot, status: PublishedStatus) -> FlowSnapshot:
-    """Add to a snapshot why a process cannot set the flow up."""
+    """Add to a snapshot why a process cannot set up the flow."""
     return replace(
         seen,
         state=FlowState(status.state),
@@ -447,7 +449,7 @@ def _not_set_up(seen: FlowSnapshot, status: PublishedStatus) -> FlowSnapshot:
 def _never_copied(
     tp: TopicPartition, remote: str, begin: Begin | None, log: LogState
 ) -> PartitionSnapshot:
-    """Return a partition whose lag is the log from the configured start on."""
+    """Return a partition whose lag is the log from the configured start offset on."""
     if not isinstance(begin, int) or log.end is None:
         return _part(tp, remote, PartitionState.NEW)
     return _part(tp, remote, PartitionState.NEW, lag=max(0, log.end - begin))

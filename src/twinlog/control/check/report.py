@@ -40,7 +40,7 @@ class Problem:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClusterReport:
-    """One cluster of the file, as seen with one user's credentials."""
+    """One cluster of the file, as it responds to one user."""
 
     alias: str
     addresses: str
@@ -61,9 +61,9 @@ class TopicReport:
     configs: Mapping[str, str] = field(default_factory=dict)
     """Configs with which the remote topic would be created."""
     start: str = ""
-    """Where its copy would begin."""
+    """The offset at which its copy would begin, as text."""
     begins: Mapping[int, int] = field(default_factory=dict)
-    """The same as upstream offsets by partition, without partitions that resume."""
+    """The same as upstream offsets by partition. Partitions that resume are left out."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -73,9 +73,10 @@ class LaneMemory:
     lanes: int
     """Lanes on this machine."""
     lane_bytes: int
-    """One lane and its successor. On a Spark cluster they need it beside an executor's heap."""
+    """Memory of one lane and its successor. On a Spark cluster they need it beside an executor's
+    heap."""
     process_bytes: int
-    """Driver and JVM."""
+    """Memory of driver and JVM."""
     limit_bytes: int | None = None
     """The limit of this process's cgroup for all flows, or None."""
 
@@ -94,7 +95,7 @@ class FlowReport:
     changes: list[str] = field(default_factory=list)
     """What the syncs of configs and ACLs would change on existing topics."""
     guarantee: str | None = None
-    """None without a probe."""
+    """None if the target was not probed."""
     missing_capabilities: tuple[str, ...] = ()
     memory: LaneMemory | None = None
     """None if the topics are unknown."""
@@ -113,7 +114,7 @@ class CheckReport:
     clusters: tuple[ClusterReport, ...]
     flows: tuple[FlowReport, ...]
     certificates: tuple[Problem, ...] = ()
-    """Expired certificates, each once."""
+    """Expired certificates, each listed once."""
     refused: tuple[Problem, ...] = ()
     """Lines of the file that `twinlog mirror` refuses."""
 

@@ -35,11 +35,12 @@ from twinlog.wire.error_codes import TOPIC_AUTHORIZATION_FAILED, UNKNOWN_TOPIC_O
 # processes of this host.
 
 CLOCKS_DIFFER_MS: Final = 2000
-"""A process's start time is known to the second, and the wall clock may be adjusted."""
+"""Tolerance of start times: a process's start time is known to the second, and the wall clock may
+be adjusted."""
 
 
 class LastRun(NamedTuple):
-    """NOT_RUNNING, or UNKNOWN if the flow may be running."""
+    """The last run of a flow: NOT_RUNNING, or UNKNOWN if it may be running."""
 
     state: FlowState
     text: str
@@ -50,8 +51,8 @@ class LastRun(NamedTuple):
 def last_run(
     history: FlowHistory | None, status: PublishedStatus | None, now_ms: int, *, reports: bool
 ) -> LastRun:
-    """Return how the flow last ran. `status` is the newest row of the status topic, which is not
-    current. `reports` is whether the leader writes such rows, and they are readable.
+    """Return how the flow last ran. `status`: the newest row of the status topic, which is not
+    current. `reports`: whether the leader writes such rows and this user can read them.
     """
     latest = None if history is None else history.latest
     if latest is None or history is None:
@@ -75,7 +76,7 @@ def last_run(
 def _elsewhere(
     where: str, status: PublishedStatus | None, now_ms: int, age_ms: int, *, reports: bool
 ) -> LastRun:
-    """Return the same for a process of another host; `age_ms` is the time since its start."""
+    """Return the last run of a process of another host. `age_ms`: the time since its start."""
     if not reports:
         text = f"it last ran on {where}, and has not reported its end: check on that host"
         return LastRun(FlowState.UNKNOWN, text)
@@ -93,7 +94,8 @@ def _gone(text: str) -> LastRun:
 
 
 def lives_here(host: str, pid: int, at_ms: int) -> bool | None:
-    """Return whether the process with this pid at that time is alive, or None for other hosts."""
+    """Return whether this host had a process with this pid at that time that is still alive, or
+    None for other hosts."""
     import psutil
 
     if host != socket.gethostname():
@@ -105,12 +107,12 @@ def lives_here(host: str, pid: int, at_ms: int) -> bool | None:
     except (psutil.NoSuchProcess, ValueError):  # or the pid is invalid
         return False
     except psutil.Error:
-        return True  # it exists, but inspection is denied
+        return True  # the process exists, but this user may not inspect it
 
 
 WRITTEN_WITHIN_MS: Final = 600_000
-"""Age of the rows of the status topic that are read: far more than a current row can be old,
-whatever the hosts' clocks show.
+"""Age of the oldest rows of the status topic that are read. It is far more than the age of any
+current row, whatever the hosts' clocks show.
 """
 
 _UNREADABLE: Final = (
@@ -124,25 +126,26 @@ class Reported:
     """The report of one flow's leader, and the commands in effect."""
 
     status: PublishedStatus | None
-    """By its leader, or a process that fails to set it up; None if no process reports it."""
+    """The status that its leader, or a process that fails to set it up, reports; None if no process
+    does."""
     intents: FlowIntents | None
     """None if the commands in effect are unknown."""
     run: LastRun | None = None
-    """Without a status: how it last ran; None if unknown."""
+    """How the flow last ran, if there is no status; None if unknown."""
     verify_runs: tuple[VerifyRun, ...] | None = None
     """The last results of `twinlog verify`, newest first; None if unknown."""
     problem: str = ""
     """Why a part is unknown."""
     events: tuple[PublishedEvents, ...] = ()
-    """Events of the last minutes, by the flow's leaders."""
+    """Events of the last minutes from the flow's leaders."""
 
 
 def reports_of(
     flows: Mapping[str, bool], target: ClusterSettings, now_ms: int, give_up_s: float
 ) -> dict[str, Reported]:
-    """Return the reports of flows into one cluster, given by name with whether their leaders write
-    reports by the configuration. Raises TwinlogError if the cluster cannot be queried. A flow whose
-    rows cannot be read has a problem of its own.
+    """Return the reports of flows into one cluster. `flows`: by name, whether the leader writes
+    reports by the configuration. Raises TwinlogError if the cluster cannot be queried. If only the
+    rows of one flow cannot be read, its report has the problem.
     """
     with ClusterClient(target, api_timeout_s=give_up_s) as client:
         # by name, because every open page queries repeatedly, also clusters with many topics
@@ -168,7 +171,7 @@ def reports_of(
 
 
 def _by_flow(rows: Rows) -> Callable[[str], Rows]:
-    """Group rows by flow, once for all flows, of which there may be a thousand. A row with an
+    """Group rows by flow in one pass, because there may be a thousand flows. A row with an
     unreadable key may belong to any flow.
     """
     named: defaultdict[str, list[tuple[bytes | None, bytes | None]]] = defaultdict(list)
@@ -185,8 +188,8 @@ def _by_flow(rows: Rows) -> Callable[[str], Rows]:
 
 
 def _report(flow: str, state: Rows | None, status: Rows, now_ms: int, *, reports: bool) -> Reported:
-    """Evaluate the rows of this flow only: those of other flows may be of a later release. `state`
-    is None if it is not readable.
+    """Evaluate only the rows of this flow, because rows of other flows may be of a later release.
+    `state`: None if it is not readable.
     """
     problems: list[str] = []
     intents, newest, history, run = None, None, None, None
@@ -249,10 +252,10 @@ def status_rows(target: ClusterClient, there: ClusterMetadata, now_ms: int) -> R
 def of_now(
     status: PublishedStatus | None, history: FlowHistory | None, now_ms: int
 ) -> PublishedStatus | None:
-    """Return the newest row if its writer leads the flow now."""
+    """Return the newest row if its writer currently leads the flow."""
     if status is None or not _is_fresh(status, now_ms):
         return None
-    # another process has become the leader since, and has not written yet
+    # another process has become the leader since, and has not written a row yet
     latest = None if history is None else history.latest
     return status if latest is None or status.generation >= latest.generation else None
 
@@ -260,8 +263,8 @@ def of_now(
 def set_up_of_now(
     failed: PublishedStatus | None, history: FlowHistory | None, run: LastRun, now_ms: int
 ) -> PublishedStatus | None:
-    """Return the row of a process that fails to set the flow up, if no process leads it by
-    `of_now` and no other process may be running it. `run` is how it last ran.
+    """Return the row of a process that fails to set up the flow, if no process leads the flow by
+    `of_now` and none may be running it. `run`: how it last ran.
     """
     if failed is None or not _is_fresh(failed, now_ms):
         return None
@@ -273,7 +276,7 @@ def set_up_of_now(
 
 
 def _is_fresh(status: PublishedStatus, now_ms: int) -> bool:
-    """Return True if the writer of the row is running, as far as can be seen from here."""
+    """Return True if the writer of the row is running, as far as this host can determine."""
     if not status.is_of(now_ms):
         return False
     # A process of this host writes on time, or is known to be gone: immediately if it left an

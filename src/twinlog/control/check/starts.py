@@ -72,7 +72,7 @@ def topic_begins(
 
 
 def beyond(tp: TopicPartition, begin: int, end: int) -> Iterator[PartitionError]:
-    """Yield an error if the offset is beyond the log end."""
+    """Yield an error if the offset is after the log end."""
     if begin > end:
         yield PartitionError(
             f"{tp}: twinlog.start begins at offset {begin}, but the log ends at {end}: correct "
