@@ -1,4 +1,4 @@
-"""Reads the headers with which HTTP clients choose a form of an answer."""
+"""Reads the HTTP headers with which clients choose the form of a response."""
 
 from __future__ import annotations
 

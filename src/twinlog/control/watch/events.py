@@ -34,7 +34,8 @@ from twinlog.shown import ShownFormatter
 
 KEPT: Final = 300
 KEPT_OF_OTHERS: Final = 2000
-"""A hundred flows may have a row each when a process first reads."""
+"""Maximum number of kept events of other processes: a hundred flows may have a row each at the
+first read."""
 OLD_FILES: Final = 3
 """Files kept of ended processes, per configuration."""
 
@@ -93,7 +94,7 @@ class EventLog(logging.Handler):
         self._heard: deque[NumberedEvent] = deque(maxlen=KEPT_OF_OTHERS)
         """Events of other processes, numbered in order of arrival."""
         self._heard_up_to: dict[tuple[str, str, str], int] = {}
-        """By process, run and flow: the number of its newest event."""
+        """Number of the newest event, by process, run and flow."""
         self._is_changed = False
         self._number = 0
         self._host, self._pid = socket.gethostname(), os.getpid()
@@ -103,7 +104,7 @@ class EventLog(logging.Handler):
 
     @property
     def who(self) -> str:
-        """This host and process."""
+        """Return this host and process as text."""
         return f"{self._host} (process {self._pid})"
 
     def of_flow(self, flow: str) -> PublishedEvents:
@@ -135,12 +136,13 @@ class EventLog(logging.Handler):
         self.acquire()
         try:
             fresh = [(one, some) for some in published for one in self._fresh(some)]
-            # the newest stay, regardless of their flow
+            # the newest events are kept, whichever flow they belong to
             for one, some in sorted(fresh, key=lambda each: each[0].at_ms):
                 event, number = _event_of(some, one), self._next_number(time.time())
                 self._heard.append(NumberedEvent(number=number, event=event))
         finally:
-            self.release()  # whatever the rows contain, or every logging thread would hang
+            # also if the rows are malformed, because otherwise every logging thread would hang
+            self.release()
 
     def _fresh(self, published: PublishedEvents) -> Iterator[PublishedEvent]:
         if published.run == self._run:
@@ -267,7 +269,7 @@ def _published(number: int, record: logging.LogRecord, event: Event) -> Publishe
         number=number,
         at_ms=int(record.created * 1000),
         level=event.level,
-        message=event.message.partition("\n")[0][:LONGEST_MESSAGE],  # without a traceback
+        message=event.message.partition("\n")[0][:LONGEST_MESSAGE],  # this form has no traceback
         code=event.code,
         topic=event.topic,
         partition=-1 if event.partition is None else event.partition,
@@ -313,7 +315,7 @@ def _read(path: Path) -> ProcessEvents | None:
             events=tuple(Event(**event) for event in value["events"]),
         )
     except (OSError, ValueError, KeyError, TypeError, RecursionError):
-        return None  # of another release, or malformed
+        return None  # written by another release, or malformed
     values: list[dict[str, Any]] = [asdict(one) for one in found.events]
     numbers = [one.pop("partition") for one in values]
     texts = [found.config, *(text for one in values for text in one.values())]

@@ -42,7 +42,7 @@ class GroupsReport:
 
     @property
     def left_alone(self) -> dict[str, str]:
-        """Skipped and untranslated groups; a group may be both, for different topics."""
+        """Return skipped and untranslated groups. A group may be both, in different topics."""
         out = {**self.untranslated}
         for group, reason in self.skipped.items():
             out[group] = f"{reason}; {out[group]}" if group in out else reason

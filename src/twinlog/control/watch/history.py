@@ -13,12 +13,12 @@ from twinlog.control.watch.snapshot import FlowSnapshot, PartitionSnapshot, know
 
 EVERY_S: Final = 10.0
 KEPT: Final = 360
-"""Rows of each flow: an hour, in about 100 KB."""
+"""Number of rows of each flow: an hour, in about 100 KB."""
 TOPICS_EVERY_S: Final = 30.0
 TOPIC_ROWS: Final = 120
-"""Rows of each topic: an hour, in 2.9 KB, because a row is three numbers of 8 bytes."""
+"""Number of rows of each topic: an hour, in 2.9 KB, because a row is three numbers of 8 bytes."""
 MOST_TOPICS: Final = 400
-"""Topics of all flows together: 1.2 MB."""
+"""Maximum number of topics, over all flows: 1.2 MB."""
 
 TopicKey: TypeAlias = tuple[str, str]
 """Flow and source topic."""
@@ -45,7 +45,7 @@ class TopicRow(NamedTuple):
 
     at_ms: int
     lag: int
-    """Over partitions where it is known; -1 if unknown for all."""
+    """Lag over the partitions for which it is known, or -1 if it is unknown for all."""
     bytes: int
     """Bytes that this process has copied since it leads the flow."""
 
@@ -101,7 +101,7 @@ class BusyTopics:
 
     def __init__(self) -> None:
         self._rows: dict[TopicKey, array[int]] = {}
-        """The rows of a topic, one after the other."""
+        """The rows of each topic, one after the other in one array."""
         self._bytes: dict[TopicKey, int] = {}
         """Bytes of every topic at the last update."""
 

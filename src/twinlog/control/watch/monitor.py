@@ -22,7 +22,8 @@ from twinlog.control.watch.vital import Vital
 from twinlog.spark.jvm_use import JvmUse
 
 SILENT_AFTER_S: Final = 15.0
-"""The supervisor reports every second; after this time it is regarded as hanging."""
+"""Seconds after which a supervisor that does not report is considered hanging. It reports every
+second."""
 
 STARTS_WITHIN_S: Final = 60.0
 """Time limit for the first report."""
@@ -93,18 +94,18 @@ class Monitor:
 
     @property
     def reading(self) -> Reading | None:
-        """The last report, or None before the first."""
+        """Return the last report, or None before the first."""
         return self._reading
 
     @property
     def age_s(self) -> float:
-        """Age of the last report."""
+        """Return the age of the last report."""
         reading = self._reading
         return 0.0 if reading is None else self._clock() - reading.at
 
     @property
     def silent_s(self) -> float | None:
-        """How long the supervisor has been silent, or None if that is within the limit."""
+        """Return how long the supervisor has not responded, or None if that is within the limit."""
         turned_at = self._turned_at
         since, limit = (
             (self._began, STARTS_WITHIN_S) if turned_at is None else (turned_at, SILENT_AFTER_S)
@@ -113,7 +114,7 @@ class Monitor:
         return silent if silent > limit else None
 
     def answer(self, path: str, accept: str = "", accept_encoding: str = "") -> HttpAnswer | None:
-        """Return the answer to a GET with these headers, or None if the path is unknown."""
+        """Return the response to a GET with these headers, or None if the path is unknown."""
         match path:
             case "/metrics":
                 return self._metrics(accept, accept_encoding)

@@ -11,7 +11,8 @@ from twinlog.codes import PartitionState
 from twinlog.control.watch.snapshot import FlowSnapshot, PartitionSnapshot
 
 WINDOW_S: Final = 5.0
-"""Long enough that a rate does not flicker, short enough that a change is visible."""
+"""Window of a rate: long enough that rates do not flicker, and short enough that a change is
+visible."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -31,7 +32,7 @@ class TopicRate:
     is_deleted: bool = False
     """Deleted at the source; the copy is kept."""
     is_retrying: bool = False
-    """The current source log end of a partition is unknown."""
+    """Whether the current source log end of a partition is unknown."""
     copied: int = -1
     """Records of the copy, by all processes; -1 if unknown."""
     left_s: float = -1.0
@@ -39,7 +40,8 @@ class TopicRate:
 
     @property
     def known(self) -> int:
-        """Records that this process has copied plus records that wait: the progress total."""
+        """Return the records that this process has copied plus the waiting records: the progress
+        total."""
         return self.records + max(self.lag, 0)
 
 

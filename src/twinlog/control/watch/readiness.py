@@ -30,8 +30,9 @@ from twinlog.control.watch.snapshot import FlowSnapshot, PartitionSnapshot
 
 WITHIN_S: Final = 60.0
 OUTAGE_WITHIN_S: Final = 10.0
-"""For a flow that has failed or reports an unreachable cluster. A single dead broker of several is
-not that: its partitions get another leader within 9 s (Kafka's broker.session.timeout.ms).
+"""Time limit of a flow that has failed or reports an unreachable cluster. A single dead broker of
+several is not an outage: its partitions get another leader within 9 s (Kafka's
+broker.session.timeout.ms).
 """
 AT_END: Final = NOT_MIRRORED | {
     PartitionState.AT_END,
@@ -68,7 +69,8 @@ class _Known:
     good_at: float | None = None
     """When it last made progress, was at its end, or was a standby."""
     is_late: bool = True
-    """The time limit has passed. Only progress ends this, not the end of an outage."""
+    """Whether the time limit has passed. Only progress resets this; the end of an
+    outage does not."""
     furthest: dict[tuple[str, int], _Furthest] = field(default_factory=dict)
 
 

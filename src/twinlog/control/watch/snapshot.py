@@ -34,35 +34,35 @@ class PartitionSnapshot:
     state: PartitionState
     lag: int = -1
     lag_ms: int = -1
-    """While records wait: the age of the last copied one, or the time since none waited, whichever
-    is less; 0 without lag.
+    """While records wait: the age of the last copied record, or the time since no record waited,
+    whichever is less. 0 without lag.
     """
     records: int = 0
     bytes: int = 0
     code: str = ""
     message: str = ""
     since_ms: int = 0
-    """Begin of its problem, or of its state if it has none; 0 if unknown."""
+    """Time at which its problem began or, without a problem, its state; 0 if unknown."""
     loss_records: int = -1
     """Source offsets that are not on the target, including open transactions; -1 if unknown."""
     loss_ms: int = -1
     """How long ago the target last had all records of the source; -1 if unknown."""
     left_ms: int = -1
-    """While records wait: the least time for which the source keeps the next one; -1 if no deletion
-    is expected.
+    """While records wait: the minimum time for which the source keeps the next one, or -1 if no
+    deletion is expected.
     """
     is_left_known: bool = True
     """If False, a `left_ms` of -1 means unknown."""
     needs_ms: int = -1
     """Time the copy needs to catch up, 0 while unknown; -1 if it is not catching up."""
     is_near_deletion: bool = False
-    """At the current rates records will be deleted before they are copied."""
+    """Whether records will be deleted before they are copied, at the current rates."""
     newest_ms: int = -1
     """Timestamp of the newest record on the target, if the source is unreachable."""
     batches: int = 0
-    """Batches read by the current lane, without skipped ones."""
+    """Number of batches that the current lane has read, without skipped ones."""
     recoded: int = 0
-    """The number of these that were decoded, or compressed with another codec."""
+    """Number of these batches that were decoded, or compressed with another codec."""
     poison: Poison | None = None
     """The record that blocks the partition, if it is known exactly and can be skipped."""
     upstream: int = -1
@@ -70,8 +70,8 @@ class PartitionSnapshot:
     lane: int = -1
     """Lane number within the lease; -1 if no lane has it, or if unknown in this process."""
     copied: int = -1
-    """Records of the copy, by all processes; -1 while unknown. `records` counts those of this
-    process.
+    """Number of records of the copy, by all processes, or -1 while unknown. `records` counts only
+    those of this process.
     """
     age: TimingView | None = None
     """Age of batches when they were read; None before the first."""
@@ -80,7 +80,8 @@ class PartitionSnapshot:
 
     @property
     def is_held_back(self) -> bool:
-        """Held back by an open transaction at the source, which no lane can resolve."""
+        """Return True if an open transaction at the source holds it back, which no lane can
+        resolve."""
         return self.code == "OPEN_TRANSACTION"
 
 
@@ -112,7 +113,7 @@ class FlowSnapshot:
     generation: int = -1
     lanes: int = 0
     since_ms: int = 0
-    """Begin of its state; for a flow that does not run, when it last began, or 0."""
+    """Time at which its state began. For a flow that does not run: when it last started, or 0."""
     partitions: tuple[PartitionSnapshot, ...] = ()
     code: str = ""
     """Code of the error that ended the flow, or keeps it from starting."""
@@ -159,11 +160,12 @@ class FlowSnapshot:
     """How much of the copy was compared with the source during replication; None if
     twinlog.verify=off, or if this process does not lead the flow."""
     rates: Mapping[str, float] = field(default_factory=dict)
-    """Records per second by topic over the last seconds; unknown for missing topics."""
+    """Records per second by topic, over the last seconds. Topics with an unknown rate
+    are missing."""
     checkpoints: Callable[[], tuple[CheckpointTiming, ...]] = field(default=tuple, repr=False)
     """Latencies of checkpoints, computed only for `/metrics` because there may be many."""
     error: TwinlogError | None = field(default=None, repr=False)
-    """The error of `code`, in the process in which it occurred."""
+    """The error with the code `code`, in the process in which it occurred."""
     clusters: Callable[[], tuple[ClusterSettings, ...]] = field(default=tuple, repr=False)
     """The connection settings of both clusters; a function, so that a written value contains no
     secrets.
@@ -188,13 +190,14 @@ class FlowSnapshot:
 
     @property
     def lag(self) -> int:
-        """Records that wait, over partitions where that is known; -1 if unknown for all."""
+        """Return the number of waiting records, over partitions for which it is known, or -1 if
+        unknown for all."""
         known = [p.lag for p in self.partitions if p.lag >= 0]
         return sum(known) if known else -1
 
     @property
     def lag_unknown(self) -> int:
-        """Number of partitions whose lag is unknown."""
+        """Return the number of partitions whose lag is unknown."""
         return sum(p.lag < 0 for p in self.partitions)
 
     def as_json(self) -> dict[str, Any]:

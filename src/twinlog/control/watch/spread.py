@@ -56,7 +56,7 @@ class SpreadWindow:
 
 
 def _quantile(counts: Counter[int], percent: int) -> int:
-    left = -(-counts.total() * percent // 100)  # rank of the quantile, the fastest first
+    left = -(-counts.total() * percent // 100)  # the rank of the quantile, counted from the fastest
     for bucket in sorted(counts):
         left -= counts[bucket]
         if left <= 0:

@@ -1,4 +1,4 @@
-"""The begin of states of a flow, its partitions, and topics that cannot be mirrored."""
+"""Keeps when states of a flow, of its partitions, and of topics that cannot be mirrored began."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 
 @dataclass(slots=True)
 class StateSince:
-    """Keeps the last state and when it was first seen."""
+    """Keeps the last state, and the time at which it was first observed."""
 
     _state: str = ""
     _since_ms: int = 0
@@ -22,16 +22,16 @@ class StateSince:
 
 @dataclass(slots=True)
 class FlowSince:
-    """The begin of a flow's states, over all its runs, and of those that are outside runs."""
+    """When a flow's states began, over all its runs, including states outside runs."""
 
     flow: StateSince = field(default_factory=StateSince)
     _topics: dict[str, StateSince] = field(default_factory=dict)
 
     def see_topic(self, topic: str, code: str, now_ms: int) -> int:
-        """Return since when (ms) a topic cannot be mirrored for this reason."""
+        """Return the time (ms) since which a topic cannot be mirrored for this reason."""
         return self._topics.setdefault(topic, StateSince()).see(code, now_ms)
 
     def forget_others(self, topics: Iterable[str]) -> None:
-        """Forget all topics but these, which cannot be mirrored now."""
+        """Forget all other topics, because only these cannot be mirrored now."""
         for topic in self._topics.keys() - set(topics):
             del self._topics[topic]

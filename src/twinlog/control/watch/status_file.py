@@ -44,7 +44,7 @@ SHARE_OF_TIME: Final = 0.01
 LONGEST_PAUSE_S: Final = 60.0
 """... but writes are at most this far apart."""
 AT_ONCE: Final = 1000
-"""Partitions encoded at a time, during which Python runs no other thread."""
+"""Number of partitions encoded at a time. During this time Python runs no other thread."""
 TODO: Final = "set XDG_RUNTIME_DIR to a writable folder of this user"
 
 
@@ -61,7 +61,7 @@ class RunningMirror:
 
     @property
     def late_ms(self) -> int:
-        """How long the next write is overdue."""
+        """Return by how much the next write is overdue."""
         return max(0, int(time.time() * 1000) - self.written_ms - self.every_ms)
 
 

@@ -18,7 +18,7 @@ SAMPLES: Final = 2
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TimingView:
-    """Times in ms; `last_ms` is kept forever, the others are None without recent batches."""
+    """Times in ms. `last_ms` is kept permanently, the others are None without recent batches."""
 
     last_ms: int
     least_ms: int | None
@@ -36,7 +36,7 @@ class _Sample:
 
 
 class TimingWindow:
-    """Times of one partition."""
+    """The times of one partition."""
 
     __slots__ = ("_last_ms", "_samples")
 

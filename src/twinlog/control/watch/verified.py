@@ -11,12 +11,13 @@ from typing import Final
 
 CODE: Final = "COPY_DIFFERS"
 MOST_SHOWN: Final = 20
-"""The first differences are kept up to this number; the rest is only counted."""
+"""Maximum number of differences that are kept with their text. Further ones are only counted."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Verified:
-    """Since this process leads the flow; `records`, `bytes` and `differences` only grow."""
+    """The verification since this process leads the flow. `records`, `bytes` and `differences` only
+    grow."""
 
     mode: str
     """The value of twinlog.verify."""
@@ -32,7 +33,7 @@ class Verified:
     """Number of ranges that differ; `twinlog verify` shows all current differences."""
     first_differences: tuple[str, ...] = ()
     is_complete: bool = False
-    """With `full`: all copied records were compared, up to a moment ago."""
+    """With `full`: whether all records were compared that had been copied a moment ago."""
 
 
 def with_differences(errors: Mapping[str, int], verified: Verified | None) -> Mapping[str, int]:

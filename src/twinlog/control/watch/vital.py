@@ -25,7 +25,7 @@ class ThreadDied(TwinlogError):
 
 
 class Vital:
-    """Watches the threads."""
+    """Detects threads that die."""
 
     def __init__(self) -> None:
         self.dead: str | None = None
@@ -33,7 +33,7 @@ class Vital:
 
     @contextmanager
     def guarding(self, fail: Callable[[BaseException], None]) -> Iterator[None]:
-        """During this block `fail` is called in a dying thread with its error."""
+        """Call `fail` with the error in a thread that dies during this block."""
         before = threading.excepthook
 
         def died(arguments: threading.ExceptHookArgs) -> None:

@@ -35,7 +35,7 @@ OPENMETRICS: Final = f"{MEDIA_TYPE}; version=1.0.0"
 
 
 class _Series:
-    """Converts a reading to series; used for one answer."""
+    """Converts a reading to series, for one response."""
 
     def __init__(self, reading: Reading, text: SeriesText, series: SeriesConfig) -> None:
         self._reading = reading
@@ -54,7 +54,8 @@ class _Series:
             labels = flow_labels(flow)
             self._flow(flow, labels)
             self._add(metrics.FLOW_READY, labels, float(ready.get(flow.flow, False)))
-            # a topic with a problem may occur twice, in its former and current state; serve one
+            # a topic with a problem may occur twice, in its former and current state; only one is
+            # exported
             known = {(part.topic, part.partition): part for part in reversed(flow.partitions)}
             self._totals(flow, [*known.values()], labels)
             for part in known.values():
@@ -103,7 +104,8 @@ class _Series:
                 self._add(metrics.FLOW_LATENCY_SECONDS, (*labels, quantile), ms / 1000)
 
     def _load(self, flow: FlowSnapshot) -> None:
-        """Add the load of a flow's lanes, each under the names of JMX exporter and reporter."""
+        """Add the load of a flow's lanes, under the names of the JMX exporter and of Strimzi's
+        reporter."""
         if (load := flow.load) is None:
             return
         reads, writes = consumer(flow), f"connector-producer-{connector(flow)}-0"

@@ -89,14 +89,14 @@ class PartitionRates:
             samples.popleft()
 
     def rate(self, now: float, flow: str, part: PartitionSnapshot) -> Rate:
-        """Return the rate of a partition as of that time."""
+        """Return the rate of a partition at that time."""
         samples = self._samples.get((flow, part.topic, part.partition))
         if samples is None:
             return Rate()
-        first = samples[0]  # never empty
+        first = samples[0]  # this is never empty
         if now <= first.at:
             return Rate()
-        # the counts restart after a flow has lost the leadership
+        # if a flow has lost the leadership, its counts restart
         seconds = now - first.at
         return Rate(
             max(0, part.records - first.records) / seconds,
@@ -130,7 +130,7 @@ class FlowTotals:
             for key, now in here.items():
                 before = self._seen.get(key, Count())
                 if now.records < before.records or now.bytes < before.bytes:
-                    before = Count()  # the count was restarted
+                    before = Count()  # the count has restarted
                 records += now.records - before.records
                 size += now.bytes - before.bytes
             totals[flow.flow] = Count(records, size)

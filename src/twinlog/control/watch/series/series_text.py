@@ -26,7 +26,7 @@ class SeriesText:
     def __init__(
         self, metrics: Iterable[Metric], *, is_openmetrics: bool, fixed: _Fixed = ()
     ) -> None:
-        """`fixed` are labels that every series has."""
+        """`fixed`: labels of every series."""
         self._is_openmetrics = is_openmetrics
         self._fixed = fixed
         self._lines: dict[str, list[str]] = {each.name: self._head(each) for each in metrics}
@@ -43,7 +43,7 @@ class SeriesText:
         self._lines[metric.name].append(f"{metric.name}{text} {number}\n")
 
     def encode(self) -> bytes:
-        """Return everything that was added, without OpenMetrics' end."""
+        """Return everything that was added, without the end marker of OpenMetrics."""
         return "".join(line for lines in self._lines.values() for line in lines).encode()
 
     def _head(self, metric: Metric) -> list[str]:
