@@ -41,7 +41,7 @@ class Stop(ProcessCommand):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Outcome:
-    """The outcome of a command."""
+    """The result of a command."""
 
     changes: tuple[str, ...] = ()
     """A line for each change; empty if there was nothing to do."""
@@ -49,7 +49,7 @@ class Outcome:
 
 @dataclass(frozen=True, slots=True)
 class QueuedCommand:
-    """A command, and the future of its outcome."""
+    """A command, and the future of its result."""
 
     command: ProcessCommand
     outcome: Future[Outcome] = field(default_factory=Future)
@@ -62,11 +62,12 @@ class QueuedCommand:
 
 
 class CommandPort:
-    """The commands of one process, from before its configuration is read until it has ended."""
+    """The commands to one process. It exists from before the configuration is read until the
+    process has ended."""
 
     def __init__(self) -> None:
         self.stopping = threading.Event()
-        """Set once a `Stop` was put."""
+        """Set after a `Stop` was put."""
         self._lock = threading.Lock()
         self._asked: queue.SimpleQueue[QueuedCommand] = queue.SimpleQueue()
         self._is_closed = False
@@ -88,7 +89,8 @@ class CommandPort:
         return asked.outcome
 
     def take(self) -> Iterator[QueuedCommand]:
-        """Yield the commands that were put since; the supervisor answers each."""
+        """Yield the commands that were put since the last call. The supervisor sets the result of
+        each."""
         while True:
             try:
                 yield self._asked.get_nowait()
@@ -96,7 +98,7 @@ class CommandPort:
                 return
 
     def close(self) -> None:
-        """Answer all later commands immediately, because the flows have ended."""
+        """Reject all later commands immediately, because the flows have ended."""
         with self._lock:
             self._is_closed = True
             self._answer_all()

@@ -37,17 +37,18 @@ log = logging.getLogger(__name__)
 START_IS_WAITED_FOR_S: Final = 3.0
 LANE_ENTRY: Final = "twinlog.spark.lane:run_lane"
 WAITING_AFTER_S: Final = 30.0
-"""Executors usually register within a few seconds; on a busy cluster within half a minute."""
+"""Seconds without an executor after which the process reports that it waits. Executors usually
+register within a few seconds; on a busy cluster within half a minute."""
 ASKED_AFTER_S: Final = 5.0
 ONCE_GIVES_UP_S: Final = 60.0
 POLL_S: Final = 1.0
 JVM_EVERY_S: Final = 10.0
-"""As often as a scraper usually reads it."""
+"""Interval in which the JVM's use is read: as often as a scraper usually reads it."""
 RESTART_AFTER_S: Final = 5.0
 
 
 class SparkEngine:
-    """Spark in its own thread, so that nothing waits for it."""
+    """Spark of this process, in its own thread, so that nothing waits for it."""
 
     def __init__(self, options: MirrorOptions, flows: Sequence[FlowConfig]) -> None:
         self._options = options
@@ -73,9 +74,9 @@ class SparkEngine:
         self._starter: Any = None
         self._stop = threading.Event()
         self._slots: int | None = None
-        """Task slots of a given master; None for this machine, which has as many as needed."""
+        """Task slots of a given master, or None for this machine, which has as many as needed."""
         self._without_since: float | None = None
-        """Monotonic time since which there is no executor, although there should be."""
+        """Monotonic time since which there should be an executor, but is none."""
 
     def start(self, supervisor: Supervisor, server: ChannelServer) -> None:
         """Start Spark for this supervisor; lanes connect to `server`."""
@@ -97,7 +98,7 @@ class SparkEngine:
             self._supervisor.fail(error)
 
     def _serve(self) -> None:
-        """Start Spark, and return if its cluster has ended the application, or not begun it."""
+        """Start Spark. Return if its cluster has ended the application, or has not started it."""
         from twinlog.spark.attached import AttachedJvm
         from twinlog.spark.masters import slots_for
         from twinlog.spark.session import DriverJvm, forget_gateway
@@ -120,7 +121,7 @@ class SparkEngine:
             )
             self._lease_from(engine)
         except Disconnected as error:
-            self._stop.wait(POLL_S)  # the JVM may be ending
+            self._stop.wait(POLL_S)  # the JVM may already be ending
             self._require_jvm()
             if is_local(self._master) or self._is_attached:
                 raise
@@ -171,7 +172,7 @@ class SparkEngine:
                 self._options.on_jvm(jvm_use(engine.context))
 
     def _count(self, slots: int, *, follows: bool = True) -> None:
-        """Note the slots of the executors that there are now; the next lease follows them, unless
+        """Note the number of slots of the current executors. The next lease depends on it, unless
         executors follow leases.
         """
         if slots:
@@ -181,10 +182,10 @@ class SparkEngine:
             self._without_since = time.monotonic()
 
     def _require_jvm(self) -> None:
-        """Raise TwinlogError if the JVM has ended: no lease can begin without it."""
+        """Raise TwinlogError if the JVM has ended, because no lease can begin without it."""
         if not self._jvm.gateway.has_ended:
             return
-        # a signal that stops this process may go to its JVM as well; then the end is expected
+        # a signal that stops this process may also reach its JVM; then its end is expected
         if not self._stop.is_set() and not self._options.commands.stopping.is_set():
             raise TwinlogError(
                 "Spark's JVM ended by itself (out of memory, or killed?): see the lines "
@@ -216,8 +217,8 @@ class SparkEngine:
         return 0.0 if since is None else time.monotonic() - since
 
     def waits(self) -> TwinlogError | None:
-        """Return why flows without lanes wait, or None if there are executors, or none is late;
-        thread-safe.
+        """Return why flows without lanes wait, or None if there are executors, or if they are not
+        late. Thread-safe.
         """
         if is_local(self._master) or self._waited_s < WAITING_AFTER_S:
             return None
@@ -239,7 +240,7 @@ class SparkEngine:
     # -- lanes
 
     def _most(self, name: str, partitions: int = MANY) -> int:
-        """Return the most lanes that a flow may have, however many cores a cluster has."""
+        """Return the maximum number of lanes of a flow, however many cores a cluster has."""
         flow = self._flows[name]
         cores = self._cores
         if not is_local(self._master):
@@ -247,7 +248,8 @@ class SparkEngine:
         return lanes_of(flow, cores, self._options.lanes, partitions)
 
     def _lanes_wanted(self) -> int:
-        """Return the lanes of all flows, by the partitions of those that are led."""
+        """Return the number of lanes that all flows want, by the partitions of those
+        that are led."""
         led = {} if is_local(self._master) else self._supervisor.ask(self._partitions)
         return sum(self._most(name, led.get(name, MANY)) for name in self._flows)
 
@@ -261,11 +263,12 @@ class SparkEngine:
         if self._slots is None:
             return self._within_room(flow, lanes_of(flow, self._cores, override, partitions))
         lanes = lanes_of(flow, self._slots, override, partitions)
-        # the next lease replaces lane by lane, and starts with one more
+        # the next lease replaces lane by lane, and starts with one lane more
         return max(1, min(lanes, self._slots // flows - 1))
 
     def _within_room(self, flow: FlowConfig, lanes: int) -> int:
-        """Limit lanes to the slots with which this Spark was started; a reload may want more."""
+        """Limit lanes to the slots with which this Spark was started, because a reload may want
+        more."""
         name = str(flow.flow)
         room = self._room.get(name, 1)
         if lanes > room and name not in self._warned:

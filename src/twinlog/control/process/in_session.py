@@ -23,7 +23,7 @@ log = logging.getLogger(__name__)
 def run_in_session(
     spark: Any, files: Sequence[Path], *, once: bool, lanes: int | None, may_be_open: bool
 ) -> MirrorResult:
-    """Run until all is copied (`once`), or until the caller is interrupted, then shut down
+    """Run until everything is copied (`once`), or until the caller is interrupted. Then shut down
     cleanly. Raises TwinlogError.
     """
     require_extra("pyspark", "spark", "twinlog.run")
@@ -44,7 +44,7 @@ def run_in_session(
         commands=commands,
         read_again=None if once else read,
     )
-    # in its own thread, because an interrupt must not stop the thread that decides
+    # in a separate thread, because an interrupt must not stop the thread that decides
     with _interrupts(), ThreadPoolExecutor(1, "twinlog-run") as pool:
         running = pool.submit(run_mirror, config, files[0], how)
         try:

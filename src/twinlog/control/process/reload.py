@@ -42,7 +42,7 @@ class Reloaded:
 
 
 class Reloader:
-    """Reads the files again; one read at a time."""
+    """Reads the files again, one read at a time."""
 
     def __init__(
         self,
@@ -52,7 +52,7 @@ class Reloader:
         setup: Callable[[FlowConfig], FlowSetup],
         adopted: Callable[[MirrorConfig], None] = lambda _: None,
     ) -> None:
-        """`adopted` gets the new configuration, before any flow uses it."""
+        """`adopted` is called with the new configuration, before any flow uses it."""
         self._config = config
         self._read = read
         self._setup = setup
@@ -61,7 +61,7 @@ class Reloader:
 
     @property
     def interval_s(self) -> int:
-        """Interval in which the files are compared, or 0 for never."""
+        """Return the interval in which the files are compared, or 0 for never."""
         asked = [flow.reload_interval_seconds for flow in self._config.flows]
         return min((seconds for seconds in asked if seconds > 0), default=0)
 
@@ -74,7 +74,8 @@ class Reloader:
         return True
 
     def _digest(self) -> bytes:
-        """Digest of the files' bytes, or empty if unreadable, as in the middle of a replacement."""
+        """Return a digest of the files' bytes. It is empty if they cannot be read, as in the middle
+        of a replacement."""
         try:
             files = (self._config.file, *self._config.more_files)
             return hashlib.sha256(b"\0".join(Path(one).read_bytes() for one in files)).digest()
@@ -115,15 +116,15 @@ class Reloader:
 
 @dataclass(slots=True, kw_only=True)
 class Reloads:
-    """Requested reloads; used in the supervisor's thread. A request that comes while the files are
-    being read gets the next read.
+    """Pending reloads. Used in the supervisor's thread. A request that arrives while the files are
+    being read is answered by the next read.
     """
 
     reloader: Reloader | None
-    """None if the configuration is read once."""
+    """None if the configuration is read only once."""
     background: InBackground
     change: Callable[[Reloaded], bool]
-    """Applies it; returns False if the process is shutting down."""
+    """Applies a reload. Returns False if the process is shutting down."""
     _waiting: list[QueuedCommand] = field(default_factory=list)
     _reading: list[QueuedCommand] = field(default_factory=list)
 

@@ -59,12 +59,12 @@ class MirrorOptions:
     """Returns the positions of the MirrorMaker 2 whose work a flow adopts, or None."""
     commands: CommandPort = field(default_factory=CommandPort)
     read_again: Callable[[], MirrorConfig] | None = None
-    """Reads the configuration, or None if it is read once."""
+    """Reads the configuration. None if it is read only once."""
     on_snapshot: Callable[[list[FlowSnapshot]], None] = lambda _: None
     on_turn: Callable[[], None] = lambda: None
     """Called when the supervisor is alive, but there are no new snapshots."""
     on_jvm: Callable[[JvmUse | None], None] | None = None
-    """Called every JVM_EVERY_S with the use of Spark's JVM; None if nobody reads it."""
+    """Called every JVM_EVERY_S with the use of Spark's JVM. None if it is not needed."""
     events: Callable[[str], PublishedEvents | None] = lambda _: None
     """Returns recent events of a flow, for other hosts."""
     on_config: Callable[[MirrorConfig], None] = lambda _: None
@@ -92,7 +92,8 @@ def say_slow_kernels(chosen: Chosen = CHOSEN) -> None:
 
 
 def run_mirror(config: MirrorConfig, path: Path, options: MirrorOptions) -> MirrorResult:
-    """Mirror until done (`once`) or stopped. Raises ConfigError if a flow has transforms."""
+    """Mirror until everything is copied (`once`) or the process is stopped. Raises ConfigError if a
+    flow has transforms."""
     refuse_transforms(config)
     require_extra("pyspark", "spark", "twinlog mirror")
     say_slow_kernels()
@@ -166,7 +167,8 @@ def _reloader(
 # if the driver does not connect.
 
 TURN_S: Final = CHECK_EVERY_S / 2
-"""Half the interval, so that a check that comes a moment too early does not cost a whole one."""
+"""Interval of turns: half of the check interval, so that a check that is a moment too early does
+not cost a whole one."""
 
 
 class KeyFileWatch:
@@ -198,7 +200,7 @@ class KeyFileWatch:
         return self
 
     def __exit__(self, *_: object) -> None:
-        # not joined, because it may hang in a read of a disk that does not respond
+        # not joined, because it may hang in a read from a disk that does not respond
         self._stop.set()
 
     def _run(self) -> None:

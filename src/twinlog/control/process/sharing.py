@@ -46,10 +46,11 @@ log = logging.getLogger(__name__)
 
 SETTLE_S: Final = 30.0
 SOON_S: Final = 3.0
-"""Used while this process is young: longer than a process takes to announce what it leads."""
+"""Settle time of a young process. It is longer than a process takes to announce what it leads."""
 
 YOUNG_S: Final = 60.0
-"""Within this time Spark has started even on a slow machine, and a process can take a flow."""
+"""Age up to which a process is young. Within this time Spark has started even on a slow machine, so
+that the process can take a flow."""
 
 TURN_S: Final = 0.5
 ANNOUNCE_AFTER: Final = 0.1
@@ -63,7 +64,8 @@ ARRIVES_WITHIN: Final = 10
 """Settle times until a process that was given a flow announces that it leads it."""
 
 EVEN: Final = 2
-"""A smaller difference is ignored, because moving a flow would only reverse it."""
+"""Smallest difference that is balanced, because with a smaller one moving a flow would only reverse
+it."""
 
 
 @dataclass(slots=True)
@@ -76,7 +78,7 @@ class _Fewer:
 
 
 class Sharing:
-    """The balancing by this process; used in the supervisor's thread."""
+    """The balancing done by this process. Used in the supervisor's thread."""
 
     def __init__(
         self,
@@ -97,17 +99,17 @@ class Sharing:
         self._announced_at: dict[str, float] = {}
         self._uneven_since: dict[str, float] = {}
         self._given: dict[str, tuple[int, float]] = {}
-        """How many flows a process leads with those it was given, and until when this overrides its
-        announcements.
+        """By process, the number of flows that it leads including those that it was given, and the
+        time until which this number overrides its announcements.
         """
 
     @property
     def _settle_s(self) -> float:
-        """How long a difference must last."""
+        """Return how long a difference must last."""
         return self._soon_s if self._clock() < self._young_until else self._usual_s
 
     def turn(self, flows: Iterable[ManagedFlow], *, can_lead: bool) -> None:
-        """Announce this process's share, and hand over surplus flows."""
+        """Announce how many flows this process leads, and hand over surplus flows."""
         now = self._clock()
         if now < self._next_turn:
             return

@@ -42,15 +42,16 @@ T = TypeVar("T")
 
 TICK_S: Final = 0.1
 STOP_WITHIN_S: Final = 6.5
-"""Time limit for lanes to drain; then their jobs are cancelled, which is harmless. The rest took up
-to 2.3 s on a busy machine, and the total must be below 10 s.
+"""Time limit for lanes to drain. After it their jobs are cancelled, which is harmless. The rest of
+a shutdown took up to 2.3 s on a busy machine, and the total must be below 10 s.
 """
 
 LEAVE_WITHIN_S: Final = 2.0
 
 
 class Supervisor:
-    """Runs flows until they are done, or until it is stopped. It is the `Process` of each flow."""
+    """Runs flows until they are done, or until it is stopped. Each flow sees it as
+    its `Process`."""
 
     def __init__(  # noqa: PLR0913 (all of it is known at once, by name)
         self,
@@ -101,16 +102,16 @@ class Supervisor:
 
     # -- from any thread
 
-    def set_starter(self, starter: LeaseStarter) -> None:  # Spark is up
+    def set_starter(self, starter: LeaseStarter) -> None:  # called when Spark has started
         self.call(lambda: setattr(self.leases, "starter", starter))
 
     def hurry(self) -> None:
-        """Retry now what waits for a pause, because credentials were renewed."""
+        """Retry immediately what is in a retry pause, because credentials were renewed."""
         for flow in tuple(self.flows):
             self.call(flow.hurry)
 
     def ask(self, question: Callable[[], T]) -> T:
-        """Return the answer of the supervisor's thread, which may read the flows."""
+        """Return the result of `question` in the supervisor's thread, which may read the flows."""
         return self._calls.ask(question)
 
     @property
@@ -190,10 +191,11 @@ class Supervisor:
             flow.stopped()
         return [f"{flow.setup.name}: {flow.phase}" for flow in self.flows]
 
-    def _leave_groups(self) -> None:  # of flows that never ran, or were not shut down cleanly
+    # the groups of flows that never ran, or were not shut down cleanly
+    def _leave_groups(self) -> None:
         left = [flow.setup for flow in self.flows if flow.phase is Phase.LEFT]
         leaving = [leave(setup) for setup in left]
-        until = self.clock.monotonic() + LEAVE_WITHIN_S  # for all of them
+        until = self.clock.monotonic() + LEAVE_WITHIN_S  # one time limit for all of them
         for thread in leaving:
             thread.join(max(0.0, until - self.clock.monotonic()))
         self._failed.join(max(0.0, until - self.clock.monotonic()))
@@ -209,8 +211,9 @@ class Supervisor:
         return self.leases.start(run, lanes)
 
     def lease_s(self, setup: FlowSetup) -> tuple[float, float]:
-        """Return the duration of the flow's leases, and that of its first one. Lease changes of
-        different flows are spread over the lease, so that not all double their lanes at once.
+        """Return the duration of the flow's leases, and of its first lease. Lease changes of
+        different flows are spread over the lease, so that not all double their lanes at the same
+        time.
         """
         lease_s = self._lease_s or float(setup.config.lanes.lease_seconds)
         before = next(n for n, flow in enumerate(self.flows) if flow.setup is setup)
@@ -229,12 +232,12 @@ class Supervisor:
 
     @property
     def errors(self) -> list[TwinlogError]:
-        """The errors of flows that were given up."""
+        """Return the errors of flows that were given up."""
         return [flow.error for flow in self.flows if flow.error is not None]
 
     @property
     def seconds(self) -> float:
-        """Seconds from the first ready lane to the last flow's end."""
+        """Return the seconds from the first ready lane to the last flow's end."""
         runs = [flow.run for flow in self.flows if flow.run is not None]
         starts = [
             *(flow.shown.copied_since for flow in self.flows),
@@ -271,7 +274,7 @@ class Leases:
 
     @property
     def numbers(self) -> set[int]:
-        """The numbers of known leases."""
+        """Return the numbers of known leases."""
         return {*self._runs}
 
     def start(self, run: FlowRun, lanes: int) -> tuple[int, Job]:
@@ -307,13 +310,15 @@ class Leases:
 
 @dataclass(slots=True)
 class FailedSetUps:
-    """Used in the supervisor's thread; only `join` waits for a cluster."""
+    """Publishes failing set-ups. Used in the supervisor's thread; only `join` waits
+    for a cluster."""
 
     publishes: bool = False
-    """Publish to other hosts: True from the first turn of the process to the last."""
+    """Whether to publish to other hosts: from the first turn of the process to the last."""
     _published: dict[FlowSetup, tuple[SetUpPublication, Duties]] = field(default_factory=dict)
     _ending: dict[FlowSetup, Duties] = field(default_factory=dict)
-    """Threads that write their last row; until then nothing new is published for the flow."""
+    """Threads that write their last row. Until that is written nothing new is published for the
+    flow."""
 
     def update(self, flows: Iterable[tuple[FlowSetup, FlowSnapshot]]) -> None:
         """Set the current snapshots of all flows, each with its set-up."""
@@ -336,7 +341,7 @@ class FailedSetUps:
             duties.start()
 
     def end(self) -> None:
-        """Stop publishing, as the process ends; does not wait."""
+        """Stop publishing, because the process ends. This does not wait."""
         self.publishes = False
         self._ending |= {setup: duties for setup, (_, duties) in self._published.items()}
         self._published.clear()
@@ -381,11 +386,13 @@ class Calls(Generic[E]):
         self._queue.put(action)
 
     def fail(self, error: BaseException) -> None:
-        """Raise an error in the supervisor's thread, because nothing works without what failed."""
+        """Raise an error in the supervisor's thread, because nothing works without the part that
+        failed."""
         self._queue.put(lambda: _raise(error))
 
     def ask(self, question: Callable[[], T]) -> T:
-        """Return the answer of the supervisor's thread; for other threads. Raises Disconnected."""
+        """Return the result of `question` in the supervisor's thread. For other threads. Raises
+        Disconnected."""
         answer: Future[T] = Future()
         self._queue.put(lambda: answer.set_result(question()))
         try:
@@ -399,7 +406,8 @@ class Calls(Generic[E]):
         then: Callable[[Any], None],
         otherwise: Callable[[TwinlogError], None],
     ) -> None:
-        """Run a job that may block, then call back; an error that is no TwinlogError is a bug."""
+        """Run a job that may block, then call back. An error that is not a
+        TwinlogError is a bug."""
 
         def work() -> None:
             try:
@@ -453,7 +461,7 @@ class Showing:
     _next_check: float = float("-inf")
 
     def turn(self) -> None:
-        """Take snapshots if they are due; call it as often as you like."""
+        """Take snapshots if they are due. This may be called at any rate."""
         now = self.clock()
         if now - self._turned_at < SNAPSHOT_EVERY_S:
             return
