@@ -43,7 +43,8 @@ log = logging.getLogger(__name__)
 
 FIRST_SEQUENCE: Final = 1_000
 LOG_OPENED_S: Final = 130.0
-"""AWAIT_SEQ_ZERO_TIMEOUT of AutoMQ's ElasticProducerStateManager is 120 s."""
+"""Seconds for which the first batch is retried. AWAIT_SEQ_ZERO_TIMEOUT of AutoMQ's
+ElasticProducerStateManager is 120 s."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -59,7 +60,7 @@ class Capabilities:
 
     @property
     def guarantee(self) -> Guarantee:
-        """The guarantee for a flow into this cluster."""
+        """Return the guarantee for a flow into this cluster."""
         if not (self.any_first_sequence and self.gap_refused and self.repeat_recognised):
             return Guarantee.AT_LEAST_ONCE
         if not (self.producers_listed and self.epoch_end and self.header_kept):
@@ -148,7 +149,7 @@ def _send(
         base_sequence=sequence,
     )
     try:
-        # a moving leader shows nothing about the target's capabilities
+        # a leader that moves shows nothing about the target's capabilities
         return client.retrying(lambda: produce_batch(client, tp, batch))
     except Unauthorized:
         raise

@@ -70,7 +70,7 @@ class ClusterState:
         return any(row.begun for row in found if row.flow == flow)
 
     def _holds(self, row: CopyRow) -> bool:
-        # a cluster created from the disks of another has that one's rows
+        # a cluster that was created from the disks of another one has its rows
         return not row.ended and row.target_cluster_id in ("", self.cluster_id)
 
     @cached_property
@@ -176,7 +176,7 @@ def source_aliases(client: ClusterClient, flow: Flow) -> frozenset[str]:
     try:
         rows = cluster_state(client).copied_by(str(flow))
     except CorruptData:
-        return frozenset()  # of a newer release, for example
+        return frozenset()  # the row is of a newer release, for example
     return frozenset(map(_alias, rows))
 
 

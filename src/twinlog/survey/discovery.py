@@ -61,7 +61,7 @@ class TopicProblem:
 
 
 def may_pass(problems: Iterable[TopicProblem]) -> bool:
-    """Return whether one of them may end because of people or lanes, which only another discovery
+    """Return whether a problem may end because of operators or lanes, which only another discovery
     shows.
     """
     codes = {one.error.code for one in problems}
@@ -81,13 +81,13 @@ class Discovery:
     missing: list[str] = field(default_factory=list)
     """Remote topics that a dry run would create."""
     notes: list[str] = field(default_factory=list)
-    """Things that are left out without stopping anything, one line each."""
+    """Parts of the work that are left out without stopping anything, one line each."""
     absent: list[str] = field(default_factory=list)
     """Source topics that the configuration names without a pattern and that do not exist."""
 
     @property
     def partition_counts(self) -> dict[str, int]:
-        """Partition counts of all topics that the source lists."""
+        """Return the partition counts of all topics that the source lists."""
         return {name: len(topic.partitions) for name, topic in self.source_topics.items()}
 
     def fail(self, topic: TopicMetadata, error: TwinlogError, first: int = 0) -> None:
@@ -219,11 +219,11 @@ def discover(
     for name, topic in topics.items():
         try:
             if refused is not None and name in missing:
-                raise refused  # the others continue
-            configs = new.of.get(name, {})  # none if the source's may not be read
+                raise refused  # the other topics continue
+            configs = new.of.get(name, {})  # empty if the source's configs may not be read
             _ensure(flow, target, topic, there, remote[name], configs, out, create, guard)
         except TwinlogError as error:
-            # existing partitions continue if others cannot be added
+            # existing partitions continue even if others cannot be added
             known = there.topics.get(remote[name])
             unusable = known is None or known.error or flow.same_partitions
             out.fail(topic, error, 0 if unusable or known is None else len(known.partitions))
@@ -401,16 +401,16 @@ def _plan(
 
 
 def _is_judged(found: TopicMetadata, judged: Mapping[str, TopicMetadata]) -> bool:
-    """Return whether it is the topic that was judged, or did not exist then, so that this flow
-    creates it.
+    """Return whether this is the topic that the guard has checked, or did not exist then, so that
+    this flow creates it.
     """
     before = judged.get(found.name)
     return before is None or before.error != NONE or before.topic_id == found.topic_id
 
 
 def _settled(target: ClusterClient, names: list[str]) -> ClusterMetadata:
-    """Return topics that exist or were just created. A broker with stale metadata gets
-    some time.
+    """Return topics that exist or were just created. A broker with stale metadata is given some
+    time.
     """
     try:
         return target.metadata(names, allow_missing=False, timeout_s=MISSING_GRACE_S)
@@ -451,7 +451,7 @@ def absent(flow: FlowConfig, found: ClusterMetadata) -> list[str]:
 
 
 def absence(flow: FlowConfig, name: str) -> str:
-    """Return the message for such a topic."""
+    """Return the message for a named topic that does not exist."""
     return (
         f"topic {name} does not exist on {flow.flow.source}, or Twinlog's user may not DESCRIBE it "
         "(READ is enough); it is mirrored as soon as it is visible"

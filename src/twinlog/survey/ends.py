@@ -18,7 +18,8 @@ from twinlog.model import Isolation, TopicPartition
 
 
 class LogState(Struct, frozen=True):
-    """One partition's log as its leader reported it; None if not asked for, or not answered."""
+    """One partition's log as its leader reported it. Values are None if they were not requested, or
+    not returned."""
 
     start: int | None = None
     end: int | None = None
@@ -30,7 +31,8 @@ class LogState(Struct, frozen=True):
 
 
 class Want(Flag):
-    """What to read beside the ends. Each costs one request per leader, and nothing else is read."""
+    """What to read in addition to the ends. Each costs one request per leader, and nothing else is
+    read."""
 
     ENDS = 0
     STARTS = auto()
@@ -39,13 +41,13 @@ class Want(Flag):
 
 
 class Ends(dict[TopicPartition, LogState]):
-    """The logs of one cluster at one moment. Only `read_ends` makes one, so a function that takes
-    `Ends` reads later than they were read.
+    """The logs of one cluster at one moment. Only `read_ends` creates one, so a function that takes
+    `Ends` reads after them.
     """
 
 
 NO_ENDS: Final = Ends()
-"""For readers of a map that compare it with no log."""
+"""For readers of a map that do not compare it with a log."""
 
 
 def read_ends(
@@ -78,8 +80,8 @@ def read_ends(
 
 
 def empty_logs(client: ClusterClient, tps: Iterable[TopicPartition]) -> set[TopicPartition]:
-    """Return partitions that certainly have no record. One whose leader does not respond may have
-    some.
+    """Return partitions that certainly have no record. If a leader does not respond, its partitions
+    may have some.
     """
     logs = read_ends(client, tps, Want.STARTS)
     return {tp for tp, log in logs.items() if log.end is not None and log.start == log.end}
@@ -111,7 +113,8 @@ def known_starts(
     partitions: Iterable[TopicPartition],
     timeout_s: float | None = None,
 ) -> dict[TopicPartition, int]:
-    """Return the log start of each partition that could be queried, as `known_offsets`."""
+    """Return the log start of each partition that could be queried. Raises as
+    `known_offsets` does."""
     return known_offsets(client, partitions, EARLIEST, timeout_s=timeout_s)
 
 

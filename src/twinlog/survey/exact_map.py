@@ -95,7 +95,8 @@ class ExactMap:
         return out
 
     def _names(self, found: Mapping[str, TopicMetadata]) -> dict[TopicId, str]:
-        """Return source names by topic ID of this cluster; none if brokers have no topic IDs."""
+        """Return source names by topic ID of this cluster. It is empty if brokers have no topic
+        IDs."""
         reader = self._map(found)
         newest: dict[TopicId, tuple[Term, str]] = {}
         for key, known in reader.read().items() if reader is not None else ():

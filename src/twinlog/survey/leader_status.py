@@ -16,7 +16,7 @@ from twinlog.model import TopicPartition
 
 HOME: Final = TopicPartition(STATUS_TOPIC, 0)
 LATELY_MS: Final = 600_000
-"""The topic is first read from this far back: compaction may be a day late."""
+"""The first read of the topic begins this long ago, because compaction may be a day late."""
 
 
 def leader_status(target: ClusterClient, flow: str) -> PublishedStatus | None:

@@ -31,7 +31,8 @@ from twinlog.wire.records import Record
 log = logging.getLogger(__name__)
 
 LEADER_WAIT_S: Final = 5.0
-"""How long to wait for a leader of the topic. A partition that was away is queried only once."""
+"""How long to wait for a leader of the topic. A partition whose leader did not respond before is
+queried only once."""
 
 
 class MapReader:
@@ -86,7 +87,7 @@ class MapReader:
         if found.error == UNKNOWN_TOPIC_OR_PARTITION and known != NO_TOPIC_ID:
             raise map_missing(self.topic)
         if found.error:
-            return  # the requests that follow report why
+            return  # the next requests report the reason
         if NO_TOPIC_ID not in (known, found.topic_id) and known != found.topic_id:
             raise map_missing(self.topic)
         self.topic_id = TopicId(found.topic_id)
@@ -198,6 +199,6 @@ def require_nothing_copied(
     tps = [tp for topic in topics for tp in topic.tps]
     ends = list_offsets(target, tps, LATEST)
     for end in (ends[tp] for tp in tps):
-        # also if retention emptied it since, because the map had the offset to resume at
+        # also if retention has emptied it since, because the map had the offset to resume at
         if isinstance(end, TwinlogError) or end.offset > 0:
             raise map_missing(map_topic)

@@ -25,7 +25,7 @@ from twinlog.survey.ends import known_ends, known_offsets
 from twinlog.wire.record_batch import read_headers
 
 FIRST_BYTES: Final = 16_384
-"""A broker returns the whole first batch, whatever its size."""
+"""Bytes to fetch. A broker returns the whole first batch, whatever its size."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -75,7 +75,8 @@ def _first_ms(source: ClusterClient, tp: TopicPartition, offset: int) -> int:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HeldBackPartition:
-    """A partition that ends before its high watermark; -1 if the producer is unknown."""
+    """A partition whose last stable offset is before its high watermark. `producer_id` is -1 if
+    unknown."""
 
     tp: TopicPartition
     last_stable_offset: int

@@ -41,7 +41,7 @@ NewOwners = Callable[[str], bool]
 
 
 class Picture(NamedTuple):
-    """The logs of one flow and their maps, as of a few seconds."""
+    """The logs of one flow and their maps, read within a few seconds."""
 
     source: Ends
     target: Ends
@@ -62,7 +62,8 @@ class Picture(NamedTuple):
         )
 
     def again(self, client: ClusterClient, tps: Iterable[TopicPartition]) -> Picture:
-        """Return the picture with these ends of the target as they are after the map was read."""
+        """Return the picture with the ends that these partitions of the target have after the map
+        was read."""
         return self._replace(later=read_ends(client, tps))
 
 
@@ -77,7 +78,7 @@ def read_flow(  # noqa: PLR0913 (keyword-only)
     maps: Flow | Callable[[], Maps],
     seen: ClusterMetadata | None = None,
 ) -> Picture:
-    """Read what `want` names of the target of a flow, after the source's ends.
+    """Read what `want` names from the target of a flow, after the source's ends.
 
     `new_owners` reads the state topic. It is called once, when an answer depends on it. `maps`: the
     flow, or a function that reads its map. `seen`: metadata of the target. Raises TwinlogError if
@@ -98,13 +99,14 @@ def read_flow(  # noqa: PLR0913 (keyword-only)
 def read_maps(
     client: ClusterClient, flow: Flow, seen: ClusterMetadata | None = None, *, after: Ends
 ) -> Maps:
-    """Return the maps of what a flow copied to this cluster. They are not older than `after`.
+    """Return the maps of everything that a flow copied to this cluster. They are not older than
+    `after`.
 
     They are empty if the flow has copied nothing. If the map topic may not be read, or is missing
     although the flow has copied something, every partition has that problem. `seen`: metadata of
     the cluster. Raises as `MapReader.read` does.
     """
-    del after  # evidence of the order only
+    del after  # `after` is only evidence of the order
     name = map_topic_of(flow)
     found = (client.metadata([name]) if seen is None else seen).topics.get(name)
     if found is None or found.error:
@@ -114,8 +116,8 @@ def read_maps(
 
 
 def why_no_rows(client: ClusterClient, flow: Flow) -> TwinlogError | None:
-    """Return why a flow without a visible map topic has no rows; None if it never copied anything.
-    Raises TwinlogError if the state topic cannot be read.
+    """Return why a flow has no rows if its map topic is not visible, or None if it never copied
+    anything. Raises TwinlogError if the state topic cannot be read.
     """
     name = map_topic_of(flow)
     if client.metadata([name]).topics[name].error == TOPIC_AUTHORIZATION_FAILED:

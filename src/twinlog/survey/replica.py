@@ -91,7 +91,7 @@ class Certainty(StrEnum):
 
 
 class Witness(StrEnum):
-    """What a claim rests on."""
+    """The evidence on which a claim relies."""
 
     LANE = "lane"
     """The lane that holds the partition, as of its last report."""
@@ -185,11 +185,12 @@ class Copied(Struct, frozen=True, gc=False):
     in between are skipped, or if the source has deleted them.
     """
     foreign: int = 0
-    """Number of target offsets after the copy. Other clients wrote them."""
+    """Number of target offsets after the copy, written by other clients."""
 
     @property
     def reach(self) -> Reach | None:
-        """Both offsets, or None if offsets of one side have no counterpart on the other."""
+        """Return both offsets, or None if the offsets of one side have no counterpart
+        on the other."""
         if self.upstream is None or self.downstream is None:
             return None
         return Reach(self.upstream, self.downstream)
@@ -207,16 +208,16 @@ TARGET_TRUNCATED: Final = (
 
 
 class Replica(Struct, frozen=True):
-    """The state of one partition's copy. Only `replica` and `by_headers` make one."""
+    """The state of one partition's copy. Only `replica` and `by_headers` create one."""
 
     pair: Pairing
     source: LogState
     target: LogState
     copied: Copied
     key: PartitionKey | None = None
-    """Key of the map's rows, or None if it has none, or they cannot be read."""
+    """Key of the map's rows, or None if there are none, or if they cannot be read."""
     map: PartitionMap | None = None
-    """None for a keyed topic, too."""
+    """None also for a keyed topic."""
     problem: TwinlogError | None = None
     """Why the copy is unknown."""
 
@@ -248,7 +249,7 @@ class Replica(Struct, frozen=True):
 
 
 class Ownership(NamedTuple):
-    """What separates this flow's records from those of other clients."""
+    """How this flow's records are distinguished from those of other clients."""
 
     is_shared: bool
     """Other clients may write to the target topics at any time."""
@@ -298,7 +299,8 @@ def replica(
 def pair_into(
     maps: Maps, target: TopicPartition, topic_id: TopicId, source_ids: Mapping[str, TopicId]
 ) -> Pairing | None:
-    """Return the pair whose copy a target partition is, as the map names it; None if it has no row.
+    """Return the pair whose copy a target partition is, by the map, or None if the map has no row
+    of it.
 
     If it was the copy of several source topics, that is the newest one which still has the ID that
     the map has. `source_ids`: current IDs by name, as far as they are known.
@@ -344,7 +346,7 @@ def up_to(known: PartitionMap, end: int, witness: Witness, foreign: int = 0) -> 
     if at < len(runs) or ordinal <= run.ordinal:
         copied = _copied_to(known, Certainty.EXACT, witness, ordinal, end)
         return replace(copied, foreign=foreign)
-    upstream = run.upstream_of(ordinal)  # nothing else is announced: the usual case
+    upstream = run.upstream_of(ordinal)  # the usual case: no later record is announced
     return Copied(Certainty.EXACT, witness, ordinal, upstream, end, upstream, foreign)
 
 
@@ -372,10 +374,11 @@ def foreign_after(known: PartitionMap, end: int, producers: Producers) -> int | 
     For a topic to which only this flow wrote: sequences are ordinals, and the leader remembers the
     last sequence of each producer ID.
     """
-    last = end - 1 - k_at(known.runs, end)  # the ordinal, if the whole log is this flow's
+    # the end is the ordinal, if all records of the log are this flow's
+    last = end - 1 - k_at(known.runs, end)
     ours = [one.last_sequence for id_, one in producers.items() if id_ in known.producers]
     behind = [sequence_of(last - sequence) for sequence in ours]
-    # records that were copied after the end was queried have a sequence ahead of it
+    # records that were copied after the end was queried have a sequence after it
     return min((0 if n > SEQUENCE_MODULUS // 2 else n for n in behind), default=None)
 
 
@@ -394,8 +397,8 @@ def _copied(pair: Pairing, known: PartitionMap, ownership: Ownership, end: int) 
 
 
 def by_branches(key: PartitionKey, maps: Mapping[PartitionKey, PartitionMap]) -> Copied:
-    """Return the copy of a keyed partition, from the marks of all its branches. Nothing is copied
-    as long as one of them has no rows.
+    """Return the copy of a keyed partition, from the marks of all its branches. If one of them has
+    no rows, nothing counts as copied.
     """
     records, upstreams = 0, []
     for number in range(key.branches):
@@ -412,9 +415,9 @@ def by_branches(key: PartitionKey, maps: Mapping[PartitionKey, PartitionMap]) ->
 
 
 def _newest(pair: Pairing, maps: Maps, targets: int | None) -> PartitionMap | None:
-    """Return the pair's map, else the newest one of another source topic."""
+    """Return the pair's map, or else the newest map of another source topic."""
     if targets == 0 and (known := maps.get(pair.map_key)) is not None:
-        return known  # the usual case; a status calls this for each partition
+        return known  # the usual case, and a status calls this for each partition
     keys = maps.keys_to(pair.target_topic_id, pair.source.partition)
     if targets is None:
         keys = [key for key in keys if key.branches] or keys

@@ -31,13 +31,13 @@ from twinlog.quantities import first_few, plural
 from twinlog.wire.error_codes import NONE
 
 ASKED: Final = 5
-"""Maximum number of brokers to query: if many have equally stale metadata, the cluster has no
+"""Maximum number of brokers to query. If that many have equally stale metadata, the cluster has no
 controller.
 """
 
 NEEDED: Final = 2
-"""Minimum number of responses, if there are as many brokers. One of them may be from the
-discovery's broker.
+"""Minimum number of responses, if there are that many brokers. One of them may be from the broker
+that discovery queried.
 """
 
 

@@ -47,18 +47,18 @@ HOME: Final = TopicPartition(STATE_TOPIC, 0)
 FOLLOWS_WITHIN_S: Final = 0.5
 """Flows that only follow the topic share a reading that began no longer ago than this."""
 UNNAMED_S: Final = 60.0
-"""A topic without an id is read again after this time, by flows that only follow it."""
+"""A topic without an ID is read again after this time, by flows that only follow it."""
 UNUSED_S: Final = 3600.0
 """A log that was not read for this long is forgotten when another one is created."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StateNews:
-    """The current content of the state topic for one flow."""
+    """The current rows of the state topic that concern one flow."""
 
     intents: FlowIntents
     producers: frozenset[int]
-    """Every producer ID that a flow was ever given."""
+    """All producer IDs that any flow was ever given."""
     mapped: MappedCopies = field(default_factory=MappedCopies)
     """The copies of the flow that have rows in the offset map."""
     has_held_producers: bool = False
@@ -84,7 +84,7 @@ class _LogBounds(NamedTuple):
 
 
 class StateLog:
-    """The state topic of one cluster, as clients of the same user read it; from any thread.
+    """The state topic of one cluster, shared by all clients of the same user in any thread.
 
     A caller that finds the rows of the last reading up to date does not wait for other threads.
     """
@@ -92,7 +92,7 @@ class StateLog:
     def __init__(self) -> None:
         self._turn, self._follower_turn = threading.Lock(), threading.Lock()
         self._at: _LogBounds | None = None
-        """The log that the rows were read from, or None if nothing was read."""
+        """The log from which the rows were read, or None if nothing was read."""
         self._next = 0
         self._folder, self._rows = RowFolder(), NO_ROWS
         self.seen_at = -math.inf
@@ -109,7 +109,7 @@ class StateLog:
         except BrokerRefused as refusal:
             if refusal.code != "OFFSET_OUT_OF_RANGE":
                 raise
-            return self._read(client, unnamed_s)  # the log lost its end between two requests
+            return self._read(client, unnamed_s)  # the log lost its end between the two requests
 
     def follow(self, client: ClusterClient) -> StateRows:
         """Return all rows that were appended until FOLLOWS_WITHIN_S before this call. If many flows
@@ -120,7 +120,7 @@ class StateLog:
             return self.read(client, unnamed_s=UNNAMED_S) if rows is None else rows
 
     def at_hand(self) -> StateRows | None:
-        """Return the rows that `follow` has without asking the cluster."""
+        """Return the rows that `follow` would return without a request to the cluster, or None."""
         is_fresh = time.monotonic() - self.seen_at < FOLLOWS_WITHIN_S
         return self._rows if is_fresh else None
 
@@ -128,7 +128,8 @@ class StateLog:
         began, seen = time.monotonic(), _LogBounds.now(client)
         with _waiting(self._turn, client):
             if not self._has_all(seen, unnamed_s):
-                # another thread may have read further since: its rows do not show a lost end
+                # another thread may have read further in the meantime; its rows do not show a lost
+                # end
                 began, seen = time.monotonic(), _LogBounds.now(client)
                 self._read_on(client, seen, unnamed_s)
             self.seen_at = max(self.seen_at, began)
@@ -167,7 +168,7 @@ class StateLog:
 
 @contextmanager
 def _waiting(turn: threading.Lock, client: ClusterClient) -> Iterator[None]:
-    """Wait for another thread as long as the client waits for a cluster."""
+    """Wait for another thread for as long as the client would wait for a cluster."""
     if not turn.acquire(timeout=client.api_timeout_s):
         raise Unreachable(
             f"cluster {client.alias}: {STATE_TOPIC} could not be read for "
@@ -247,20 +248,20 @@ class StateReader:
         self._held = False
         self._rows = NO_ROWS
         self._news: StateNews | None = None
-        """The news of these rows."""
+        """The news derived from these rows."""
 
     def read(self) -> StateNews:
-        """Return the news as of now. Raises CorruptData for a row that cannot be read, each time;
+        """Return the current news. If a row cannot be read, each call raises CorruptData. Raises
         other TwinlogErrors if the topic cannot be read.
         """
         return self._news_of(state_log(self._target).read(self._target))
 
     def follow(self) -> StateNews:
-        """Return the news as of FOLLOWS_WITHIN_S ago, or later."""
+        """Return news that are at most FOLLOWS_WITHIN_S old."""
         return self._news_of(state_log(self._target).follow(self._target))
 
     def at_hand(self) -> StateNews | None:
-        """Return the same, or None if that needs a request or the decoding of rows."""
+        """Return the same news, or None if that needs a request or the decoding of rows."""
         rows = state_log(self._target).at_hand()
         if rows is None or self._news is None or not rows.says_the_same(self._flow, self._rows):
             return None

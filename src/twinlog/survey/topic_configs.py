@@ -28,7 +28,7 @@ from twinlog.survey.rights import may
 POLICY: Final = "cleanup.policy"
 RETENTION_MS: Final = "retention.ms"
 NO_LIMIT: Final = -1
-"""Retention of a topic that never deletes records by age."""
+"""The retention of a topic that never deletes records by age."""
 
 UNKNOWN_NAME: Final = "Unknown topic config name:"
 """The beginning of a broker's error message for a config that it does not know."""
@@ -48,7 +48,7 @@ class NewConfigs:
     """Configs for new remote topics, and notes on configs that they do not get."""
 
     of: dict[str, dict[str, str]] = field(default_factory=dict)
-    """Configs by source topic, without topics whose configs may not be read."""
+    """Configs by source topic. Topics whose configs may not be read are missing."""
     unread: str = ""
     """Note on topics whose configs may not be read, or empty."""
     unknown: str = ""
@@ -126,7 +126,8 @@ def unread_configs(flow: FlowConfig, failed: Mapping[str, TwinlogError]) -> str:
 
 
 def retentions(source: ClusterClient, topics: Iterable[str]) -> dict[str, int]:
-    """retention.ms of topics whose configs may be read, or NO_LIMIT; raises TwinlogError."""
+    """Return retention.ms, or NO_LIMIT, of topics whose configs may be read. Raises
+    TwinlogError."""
     found: dict[str, int] = {}
     for topic, configs in describe_topic_configs(source, topics).items():
         if isinstance(configs, TwinlogError):

@@ -37,20 +37,20 @@ READ_BYTES: Final = 4 << 20
 
 @dataclass(slots=True, kw_only=True)
 class VerifiedLog:
-    """One partition's log. `start` rises if retention deletes records before they are read."""
+    """One partition's log. `start` increases if retention deletes records before they are read."""
 
     client: ClusterClient
     tp: TopicPartition
     start: int
     end: int
-    """Queried once: later records are not read."""
+    """The end, which is queried once. Later records are not read."""
     isolation: Isolation = Isolation.READ_UNCOMMITTED
     read_bytes: int = READ_BYTES
     """Maximum bytes per fetch."""
     bytes: int = 0
     """Bytes of the batches that were read."""
     _asked_end: int = field(init=False)
-    """The log certainly reached this offset, even if `end` is raised."""
+    """An offset that the log certainly reached, even if `end` is raised."""
 
     def __post_init__(self) -> None:
         self._asked_end = self.end
@@ -83,10 +83,10 @@ class VerifiedLog:
                 else:
                     yield Piece(header, batch, GapCause.ABORTED if is_gone else None)
             if position == before:
-                return  # cleaned up to the end
+                return  # the log was compacted up to its end
 
     def _require_whole(self, answer: FetchedRecords, position: int) -> None:
-        """Raise if the response is shorter than the log is known to be.
+        """Raise an error if the response is shorter than the log is known to be.
 
         A new leader returns nothing until it knows again how far the log is committed. One that
         lost the log's end never does. In a compacted topic both would look like a cleaned log.
@@ -137,7 +137,7 @@ class PartitionBounds:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class VerifyTask:
-    """A partition or a section of it, with everything queried before the comparison.
+    """A partition or a section of it, with everything that is queried before the comparison.
 
     The order was: the source's end, the target's end, the map. So everything that is copied by the
     map and the target's end is below them.
@@ -148,7 +148,7 @@ class VerifyTask:
     here: PartitionBounds
     there: PartitionBounds
     here_later: int
-    """The source's end, queried last: every copied record that was read is below it."""
+    """The source's end, queried last. Every copied record that was read is below it."""
     written: MappedCopy
     producers: frozenset[int]
     """All producer IDs of the flow and of the partition's map."""
@@ -159,9 +159,10 @@ class VerifyTask:
     target_may_lack: bool
     since: int = 0
     until: int | None = None
-    """Offsets of the source; None: to its end."""
+    """Source offset at which the section ends, or None for the end of the partition."""
     is_first: bool = True
-    """Whether records before it are counted here. Exactly one section of a partition does."""
+    """Whether records before it are counted in this section. That is True for exactly one section
+    of a partition."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -169,10 +170,10 @@ class MappedCopy:
     """The copied part of a partition, by the offset map."""
 
     runs: Sequence[Run] = ()
-    """Empty: the map has no row of it."""
+    """Empty if the map has no row of it."""
     mark: Mark | None = None
     reach: Reach | None = None
-    """None: other clients write to the topic, too, and the log must show it."""
+    """None if other clients also write to the topic, so that the end must be found in the log."""
 
     @classmethod
     def of(cls, known: PartitionMap | None, reach: Reach | None, there_later: int) -> MappedCopy:
@@ -200,7 +201,8 @@ def verify_partition(
     *,
     read_bytes: int = READ_BYTES,
 ) -> None:
-    """Fill in the differences. Raises TwinlogError if the rest cannot be compared."""
+    """Compare a partition and fill in the differences. Raises TwinlogError if the rest cannot be
+    compared."""
     here = VerifiedLog(
         client=source,
         tp=wanted.source,
@@ -264,7 +266,7 @@ class _Partition:
         pairs, wanted = Pairs(runs), self._wanted
         limit = reach.upstream if wanted.until is None else min(reach.upstream, wanted.until)
         begin, there = self._begin(pairs, limit)
-        # records that a mirror copied since the source's end was queried are read, too
+        # records that a mirror has copied since the source's end was queried are also read
         self._here.end = max(self._here.end, limit)
         # but no offset that the source has not reached: nothing was compacted away there
         here_end = max(wanted.here_later, wanted.here.end)
@@ -317,7 +319,7 @@ class _Partition:
         return runs, reach_at(runs, mark.ordinal, mark.downstream)
 
     def _begin(self, pairs: Pairs, limit: int) -> tuple[int, int]:
-        """Return (source offset, target offset) from which both may have everything, and count
+        """Return (source offset, target offset) from which both logs may be complete, and count
         earlier gaps.
         """
         gaps, first = self._found.gaps, pairs.first
@@ -375,8 +377,8 @@ def never_made(here: Range) -> Compared:
 def rules_of(
     intents: FlowIntents, pair: Pairing, *, is_shared: bool, is_deep: bool = False
 ) -> Rules:
-    """Return the rules by the current intents: the operator's decisions about records of a
-    partition, which are no differences for a verification.
+    """Return the rules by the current intents: records that operators have skipped or accepted are
+    not differences.
     """
     skips = (one for one in intents.skips if one.is_of(pair.source, pair.source_topic_id))
     accepted = (one for one in intents.accepted if one.is_of(pair.target, pair.target_topic_id))

@@ -17,9 +17,10 @@ from twinlog.mirror.verify.difference import Compared
 from twinlog.survey.verify.partition import VerifyTask
 
 LEAST_OFFSETS: Final = 100_000
-"""A smaller section is not worth a separate task."""
+"""Minimum number of offsets per section. A smaller one is not worth a separate task."""
 MOST_OFFSETS: Final = 1_000_000
-"""A lost task is repeated, and the part of the map that its section needs is one message."""
+"""Maximum number of offsets per section, because a lost task is repeated, and because the part of
+the map that a section needs is one message."""
 TASKS: Final = 64
 """Minimum number of sections of all partitions together, unless they would be too small."""
 
@@ -31,7 +32,7 @@ def size(wanted: Sequence[VerifyTask]) -> int:
 
 
 def split(wanted: VerifyTask, offsets: int) -> list[VerifyTask]:
-    """Split into sections of at most `offsets` source offsets, in order.
+    """Split partitions into sections of at most `offsets` source offsets, in order.
 
     There is only one if other clients write to the topic, too: which records are this flow's is
     then known only by reading from the map's mark on.
@@ -52,8 +53,8 @@ def split(wanted: VerifyTask, offsets: int) -> list[VerifyTask]:
 
 
 def narrowed(wanted: VerifyTask) -> VerifyTask:
-    """Return the section with only the part of the map that it needs: its runs, and one more that
-    ends the last of them. A map may have millions.
+    """Return the section with only the part of the map that it needs: its runs, and one more run
+    that ends the last of them. A map may have millions of runs.
     """
     runs, reach = wanted.written.runs, wanted.written.reach
     if reach is None:
