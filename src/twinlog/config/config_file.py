@@ -21,7 +21,7 @@ from twinlog.errors import ConfigError
 
 
 def read_files(paths: Iterable[Path], secrets: Path | None = None) -> list[RawConfig]:
-    """Return the settings of several files. The connectors of one flow are one of them."""
+    """Return the settings of several files. The connectors of one flow become one configuration."""
     found: list[RawConfig] = []
     for path in paths:
         raw = _read(path, secrets)
@@ -40,7 +40,7 @@ def read_raw(path: Path, secrets: Path | None = None) -> RawConfig:
 
 
 def _read(path: Path, secrets: Path | None) -> RawConfig:
-    """Return the file's settings; those of a connector only as `connectors`."""
+    """Return the file's settings. Those of a connector are only in `connectors`."""
     data = read_bytes(path, "an mm2.properties file or a KafkaMirrorMaker2 resource")
     text = decode(data)
     if is_resource(path, text):
@@ -73,7 +73,7 @@ def _joined(first: RawConfig, second: RawConfig) -> RawConfig:
 
 
 def _completed(raw: RawConfig) -> RawConfig:
-    """Return the settings with those of the connectors' flow, if there are any."""
+    """Return the settings, with those of the connectors' flow if there are connectors."""
     if not raw.connectors:
         return raw
     settings, warnings = flow_of_connectors(raw.connectors)

@@ -42,27 +42,25 @@ ACT_WHEN_GIVEN: Final = frozenset(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Effective:
-    """One value. `setting` is its origin, or None if it results from several lines of other
-    flows.
-    """
+    """One value. `setting`: its origin, or None if it results from several lines of other flows."""
 
     value: str
     setting: Setting | None
 
     @property
     def shown(self) -> str:
-        """The value for a message; secrets are hidden."""
+        """Return the value for a message. Secrets are hidden."""
         return self.value if self.setting is None else self.setting.shown
 
 
 def effective(config: FlowConfig) -> dict[str, Effective]:
-    """Return the values that have an effect and are not the default, by the flow's name for
-    them.
+    """Return the values that have an effect and are not the default, by the flow's
+    names for them.
     """
     found = {}
     for name, setting in config.settings.items():
         if name in RENAMED:
-            continue  # it is also in the settings under its new name
+            continue  # the settings also have it under its new name
         value = _canonical(name, setting)
         if name not in DEFINITIONS or name in ACT_WHEN_GIVEN or value != _default(name):
             found[name] = Effective(value=value, setting=setting)
@@ -112,7 +110,7 @@ def _canonical_of_client(key: str, text: str, setting: Setting) -> str:
         return ",".join(to_list(setting))
     if key == SECURITY_PROTOCOL:
         return text.upper()
-    # other values stay as they are, because blanks and zeros may be part of a password
+    # other values are not changed, because blanks and zeros may be part of a password
     return _number(text) if key.endswith(_NUMBER_ENDINGS) else setting.value
 
 
@@ -208,7 +206,7 @@ def _differences(before: FlowConfig, after: FlowConfig) -> Iterator[str]:
         old, new = olds.get(name), news.get(name)
         if old is not None and new is not None and old.value == new.value:
             continue
-        # a line of the file may have several names here, one for each client of a cluster
+        # a line of the file may have several names in a flow, one for each client of a cluster
         setting = next((one.setting for one in (new, old) if one and one.setting), None)
         key = name if setting is None else shown_key(setting.key)
         line = f"{key}: {_shown(before, name, old)} -> {_shown(after, name, new)}"

@@ -135,7 +135,7 @@ def _load(
 
 
 def _of_unnamed(raw: Settings, aliases: Collection[str]) -> Iterator[ConfigWarning]:
-    """Yield warnings about lines that enable a flow of a cluster that is not in `clusters`."""
+    """Yield warnings about lines that enable a flow of a cluster that is missing in `clusters`."""
     for found in audit_keys(raw, aliases):
         setting = raw.get(found.key)
         is_of_flow = "->" in found.key and found.key.endswith(".enabled")
@@ -199,8 +199,8 @@ def _no_flow(
 def _elsewhere(
     raw: Settings, flows: Sequence[Flow], file: str
 ) -> tuple[tuple[FlowConfig, ...], list[ConfigWarning]]:
-    """Return the enabled flows that other processes run, and warnings. Their errors stop nothing
-    here.
+    """Return the enabled flows that other processes run, and warnings. Errors in these flows stop
+    nothing here.
     """
     found, unread = [], []
     for flow in flows:
@@ -343,12 +343,12 @@ def _without(settings: Settings, error: ConfigError) -> Settings | None:
 
 def _may_follow(error: ConfigError, left_out: set[str], aliases: tuple[str, ...]) -> bool:
     """Return True if the error may be a consequence of a removed setting. An error without a key
-    may be one of any.
+    may be a consequence of any of them.
     """
     if error.key is None or error.key in left_out:
         return True
     bare = {key.removeprefix(prefixes(key, aliases)[0]) for key in left_out}
-    if error.lacks.endswith("."):  # one of the keys with this prefix
+    if error.lacks.endswith("."):  # any key with this prefix
         return any(key.startswith(error.lacks) for key in bare)
     return bool(error.lacks) and error.lacks in bare
 

@@ -38,17 +38,17 @@ class RestConfig:
 
     @property
     def is_guarded(self) -> bool:
-        """True if clients must authenticate."""
+        """Return True if clients must authenticate."""
         return self.tokens_file is not None or self.client_ca_file is not None
 
     @property
     def may_serve_others(self) -> bool:
-        """True if it may be served at an address that other hosts can reach."""
+        """Return True if it may be served at an address that other hosts can reach."""
         return self.is_guarded or self.monitoring_is_open
 
 
 OPEN: Final = RestConfig()
-"""No key is set: clients do not authenticate."""
+"""The configuration if no key is set: clients do not authenticate."""
 
 
 def rest_config(raw: Settings) -> RestConfig:
@@ -100,8 +100,8 @@ _LISTENER: Final = re.compile(
 
 
 def http_listener(raw: Settings) -> Address | None:
-    """Return the first `http://` address, or its port of 127.0.0.1, or None if the file has
-    none.
+    """Return the first `http://` address, or 127.0.0.1 with its port, or None if the
+    file has none.
     """
     found = _named(raw)
     if found is None or _may_be_served(found, raw):

@@ -40,7 +40,7 @@ class SeriesConfig:
     has_partitions: bool = True
     """True if there are series per partition."""
     names: Mapping[str, frozenset[MetricNames]] = field(default_factory=dict)
-    """By flow; `legacy` for flows that are absent."""
+    """Formats by flow. Flows that are absent use `legacy`."""
 
 
 ALL_SERIES: Final = SeriesConfig()

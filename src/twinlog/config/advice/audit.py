@@ -62,7 +62,8 @@ def check_flow_keys(raw: Settings) -> None:
 
 
 def _of_no_flow(key: str, aliases: Collection[str]) -> KeyEffect:
-    """Judge a line of a flow that `clusters` does not have, such as one of a removed cluster."""
+    """Return the effect of a line of a flow with a cluster that is missing in `clusters`, such as a
+    removed one."""
     source, _, rest = key.partition(_ARROW)
     target = next((alias for alias in aliases if rest.startswith(f"{alias}.")), rest.split(".")[0])
     if source == target and source in aliases:
@@ -170,7 +171,7 @@ def _audit_connection(
 
 
 def audit_values(raw: Settings) -> Iterator[ConfigWarning]:
-    """Yield warnings about values that differ from what they suggest."""
+    """Yield warnings about values whose meaning differs from what they suggest."""
     for setting in raw.values():
         if not setting.secret and has_comment(setting.value):
             message = "what looks like a comment is part of the value; put it on a line of its own"
@@ -241,8 +242,8 @@ _OF_TOPICS = ("topics", "topics.exclude")
 
 
 def audit_patterns(flows: Collection[FlowConfig]) -> Iterator[ConfigWarning]:
-    """Yield warnings about patterns that differ from what they suggest. A line of many flows is
-    reported once.
+    """Yield warnings about patterns whose meaning differs from what they suggest. A line that
+    applies to many flows is reported once.
     """
     seen: set[Setting] = set()
     for flow in flows:
@@ -338,7 +339,8 @@ def hopeless(entry: str, *, names_topics: bool) -> str | None:
 
 
 def glob_like(entry: str) -> str | None:
-    """Return what an entry that ends with `*` after a plain character was probably meant to be."""
+    """Return the pattern that was probably meant by an entry that ends with `*` after a plain
+    character, or None."""
     return f"{entry[:-1]}.*" if _GLOB.fullmatch(entry) else None
 
 

@@ -54,7 +54,7 @@ def _sections(values: Mapping[str, str], aliases: list[str]) -> Iterator[list[tu
 
 
 def _usable(key: str, value: str) -> str:
-    """Replace a lone `*` with `.*`. Twinlog accepts it, but MirrorMaker 2 does not."""
+    """Replace a single `*` with `.*`, because Twinlog accepts it, but MirrorMaker 2 does not."""
     if not any(key == name or key.endswith(f".{name}") for name in _PATTERNS):
         return value
     entries = value.split(",")

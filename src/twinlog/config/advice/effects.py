@@ -115,8 +115,8 @@ _SIDES = ("source", "target")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KeyEffect:
-    """`known`: Twinlog or MirrorMaker 2 reads the key. `dead`: the key exists, but has no effect
-    here.
+    """Whether a key has an effect. `known`: Twinlog or MirrorMaker 2 reads the key. `dead`: the key
+    exists, but has no effect here.
     """
 
     known: bool = False
@@ -141,7 +141,7 @@ def _unknown(prefix: str, name: str, candidates: Iterable[str]) -> KeyEffect:
 
 
 def judge_general(name: str) -> KeyEffect:
-    """Judge a key without a prefix, for every flow or the process."""
+    """Return the effect of a key without a prefix, for every flow or the process."""
     if name in OWN_PROCESS_NAMES:
         return _KNOWN
     if name in CONNECTOR_NAMES | OWN_FLOW_NAMES | PROCESS_KEYS or is_connection_key(name):
@@ -166,7 +166,7 @@ def _judge_of_worker(name: str) -> KeyEffect:
 
 
 def _judge_without_cluster(name: str, role: Role) -> KeyEffect:
-    """Judge a key such as `producer.x`: without a cluster it reaches no client."""
+    """Return the effect of a key such as `producer.x`: without a cluster it reaches no client."""
     override = f"{role}.override."
     if name.startswith(override):
         key = _near_or_same(name.removeprefix(override), CLIENT_KEYS[role])
@@ -178,8 +178,8 @@ def _judge_without_cluster(name: str, role: Role) -> KeyEffect:
 
 
 def _known_or_near(prefix: str, name: str) -> KeyEffect:
-    """Judge a key whose prefix is read as a whole, but in which only certain names have a
-    meaning.
+    """Return the effect of a key below a prefix that is read as a whole, although only certain
+    names have a meaning.
     """
     family = {key for key in CONNECTOR_NAMES | WORKER_KEYS if key.startswith("replication.policy")}
     if name.startswith("replication.policy") and name not in family:
@@ -188,7 +188,7 @@ def _known_or_near(prefix: str, name: str) -> KeyEffect:
 
 
 def judge_cluster(alias: str, name: str) -> KeyEffect:
-    """Judge `alias.name`."""
+    """Return the effect of `alias.name`."""
     prefix = f"{alias}."
     if is_connection_key(name):
         return _judge_connection(prefix, name)
@@ -206,7 +206,7 @@ def judge_cluster(alias: str, name: str) -> KeyEffect:
 
 
 def _judge_of_no_cluster(prefix: str, name: str) -> KeyEffect:
-    """Judge a key that neither a cluster nor a client's role reads."""
+    """Return the effect of a key that neither a cluster nor a client's role reads."""
     if name in OWN_PROCESS_NAMES:
         return _dead("is a setting of the process", f"write {name}")
     if name in _ANY_CLIENT:
@@ -217,7 +217,7 @@ def _judge_of_no_cluster(prefix: str, name: str) -> KeyEffect:
 
 
 def judge_flow(flow: Flow, name: str) -> KeyEffect:
-    """Judge `A->B.name`."""
+    """Return the effect of `A->B.name`."""
     if is_connection_key(name):
         name = _near_or_same(name, CONNECTION_KEYS)
         return _dead(
@@ -236,7 +236,7 @@ def judge_flow(flow: Flow, name: str) -> KeyEffect:
 
 
 def _judge_elsewhere(flow: Flow, name: str) -> KeyEffect:
-    """Judge a key that is not read for a flow."""
+    """Return the effect of a key that is not read for a flow."""
     if name in OWN_PROCESS_NAMES:
         return _dead("is a setting of the process", f"write {name}")
     if name in WORKER_KEYS:
@@ -247,7 +247,8 @@ def _judge_elsewhere(flow: Flow, name: str) -> KeyEffect:
 
 
 def _judge_sided(flow: Flow, name: str) -> KeyEffect | None:
-    """Judge `A->B.source.cluster.x`, `A->B.target.consumer.x` and similar keys."""
+    """Return the effect of `A->B.source.cluster.x`, `A->B.target.consumer.x` and similar keys, or
+    None for other keys."""
     side, _, rest = name.partition(".")
     if side not in _SIDES:
         return None

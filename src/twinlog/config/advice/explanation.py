@@ -33,7 +33,7 @@ class ExplainedKey:
     """One key of a flow, or one line of a file."""
 
     key: str
-    """As written in the file, or as it could be written."""
+    """The key as written in the file, or as it could be written."""
     value: str
     file: str = ""
     """The file or the flag of the command line; empty for a default."""

@@ -40,7 +40,7 @@ _ENDPOINT_OF_JAAS: Final = re.compile(
     r"oauth\.token\.endpoint\.uri\s*=\s*[\"']?http:", re.IGNORECASE
 )
 _SECRETS: Final = ("ssl.key.password", "ssl.keystore.password", "ssl.keystore.key")
-"""Without the password of a truststore, because its content is public."""
+"""Keys of secrets. The password of a truststore is missing, because its content is public."""
 _POLICY: Final = "replication.policy.class"
 
 

@@ -44,7 +44,7 @@ _OFF: Final = {
     },
     _HEARTBEAT: {"emit.heartbeats.enabled": "false"},
 }
-"""By class: the keys that disable its work."""
+"""By class: the keys that disable the work of a connector."""
 _OWN: Final = frozenset(("name", CLASS, "tasks.max"))
 """Keys that differ between the connectors of a flow."""
 
@@ -128,8 +128,8 @@ def flow_of_connectors(
 
 
 def _why_unused(one: Setting, connector: Connector, leading: Connector) -> str | None:
-    """Return why a key is not used, an empty text if that changes nothing, or None if it is
-    used.
+    """Return why a key is not used, an empty text if that has no consequences, or None if the key
+    is used.
     """
     section = _SECTIONS[connector.name]
     owner = next((own for own, keys in CONNECTOR_ONLY.items() if one.key in keys), None)

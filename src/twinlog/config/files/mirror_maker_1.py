@@ -112,7 +112,7 @@ def read_pair(consumer: Path, producer: Path, options: PairOptions) -> RawConfig
     return RawConfig(
         file=str(consumer),
         more_files=(str(producer),),
-        # a later one replaces a default before it
+        # a later setting replaces a default before it
         settings=Settings({one.key: one for one in found}),
         duplicates=reading.duplicates + writing.duplicates,
         warnings=(
@@ -210,7 +210,7 @@ def _pattern(text: str) -> str:
 
 
 def _said(file: str, idle: list[Setting], flags: tuple[str, ...]) -> Iterator[ConfigWarning]:
-    """Yield one warning for all settings and flags without effect."""
+    """Yield one warning for all settings and flags that have no effect."""
     opaque = [one for one in idle if one.key in _OPAQUE]
     others = [one for one in idle if one.key not in _OPAQUE]
     if opaque:

@@ -31,7 +31,7 @@ class Names:
         self._name = name
 
     def error(self, error: ConfigError) -> ConfigError:
-        """Return the error, and all that it holds, with the file's names."""
+        """Return the error, with all errors that it contains, with the file's names."""
         first, *more = (self._error(one) for one in error.each)
         first.more = tuple(more)
         first.warnings = tuple(self.warning(one) for one in error.warnings)

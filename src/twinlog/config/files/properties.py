@@ -51,7 +51,7 @@ class PropertyEntry:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DuplicateKey:
-    """A key that is defined twice; the later line applies."""
+    """A key that is defined twice. The later line applies."""
 
     key: str
     file: str

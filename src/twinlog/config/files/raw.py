@@ -46,7 +46,7 @@ def read_bytes(path: Path, wanted: str) -> bytes:
 
 
 def audit_text(text: PropertiesText) -> Iterator[ConfigWarning]:
-    """Yield warnings about values that Java reads otherwise than they look: it drops a backslash,
+    """Yield warnings about values that Java reads differently than they look: it drops a backslash,
     which is usually half of an escape in a regular expression, or decodes bytes as ISO-8859-1.
     """
     for entry in text.entries:

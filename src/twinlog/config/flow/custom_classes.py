@@ -46,8 +46,8 @@ _WAY_BACK: Final = "make topic_source() and upstream_topic() undo format_remote_
 
 
 def custom_instance(entry: str, **given: Any) -> Any:
-    """Return an instance of the class `module:Class`, with those arguments that its constructor
-    has. Raises any error that its module raises.
+    """Return an instance of the class `module:Class`, created with those arguments that its
+    constructor accepts. Any error that its module raises is passed on.
     """
     module, _, name = entry.partition(SEPARATES)
     made = getattr(importlib.import_module(module), name)
@@ -104,7 +104,7 @@ _REPLACED: Final = {
 
 
 def custom_pattern(settings: Settings, name: str) -> NamePattern | None:
-    """Return the pattern that a filter in Python has in place of a key, or None without a filter.
+    """Return the pattern of a filter in Python that replaces a key, or None without a filter.
 
     Raises ConfigError if the class cannot be loaded, or lacks its method.
     """

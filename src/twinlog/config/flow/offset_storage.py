@@ -28,9 +28,9 @@ class OffsetStorage:
     topic: str
     connector: str
     cluster: str
-    """The source's alias in the keys."""
+    """The source's alias in the keys of the positions."""
     group: str
-    """The group of the Connect workers, also on the target."""
+    """The group of the Connect workers, which is also on the target."""
 
 
 def offset_storage(

@@ -42,7 +42,7 @@ _CLASSES_OF_CLIENTS = {
     "security.providers": "connections would be secured differently",
 }
 _KAFKAS = "org.apache.kafka."
-"""Kafka's own classes need no refusal: they change nothing, or are reported as a warning."""
+"""Kafka's own classes are not refused: they change nothing, or are reported in a warning."""
 
 
 def policy_config(settings: Settings) -> PolicyConfig:

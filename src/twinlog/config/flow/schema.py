@@ -142,11 +142,11 @@ class GroupsConfig:
     include: NamePattern
     exclude: NamePattern
     refresh_s: int | None
-    """How often new groups are discovered; None: only at the start."""
+    """Interval in which new groups are discovered, or None: only at the start."""
     checkpoints_s: int | None
-    """How often checkpoints are written; None: never."""
+    """Interval in which checkpoints are written, or None: never."""
     sync_s: int | None
-    """How often offsets of idle groups are set; None: never."""
+    """Interval in which offsets of idle groups are set, or None: never."""
     checkpoints_replication_factor: int | None
     """Replication factor of the checkpoints topic, or None if not set."""
 
@@ -290,7 +290,7 @@ class MirrorConfig:
 
     @property
     def every_flow(self) -> tuple[FlowConfig, ...]:
-        """The flows that this process runs, and those that it leaves to others."""
+        """Return the flows that this process runs, and those that it leaves to other processes."""
         return (*self.flows, *self.elsewhere)
 
     def cluster(self, alias: str) -> ClusterConfig:

@@ -29,7 +29,7 @@ class TopicStart:
 
     text: str
     rest: StartAt
-    """For partitions without an offset of their own."""
+    """The start for partitions for which no offset is given."""
     offsets: tuple[tuple[int, int], ...] = ()
     """(partition, offset)"""
 

@@ -54,8 +54,8 @@ class Tuning:
 def read_tuning(
     consumer: ClientProperties, producer: ClientProperties, compression: Setting | None
 ) -> Tuning:
-    """Return the tuning. Raises ConfigError for an invalid number or codec. `compression` is
-    twinlog.compression.
+    """Return the tuning. Raises ConfigError for an invalid number or codec. `compression`: the
+    value of twinlog.compression.
     """
     usual = Tuning()
     return Tuning(
@@ -83,7 +83,8 @@ def is_cut(asked: Setting) -> bool:
 
 
 def lane_memory(own: Setting | None, producer: ClientProperties, usual: int) -> int:
-    """Return twinlog.lane.memory.bytes, else the producer's buffer.memory, else the default."""
+    """Return twinlog.lane.memory.bytes, or else the producer's buffer.memory, or else
+    the default."""
     if own is not None or "buffer.memory" not in producer:
         return usual
     asked = to_number(producer.origin("buffer.memory"), width="long", low=0)

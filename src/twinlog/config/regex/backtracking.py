@@ -57,7 +57,7 @@ def has_exponential_ways(expression: str) -> bool:
 
 
 class _TooLargeError(Exception):
-    """There are more positions than the limit."""
+    """Raised if there are more positions than the limit."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,7 +115,7 @@ class _Automaton:
                 low, high, body = argument
                 return self._repeat(int(low), int(high), lambda: self.read(body))
             case "POSSESSIVE_REPEAT" | "ATOMIC_GROUP":
-                # they do not backtrack, so they count as one of their characters
+                # these do not backtrack, so they count as one of their characters
                 inner = _Automaton()
                 body = argument[2] if code == "POSSESSIVE_REPEAT" else argument
                 empty = inner.read(body).empty or (code == "POSSESSIVE_REPEAT" and not argument[0])

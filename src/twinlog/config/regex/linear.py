@@ -49,7 +49,7 @@ class _Part:
     is_empty: bool
     """True if it matches the empty text."""
     first: int = 0
-    """Positions at which it may begin, one bit each."""
+    """Positions at which a match may begin, one bit each."""
     last: int = 0
 
 

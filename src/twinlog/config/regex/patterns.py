@@ -32,7 +32,7 @@ class NamePattern:
 
     @property
     def regex(self) -> re.Pattern[str] | None:
-        """The joined expression, for access to its groups, or None without entries."""
+        """Return the joined expression, for access to its groups, or None without entries."""
         return self._regex
 
     def __str__(self) -> str:

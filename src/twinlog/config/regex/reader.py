@@ -10,7 +10,7 @@ LINE_ENDS = "\n\r\x85\u2028\u2029"
 
 
 class RegexProblem(ValueError):
-    """An expression is invalid, or cannot be translated exactly. `column` starts at 1."""
+    """Raised if an expression is invalid, or cannot be translated exactly. `column` starts at 1."""
 
     def __init__(self, reason: str, column: int) -> None:
         super().__init__(reason)

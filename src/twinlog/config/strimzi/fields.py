@@ -19,7 +19,7 @@ from twinlog.errors import ConfigError
 
 
 class Use(StrEnum):
-    """Support of a field."""
+    """How a field is supported."""
 
     USED = "used"
     NO_MEANING = "no effect"
@@ -206,8 +206,8 @@ class SectionReader:
         self.errors: list[ConfigError] = []
         """Errors of unknown and refused fields. Reading continues without these fields."""
         self.meant: set[str] = set()
-        """Fields that unknown ones were probably meant to be. An error that one of them is missing
-        is only a consequence.
+        """Names of fields for which unknown fields were probably written. An error that such a
+        field is missing is only a consequence.
         """
 
     def section(self, node: Node, table: Iterable[Field]) -> dict[str, Node]:

@@ -100,7 +100,7 @@ class _ResourceReader:
 
     @property
     def _errors(self) -> tuple[ConfigError, ...]:
-        """Errors that did not stop the rest of the resource from being read."""
+        """Return the errors that did not stop the rest of the resource from being read."""
         missing_folder = self._secrets.error
         return (*self._reader.errors, *([missing_folder] if missing_folder else []))
 
@@ -387,8 +387,8 @@ class MirrorReader:
                     )
 
     def _set(self, full: str, key: str, value: Node) -> None:
-        """Set a key of a connector's config. A field for it takes precedence, as with the
-        operator.
+        """Set a key of a connector's config. If there is a field for the key, the field takes
+        precedence, as with the operator.
         """
         there = self._found.settings.get(full) if key in _OF_FIELDS else None
         if there is None:

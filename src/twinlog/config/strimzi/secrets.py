@@ -25,7 +25,7 @@ PROVIDER: Final = "strimzi"
 PROVIDER_CLASS: Final = PACKAGE + "DirectoryConfigProvider"
 
 UNREAD: Final = Path("/SECRETS")
-"""Placeholder for the folder if secrets are not needed: to explain or convert a file."""
+"""Placeholder for the folder if secrets are not needed, as to explain or convert a file."""
 
 UNGIVEN: Final = Path("/NO-SECRETS")
 """Placeholder for a folder that is needed but was not given; an error reports this."""
@@ -75,7 +75,7 @@ class Secrets:
         return str(self._folder / secret)
 
     def holds(self, secret: str, key: str) -> bool:
-        """Return True if the folder has the file of a secret's key."""
+        """Return True if the folder has a file for this key of the secret."""
         folder = self.folder(secret)
         return folder is not None and _is_name(key) and (Path(folder) / key).is_file()
 
@@ -87,8 +87,8 @@ class Secrets:
         return self._variable(path)
 
     def jaas_text(self, secret: Node | Named, key: Node | Named) -> str:
-        """Like `text`, for a quoted JAAS option. Raises ConfigError if it cannot represent the
-        value.
+        """Return the same variable for a quoted JAAS option. Raises ConfigError if such an option
+        cannot contain the value.
         """
         path = self._secret(secret) / _checked(key)
         if self.is_read and _NOT_IN_JAAS.search(self._read(path, key)):

@@ -152,7 +152,7 @@ def parse_yaml(text: str, *, file: str) -> Iterator[Node]:
 
 
 class _Loader(yaml.SafeLoader):
-    """Stops at a depth that no resource has, because the parser's time grows with the square of the
+    """Stops at a depth that no resource has, because parsing time grows with the square of the
     depth.
     """
 

@@ -8,7 +8,7 @@ from collections.abc import Iterable
 _CUTOFF = 0.75
 _CUTOFF_OF_PARTS = 0.5
 _MOST = 3
-"""Close names of which the first one with the same words is returned."""
+"""Number of close names that are compared. The first one with the same words is returned."""
 _USUAL_ENDINGS = (".enabled", ".ms", ".seconds")
 
 
@@ -45,6 +45,6 @@ def _differs_by_spelling(name: str, known: str) -> bool:
 
 
 def suggestion(name: str, known: Iterable[str]) -> str:
-    """Return `did you mean X?`, or an empty text."""
+    """Return `did you mean X?`, or an empty text if no name is close."""
     found = nearest(name, known)
     return f"did you mean {found}?" if found else ""

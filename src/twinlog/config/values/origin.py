@@ -36,7 +36,7 @@ _MAX_SHOWN = 80
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
 class LookedUp:
-    """How a value was resolved by config providers, so that it can be resolved again."""
+    """How config providers resolved a value, so that it can be resolved again."""
 
     files: tuple[str, ...]
     """Files that providers read for it."""
@@ -66,7 +66,7 @@ class Setting:
 
     @property
     def shown(self) -> str:
-        """The value for a message: quoted, truncated, and hidden if it may be a secret."""
+        """Return the value for a message: quoted, truncated, and hidden if it may be a secret."""
         if self.secret:
             return _HIDDEN
         text = self.value if len(self.value) <= _MAX_SHOWN else self.value[:_MAX_SHOWN] + "..."
@@ -78,8 +78,8 @@ class Setting:
 
     @property
     def without_placeholders(self) -> str:
-        """The value without placeholders that a tool should have replaced: `${X}` and `{{ .X }}`,
-        and in secrets, addresses and aliases also `$X`, `<X>` and `%X%`.
+        """Return the value without placeholders that a tool should have replaced: `${X}` and `{{ .X
+        }}`, and in secrets, addresses and aliases also `$X`, `<X>` and `%X%`.
         """
         is_filled_in = is_secret(self.key) or _FILLED_IN.search(self.key)
         return (_WHOLE_PLACEHOLDER if is_filled_in else _PLACEHOLDER).sub("", self.value)
@@ -90,8 +90,8 @@ class Setting:
 
     @property
     def hint(self) -> str:
-        """An explanation if the value seems to end with a comment, which Java reads as part of the
-        value, or has a placeholder; else empty.
+        """Return an explanation if the value seems to end with a comment, which Java reads as part
+        of the value, or if it has a placeholder. Otherwise return an empty text.
         """
         if has_comment(self.value):
             return " (what looks like a comment is part of the value: put it on a line of its own)"
@@ -104,7 +104,7 @@ class Setting:
 
 
 class _Keyed(Mapping[str, V]):
-    """An immutable mapping from names to settings, or to something of them."""
+    """An immutable mapping from names to settings, or to values derived from settings."""
 
     def __init__(self, settings: Mapping[str, Setting]) -> None:
         self._settings = dict(settings)

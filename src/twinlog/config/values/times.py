@@ -23,7 +23,7 @@ _SPAN: Final = re.compile(
 
 
 class NoTime(ValueError):
-    """A text is not a time; says why, and what to write."""
+    """Raised if a text is not a time. The message says why, and what to write."""
 
     def __init__(self, what: str, todo: str) -> None:
         super().__init__(f"{what}: {todo}")

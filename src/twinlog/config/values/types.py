@@ -101,7 +101,7 @@ def to_choice(setting: Setting, choices: Sequence[str], *, any_case: bool = Fals
 
 def to_names(setting: Setting) -> NamePattern:
     """Parse a list of regular expressions. An error names the column in the value."""
-    from twinlog.config.regex.patterns import compile_names  # no lane needs it
+    from twinlog.config.regex.patterns import compile_names  # no lane needs this import
 
     entries = to_list(setting)
     try:
