@@ -102,7 +102,8 @@ def plain_value(data: bytes | None) -> Any:
 
 READ_BYTES: Final = 4 << 20
 PROBED_BYTES: Final = 65_536
-"""Enough for many markers; a broker returns the whole first batch, whatever its size."""
+"""Bytes per fetch: enough for many markers. A broker returns the whole first batch, whatever its
+size."""
 OUTSIDE: Final = "OUTSIDE_LOG"
 
 
@@ -124,13 +125,14 @@ class Counts:
     before_log: Span | None = None
     behind_log: Span | None = None
     uncommitted: Span | None = None
-    """After an open transaction; not read, unless aborted records are included."""
+    """Offsets after the start of an open transaction. They are not read, unless aborted records are
+    included."""
     unread: Span | None = None
-    """Before the log end, but the broker returns nothing because its log is damaged."""
+    """Offsets before the log end that the broker does not return, because its log is damaged."""
     deleted: int = 0
     """Offsets that were deleted during the export."""
     position: int = 0
-    """All offsets before this one are done."""
+    """All offsets before this one are processed."""
 
 
 class Export:
@@ -168,7 +170,7 @@ class Export:
 
     @property
     def is_whole(self) -> bool:
-        """True if all requested offsets are in the log."""
+        """Return True if all requested offsets are in the log."""
         counts = self.counts
         missing = (counts.before_log, counts.behind_log, counts.uncommitted, counts.unread)
         return not (any(missing) or counts.deleted)
@@ -250,7 +252,7 @@ def checked_batches(
 def first_records(
     cluster: ClusterClient, spans: Mapping[TopicPartition, Span], *, with_aborted: bool
 ) -> dict[TopicPartition, int]:
-    """Return the offset of the first record that a reader gets in each range; partitions without
+    """Return the offset of the first record that a reader gets in each range. Partitions without
     such a record are left out.
 
     An offset that no reader can see yet (a transaction is open, or the broker returns nothing
@@ -282,7 +284,7 @@ def first_records(
 def _inside(
     cluster: ClusterClient, spans: Mapping[TopicPartition, Span]
 ) -> dict[TopicPartition, Span]:
-    """Return each range cut to its log, without those that are then empty."""
+    """Return each range cut to its log. Ranges that are then empty are left out."""
     starts, ends = (list_offsets(cluster, spans, at) for at in (EARLIEST, LATEST))
     inside = {
         tp: Span(
@@ -294,7 +296,8 @@ def _inside(
 
 
 def _first_record(answer: FetchedRecords, span: Span) -> tuple[int, bool]:
-    """Return the first record's offset and True, or the end of the batches read and False."""
+    """Return the offset of the first record and True, or the end of the batches that were read and
+    False."""
     position = span.first
     for header, records in batches_of(answer):
         for record in records:

@@ -31,7 +31,8 @@ from twinlog.survey.exact_map import ExactMap
 from twinlog.wire.mm2_records import Checkpoint
 
 SOURCE_ANSWERS_WITHIN_S: Final = 15.0
-"""Short, because groups are often moved when the source is lost."""
+"""Time limit for the source. It is short, because groups are often moved when the
+source is lost."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -43,7 +44,7 @@ class TranslatedOffset:
     offset: int
     to_topic: str
     to_offset: int | None
-    """None if Twinlog has copied nothing of the partition."""
+    """The target offset, or None if Twinlog has copied nothing of the partition."""
     is_exact: bool
     """False if the offset is ahead of the copy, and `to_offset` is the end of the copy; or if
     MirrorMaker 2 copied this part, and `to_offset` is somewhat before the exact offset.
@@ -67,7 +68,7 @@ class TranslatedGroup:
 
     offsets: tuple[TranslatedOffset, ...]
     from_checkpoints: bool = False
-    """The group's own cluster did not respond."""
+    """True if the group's own cluster did not respond."""
 
 
 class FlowTranslation:
@@ -82,7 +83,7 @@ class FlowTranslation:
         self._target = prompt_client(target)
         self._map = ExactMap(self._target, self._policy, config.flow)
         self._is_lost = False
-        """The source did not respond, and is not queried again."""
+        """True if the source did not respond. Then it is not queried again."""
 
     def one(self, tp: TopicPartition, offset: int, *, reverse: bool) -> TranslatedOffset:
         """Translate an offset of the source to the target or, with `reverse`, of the target to the
@@ -158,8 +159,8 @@ class FlowTranslation:
         self._target.close()
 
     def _ends_of_copies(self, found: Iterable[TranslatedOffset]) -> set[TranslatedOffset]:
-        """Return the offsets that are ahead of the copy, but only by markers, or by records that
-        no reader gets. All partitions share each request.
+        """Return the offsets that are ahead of the copy only by markers, or by records that no
+        reader gets. All partitions share each request.
         """
         ahead = [one for one in found if not one.is_exact]
         ends = {one.to_tp: one.to_offset for one in ahead if one.to_offset is not None}
@@ -172,7 +173,7 @@ class FlowTranslation:
         try:
             records = first_records(self._source, spans, with_aborted=not committed)
         except Unreachable:
-            self._is_lost = True  # the source's records there are unknown as well
+            self._is_lost = True  # it is also unknown which records the source has there
             return set()
         return {one for one in ahead if one.tp not in records}
 
@@ -201,7 +202,8 @@ class FlowTranslation:
         )
 
     def _at_source(self, topics: Collection[str]) -> dict[str, str]:
-        """Return the source's names of target topics, from the map, else derived from the name."""
+        """Return the source's names of target topics, from the map, or else derived
+        from the name."""
         plain = {topic: plain_upstream(self._config, topic) for topic in topics}
         known = {topic: name for topic, name in plain.items() if name is not None}
         return known | self._map.names_at_source(topics)
@@ -247,7 +249,7 @@ class FlowTranslation:
 def _committed(client: ClusterClient, group: str) -> dict[TopicPartition, int]:
     coordinators = Coordinators(client)
     found = fetch_offsets(coordinators, [group])[group]
-    if not found:  # may be a share group
+    if not found:  # the group may be a share group
         with suppress(Unsupported):
             found = fetch_start_offsets(coordinators, [group])[group]
     offsets = or_raise(found)

@@ -69,7 +69,7 @@ class MirrorClient:
 
     @property
     def replication_policy(self) -> DefaultReplicationPolicy:
-        """The policy that names remote topics."""
+        """Return the policy that names remote topics."""
         return self._policy
 
     def replication_hops(self, upstream_alias: str) -> int:
@@ -200,7 +200,7 @@ class MirrorClient:
         found = find_upstream(self._consumer, remote_alias)
         flow, alias = found or (Flow(remote_alias, self._consumer.alias), remote_alias)
         known = ExactMap(self._consumer, self._policy, flow), alias
-        if found is not None:  # else a flow may be created later
+        if found is not None:  # otherwise a flow may be created later
             self._maps[remote_alias] = known
         return known
 
@@ -303,25 +303,25 @@ def _cluster(settings: Settings, role: Role) -> ClusterSettings:
 
 
 def replication_hops(config: Mapping[str, str], upstream_alias: str) -> int:
-    """`MirrorClient.replication_hops`."""
+    """Return the result of `MirrorClient.replication_hops`."""
     with MirrorClient(config) as client:
         return client.replication_hops(upstream_alias)
 
 
 def heartbeat_topics(config: Mapping[str, str]) -> set[str]:
-    """`MirrorClient.heartbeat_topics`."""
+    """Return the result of `MirrorClient.heartbeat_topics`."""
     with MirrorClient(config) as client:
         return client.heartbeat_topics()
 
 
 def checkpoint_topics(config: Mapping[str, str]) -> set[str]:
-    """`MirrorClient.checkpoint_topics`."""
+    """Return the result of `MirrorClient.checkpoint_topics`."""
     with MirrorClient(config) as client:
         return client.checkpoint_topics()
 
 
 def upstream_clusters(config: Mapping[str, str]) -> set[str]:
-    """`MirrorClient.upstream_clusters`."""
+    """Return the result of `MirrorClient.upstream_clusters`."""
     with MirrorClient(config) as client:
         return client.upstream_clusters()
 

@@ -66,7 +66,7 @@ class GoalKind(StrEnum):
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Goal:
     """A kind and its number: an offset, a number of records (backwards if negative), or
-    milliseconds since 1970; 0 for a log end.
+    milliseconds since 1970. It is 0 for a log end.
     """
 
     kind: GoalKind
@@ -99,9 +99,9 @@ class ResetOffset:
     topic: str
     partition: int
     before: int | None
-    """None if the group has no offset there yet."""
+    """The group's offset, or None if it has none there yet."""
     metadata: str = ""
-    """The commit's metadata, needed to restore it: Kafka Streams stores its time there."""
+    """The commit's metadata, with which it can be restored. Kafka Streams stores its time there."""
     after: int
     start: int
     end: int
@@ -126,7 +126,7 @@ class GroupReset:
 
     @property
     def goes_back(self) -> bool:
-        """True if some records will be read again."""
+        """Return True if some records will be read again."""
         return any(one.before is not None and one.after < one.before for one in self.offsets)
 
     def as_json(self) -> dict[str, Any]:
@@ -141,7 +141,7 @@ class GroupReset:
 
 
 def fitted(goal: Goal, before: int | None, log: ResetBounds) -> tuple[int, Fit] | None:
-    """Return the new offset within the log, or None if there is no offset to shift from."""
+    """Return the new offset within the log, or None for a shift if the group has no offset."""
     match goal.kind:
         case GoalKind.EARLIEST:
             return log.start, Fit.AS_ASKED
@@ -193,9 +193,10 @@ class OffsetReset:
         topics: Collection[str] = (),
         matches: Callable[[str], bool] = lambda _: True,
     ) -> list[GroupReset]:
-        """Return a plan for each group. `topics`: reset all of their partitions; without it, the
-        partitions that the group has offsets of and whose topics match. Raises FlowError or
-        ClusterError if a topic of `topics` is missing, or the cluster does not respond.
+        """Return a plan for each group. `topics`: all of their partitions are reset. Without it,
+        the partitions are reset for which the group has offsets and whose topics match. Raises
+        FlowError or ClusterError if a topic of `topics` is missing, or the cluster does not
+        respond.
         """
         listed = list_groups(self._coordinators)
         named_topics = self._partitions(topics)
@@ -217,7 +218,8 @@ class OffsetReset:
         return [self._group(goal, group, wanted.get(group, ()), now) for group in groups]
 
     def execute(self, plan: GroupReset) -> GroupReset:
-        """Set a group's offsets, and return the plan with the result or the reason of a refusal."""
+        """Set a group's offsets. Return the plan with the result, or with the reason
+        of a refusal."""
         if plan.refused is not None:
             return plan
         try:

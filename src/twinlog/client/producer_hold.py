@@ -40,7 +40,7 @@ _MOST_RATES = 16
 
 
 class Freed(Enum):
-    """Result of removing a quota."""
+    """The result of removing a quota."""
 
     NOTHING = "there was no quota"
     REMOVED = "the quota was removed"
@@ -48,7 +48,7 @@ class Freed(Enum):
 
 
 class ProducerHold:
-    """The quota of one flow; not thread-safe."""
+    """The quota of one flow. Not thread-safe."""
 
     def __init__(
         self,
@@ -64,11 +64,11 @@ class ProducerHold:
         self._held = known
         self._is_over = False
         self._let_go: HeldProducers | None = None
-        """The row whose quota was removed; it may still be in the state topic."""
+        """The row of the quota that was removed. It may still be in the state topic."""
 
     @property
     def known(self) -> HeldProducers | None:
-        """The row that was read last or is about to be written."""
+        """Return the row that was read last or is about to be written."""
         return self._held
 
     def read(self) -> HeldProducers | None:
@@ -100,7 +100,7 @@ class ProducerHold:
         return None
 
     def end(self) -> None:
-        """Keep a blocked `hold` from setting a quota; may be called from any thread."""
+        """Keep a blocked `hold` from setting a quota. May be called from any thread."""
         self._is_over = True
 
     def let_go(self) -> Freed:
@@ -132,7 +132,9 @@ class ProducerHold:
             set_producer_quota(self._source, None)
         except Unauthorized:
             if now is not None:
-                raise  # otherwise it could not have been set either
+                # if there is none, the error does not matter: this user could not have set a quota
+                # either
+                raise
         return Freed.REMOVED
 
     def _write(self, rates: tuple[int, ...]) -> None:

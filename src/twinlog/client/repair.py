@@ -81,7 +81,7 @@ class RepairLine:
     """The acceptance to write, or None if nothing can be accepted."""
     found: ForeignWalk | None = None
     resumes_at: int = -1
-    """The upstream offset."""
+    """The upstream offset at which copying would resume."""
     problem: str = ""
 
     def as_json(self) -> dict[str, Any]:
@@ -106,7 +106,7 @@ class RepairLine:
         }
 
     def lines(self) -> Iterator[str]:
-        """Yield the lines for people."""
+        """Yield the plan as text."""
         yield f"{self.source} -> {self.target} [{self.standing.code}]"
         if self.found is None:
             yield f"  cannot be accepted: {self.problem}"
@@ -127,7 +127,7 @@ class RepairLine:
 
 
 class TopicRepair:
-    """The repair of one flow; must be closed."""
+    """The repair of one flow. Must be closed."""
 
     def __init__(
         self, config: FlowConfig, source: ClusterSettings, target: ClusterSettings, reason: str
@@ -159,7 +159,8 @@ class TopicRepair:
         return self._lines(standing) if standing else []
 
     def accept(self, lines: list[RepairLine]) -> None:
-        """Write the shown acceptances. All are refused if one of the logs has changed since."""
+        """Write the acceptances of the plan. All are refused if one of the logs has
+        changed since."""
         shown = [line for line in lines if line.found is not None]
         for line, again in zip(shown, self._lines([one.standing for one in shown]), strict=True):
             if again.found is None or again.found != line.found:
@@ -188,7 +189,8 @@ class TopicRepair:
         return [self._line(one, maps, ours, self._instead(one, replayed)) for one in standing]
 
     def _instead(self, one: Unusual, replayed: list[str]) -> str:
-        """Return why no record of the partition can be accepted, or "" if some may be."""
+        """Return why no record of the partition can be accepted, or an empty text if
+        some may be."""
         if one.topic in replayed:
             return REPLAYED
         if one.code not in INSTEAD and self._config.policy.kind is PolicyKind.IDENTITY:

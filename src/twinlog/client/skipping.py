@@ -48,7 +48,7 @@ from twinlog.wire.records import Record, decode_batch, decode_legacy, encode_bat
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SkipChange:
-    """The effect of the command."""
+    """What the command changes."""
 
     wanted: WantedSkip
     before: WantedSkip | None
@@ -73,7 +73,7 @@ class SkipChange:
 
 
 class RecordSkip:
-    """The skips of one flow; must be closed."""
+    """The skips of one flow. Must be closed."""
 
     def __init__(
         self, config: FlowConfig, source: ClusterSettings, target: ClusterSettings, reason: str
@@ -127,7 +127,7 @@ class RecordSkip:
         return quarantine.put(change.wanted)
 
     def write(self, change: SkipChange) -> None:
-        """Write the intent; it is durable when this returns."""
+        """Write the intent. It is durable when this returns."""
         if change.before is None:
             self._steering.append([change.wanted.encode()])
 
@@ -191,7 +191,8 @@ class RecordSkip:
 
 READ_BYTES: Final = 4 << 20
 TRIES: Final = 5
-"""After each attempt the record is in the log, or another command's record is."""
+"""Maximum number of attempts. After each one the record is in the log, or another command's record
+is."""
 
 CONFIGS: Final = {
     "cleanup.policy": "delete",
@@ -261,7 +262,7 @@ class Quarantine:
                     break
                 if header.next_offset <= position:
                     continue
-                if skip.is_batch:  # several batches of the source may have been sent as one
+                if skip.is_batch:  # a lane may have sent several batches of the source as one
                     begin = max(header.base_offset, skip.first)
                     out.append(Record(begin, header.max_timestamp, None, bytes(batch)))
                     position = header.next_offset

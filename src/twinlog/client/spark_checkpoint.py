@@ -44,22 +44,22 @@ from twinlog.quantities import first_few
 
 FORMAT: Final = "v1"
 HEAD_LINES: Final = 2
-"""The format version, and the query's own metadata."""
+"""Lines before those of the sources: the format version, and the query's own metadata."""
 
 Offsets = Mapping[TopicPartition, int]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Noted:
-    """The newest micro-batch, which decides where a query resumes."""
+    """The newest micro-batch in the checkpoint, which decides where a query resumes."""
 
     batch: int
-    """The newest micro-batch that was planned."""
+    """The number of the newest micro-batch that was planned."""
     is_committed: bool
 
     @property
     def deciding(self) -> tuple[int, ...]:
-        """Micro-batches whose end offsets matter, the newest last."""
+        """Return the micro-batches whose end offsets matter, the newest last."""
         return (self.batch,) if self.is_committed else (self.batch - 1, self.batch)
 
 
@@ -120,7 +120,7 @@ def rewrite_checkpoint(
 
 
 def query_of(checkpoint: Path) -> str:
-    """Return Spark's ID of the query, or "" if the folder does not have it."""
+    """Return Spark's ID of the query, or an empty text if the folder does not have it."""
     with suppress(OSError, ValueError, RecursionError):
         found = json.loads((checkpoint / "metadata").read_text())
         return str(found.get("id", "")) if isinstance(found, dict) else ""
@@ -224,7 +224,8 @@ def _refused(flow: Flow, tps: Collection[TopicPartition], offsets: Offsets, why:
 
 
 def _write(old: Path, new: Path, texts: Mapping[int, str]) -> None:
-    """Write to a temporary folder first, without Hadoop's checksums of the files that change."""
+    """Write to a temporary folder first. Hadoop's checksums of the files that change
+    are left out."""
     made = new.with_name(f".{new.name}.part")
     shutil.rmtree(made, ignore_errors=True)
     try:
@@ -264,7 +265,7 @@ class MovedMark:
     topics: tuple[str, ...]
     """Topics on the cluster that the query leaves."""
     why_left: str = ""
-    """Why the mark was not set; empty if the other cluster has it."""
+    """Why the mark was not set, or empty if the other cluster has it."""
 
     @property
     def transactional_id(self) -> str:
@@ -286,7 +287,7 @@ class MovedMarks:
 
     moved: list[MovedMark] = field(default_factory=list)
     problem: str = ""
-    """Why there may be marks that were not found; empty if there are none."""
+    """Why some marks may not have been found, or empty."""
 
 
 def move_marks(translation: FlowTranslation, query: str, *, reverse: bool) -> MovedMarks:
@@ -323,7 +324,8 @@ def _moved(
     *,
     reverse: bool,
 ) -> MovedMark:
-    """Move one mark. `topics`: all topics of the group, also those of earlier micro-batches."""
+    """Move one mark. `topics`: all topics of the group, including those of earlier
+    micro-batches."""
     try:
         why_left = _move(translation, group, mark, topics, reverse=reverse)
     except TwinlogError as error:

@@ -53,10 +53,10 @@ from twinlog.survey.state_reader import state_rows_if_any
 
 GIVES_UP_S: Final = 60.0
 OF_A_COPY: Final = frozenset((IntentKind.PROMOTE, IntentKind.FENCE, IntentKind.REPLAY))
-"""Kinds of intents that need a copy; the others may be set before a flow first runs."""
+"""Kinds of intents that need a copy. The others may be set before a flow first runs."""
 
 Corrupt = set[tuple[IntentKind, str]]
-"""Kind and topic ("" is the flow) of intents that cannot be read."""
+"""Kind and topic (empty for the flow) of intents that cannot be read."""
 
 
 def user_name() -> str:
@@ -75,13 +75,13 @@ class Change:
 
     intent: Intent
     before: Intent | None
-    """The current intent of the same kind; None if there is none or it cannot be read."""
+    """The current intent of the same kind, or None if there is none or it cannot be read."""
     is_readable: bool = True
     """False if the current intent cannot be read."""
 
     @property
     def is_needed(self) -> bool:
-        """True if the change is not in effect yet."""
+        """Return True if the change is not in effect yet."""
         if not self.is_readable:
             return True
         if not self.intent.is_set:
@@ -110,7 +110,7 @@ class Change:
 
 
 class FlowSteering:
-    """The intents of one flow: first compute the changes, then `write` them."""
+    """Changes the intents of one flow: first compute the changes, then `write` them."""
 
     def __init__(
         self,
@@ -146,7 +146,7 @@ class FlowSteering:
         return self.wanted(kind, [""])
 
     def take_back(self, kind: IntentKind) -> list[Change]:
-        """Return the change that removes a flow's intent. Intents of single topics stay."""
+        """Return the change that removes a flow's intent. Intents of single topics remain."""
         return self.wanted(kind, [""], is_set=False)
 
     def limit(self, bytes_per_second: int | None) -> list[Change]:
@@ -190,7 +190,8 @@ class FlowSteering:
     def wanted(
         self, kind: IntentKind, topics: Iterable[str], *, is_set: bool = True
     ) -> list[Change]:
-        """Return a change for each of these topics, which must be known; "" is the flow."""
+        """Return a change for each of these topics, which must be known. An empty name means the
+        flow."""
         corrupt: Corrupt = set()
         found = self.intents(corrupt if kind is IntentKind.PAUSE else None)
         return [
@@ -223,9 +224,9 @@ class FlowSteering:
             self._end_fences(demoted)
 
     def _end_fences(self, demoted: Collection[str]) -> None:
-        """Remove the intents of fences whose ACLs an operator has removed. `demoted` are their
-        topics; "" means all. A DENY ACL that is created there later is then the operator's. A fence
-        whose ACL still exists stays this flow's.
+        """Remove the intents of fences whose ACLs an operator has removed. `demoted`: their topics;
+        an empty name means all. A DENY ACL that is created there later is then the operator's. A
+        fence whose ACL still exists remains this flow's.
         """
         found = self.intents(set())
         topics = [one for one in found.topics(IntentKind.FENCE) if one in demoted or "" in demoted]
@@ -246,7 +247,7 @@ class FlowSteering:
         raise FlowError (REPLAYED).
         """
         at_ms = int(time.time() * 1000)
-        # a new row: a replay that relied on the old one must notice
+        # a new row, so that a replay that relied on the old one detects the change
         again = [
             structs.replace(change.before, who=self.who, at_ms=at_ms)
             for change in undone
@@ -274,8 +275,8 @@ class FlowSteering:
         )
 
     def append(self, rows: Sequence[tuple[bytes, bytes]], *, is_of_copy: bool = True) -> None:
-        """Append rows to the state topic; durable when this returns. `is_of_copy`: they make sense
-        only if the flow has copied something.
+        """Append rows to the state topic. They are durable when this returns. `is_of_copy`: they
+        have a meaning only if the flow has copied something.
 
         Raises FlowError: CLUSTER_CHANGED if the target is not the cluster of the flow's newest
         claim; NOT_COPIED if the target has no state topic, or if `is_of_copy` and it has no claim
@@ -289,7 +290,7 @@ class FlowSteering:
         cluster_id = self._target.metadata([]).cluster_id or ""
         if changed := target_changed(self._config, claim, cluster_id):
             raise changed
-        with suppress(Unauthorized):  # the mirror checks it as well
+        with suppress(Unauthorized):  # the mirror also checks this
             check_policy(self._target, STATE_TOPIC)
         append_rows(self._target, TopicPartition(STATE_TOPIC, 0), rows, int(time.time() * 1000))
 
@@ -325,7 +326,7 @@ class FlowSteering:
 
 
 def _undone(changes: Iterable[Change]) -> list[Change]:
-    """Return the changes that take a promotion or a release back."""
+    """Return the changes that undo a promotion or a release."""
     kinds = (IntentKind.PROMOTE, IntentKind.RELEASE)
     return [
         change

@@ -66,11 +66,11 @@ class KnownFlow:
 
     flow: Flow
     hops: int
-    """From its source to the queried cluster; -1 if no path is known."""
+    """Number of flows from its source to the queried cluster, or -1 if no path is known."""
     copies: bool
-    """True if heartbeats were mirrored by it; False if only its own heartbeats are known."""
+    """True if it mirrored heartbeats; False if only its own heartbeats are known."""
     last_heartbeat_ms: int | None = None
-    """The newest heartbeat here; None if there is no recent one."""
+    """Time of the newest heartbeat, or None if there is no recent one."""
 
     def as_json(self) -> dict[str, Any]:
         return {
@@ -90,7 +90,7 @@ class KnownCluster:
     alias: str
     hops: int
     way: tuple[str, ...]
-    """From that cluster to the queried one, both included."""
+    """The path from that cluster to the queried one, both included."""
 
     def as_json(self) -> dict[str, Any]:
         return {"alias": self.alias, "hops": self.hops, "way": list(self.way)}
@@ -102,7 +102,7 @@ class Topology:
 
     alias: str
     clusters: tuple[KnownCluster, ...]
-    """The nearest first."""
+    """The known clusters, the nearest first."""
     flows: tuple[KnownFlow, ...]
     unread: tuple[str, ...]
     """Heartbeats topics that the user may not read; only their names are used."""
@@ -139,7 +139,7 @@ def _beats(client: ClusterClient, tps: Iterable[TopicPartition]) -> Iterator[Hea
             try:
                 yield Heartbeat.decode(record.key, record.value)
             except CorruptData:
-                continue  # not a heartbeat
+                continue  # the record is not a heartbeat
 
 
 def topology(
@@ -166,7 +166,7 @@ def topology(
         )
         for flow in {*copying, *beats}
     ]
-    # a flow that only emits heartbeats mirrors nothing, so its source is at no known distance
+    # a flow that only emits heartbeats mirrors nothing, so the distance of its source is unknown
     flows = [flow if flow.copies else replace(flow, hops=-1) for flow in flows]
     clusters = [
         KnownCluster(alias=source, hops=len(way) - 1, way=way)
