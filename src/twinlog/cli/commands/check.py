@@ -46,7 +46,8 @@ COLUMNS: Final = (
     Column("configs", "left", 1),
 )
 NAME_WIDTH: Final = 80
-"""Limits a name of 249 characters, which would widen every row; --format json is complete."""
+"""Maximum width of a name. A name of 249 characters would widen every row; --format json is
+complete."""
 
 
 @click.command("check", cls=SpreadClusters)

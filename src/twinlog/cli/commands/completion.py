@@ -29,7 +29,8 @@ _QUOTES: Final = ("'", '"')
 
 
 class Bash(BashComplete):
-    """Bash inserts candidates as they are, so an unquoted `A->B` would write into a file named B.
+    """Output for bash, which inserts candidates unchanged, so an unquoted `A->B` would write into a
+    file named B.
 
     Quoting also keeps regular expressions from being expanded to file names or losing backslashes.
     """
@@ -50,7 +51,8 @@ class Bash(BashComplete):
 
 
 class Fish(FishComplete):
-    """Splits only at the first comma, because candidates such as topic lists may have commas."""
+    """Output for fish. It splits only at the first comma, because candidates such as topic lists
+    may have commas."""
 
     source_template = FishComplete.source_template.replace(
         'string split ","', 'string split --max 1 ","'

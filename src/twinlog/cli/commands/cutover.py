@@ -38,7 +38,7 @@ RECREATE: Final = (
 
 
 class ShownPlan(Protocol):
-    """What a run would do."""
+    """The plan of a run."""
 
     def lines(self) -> Iterator[str]: ...
 
@@ -52,14 +52,14 @@ cutover_options = options(
         help="Only these source topics; default: the whole flow.",
     ),
 )
-"""Pass chosen and topics to the command."""
+"""Add the options that pass `chosen` and `topics` to the command."""
 
 run_options = options(
     option("--dry-run", is_flag=True, help="Print the plan, and change nothing."),
     yes_option,
     reason_option,
 )
-"""Pass dry_run, yes and reason to the command."""
+"""Add the options that pass `dry_run`, `yes` and `reason` to the command."""
 
 
 def require_an_answer(*, yes: bool, dry_run: bool) -> None:
@@ -69,7 +69,7 @@ def require_an_answer(*, yes: bool, dry_run: bool) -> None:
 
 
 def is_confirmed(flow: str, question: str) -> bool:
-    """Return whether the user types the flow's name."""
+    """Ask the user to type the flow's name. Return whether it was typed."""
     answer = click.prompt(f"{question} Type {flow} to continue", default="", err=True)
     return str(answer).replace(" ", "") == flow
 
@@ -86,12 +86,12 @@ def scope_of(chosen: ChosenFlow, topics: str | None, reason: str = "") -> Iterat
 
 @dataclass(slots=True)
 class Evidence:
-    """Prints lines for people as they come, and returns them to programs at the end."""
+    """Prints lines of evidence for people immediately, and returns them to programs at the end."""
 
     lines: list[str] = field(default_factory=list)
 
     def say(self, line: str) -> None:
-        """Print a line of evidence, for programs to stderr as well, because a run takes a while."""
+        """Print a line of evidence, for programs to stderr, because a run takes a while."""
         self.lines.append(line)
         write_line(line, sys.stderr if is_for_programs() else None)
 

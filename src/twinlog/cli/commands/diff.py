@@ -20,10 +20,10 @@ if TYPE_CHECKING:
     from twinlog.control.compare.deviation import Aspect, Deviation, FlowComparison
 
 SHOWN_EACH: Final = 50
-"""Rows per aspect; --format json is complete."""
+"""Maximum number of rows per aspect; --format json is complete."""
 
 NAME_WIDTH: Final = 80
-"""Limits a name of 249 characters, which would widen every row."""
+"""Maximum width of a name. A name of 249 characters would widen every row."""
 
 
 @click.command("diff", cls=Command)

@@ -159,7 +159,7 @@ def _answer(work: Export, alias: str, path: Path) -> Answer:
 
 
 def _remarks(work: Export) -> Iterator[str]:
-    """Yield what the file lacks, and why."""
+    """Yield what the file does not contain, and why."""
     counts, span = work.counts, work.span
     empty = span.next - span.first - counts.records - counts.aborted - counts.deleted
     empty -= sum(one.next - one.first for one in (counts.uncommitted, counts.unread) if one)

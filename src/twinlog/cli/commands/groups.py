@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 GROUPS_SHOWN: Final = 100
 NUMBERS: Final = ("partitions", "partition", "offset", "lag", "at", "exact")
 OFFSETS_SHOWN: Final = 50
-"""Rows of single partitions; --format json is complete."""
+"""Maximum number of rows of single partitions; --format json is complete."""
 
 
 @click.group("groups", cls=CommandGroup)

@@ -230,9 +230,9 @@ def run_configuration(read: Callable[[], MirrorConfig], file: Path, options: Run
                 vital=vital,
             ),
         )
-        progress.update(list(result.flows))  # failures of the last second
+        progress.update(list(result.flows))  # includes failures of the last second
     report = MirrorReport(result, once=once)
-    # problems are not progress: -q shows them
+    # problems are not progress, so -q shows them
     wrong = sys.stderr if is_quiet else people
     for line in report.lines(only_failed=is_quiet):
         write_line(line, wrong)

@@ -28,14 +28,14 @@ if TYPE_CHECKING:
 
 JSON_VERSION: Final = 2
 ROWS_SHOWN: Final = 200
-"""--format json is complete."""
+"""Maximum number of rows; --format json is complete."""
 
 NUMBERS: Final = ("partition", "now", "new", "start", "end", "records")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GroupChoice:
-    """The selected groups, and the selected topics of them."""
+    """The selected groups, and their selected topics."""
 
     groups: tuple[str, ...]
     pattern: str | None
@@ -251,7 +251,8 @@ def warnings_of(
 
 
 def _is_wanted(alias: str, plans: Sequence[GroupReset]) -> bool:
-    """Require the cluster's name, because a single key could be hit by mistake."""
+    """Ask the user to type the cluster's name, because a single key could be pressed by mistake.
+    Return whether it was typed."""
     typed = click.prompt(
         f"Type {alias} to set the offsets of {plural(len(plans), 'group')} there",
         err=True,

@@ -247,8 +247,8 @@ def _offline(file: Path, config: MirrorConfig, timeout_s: float) -> dict[str, An
 
 
 def _asked(config: MirrorConfig, timeout_s: float) -> Iterator[FlowSnapshot]:
-    """Yield each flow's state as read from the clusters; if the source is unavailable, from the
-    target alone.
+    """Yield each flow's state as read from the clusters. If the source is unavailable, it is read
+    from the target alone.
     """
     from twinlog.control.check.offline_status import offline_status
 

@@ -24,9 +24,10 @@ if TYPE_CHECKING:
     from twinlog.transforms.trial import TriedRecord
 
 MOST_RECORDS: Final = 100
-"""If one of them fails, each record is tried by itself, in a job of Spark."""
+"""Maximum number of records. If one of them fails, each record is tried separately,
+in a Spark job."""
 MOST_CHARACTERS: Final = 1_000
-"""Characters of one value; --format json is complete."""
+"""Maximum number of characters of one value; --format json is complete."""
 
 
 @click.group("transform", cls=CommandGroup)

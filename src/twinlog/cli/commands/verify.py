@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from twinlog.mirror.verify.difference import Difference
 
 SHOWN_EACH: Final = 20
-"""Ranges per partition, and groups per flow; --format json is complete."""
+"""Maximum number of ranges per partition, and of groups per flow; --format json is complete."""
 
 NOT_KNOWN: Final = 2
 """Exit code if the comparison could not be completed."""
@@ -110,7 +110,7 @@ def verify(
                     wrong = (text(f"{one.flow}: {line}") for line in problems(one))
                     write_parts(parts(one), wrong)
     except TwinlogError as error:
-        error.exit_code = NOT_KNOWN  # 1 would mean that something differs
+        error.exit_code = NOT_KNOWN  # exit code 1 would mean a difference
         raise
     if topics is not None and not any(one.partitions for one in found):
         raise UsageError(f"--topics: no flow mirrors a topic that matches {topics}")

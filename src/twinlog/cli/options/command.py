@@ -28,7 +28,8 @@ from twinlog.errors import TwinlogError
 
 _FLAG: Final = re.compile(r"--[a-z][\w.-]*")
 WHOLE: Final = 1_000
-"""Characters; longer than the first sentence of any command's help."""
+"""Maximum length of a sentence in a listing. It is longer than the first sentence of any command's
+help."""
 
 
 class _Sectioned(click.Command):
@@ -44,7 +45,7 @@ class _Sectioned(click.Command):
     def get_help_option(self, ctx: click.Context) -> click.Option | None:
         found = super().get_help_option(ctx)
         if found is not None:
-            found.allow_from_autoenv = False  # nobody would set a variable of --help on purpose
+            found.allow_from_autoenv = False  # a variable that sets --help would be a mistake
         return found
 
 
@@ -57,7 +58,8 @@ class Command(_Sectioned):
             found = super().invoke(ctx)
             if not isinstance(found, Answer):
                 return found
-            from twinlog.cli.terminal.tables import write_answer  # not for `--help`: it loads rich
+            # not loaded for `--help`, because it loads rich
+            from twinlog.cli.terminal.tables import write_answer
 
             return write_answer(found)
         except TwinlogError as error:
@@ -94,7 +96,7 @@ class CommandGroup(_Sectioned, click.Group):
             from twinlog.config.values.nearest import suggestion
 
             hint = suggestion(args[0], known)
-            if not hint and ctx.parent is not None:  # `twinlog` itself has too many
+            if not hint and ctx.parent is not None:  # `twinlog` itself has too many subcommands
                 hint = f"`{ctx.command_path}` has {', '.join(known)}"
             raise click.UsageError(f"No such command {args[0]!r}{hint and f'; {hint}'}", ctx)
         return super().resolve_command(ctx, args)
@@ -173,7 +175,8 @@ def misspelt_variables(
 
 
 def _of_longer_names(context: click.Context, prefix: str) -> Iterator[str]:
-    """Yield longer prefixes of siblings, as TWINLOG_MIRROR_MAKER_ beside TWINLOG_MIRROR_."""
+    """Yield the longer prefixes of sibling commands, such as TWINLOG_MIRROR_MAKER_ beside
+    TWINLOG_MIRROR_."""
     parent = context.parent
     if parent is not None and isinstance(parent.command, click.Group):
         for name in parent.command.list_commands(parent):

@@ -19,7 +19,7 @@ _SHORT: Final = re.compile("-[qv]*o(.*)", re.DOTALL)
 
 def _keep(_context: click.Context, _parameter: click.Parameter, value: str) -> None:
     answer = ANSWER.get(None)
-    if answer is not None:  # a line that is only parsed has none
+    if answer is not None:  # a line that is only parsed has no answer
         answer.output = Format(value)
 
 
@@ -57,8 +57,8 @@ def words_of(root: click.Group, arguments: Sequence[str]) -> tuple[str, ...]:
 def asked_format(
     words: Sequence[str], arguments: Sequence[str], environment: Mapping[str, str]
 ) -> Format:
-    """Return the format of the command line, else of the command's environment variable; text if
-    the value is unknown.
+    """Return the format of the command line, or else of the command's environment variable. It is
+    text if the value is unknown.
     """
     variable = "_".join(("twinlog", *words, "format")).upper().replace("-", "_")
     given = [*_given(arguments)] or [environment.get(variable, "")]

@@ -64,7 +64,7 @@ pair_options = options(
         help="The source's alias, if several mirrors with the same group share a target.",
     ),
 )
-"""MirrorMaker 1's flags, which `pair()` reads."""
+"""Add MirrorMaker 1's flags, which `pair()` reads."""
 
 
 def pair(given: dict[str, Any]) -> tuple[Path, Path, PairOptions]:
@@ -85,7 +85,7 @@ def pair(given: dict[str, Any]) -> tuple[Path, Path, PairOptions]:
     idle = [flag for name, flag in _IDLE.items() if flags[name]]
     if not flags["abort"]:
         idle.append("--abort.on.send.failure=false (no record is ever skipped)")
-    # words that are no option; only `mirror-maker` accepts them, as MirrorMaker 1 does
+    # words that are not options, which only `mirror-maker` accepts, as MirrorMaker 1 does
     idle += click.get_current_context().args
     options = PairOptions(
         include=include,
@@ -100,7 +100,7 @@ def pair(given: dict[str, Any]) -> tuple[Path, Path, PairOptions]:
 
 
 def no_pair(given: dict[str, Any]) -> None:
-    """Refuse MirrorMaker 1's files beside another file."""
+    """Refuse MirrorMaker 1's files in addition to another file."""
     if is_pair(given):
         raise click.UsageError("Give FILE, or the flags of MirrorMaker 1: not both.")
 

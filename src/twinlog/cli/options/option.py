@@ -38,19 +38,20 @@ class Section(StrEnum):
 
 
 class Option(click.Option):
-    """One option; `section` is its heading in `--help`."""
+    """One option. `section`: its heading in `--help`."""
 
     def __init__(self, *args: Any, section: Section = Section.OWN, **attributes: Any) -> None:
         super().__init__(*args, **attributes)
-        self.allow_from_autoenv = False  # click would name it after the parameter in the code
+        # otherwise click would name it after the parameter in the code
+        self.allow_from_autoenv = False
         self.section = section
         if isinstance(self.type, click.IntRange):
-            self.type.name = "whole number"  # else click's error says "integer range"
+            self.type.name = "whole number"  # otherwise click's error would contain "integer range"
             self.metavar = self.metavar or "NUMBER"
 
     @property
     def flag(self) -> str:
-        """The name that users see: `--log-format`."""
+        """Return the name that users see, such as `--log-format`."""
         return next((one for one in self.opts if one.startswith("--")), self.opts[0])
 
     def variable(self, context: click.Context) -> str | None:

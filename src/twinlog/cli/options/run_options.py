@@ -81,7 +81,7 @@ spark_options = options(
         help="Where the driver runs, as for spark-submit: only in this process.",
     ),
 )
-"""Read by `take_spark_options`."""
+"""Add the options of Spark, which `take_spark_options` reads."""
 SPARK_NAMES: Final = (
     *("master", "archive", "may_be_open", "conf", "properties_file", "name", "deploy_mode"),
 )
@@ -112,7 +112,8 @@ SHORT: Final = {"--lease-seconds": ("--lease",)}
 
 
 class SpreadClusters(Command):
-    """Accepts `--clusters west-1 west-2`, as MirrorMaker 2's start script does, besides commas."""
+    """Accepts `--clusters west-1 west-2`, like MirrorMaker 2's start script, in
+    addition to commas."""
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         """Join the words after --clusters, up to the next option or file."""
@@ -136,7 +137,7 @@ def _joined(args: Sequence[str]) -> Iterator[str]:
 
 
 def flag_of(definition: KeyDefinition) -> str:
-    """`--source-loss` for twinlog.source.loss."""
+    """Return the flag of a key, such as `--source-loss` for twinlog.source.loss."""
     return "--" + definition.name.removeprefix(OWN_PREFIX).replace(".", "-")
 
 

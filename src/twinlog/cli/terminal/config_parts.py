@@ -44,7 +44,7 @@ def error_parts(error: ConfigError) -> Iterator[RenderableType]:
     yield text(("NOT READY", "bold red"), f": {file}: {', '.join(found)}; no cluster was asked")
     table = _table()
     for one in errors:
-        # the usual code adds no information
+        # the usual code gives no information
         code = "" if one.code == ConfigError.code else f" [{one.code}]"
         where = _location(one.file, one.line, file)
         row(table, text("error", style="red"), where, _key(one.key or ""), f"{one.what}{code}")

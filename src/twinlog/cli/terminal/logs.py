@@ -51,7 +51,7 @@ class _PrivateFile(RotatingFileHandler):
         file = open(  # noqa: SIM115 (the handler closes it)
             self.baseFilename, "a", encoding=self.encoding, opener=private_opener
         )
-        # for a file created just now; an existing file may belong to another user
+        # needed for a file that was created just now; an existing file may belong to another user
         if stat.S_IMODE(os.fstat(file.fileno()).st_mode) != self._rights:
             with suppress(PermissionError):
                 os.fchmod(file.fileno(), self._rights)

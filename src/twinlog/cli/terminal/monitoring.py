@@ -182,12 +182,12 @@ class _Listener:
         self._server: WebServer | None = None
         self._began = 0.0
         self._pause_s = BINDS_AGAIN_S
-        """After the next failure."""
+        """The pause after the next failure."""
         self._lock = threading.Lock()
         self._is_closed = threading.Event()
 
     def start(self) -> None:
-        """Raises ConfigError. An address in use is reported once and retried."""
+        """Bind the address. An address in use is reported once and retried. Raises ConfigError."""
         try:
             self._serve(self._make(self._address))
         except CannotListen as error:

@@ -39,7 +39,8 @@ LINE_EVERY_S: Final = 600.0
 OTHER_ROWS: Final = 6
 """Lines of the terminal that are not for topics."""
 TOPICS_EACH: Final = 3
-"""If more topics than this are new, or get the same code, in one update, they share a line."""
+"""If one update has more new topics than this, or more topics that get the same code, they share a
+line."""
 ECHO: Final = len("^C")
 """Free columns for the terminal's own echo of Ctrl-C. If it wrapped into a new line, the next
 screen would not overwrite this one's first line.
@@ -138,7 +139,7 @@ class BarProgress:
         self._states = StateLines(self._above, lambda _: None, every_s=0.0)
         self._events = EventLines(self._above)
         start = Spinner("dots", text=text("starting", style="dim"))
-        # a log that is redirected to a file must stay there
+        # a log that is redirected to a file must remain there
         is_seen = sys.stderr.isatty()
         self._live = Live(start, console=console, refresh_per_second=8, redirect_stderr=is_seen)
 
@@ -214,7 +215,7 @@ class EventLines:
         self._topics: dict[str, dict[str, bool]] = {}
         """By flow and topic: whether the topic is no longer mirrored."""
         self._waited: dict[str, str] = {}
-        """Flows that another process led, with the reason shown at that time."""
+        """Flows that another process led, with the reason that was shown."""
 
     def update(self, flows: Iterable[FlowSnapshot]) -> None:
         """Write what has changed."""
@@ -250,9 +251,9 @@ SAME_FLOW_EVERY_S: Final = 60.0
 
 UNREMARKABLE: Final = frozenset({FlowState.STARTING, FlowState.RUNNING})
 OUTAGE: Final = frozenset({FlowState.DEGRADED, FlowState.FAILED})
-"""A change between these states is one problem, which began with the first."""
+"""Changes between these states belong to one problem, which began with the first state."""
 PASSING: Final = frozenset({FlowState.STARTING, FlowState.STOPPING, FlowState.STOPPED})
-"""These states do not end a problem, because the flow does not run yet or any more."""
+"""States that do not end a problem, because the flow does not run yet, or no longer runs."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -381,7 +382,7 @@ def _cells(topic: TopicRate, *, named: bool) -> list[str | Text | ProgressBar]:
     name: list[Piece] = [f"  {topic.flow}  {topic.topic}" if named else f"  {topic.topic}"]
     if topic.failed:
         name.append((f"  {topic.failed} FAILED", "red"))
-    copied = topic.copied  # of the whole copy, not only by this process
+    copied = topic.copied  # of the whole copy, and not only by this process
     waits = topic.lag > 0 and copied >= 0
     bar: str | Text | ProgressBar = ""
     if topic.is_deleted:
@@ -423,10 +424,11 @@ PASSING_TROUBLE_MS: Final = 30_000
 """Retried failures are reported only if they last longer than this."""
 
 FRESH_MS: Final = 5_000
-"""A failure that began less than this before its line is reported without a start time."""
+"""A failure that began less than this time before its line is written is reported without a start
+time."""
 
 AGAIN_AFTER_S: Final = 600.0
-"""A recurring failure is reported at most this often."""
+"""Minimum time between two reports of a recurring failure."""
 
 
 class FailureKey(NamedTuple):
@@ -445,7 +447,7 @@ class Failing:
     partitions: tuple[int, ...]
     message: str
     since_ms: int
-    """0 if unknown."""
+    """When the failure began, or 0 if unknown."""
 
     def line(self, now_ms: int) -> str:
         where = f"{self.key.topic}-{self.partitions[0]}"
@@ -455,7 +457,7 @@ class Failing:
         return f"{self.key.flow}: {where}: {message} [{self.key.code}]{self.began(now_ms)}"
 
     def began(self, now_ms: int) -> str:
-        """Return the start time as text, or "" if the failure has just begun."""
+        """Return the start time as text, or an empty text if the failure has just begun."""
         is_old = self.since_ms and now_ms - self.since_ms > FRESH_MS
         return f", since {since(self.since_ms, now_ms)}" if is_old else ""
 

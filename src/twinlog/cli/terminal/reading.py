@@ -27,10 +27,11 @@ never erased.
 
 
 class ReadingLine:
-    """The line; it is not shown if stderr is no terminal, and is erased at the end of the block."""
+    """The line that shows the progress. It is not shown if stderr is not a terminal, and is erased
+    at the end of the block."""
 
     def __init__(self, unit: str, said: Callable[[int], str]) -> None:
-        """`said` formats a number of units."""
+        """`said`: formats a number of units."""
         self._unit, self._said = unit, said
         self._name = ""
         self._began = self._last = 0.0

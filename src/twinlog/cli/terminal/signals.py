@@ -63,7 +63,7 @@ def on_signals(stop: Ask, reload: Ask | None = None) -> Iterator[None]:
 
 
 def _has_terminal() -> bool:
-    """Return False also if the terminal has been closed, which sends SIGHUP."""
+    """Return False if there is no terminal, or if it was closed, which sends SIGHUP."""
     try:
         os.tcgetpgrp(sys.__stdin__.fileno() if sys.__stdin__ is not None else -1)
     except (OSError, ValueError):

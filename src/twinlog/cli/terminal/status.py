@@ -1,4 +1,4 @@
-"""What `twinlog status` prints: a line for each flow, rows for each topic, totals.
+"""The output of `twinlog status`: a line for each flow, rows for each topic, totals.
 
 A topic has one row, and more only if its partitions differ. Partitions that wait for a record and
 partitions that have just copied one do not differ in this sense, because separate rows would come
@@ -72,9 +72,9 @@ class Row:
     lag_ms: int
     loss_ms: int
     copied: int
-    """Records copied by the flow, in all processes."""
+    """Number of records copied by the flow, in all processes."""
     records_per_s: float
-    """Of the topic, in its first row; -1 in its other rows."""
+    """Rate of the topic, in its first row; -1 in its other rows."""
     since_ms: int
     newest_ms: int
     """Timestamp of the newest record on the target, if the source is unavailable."""
@@ -91,7 +91,7 @@ class Row:
 
     @property
     def is_behind(self) -> bool:
-        """True if records wait, the lag is unknown, or the row has a message."""
+        """Return True if records wait, the lag is unknown, or the row has a message."""
         return self.lag != 0 or bool(self.message)
 
 
@@ -148,7 +148,7 @@ def known_sum(numbers: Iterable[int]) -> int:
 
 
 def is_lag_old(state: str, partition_states: Iterable[str]) -> bool:
-    """Return whether some lag is outdated. In an outage it is the last known value, and the source
+    """Return whether the lag is outdated. In an outage it is the last known value, and the source
     may have grown since, so it is shown as a minimum.
     """
     return state == FlowState.DEGRADED and PartitionState.RETRYING in partition_states
@@ -207,12 +207,12 @@ def _is_the_flows(flow: Mapping[str, Any], code: str, message: str) -> bool:
 
 
 STALE_MS: Final = 10_000
-"""A mirror whose numbers are this much overdue hangs."""
+"""A mirror is considered hanging if its numbers are this much overdue."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ShownParts:
-    """What to show."""
+    """Selects what is shown."""
 
     width: int
     most_rows: int | None = None
@@ -325,7 +325,7 @@ def _flow_lines(flow: Mapping[str, Any], width: int, now_ms: int) -> Iterator[Re
 
     pieces: list[Piece] = [(flow["flow"], "bold"), (flow["state"], state_style(flow["state"]))]
     if flow["since_ms"]:
-        # the clusters only show when the flow started, not since when it has been stopped
+        # the clusters only show when the flow started, and not since when it has been stopped
         word = "started" if flow["state"] == FlowState.NOT_RUNNING else "since"
         pieces.append(f"{word} {since(flow['since_ms'], now_ms)}")
     if flow["guarantee"]:
@@ -403,7 +403,7 @@ def _verified_lines(verified: Mapping[str, Any], now_ms: int) -> Iterator[Render
 
 
 def loss_line(flow: Mapping[str, Any]) -> str:
-    """Return what would be lost if the source were lost now."""
+    """Return the line on the records that would be lost if the source were lost now."""
     records, ago = flow["loss_records"], duration(flow["loss_ms"] / 1000)
     if flow["loss_ms"] < 0:
         return "what would be lost without the source is not known"

@@ -25,7 +25,8 @@ from twinlog.quantities import duration
 from twinlog.shown import shown
 
 PIPED_WIDTH = 400
-"""Wide enough that no cell is cut; trailing blanks are removed."""
+"""Width of output that is not to a terminal: wide enough that no cell is cut. Trailing blanks are
+removed."""
 
 Piece = str | tuple[str, str]
 """A text, or a text and its style."""
@@ -112,7 +113,7 @@ def write_warnings(parts: Iterable[Part]) -> None:
 GAP: Final = 2
 """Blanks between two columns."""
 USUAL_NAME: Final = 40
-"""Optional columns are left out before a topic's name gets narrower than this."""
+"""A topic's name gets narrower than this only after optional columns were left out."""
 NARROWEST_NAME: Final = 12
 """Minimum width of a topic's name."""
 
@@ -126,7 +127,8 @@ class Column:
     name: str
     justify: Literal["left", "right"]
     rank: int
-    """The highest rank is left out first; 0 is never left out."""
+    """The column with the highest rank is left out first. Columns with rank 0 are
+    never left out."""
 
 
 def fitted_table(
@@ -179,7 +181,8 @@ def _len(cell: Cell) -> int:
 
 
 def since(at_ms: int, now_ms: int) -> str:
-    """`14:03:11 (5 min)`, with the date when it was another day; local time."""
+    """Return a time such as `14:03:11 (5 min)`, in local time, with the date if it was on another
+    day."""
     at, now = (datetime.fromtimestamp(ms / 1000).astimezone() for ms in (at_ms, now_ms))
     clock = f"{at:%H:%M:%S}" if at.date() == now.date() else f"{at:%Y-%m-%d %H:%M}"
     return f"{clock} ({duration(max(0, now_ms - at_ms) / 1000)})"
