@@ -26,7 +26,7 @@ from twinlog.records.upstreams import UpstreamMaps
 
 
 class BatchReader(PlanningReader, DataSourceReader):
-    """Plans on the driver, reads in tasks."""
+    """Plans on the driver and reads in tasks."""
 
     def __init__(self, options: ReadOptions, columns: Sequence[str]) -> None:
         super().__init__(options, columns)
@@ -209,7 +209,7 @@ def _values(one: Any, kind: type) -> frozenset[Any] | None:
         values = list(one.value)
     else:
         return None
-    values = [value for value in values if value is not None]  # NULL equals nothing
+    values = [value for value in values if value is not None]  # NULL is equal to nothing
     return frozenset(values) if all(type(value) is kind for value in values) else None
 
 

@@ -60,7 +60,7 @@ def wrong(option: str, what: str, todo: str) -> ConfigError:
 
 
 def parse_offsets(option: str, text: str, *, may_use_names: bool) -> Bound:
-    """`earliest`, `latest` or JSON; with `may_use_names` also `group:NAME` and `time:ISO`."""
+    """Parse `earliest`, `latest` or JSON; with `may_use_names` also `group:NAME` and `time:ISO`."""
     word = text.strip()
     if word.lower() in ("earliest", "latest"):
         return Bound(kind=BoundKind(word.lower()), option=option)

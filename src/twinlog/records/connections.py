@@ -1,4 +1,4 @@
-"""What a process keeps between tasks or steps of planning: connections, and loaded modules.
+"""Keeps connections and loaded modules in a process, between tasks or steps of planning.
 
 Spark's Python workers are reused. Without this cache, each task of a micro-batch would connect to a
 broker, authenticate, and query the leaders. A client is reused only if the settings are equal, so
@@ -27,13 +27,14 @@ from twinlog.cluster.client import ClusterClient
 from twinlog.cluster.net.settings import ClusterSettings
 
 MOST_KEPT: Final = 4
-"""Clusters, or users of one; the most recently used are kept."""
+"""Maximum number of clients. There is one for each user of a cluster; the most recently used ones
+are kept."""
 
 _kept: list[ClusterClient] = []
 
 _SETTLED: Final = 1
-"""The task, counted from 0, at whose start everything that tasks load is loaded, and no garbage is
-left because the daemon has just collected it.
+"""The number of the task, counted from 0, at whose start everything that tasks load is loaded, and
+no garbage is left because the daemon has just collected it.
 """
 _tasks = count()
 
@@ -48,7 +49,7 @@ def task_begins() -> None:
 
 
 FIRST_REFUSED_S: Final = 5.0
-"""For planning, which a user waits for: how long to retry while all addresses of the cluster refuse
+"""For planning, for which a user waits: how long to retry while all addresses of the cluster refuse
 connections, as with a wrong port. A cluster that has responded is retried for as long as a call may
 take.
 """
@@ -75,7 +76,7 @@ def connected(
 
 def _take(settings: ClusterSettings, refused_at_first_s: float) -> ClusterClient:
     for client in [one for one in _kept if one.settings == settings]:
-        with suppress(ValueError):  # another thread took it first
+        with suppress(ValueError):  # another thread has taken it first
             _kept.remove(client)
             return client
     client = ClusterClient(settings, refused_at_first_s=refused_at_first_s)

@@ -57,8 +57,9 @@ if __name__ == "__main__":
     if sys.argv[1:2] == [OF_TASKS]:
         try:
             load()
-        except ImportError as error:  # other Python code of the session may not need it
+        except ImportError as error:  # other Python code of the session may not need these modules
             sys.stderr.write(f"twinlog.records.daemon: no modules are preloaded: {error}\n")
         os.register_at_fork(after_in_child=partial(seed, os.getpid()))
-    gc.freeze()  # else a collection in a worker would touch, and so copy, all inherited objects
+    # otherwise a collection in a worker would touch, and so copy, all inherited objects
+    gc.freeze()
     manager()

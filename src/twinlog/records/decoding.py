@@ -54,7 +54,7 @@ CREATE_TIME: Final = 0
 LOG_APPEND_TIME: Final = 1
 
 _MOST_MS: Final = ((1 << 63) - 1) // 1000
-"""Spark's timestamps are microseconds in 64 bits."""
+"""Largest time in ms: Spark's timestamps are microseconds in 64 bits."""
 
 
 HEADER: Final = pa.struct([("key", pa.string()), ("value", pa.binary())])
@@ -114,7 +114,7 @@ class ColumnDecoder:
         self._origins = origins if origins is not None and UPSTREAM in columns else None
         self._schema = arrow_schema(columns)
         self.taken = 0
-        """Rows of all batches."""
+        """Number of rows of all batches."""
         self._clear()
 
     def _clear(self) -> None:
@@ -267,7 +267,7 @@ def _numbers(cells: array[int], kind: Any) -> pa.Array:
 def _timestamps(times: array[int]) -> pa.Array:
     try:
         return _numbers(times, MILLISECONDS).cast(MICROSECONDS)
-    except pa.ArrowInvalid:  # a time is more than 292,000 years away, for which Spark has no value
+    except pa.ArrowInvalid:  # Spark has no value for a time that is more than 292,000 years away
         known = [t if -_MOST_MS <= t <= _MOST_MS else None for t in times]
         return pa.array(known, MILLISECONDS).cast(MICROSECONDS)
 
@@ -280,7 +280,8 @@ def _kinds(parts: Sequence[_Part]) -> pa.Array:
 
 
 def _upstreams(parts: Sequence[_Part], origins: Origins | None) -> pa.Array:
-    """Compute the column by arithmetic over offsets, without an object for each record."""
+    """Compute the column `_upstream` by arithmetic on offsets, without an object for
+    each record."""
     known = [] if origins is None else origins.known
     nobody = len(known)
     numbers, distances = array("i"), array("q")

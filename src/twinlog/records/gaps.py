@@ -94,7 +94,7 @@ def all_answers(
 
 
 def is_gone(answer: object) -> bool:
-    """Return True if the response is that the topic or the partition does not exist any more."""
+    """Return True if the error is that the topic or the partition no longer exists."""
     return isinstance(answer, ClusterError) and answer.code == TOPIC_MISSING
 
 
@@ -164,12 +164,12 @@ class Policy(Enum):
     COMPACTS = auto()
     DELETES = auto()
     HIDDEN = auto()
-    """The user may not read it."""
+    """The policy is unknown because the user may not read it."""
 
 
 @dataclass(slots=True)
 class _Tally:
-    """A number of offsets in [first, end)."""
+    """A number of missing offsets in [first, end)."""
 
     offsets: int = 0
     first: int = 0
@@ -206,7 +206,7 @@ class LeftOut:
     def between_batches(self, first: int, end: int, log_start: int) -> None:
         """Count or report offsets that are missing before the next batch. Raises TwinlogError."""
         gap = OffsetRange(tp=self._tp, first=first, end=end)
-        # the broker may have deleted them during the read
+        # in the meantime the broker may have deleted them
         rest = LogBounds(start=log_start, end=end)
         report(find_losses(gap, rest), fails=self._fails)
         gap = what_is_left(gap, rest)
@@ -266,7 +266,7 @@ class LeftOut:
 
 def cleanup_policy(client: ClusterClient, topic: str) -> Policy:
     """Return the topic's cleanup policy. Raises TwinlogError if the query fails."""
-    # takes 40 ms to load, so only if there is a gap
+    # loaded only if there is a gap, because it takes 40 ms
     from twinlog.cluster.topics.configs import describe_topic_configs
 
     try:

@@ -128,9 +128,7 @@ def _why_unread(name: str, refused: Mapping[str, str]) -> str:
 
 
 def _meant(name: str, names: Mapping[str, str]) -> str:
-    """Return a hint with the option that an unknown one was probably meant to be, or an empty
-    text.
-    """
+    """Return a hint with the option that was probably meant, or an empty text."""
     if is_connection_key(name):
         return f"did you mean {_PREFIX}{name}?"
     hint = suggestion(name, names)  # case-insensitive
@@ -212,7 +210,7 @@ def no_topic(
         # all visible topics; internal ones are not suggested
         known = {one.name for one in client.metadata().topics.values() if not one.error}
     except TwinlogError:
-        known = set()  # only the suggestion is missing
+        known = set()  # without this response only the suggestion is missing
     missing = [name for name in names if name not in known]
     name = missing[0] if missing else next(iter(names))
     meant = suggestion(name, known)

@@ -32,10 +32,10 @@ from twinlog.records.decoding import ColumnDecoder
 from twinlog.wire.record_batch import BatchHeader, read_headers, verify_crc
 
 FETCH_BYTES: Final = 8 << 20
-"""Per response: few requests for much data, and no more memory than a lane uses."""
+"""Maximum bytes per response: few requests for many bytes, and no more memory than a lane uses."""
 FIRST_BYTES: Final = 64 << 10
-"""The first fetch of a range, which is passed to Spark immediately, so that a query with `limit`
-does not wait for more.
+"""Maximum bytes of the first fetch of a range. Its rows are passed to Spark immediately, so that a
+query with `limit` does not wait for more.
 """
 GROWTH: Final = 16
 """Factor between successive fetches."""

@@ -50,7 +50,7 @@ IGNORED: Final = {
     "maxTriggerDelay": "a micro-batch begins when there are records",
     "maxRecordsPerPartition": "use minPartitions to get more tasks",
 }
-"""Options of Spark's source without effect here, and why."""
+"""Options of Spark's source that have no effect here, with the reason."""
 
 REFUSED_KEYS: Final = {
     "auto.offset.reset": "write startingOffsets",
@@ -59,7 +59,7 @@ REFUSED_KEYS: Final = {
     "enable.auto.commit": "write commitGroup",
     **dict.fromkeys(("interceptor.classes", "security.providers"), "Java code cannot run here"),
 }
-"""Client keys that are refused, most of them by Spark's source as well, and what to do."""
+"""Client keys that are refused, with advice. Spark's source refuses most of them as well."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -69,20 +69,20 @@ class ReadOptions:
     properties: ClientProperties
     topics: tuple[str, ...]
     pattern: str
-    """Pattern of topics, unless they are named."""
+    """The pattern of the topics to read, unless they are named."""
     assigned: tuple[TopicPartition, ...]
-    """Partitions, unless topics are named."""
+    """The partitions to read, unless topics are named."""
     starting: Bound
     ending: Bound
     isolation: Isolation
     min_partitions: int | None
     max_offsets: int | None
-    """Per micro-batch, over all partitions."""
+    """Maximum number of offsets per micro-batch, over all partitions."""
     max_bytes: int | None
     commit_group: str
     fails_on_data_loss: bool
     pushes_filters: bool
-    """For batches: the query's filters limit what is read."""
+    """Whether the query's filters limit what is read. Only for batches."""
     upstreams: tuple[str, ...]
     """Aliases of source clusters whose records get the column `_upstream`."""
 

@@ -123,7 +123,7 @@ def _settled(
         except ClusterError as error:
             if error.code != TOPIC_MISSING or not may_miss:
                 raise
-            topics |= client.metadata(unsure).topics  # deleted in the meantime
+            topics |= client.metadata(unsure).topics  # the topic was deleted in the meantime
 
 
 def resolve(

@@ -44,7 +44,8 @@ class TwinlogSource(DataSource):
     """A source of records of Kafka topics, and a sink for them."""
 
     is_copy = False
-    """Spark pickles a copy for the process that commits a micro-batch; a copy begins nothing."""
+    """True for the copy that Spark pickles for the process that commits a micro-batch. A copy does
+    not begin a transaction."""
 
     def __getstate__(self) -> dict[str, Any]:
         return {**self.__dict__, "is_copy": True}
@@ -97,12 +98,12 @@ class TwinlogSource(DataSource):
         if self.is_copy:
             return StreamWriter(options, None)
         say_slow_kernels()
-        # overwrite is outputMode("complete"); its rows are appended, as by Spark's own Kafka sink
+        # overwrite is outputMode("complete"): its rows are appended, as in Spark's own Kafka sink
         return StreamWriter(options, prepared(options, schema, overwrite=False))
 
 
 def say_slow_kernels(chosen: Chosen = CHOSEN) -> None:
-    """Warn about each query when it is planned, perhaps in another Python than its tasks'."""
+    """Warn about slow kernels each time a query is planned. Its tasks may run in another Python."""
     if not chosen.is_compiled:
         text = chosen.warning("rows that are decoded or encoded take")
         log.warning("%s", text, extra={"code": KERNELS_MISSING})

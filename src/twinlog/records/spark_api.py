@@ -46,7 +46,7 @@ else:
             """A stub that is never used."""
 
         class ReadAllAvailable(ReadLimit):
-            """The only limit."""
+            """Reads all available records. The only limit."""
 
         ReadMaxBytes = ReadMaxRows = ReadLimit
 

@@ -68,15 +68,15 @@ from twinlog.wire.record_batch import read_headers
 log = logging.getLogger(__name__)
 
 FEW_OFFSETS: Final = 1000
-"""Ranges with at most this many offsets in total share a task, because a task costs as much as some
-thousand rows.
+"""Ranges with at most this many offsets in total share a task, because a task costs as much as
+about a thousand rows.
 """
 PROBE_BYTES: Final = 256 << 10
 """Bytes read of each partition to estimate bytes per offset, for `maxBytesPerTrigger`."""
 
 
 class StreamReader(PlanningReader, DataSourceStreamReader, SupportsTriggerAvailableNow):
-    """Plans in a separate process beside the driver, reads in tasks."""
+    """Plans in a separate process on the driver's host, and reads in tasks."""
 
     def __init__(self, options: ReadOptions, columns: Sequence[str]) -> None:
         super().__init__(options, columns)
@@ -84,7 +84,7 @@ class StreamReader(PlanningReader, DataSourceStreamReader, SupportsTriggerAvaila
         self._upstreams: UpstreamMaps | None = None
         """The offset maps as read for the last micro-batch."""
         self._target: Offsets | None = None
-        """The end offsets of an `AvailableNow` query."""
+        """The end offsets of an `AvailableNow` query, or None."""
         self._may_miss = not options.fails_on_data_loss
         self._ids: dict[TopicPartition, TopicId] = {}
         """Topic IDs of the partitions, when they were last listed."""
@@ -270,7 +270,7 @@ class StreamReader(PlanningReader, DataSourceStreamReader, SupportsTriggerAvaila
         for one in behind:
             whole = bounds.get(one.tp)
             if whole is None:
-                continue  # deleted: its offset stays in the checkpoint
+                continue  # the partition was deleted; its offset stays in the checkpoint
             reached = OffsetRange(tp=one.tp, first=one.first, end=one.first)
             losses = find_losses(reached, whole)
             report(losses, fails=not self._may_miss)
@@ -317,7 +317,7 @@ def _bytes_per_offset(
     out: dict[TopicPartition, float] = {}
     for tp, answer in fetch_records(client, wanted).items():
         if isinstance(answer, TwinlogError):
-            continue  # reading it will report the error
+            continue  # the task that reads it will report the error
         headers = [header for header, _ in read_headers(answer.records)]
         offsets = headers[-1].next_offset - wanted[tp][0] if headers else 0
         if offsets > 0:

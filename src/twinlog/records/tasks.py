@@ -1,4 +1,4 @@
-"""What a Spark task gets and how it reads, for batches and streams.
+"""Defines what a Spark task gets and how it reads, for batches and streams.
 
 A reader is pickled to executors as a `TaskReader`, so that new workers there do not load the code
 for planning.

@@ -1,4 +1,4 @@
-"""Offset maps for the ranges that are read, for the column `_upstream`.
+"""Reads offset maps for the ranges that are read, for the column `_upstream`.
 
 The maps are on the cluster that is read, which is a mirror's target; no other cluster is queried.
 The planning process reads them after the ends of the ranges are known (`mirror.map.origins`, rule
@@ -53,8 +53,8 @@ class UpstreamMaps:
         return MapReader(self._client, name, len(found.partitions))
 
     def of(self, ranges: Sequence[OffsetRange]) -> list[tuple[Origin, ...]]:
-        """Return what a task needs for each range; the ends must be known already. Raises
-        TwinlogError.
+        """Return the origins that a task needs, for each range. The ends must already be known.
+        Raises TwinlogError.
         """
         tps = sorted({one.tp for one in ranges})
         found = list_offsets(self._client, tps, LATEST)

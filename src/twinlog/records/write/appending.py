@@ -61,11 +61,12 @@ from twinlog.wire.record_batch import (
 from twinlog.wire.rows import Part, Rows
 
 ROUND_BYTES: Final = 8 << 20
-"""Bytes of batches in flight, one per partition. They may all go to one broker."""
+"""Maximum bytes of batches in flight, one per partition, all of which may be sent to one broker."""
 FETCH_BYTES: Final = 4 << 20
 SMALL_BYTES: Final = 16 << 10
 SMALL_SHARE: Final = 0.25
-"""A packed batch below both limits is joined with others; the share is of the maximum batch size.
+"""A packed batch is joined with others if it is smaller than SMALL_BYTES and than this share of the
+maximum batch size.
 """
 OUT_OF_STEP: Final = frozenset({OUT_OF_ORDER_SEQUENCE_NUMBER, DUPLICATE_SEQUENCE_NUMBER})
 
@@ -76,20 +77,20 @@ _Queue = list[Rows | PackedBatch]
 
 @dataclass(slots=True)
 class _Log:
-    """What this run has for one partition, and what it knows about the log."""
+    """The rows of this run in one partition, and what is known about the partition's log."""
 
     given: int = 0
-    """Rows of this run, written or not."""
+    """Number of rows of this run, written or not."""
     next_sequence: int = 0
     position: int = -1
-    """Where reading resumes; negative if nothing was read yet."""
+    """Offset at which reading resumes, or -1 if nothing was read yet."""
     has_own_times: bool = True
     there: Counter[bytes] = field(default_factory=Counter)
     """Rows in the log that another run wrote, and that this run has not reached yet."""
 
 
 class Appender:
-    """The rows of one run of a task: call `add`, and at the end `finish`."""
+    """Appends the rows of one run of a task: call `add`, and at the end `finish`."""
 
     def __init__(
         self, client: ClusterClient, transactions: Transactions, codec: Codec, max_bytes: int
@@ -125,7 +126,8 @@ class Appender:
         return {tp: log.given for tp, log in self._logs.items()}
 
     def _may_stay(self, batch: PackedBatch) -> bool:
-        """Return whether to append the batch as it is: same codec, not too small or too large."""
+        """Return whether to append the batch unchanged: it has the same codec, and is neither too
+        small nor too large."""
         size = len(batch.data)
         fits = size <= self._max_bytes or len(batch) == 1
         return batch.codec is self._codec and fits and size >= self._small_bytes

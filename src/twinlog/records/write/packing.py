@@ -35,7 +35,7 @@ TYPES: Final = {PARTITION: "int", RECORD_BATCH: "binary", LEAST_TIMESTAMP: "bigi
 PARTITION_COUNT: Final = "twinlog.placed.among"
 """Metadata of the column `partition`: the topic's partition count at that time."""
 UNTIMED_MS: Final = -1
-"""Timestamp of a record without one."""
+"""Timestamp of a record that has none."""
 
 
 def is_packed(columns: Collection[str]) -> bool:
@@ -121,8 +121,8 @@ HELD_BYTES: Final = 16 << 20
 """Maximum bytes of waiting rows, over all partitions."""
 
 KEPT_BYTES: Final = 64 << 20
-"""Maximum bytes of all tables with a waiting row: a row keeps its table, with other partitions'
-rows.
+"""Maximum bytes of all tables with a waiting row. A row keeps its whole table in memory, including
+rows of other partitions.
 """
 
 Cuts = dict[TopicPartition, list[Rows]]
@@ -133,14 +133,15 @@ class Gatherer:
     """Holds the rows of each partition until they fill a batch."""
 
     def __init__(self, max_bytes: int) -> None:
-        """`max_bytes`: of a batch with its header, uncompressed; a single row may be larger."""
+        """`max_bytes`: maximum size of a batch with its header, uncompressed. A single row may be
+        larger."""
         self._max_payload = max(1, max_bytes - HEADER_BYTES)
         self._waiting: dict[TopicPartition, list[Part]] = {}
         self._sizes: dict[TopicPartition, int] = {}
         self._held = 0
         self._tables: dict[int, int] = {}
-        """Bytes of the tables of waiting rows, by identity. Entries are only removed when nothing
-        waits.
+        """Bytes of the tables of waiting rows, by identity. Entries are only removed when no rows
+        wait.
         """
 
     def add(self, tp: TopicPartition, rows: Rows) -> Cuts:

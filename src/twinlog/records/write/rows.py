@@ -56,7 +56,7 @@ TYPES: Final = {
 }
 """Columns that are written, and Spark's names of the types that they may have."""
 OF_READING: Final = (OFFSET, TIMESTAMP_TYPE)
-"""Further columns of a DataFrame that was read from Kafka."""
+"""Other columns that a DataFrame read from Kafka has."""
 
 
 def check_schema(schema: StructType, *, has_topic: bool) -> tuple[str, ...]:

@@ -67,7 +67,7 @@ OFFSETS_TOPIC: Final = "__consumer_offsets"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Begun:
-    """What tasks get."""
+    """The transaction, as tasks get it."""
 
     identity: ProducerIdentity
     now_ms: int
@@ -82,12 +82,12 @@ class TaskWritten(WriterCommitMessage):
 
     identity: ProducerIdentity
     query: str
-    """The query, or the write."""
+    """ID of the query or of the write."""
     rows: Mapping[TopicPartition, int]
     oldest_ms: Mapping[str, int]
-    """By topic, if rows have their own timestamps."""
+    """Oldest timestamp by topic, if rows have their own timestamps."""
     placed_among: int
-    """As passed to the task."""
+    """The partition count that was passed to the task."""
 
 
 def transactions(
@@ -111,10 +111,10 @@ def begin(options: WriteOptions, placed_among: int = 0) -> Begun:
     """Fence earlier runs and begin. Raises TwinlogError."""
     with connected(options.cluster()) as client:
         if options.topic:
-            partitions_of(client, options.topic)  # fail before anything runs
+            partitions_of(client, options.topic)  # a missing topic fails before anything runs
         opened = transactions(client, options)
         opened.begin_epoch()
-        opened.describe()  # fail before a row is written if brokers are too old
+        opened.describe()  # if brokers are too old, this fails before a row is written
         return Begun(
             identity=opened.identity,
             now_ms=time.time_ns() // 1_000_000,
@@ -125,7 +125,7 @@ def begin(options: WriteOptions, placed_among: int = 0) -> Begun:
 def commit(options: WriteOptions, messages: Sequence[TaskWritten], batch: int) -> None:
     """Commit all rows of the tasks, unless they are already committed. Raises TwinlogError."""
     if not messages:
-        return  # Spark had no task at all
+        return  # Spark had no tasks
     first, rows = messages[0], _rows(messages)
     with connected(options.cluster()) as client:
         opened = transactions(client, options, first.query, first.identity)
@@ -261,7 +261,7 @@ def _end(
             now = opened.describe()
             is_ours = now.identity == state.identity and now.started_ms == state.started_ms
             if is_ours and now.is_open:
-                continue  # still the transaction that was counted, and still open
+                continue  # this is still the transaction that was counted, and it is open
             if is_ours and now.is_committed:
                 _end_epoch(opened, batch)
                 return
