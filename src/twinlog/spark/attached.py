@@ -1,4 +1,4 @@
-"""Uses the Spark session of a caller, for `twinlog.run`: its JVM, its application, its settings.
+"""Uses the Spark session of a caller, for `twinlog.run`: its JVM, its application and its settings.
 
 Nothing in the session is changed, and it is not stopped. So what cannot be changed after its start
 is only checked.
@@ -64,7 +64,7 @@ class AttachedJvm:
         self.gateway = SessionGateway()
 
     def begin(self, _lanes: int, **_: object) -> Engine:
-        """Return the session's application, which runs already."""
+        """Return the session's application, which already runs."""
         return Engine(context=self._context, gateway=self.gateway, is_ours=False)
 
 

@@ -72,7 +72,7 @@ JVM_FLAGS: Final = (
     "-XX:ReservedCodeCacheSize=64m",
     "-XX:-UsePerfData",
     "-Xshare:auto",
-    "-Xlog:disable",  # it would write to standard output
+    "-Xlog:disable",  # otherwise it would write to standard output
     "-Xlog:all=error:stderr",
     "-XX:+IgnoreUnrecognizedVMOptions",
     "-Dio.netty.tryReflectionSetAccessible=true",
@@ -96,7 +96,7 @@ _ADDRESSES: Final = ("SPARK_LOCAL_IP", "SPARK_LOCAL_HOSTNAME", "SPARK_PUBLIC_DNS
 
 _NOISE: Final = b"Using incubator modules"
 _WARNING: Final = re.compile(r" (?:WARNING|ERROR) spark\.\S* (.+)")
-"""As `log4j2.properties` has them."""
+"""Matches warnings and errors in the format of `log4j2.properties`."""
 
 
 def spark_archive() -> Path:
@@ -110,7 +110,7 @@ def spark_archive() -> Path:
 
 
 def start_jvm(spark: SparkOptions, options: Sequence[str]) -> Gateway:
-    """Start a JVM for lanes on this machine. Spark's own files do not count."""
+    """Start a JVM for lanes on this machine. Spark's own files are ignored."""
     ensure_open_files()
     java = java_command()
     home = Path(pyspark.__file__).parent
@@ -130,7 +130,7 @@ def start_jvm(spark: SparkOptions, options: Sequence[str]) -> Gateway:
         f"-Dspark.sql.warehouse.dir={folder}/warehouse",
         "org.apache.spark.api.python.PythonGatewayServer",
     ]
-    # on the loopback, whatever the environment says for other work
+    # on the loopback interface, whatever the environment specifies for other work
     environment = {k: v for k, v in os.environ.items() if k not in _ADDRESSES}
     return Gateway(command, folder, home, {**environment, "SPARK_LOCAL_IP": "127.0.0.1"})
 
@@ -185,7 +185,7 @@ class Gateway:
             start_new_session=True,
         )
         self.words = ""
-        """The last warning or error of Spark."""
+        """The last warning or error that Spark has logged."""
         threading.Thread(target=self._pass_on, name="twinlog-jvm-output", daemon=True).start()
         port, secret = self._read(info)
         variables = {
@@ -246,7 +246,8 @@ class Gateway:
                     continue
                 if said:
                     self.words = said.group(1)
-                with suppress(OSError):  # continue reading: a JVM whose output is full blocks
+                # reading continues, because a JVM blocks if its output is full
+                with suppress(OSError):
                     os.write(2, f"{shown_lines(text)}\n".encode())
 
     def stop(self, within_s: float = STOP_WITHIN_S) -> None:
@@ -256,7 +257,7 @@ class Gateway:
         try:
             self.process.wait(within_s)
         except subprocess.TimeoutExpired:
-            os.killpg(self.process.pid, signal.SIGKILL)  # the shell and the JVM below it
+            os.killpg(self.process.pid, signal.SIGKILL)  # both the shell and the JVM below it
             self.process.wait()
         self.restore_environment()
         shutil.rmtree(self._folder, ignore_errors=True)
@@ -290,9 +291,9 @@ def _make_folder() -> Path:
 # trace.
 
 NEEDED: Final = 512
-"""Files that the JVM opens, and some connections."""
+"""Minimum number of open files: those of the JVM, and some connections."""
 WANTED: Final = 4096
-"""A lower soft limit is raised to this, or as far as the hard limit allows."""
+"""A lower soft limit is raised to this number, or to the hard limit if that is lower."""
 
 
 def ensure_open_files() -> None:
@@ -305,7 +306,7 @@ def ensure_open_files() -> None:
         return
     if hard == unlimited or hard >= NEEDED:
         more = WANTED if hard == unlimited else min(hard, WANTED)
-        # a sandbox may forbid it: then the low limit is reported
+        # a sandbox may forbid it; then the low limit is reported
         with suppress(OSError, ValueError):
             resource.setrlimit(resource.RLIMIT_NOFILE, (more, hard))
             return

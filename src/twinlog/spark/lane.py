@@ -28,11 +28,12 @@ def run_lane(lane: int, lease: int, attempt: int, address: ChannelAddress) -> No
         first = _await_work(channel)
         if isinstance(first[0], Work):
             loop = LaneLoop(channel, first[0])
-            loop.accept(first[1:])  # messages that came with it, perhaps already the end
+            # messages that arrived with it, which may already include the end
+            loop.accept(first[1:])
             loop.run()
     except (Disconnected, DriverSilent) as error:
-        # there is no driver for a hand-over: the target has the truth, and the next lane reads it
-        # there
+        # there is no driver that could receive a hand-over; the next lane reads the target's logs
+        # instead
         log.warning("lane %d of lease %d ends: %s", lane, lease, error)
     finally:
         channel.close()

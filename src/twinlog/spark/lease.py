@@ -32,7 +32,7 @@ from twinlog.quantities import plural, size
 log = logging.getLogger(__name__)
 
 SHOWN: Final = 1000
-"""Partitions of a lease that Spark's page shows."""
+"""Maximum number of partitions of a lease on Spark's page."""
 NOTED_WITHIN_S: Final = 2.0
 LAST_JOBS: Final = 100
 
@@ -74,7 +74,7 @@ class LeaseJob:
         lanes: int,
         description: str = "",
     ) -> None:
-        """`description` is what Spark's page shows."""
+        """`description`: the text on Spark's page."""
         self.error: TwinlogError | None = None
         self.done = threading.Event()
         self._context = context
@@ -96,7 +96,7 @@ class LeaseJob:
     def _run(self) -> None:
         try:
             self._context.setJobGroup(self._group, self._description, interruptOnCancel=True)
-            # the name of the stage: the line of code would be one of py4j
+            # sets the name of the stage; otherwise it would be a line of py4j's code
             self._context.setLocalProperty("callSite.short", self._description)
             # each secret is sent in its own task's description: the closure, which Spark keeps as a
             # block for all executors, has none
@@ -142,7 +142,7 @@ class LeaseJob:
             self._context.parallelize([""], 1)._jrdd.count()
 
     def await_note(self, within_s: float) -> None:
-        """Wait until what it has copied is shown."""
+        """Wait until Spark's page shows what the lease has copied."""
         if self._noting is not None:
             self._noting.join(within_s)
 
@@ -225,7 +225,8 @@ class SparkLeaseStarter:
         return job
 
     def finish(self) -> None:
-        """Wait until the last leases' rows are shown, because a history would call them failed."""
+        """Wait until the rows of the last leases are shown, because otherwise a history would call
+        them failed."""
         until = time.monotonic() + NOTED_WITHIN_S
         for job in self._jobs:
             job.await_note(max(0.0, until - time.monotonic()))

@@ -19,12 +19,13 @@ from twinlog.spark.options import is_local, local_slots
 log = logging.getLogger(__name__)
 
 TASK_FAILURES: Final = 1000
-"""How often a task may fail. Otherwise one killed worker would fail every lane of its lease."""
+"""How often a task may fail. With fewer failures, one killed worker would fail every lane of its
+lease."""
 
 CORES_MAX: Final = "spark.cores.max"
 OVERHEAD: Final = "spark.executor.minMemoryOverhead"
 HEAP_OVERHEAD_MIB: Final = 384
-"""Spark's own default, for the JVM alone."""
+"""Spark's default overhead in MiB, which is for the JVM alone."""
 SETTLED_S: Final = 3.0
 """Executors register one by one. After this time without a new one, no more are expected."""
 
@@ -69,7 +70,7 @@ def cores_wanted(url: str, slots: int, given: Mapping[str, str]) -> dict[str, st
         return {}
     each = int(given.get("spark.executor.cores", 1))
     cores = slots * int(given.get("spark.task.cpus", 1))
-    cores = -(-cores // each) * each  # a smaller rest would start no executor
+    cores = -(-cores // each) * each  # the remaining cores would start no executor
     log.info(
         "%s: %d cores for %s, of which each flow has one for its next lease; %s sets another "
         "number",
@@ -83,8 +84,8 @@ def cores_wanted(url: str, slots: int, given: Mapping[str, str]) -> dict[str, st
 
 
 def held_by_standby(given: Mapping[str, str]) -> dict[str, str]:
-    """Return the settings, without those of the user, with which an idle application holds one
-    executor, and requests others for its leases.
+    """Return the settings with which an idle application holds one executor, and requests others
+    for its leases. Settings of the user are left out.
     """
     held = {"enabled": "true", "shuffleTracking.enabled": "true", "minExecutors": "1"}
     usual = {f"spark.dynamicAllocation.{key}": value for key, value in held.items()}
@@ -92,9 +93,9 @@ def held_by_standby(given: Mapping[str, str]) -> dict[str, str]:
 
 
 def memory_wanted(url: str, lane_bytes: int, given: Mapping[str, str]) -> dict[str, str]:
-    """Return the setting for the memory of lanes beside the heap of an executor, in the containers
-    of YARN and Kubernetes. It is empty if the user has set it. `spark.executor.memoryOverhead`
-    overrides it.
+    """Return the setting for the memory of lanes beside an executor's heap, in the containers of
+    YARN and Kubernetes. It is empty if the user has set this setting.
+    `spark.executor.memoryOverhead` overrides it.
     """
     if not lane_bytes or not (url == "yarn" or url.startswith("k8s://")) or OVERHEAD in given:
         return {}

@@ -25,7 +25,7 @@ DRIVER_MEMORY: Final = "spark.driver.memory"
 DRIVER_OPTIONS: Final = "spark.driver.extraJavaOptions"
 
 USUAL: Final = {
-    "spark.ui.killEnabled": "false",  # who may read the page could end a lease
+    "spark.ui.killEnabled": "false",  # otherwise users who may read the page could end a lease
     "spark.ui.showConsoleProgress": "false",
     "spark.ui.retainedJobs": "50",
     "spark.ui.retainedStages": "50",
@@ -71,13 +71,13 @@ class SparkOptions:
     conf: Mapping[str, str] = field(default_factory=dict)
     """The settings of `--conf`."""
     given: Mapping[str, str] = field(default_factory=dict)
-    """All settings of the user: these, and those of files."""
+    """All settings of the user: those of `--conf` and of files."""
     context: Any = None
     """The SparkContext of the caller's session, or None: Twinlog starts its own."""
 
     @property
     def usual(self) -> dict[str, str]:
-        """Twinlog's settings that the user has not set."""
+        """Return Twinlog's settings that the user has not set."""
         given = self.given
         return {k: v for k, v in USUAL.items() if k not in given and _FORMER.get(k) not in given}
 
@@ -159,7 +159,7 @@ def spark_home() -> Path:
 
 
 def name_replaced(given: Mapping[str, str], needed: Mapping[str, str]) -> None:
-    """Log the settings of the user that lanes do not allow, in one line."""
+    """Log in one line which settings of the user were replaced, because lanes do not allow them."""
     other = [key for key, value in needed.items() if given.get(key, value) != value]
     if other:
         said = ", ".join(f"{key} {given[key]} (lanes need {needed[key]})" for key in other)

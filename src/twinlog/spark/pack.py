@@ -28,7 +28,7 @@ ALIAS: Final = "twinlog-executors"
 
 _CLUSTERS_OWN: Final = frozenset({"pyspark", "py4j"})
 _OF_THE_DRIVER: Final = frozenset({"pydantic", "starlette", "uvicorn"})
-"""They serve REST, which lanes do not."""
+"""Distributions that serve REST, which lanes do not."""
 _NAME: Final = re.compile(r"[A-Za-z0-9._-]+")
 _EARLIEST: Final = (1980, 1, 1, 0, 0, 0)
 """Zip files support no earlier time. A fixed one makes archives reproducible."""
@@ -86,7 +86,8 @@ def _needed(name: str, found: frozenset[str] = frozenset()) -> frozenset[str]:
     try:
         requires = importlib.metadata.requires(key) or []
     except importlib.metadata.PackageNotFoundError:
-        return found  # for another platform, or an extra that is not installed
+        # the requirement is for another platform, or for an extra that is not installed
+        return found
     found |= {key}
     for requirement in requires:
         match = _NAME.match(requirement)
@@ -98,7 +99,7 @@ def _needed(name: str, found: frozenset[str] = frozenset()) -> frozenset[str]:
 def _files(names: list[str]) -> Iterator[tuple[str, Path]]:
     """Yield (name in the archive, file) of everything importable."""
     home = Path(twinlog.__file__).parent
-    for file in home.rglob("*"):  # not its list of files: it may be installed as a link
+    for file in home.rglob("*"):  # not by its list of files, because it may be installed as a link
         if file.is_file() and "__pycache__" not in file.parts:
             yield f"twinlog/{file.relative_to(home)}", file
     for name in names:

@@ -35,7 +35,7 @@ def prepare() -> None:
     finally:
         forget_gateway()
         engine.gateway.stop(_ENDS_WITHIN_S)
-    if engine.gateway.is_killed:  # perhaps while writing
+    if engine.gateway.is_killed:  # it may have been killed while it wrote the archive
         new.unlink(missing_ok=True)
         raise EnvironmentMissing("the archive of Spark's classes was not written; run it again")
     install_archive(archive)

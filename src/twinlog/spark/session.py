@@ -202,7 +202,7 @@ class _Unread:
     def _read_with_length(self, stream: BinaryIO) -> tuple[int, None]:
         (length,) = _LENGTH.unpack(stream.read(_LENGTH.size))
         stream.read(length)
-        return -1, None  # not an existing accumulator
+        return -1, None  # no accumulator has this ID
 
 
 def _note_stranger(_server: object, _request: object, address: object) -> None:

@@ -40,28 +40,28 @@ class VerifyWork(Message, frozen=True, kw_only=True):
 
 
 class VerifyStep(Message, frozen=True, kw_only=True):
-    """Number of target offsets done."""
+    """The number of target offsets that are compared."""
 
     offsets: int
 
 
 class VerifyDone(Message, frozen=True, kw_only=True):
-    """The section is compared."""
+    """Reports that the section was compared."""
 
     compared: Compared
     why_not: str
-    """Why it is not compared entirely, with the code."""
+    """Why it was not compared completely, with the code."""
 
 
 class VerifyTaken(Message, frozen=True, kw_only=True):
-    """The task may end."""
+    """Permits the task to end."""
 
 
 VERIFY_MESSAGES: Final = (VerifyWork, VerifyStep, VerifyDone, VerifyTaken)
 
 
 class _DriverLost(Exception):
-    """No driver waits for this attempt."""
+    """Raised if no driver waits for this attempt."""
 
 
 def verify_section(lane: int, lease: int, attempt: int, address: ChannelAddress) -> None:
@@ -103,7 +103,7 @@ def _compared(work: VerifyWork, channel: ChannelClient) -> VerifyDone:
         try:
             verify_partition(work.wanted, source, target, step, found)
         except TwinlogError as error:
-            why_not = str(error)  # the result so far still counts
+            why_not = str(error)  # the result so far is still reported
     return VerifyDone(compared=found, why_not=why_not)
 
 
