@@ -133,7 +133,8 @@ def _edited(
         whole = F.try_parse_json(F.concat(F.lit("["), text, F.lit("]")))
         rows = rows.withColumn(_JSON, F.try_variant_get(whole, "$", _ARRAY))
         rows = rows.withColumn(_JSON, F.when(F.size(_JSON) == 1, F.get(_JSON, 0)))
-        for one in steps:  # a column each: within one expression each would be evaluated twice
+        # separate columns, because within one expression each would be evaluated twice
+        for one in steps:
             rows = rows.withColumn(_JSON, edit(F.col(_JSON), one, leaf))
         other = given if not_json == "keep" else failure(f"{column} is not JSON ({name})")
         written = (
@@ -157,7 +158,8 @@ def parse_path(path: str, name: str) -> Steps:
 
 
 def edit(value: Column, steps: Steps, leaf: Leaf | None) -> Column:
-    """Return a VARIANT with the change at the path. A JSON null, and what is not there, stay."""
+    """Return a VARIANT with the change at the path. If the path has a JSON null or does not exist,
+    nothing changes."""
     if not steps:
         changed = value if leaf is None else leaf(value).cast("variant")
         return F.when(F.is_variant_null(value), value).otherwise(changed)
@@ -176,5 +178,5 @@ def edit(value: Column, steps: Steps, leaf: Leaf | None) -> Column:
 
 
 def _rebuilt(changed: Column, value: Column) -> Column:
-    """Return the changed object or array, or the value if it is something else."""
+    """Return the changed object or array, or the value if it is neither."""
     return F.coalesce(F.to_variant_object(changed), value)

@@ -31,7 +31,9 @@ _IDENTITY: Final = (PARTITION, OFFSET)
 
 _OPAQUE: Final = frozenset({"MapInPandas", "MapInArrow"})
 ALLOWED: Final = _OPAQUE | {"Project", "Filter", "SubqueryAlias", "View"}
-"""Operators that handle each row by itself, besides the one that reads the records."""
+"""Allowed operators: each handles every row separately. The one that reads the records is allowed,
+too.
+"""
 
 _NAMES: Final = {
     "Aggregate": "an aggregation",
@@ -47,7 +49,7 @@ _NAMES: Final = {
     "Union": "a union",
     "Window": "a window function",
 }
-"""Operators in the words of users."""
+"""Names of operators as users know them."""
 
 NOT_ROW_BY_ROW: Final = "TRANSFORM_NOT_ROW_BY_ROW"
 WRONG_COLUMNS: Final = "TRANSFORM_COLUMNS"
@@ -59,9 +61,10 @@ class TransformPlan:
     """The result of the check of one transform."""
 
     columns: tuple[tuple[str, str], ...]
-    """Names and types of the columns that it returns."""
+    """Names and types of the columns that the transform returns."""
     is_deterministic: bool
-    """False if the plan has rand(), uuid() or the like: repeating it gives other records."""
+    """False if the plan has rand(), uuid() or a similar function, so that a repetition gives other
+    records."""
     is_proven: bool
     """False if Python functions return whole rows, so that only their results can be checked."""
 
@@ -125,7 +128,7 @@ def _checked(spark: SparkSession, transform: Transform) -> TransformPlan:
     found = _called(transform, empty)
     plan, source = _analyzed(found), _analyzed(empty)
     operators = [*_operators(plan)]
-    _refuse_operators(operators, source)  # first: an aggregation also loses columns
+    _refuse_operators(operators, source)  # checked first, because an aggregation also loses columns
     _check_columns(found)
     is_proven = not _OPAQUE & {one.nodeName() for one in operators}
     if is_proven:
@@ -207,8 +210,8 @@ def _operators(plan: Any) -> Iterator[Any]:
 
 
 def _ids(plan: Any) -> dict[str, int]:
-    """Return Spark's numbers of a plan's columns, which stay the same in columns that are passed
-    on.
+    """Return the numbers that Spark gave to a plan's columns. They stay the same if a column is
+    passed on.
     """
     output = plan.output()
     columns = [output.apply(number) for number in range(output.size())]

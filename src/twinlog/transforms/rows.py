@@ -38,7 +38,7 @@ def quoted(text: str) -> str:
 
 
 def chain(*transforms: Transform) -> Transform:
-    """Apply transforms one after the other.
+    """Return a transform that applies several transforms one after the other.
 
     >>> clean = chain(drop(TOMBSTONE), mask_json("$.card"), set_header("masked", "true"))
     """
@@ -52,7 +52,7 @@ def chain(*transforms: Transform) -> Transform:
 
 
 def sql(query: str) -> Transform:
-    """Run a query of the view `records`.
+    """Return a transform that runs a query of the view `records`.
 
     In SQL a comparison with NULL is not true. `WHERE x <> 'true'` also leaves out records whose x
     is NULL, such as tombstones; `WHERE x IS DISTINCT FROM 'true'` keeps them.

@@ -19,7 +19,7 @@ from twinlog.spark.session import LOG_CONFIG, forget_gateway
 
 SETTINGS: Final = {
     **USUAL,
-    "spark.ui.enabled": "false",  # it shows plans, and options in them
+    "spark.ui.enabled": "false",  # the UI shows plans, with the options in them
     "spark.python.daemon.module": "twinlog.records.daemon",
     "spark.sql.session.timeZone": "UTC",
     "spark.sql.shuffle.partitions": "1",
@@ -29,7 +29,7 @@ SETTINGS: Final = {
 @contextmanager
 def local_session(name: str) -> Iterator[SparkSession]:
     """Start Spark in this process, and end it with the `with` block. Raises EnvironmentMissing."""
-    os.environ["PYSPARK_PYTHON"] = sys.executable  # read by the JVM, too
+    os.environ["PYSPARK_PYTHON"] = sys.executable  # the JVM also reads this
     gateway = start_jvm(SparkOptions(), [f"-Dlog4j2.configurationFile={LOG_CONFIG.as_uri()}"])
     try:
         builder = SparkSession.builder.master("local[2]").appName(name)

@@ -35,12 +35,13 @@ from twinlog.transforms.session import local_session
 
 _SHOWN: Final = (KEY, VALUE, HEADERS, TOPIC, TIMESTAMP)
 _GROWTH: Final = 16
-"""Growth of the range of offsets if it has fewer records, for compaction and transactions."""
+"""Factor by which the range of offsets grows if it has too few records, because of compaction or
+transactions."""
 _TRACE: Final = "Traceback (most recent call last)"
 _JVM_TRACE: Final = "JVM stacktrace:"
 
 Shown = Mapping[str, Any]
-"""The columns of one row, as JSON has them."""
+"""The columns of one row, in the form that JSON has."""
 
 
 class TrialOutcome(StrEnum):
@@ -60,7 +61,7 @@ class TriedRecord:
     offset: int
     before: Shown
     after: tuple[Shown, ...]
-    """Empty if the record is filtered or fails."""
+    """The resulting records. Empty if the record is filtered or fails."""
     error: str = ""
 
     @property
@@ -95,7 +96,8 @@ class TriedRecord:
 def try_flow(flow: FlowConfig, topic: str, limit: int) -> list[TriedRecord]:
     """Apply a flow's transforms of a topic to its last records. Raises TwinlogError."""
     configs, options = flow.transforms.of_topic(topic), reader_options(flow, topic)
-    bounds = bounds_of_topic(options)  # before Spark starts: a wrong topic fails within a second
+    # before Spark starts, so that a wrong topic fails within a second
+    bounds = bounds_of_topic(options)
     with local_session("twinlog transform try") as spark:
         for one in configs:  # imported here: a module may create UDFs, which needs a session
             check_transform(spark, one)
@@ -156,10 +158,10 @@ def _starts(bounds: Mapping[TopicPartition, LogBounds], window: int) -> str:
 
 
 def tried(transform: Transform, rows: DataFrame) -> list[TriedRecord]:
-    """Apply a transform to records, and compare them. Raises ConfigError if it returns no records,
-    whatever their content.
+    """Apply a transform to records, and compare them with the result. Raises ConfigError if the
+    transform does not return records, whatever their content.
     """
-    applied(transform, rows)  # before the records are tried one by one
+    applied(transform, rows)  # checks the columns before the records are tried one by one
     before = {_id(row): _shown(row) for row in _collected(rows)}
     after: dict[tuple[int, int], list[Shown]] = defaultdict(list)
     errors: dict[tuple[int, int], str] = {}
@@ -191,7 +193,7 @@ def _add(after: dict[tuple[int, int], list[Shown]], transform: Transform, rows: 
 
 
 def _collected(rows: DataFrame) -> list[Row]:
-    # as text: Python has no timestamps after the year 9999
+    # as text, because Python has no timestamps after the year 9999
     return records(rows).withColumn(TIMESTAMP, F.col(TIMESTAMP).cast("string")).collect()
 
 
