@@ -32,8 +32,8 @@ from twinlog.mirror.map.offset_map import (
     Term,
     map_home,
 )
-from twinlog.mirror.names.naming import offset_map_topic
-from twinlog.model import TopicPartition
+from twinlog.mirror.names.naming import map_topic_of
+from twinlog.model import Flow, TopicPartition
 from twinlog.sandbox import LocalCluster
 from twinlog.survey.map_reader import MapReader
 from twinlog.wire.record_batch import Codec
@@ -141,7 +141,7 @@ def main() -> None:
         put(source, RUNS + 1)
         first = mirror(config, target, PARTITIONS * (RUNS + 1))
         print(f"first copy of {PARTITIONS * (RUNS + 1):,} records: {first:.1f} s", flush=True)
-        topic = offset_map_topic("A")
+        topic = map_topic_of(Flow("A", "B"))
         for known in MapReader(target, topic, MAP_PARTITIONS).read().values():
             here = TopicPartition(TOPIC, known.key.partition)
             home = TopicPartition(topic, map_home(here, MAP_PARTITIONS))

@@ -11,8 +11,10 @@ text), `quantities` (numbers for people), `addresses`, `folders`, `private_files
 from __future__ import annotations
 
 import importlib
-from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 __version__ = "0.1.0"
 
@@ -33,7 +35,7 @@ def run(
     process = importlib.import_module("twinlog.control.process.in_session")
     return process.run_in_session(
         spark,
-        [Path(one) for one in files],
+        files,
         once=once,
         lanes=lanes,
         may_be_open=allow_unauthenticated_spark,

@@ -49,28 +49,23 @@ class FrameSocket:
         """Read everything that has arrived. A TLS socket may have bytes that a selector does not
         show.
         """
-        while True:
-            try:
-                data = self.socket.recv(READ_BYTES)
-            except _WOULD_BLOCK:
-                return
-            except OSError as error:  # this includes ssl.SSLError
-                raise ClosedByPeer(str(error) or type(error).__name__) from None
-            if not data:
-                raise ClosedByPeer("the other end closed the connection")
-            self.reader.feed(data)
+        while self.read_first(READ_BYTES):
+            pass
 
-    def read_first(self, limit: int) -> None:
-        """Read what has arrived of the first `limit` bytes, and leave the rest in the socket."""
+    def read_first(self, limit: int) -> bool:
+        """Read what has arrived of the first `limit` bytes, and leave the rest in the socket.
+        Return False if nothing has arrived.
+        """
         try:
             data = self.socket.recv(limit)
         except _WOULD_BLOCK:
-            return
-        except OSError as error:
+            return False
+        except OSError as error:  # this includes ssl.SSLError
             raise ClosedByPeer(str(error) or type(error).__name__) from None
         if not data:
             raise ClosedByPeer("the other end closed the connection")
         self.reader.feed(data)
+        return True
 
     def frames(self) -> Iterator[Frame]:
         while (found := self.reader.next_frame()) is not None:

@@ -186,7 +186,12 @@ def _translated(
 ) -> dict[TopicPartition, TranslatedOffset]:
     """Return the translations by partition, or {} if the flow copies none of these topics."""
     answers = translation.all_of(offsets, reverse=reverse)
-    found = {one.tp: _begins(one) if one.offset == 0 else one for one in answers}
+    found = {
+        one.tp: replace(one, to_offset=one.to_offset or 0, is_exact=True)
+        if one.offset == 0
+        else one
+        for one in answers
+    }
     copied = {one.topic for one in answers if one.to_offset is not None}
     if not copied:
         return {}
@@ -203,17 +208,6 @@ def _translated(
             "mirror catch up, or give --may-repeat if the source is lost",
         )
     return found
-
-
-def _begins(one: TranslatedOffset) -> TranslatedOffset:
-    return TranslatedOffset(
-        topic=one.topic,
-        partition=one.partition,
-        offset=0,
-        to_topic=one.to_topic,
-        to_offset=one.to_offset or 0,
-        is_exact=True,
-    )
 
 
 def _refused(flow: Flow, tps: Collection[TopicPartition], offsets: Offsets, why: str) -> FlowError:

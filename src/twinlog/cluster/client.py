@@ -160,7 +160,6 @@ class ClusterClient:
         node: int | None,
         request: Message,
         *,
-        timeout_s: float | None = None,
         maximum: int | None = None,
         minimum: int | None = None,
     ) -> Any:
@@ -171,7 +170,7 @@ class ClusterClient:
         def ask() -> Any:
             return self.attempt(node, request, maximum=maximum, minimum=minimum)
 
-        return self.retrying(ask, timeout_s=timeout_s)
+        return self.retrying(ask)
 
     def to_controller(
         self,

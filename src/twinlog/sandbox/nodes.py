@@ -163,11 +163,9 @@ def _run_storage_tool(
 _METADATA, _SASL_HANDSHAKE, _SASL_AUTHENTICATE = 3, 17, 36
 
 
-def known_brokers(
-    port: int, credentials: tuple[str, str] | None = None, *, timeout: float = 2.0
-) -> set[int]:
+def known_brokers(port: int, credentials: tuple[str, str] | None) -> set[int]:
     """Return the IDs of brokers that this one lists as alive. Raises OSError until it responds."""
-    with socket.create_connection((HOST, port), timeout=timeout) as connection:
+    with socket.create_connection((HOST, port), timeout=2.0) as connection:
         if credentials is not None:
             _log_in(connection, *credentials)
         # version 9 (Kafka 2.4), header version 2: no topics, no creation, no authorized operations

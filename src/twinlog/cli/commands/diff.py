@@ -91,7 +91,7 @@ def _totals(one: FlowComparison) -> Table:
 
 def _table(flow: str, aspect: Aspect, rows: list[Deviation], *, with_left_alone: bool) -> Table:
     source, _, target = flow.partition("->")
-    table = Table(box=None, padding=(0, 2, 0, 0), pad_edge=False, header_style="dim")
+    table = plain_table(numbers=())
     table.add_column(f"  {aspect}", no_wrap=True, overflow="ellipsis", max_width=NAME_WIDTH)
     for name in ("", source, target):
         table.add_column(text(name), overflow="fold")

@@ -71,11 +71,6 @@ def measured(seen: Observation) -> str:
         behind = f"{count(seen.lag)} records behind ({duration(max(0, seen.lag_ms) / 1000)})"
     rate = "" if seen.rate is None else f"{size(seen.rate)}/s"
     lanes = plural(seen.snapshot.lanes, "lane") if seen.snapshot.lanes else ""
-    ways = ", ".join(
-        f"{one.alias} {one.round_trip_ms:.1f} ms"
-        for one in (seen.source, seen.target)
-        if one.round_trip_ms >= 0
-    )
     where = f"on {seen.snapshot.where}" if seen.snapshot.where else ""
-    trips = f"round trips: {ways}" if ways else ""
+    trips = f"round trips: {seen.round_trips}" if seen.round_trips else ""
     return ", ".join(filter(None, (behind, rate, lanes, where, trips)))

@@ -10,7 +10,6 @@ from __future__ import annotations
 import shlex
 from collections.abc import Callable, Mapping
 from enum import StrEnum
-from pathlib import Path
 from typing import Any, Final, TypeVar
 
 import click
@@ -104,6 +103,8 @@ class File(click.Argument):
 
 def file_argument(name: str = "file", **attributes: Any) -> Callable[[F], F]:
     """Return the argument FILE or FILE..., with TWINLOG_CONFIG as its default."""
+    from pathlib import Path  # commands need it, `--help` does not
+
     path = click.Path(path_type=Path)
     return click.argument(name, cls=File, envvar="TWINLOG_CONFIG", type=path, **attributes)
 

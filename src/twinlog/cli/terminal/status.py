@@ -32,6 +32,7 @@ from twinlog.cli.terminal.tables import (
     Column,
     Piece,
     fitted_table,
+    plain_table,
     row,
     since,
     state_style,
@@ -453,7 +454,7 @@ def group_table(positions: Iterable[Mapping[str, Any]], width: int) -> Table:
     groups: dict[tuple[str, str], list[Mapping[str, Any]]] = {}
     for one in positions:
         groups.setdefault((one["group"], one["topic"]), []).append(one)
-    shown = Table(box=None, padding=(0, 2, 0, 0), pad_edge=False, header_style="dim", width=None)
+    shown = plain_table(numbers=())
     name = max(12, (width - 40) // 2)
     shown.add_column("  group", no_wrap=True, overflow="ellipsis", max_width=name)
     shown.add_column("topic", no_wrap=True, overflow="ellipsis", max_width=name)

@@ -65,7 +65,7 @@ def offsets_table(here: str, there: str) -> Table:
 
 def plain_table(*columns: str, numbers: Container[str]) -> Table:
     """Return a table without lines; `numbers` are the columns that are aligned right."""
-    table = Table(box=None, padding=(0, 2, 0, 0), pad_edge=False, header_style="dim")
+    table = Table(box=None, padding=(0, GAP, 0, 0), pad_edge=False, header_style="dim")
     for name in columns:
         table.add_column(shown(name), no_wrap=True, justify="right" if name in numbers else "left")
     return table
@@ -161,7 +161,7 @@ def fitted_table(
         if columns[number].name in NAMES:
             others = needed() - widths[number]
             widths[number] = min(widths[number], max(width - others, NARROWEST_NAME))
-    shown = Table(box=None, padding=(0, GAP, 0, 0), pad_edge=False, header_style="dim")
+    shown = plain_table(numbers=())
     for number in kept:
         column = columns[number]
         shown.add_column(

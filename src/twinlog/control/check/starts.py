@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from typing import Final
+from typing import Final, TypeAlias
 
 from twinlog.cluster.client import ClusterClient
 from twinlog.cluster.groups.coordinators import Coordinators
@@ -19,6 +19,8 @@ from twinlog.survey.ends import read_ends
 
 PARTITIONS_SHOWN: Final = 3
 
+Starts: TypeAlias = dict[TopicPartition, StartAt]
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TopicBegin:
@@ -32,9 +34,7 @@ def begins_now(
     flow: FlowConfig, source: ClusterClient, tps: Iterable[TopicPartition]
 ) -> dict[TopicPartition, Begin]:
     """Return the offsets at which the flow's start, or its group, begins these partitions now."""
-    wanted = list(tps)
-    of_group = _group_offsets(flow, source) if wanted else {}
-    starts = {tp: of_group.get(tp, flow.start.at(tp)) for tp in wanted}
+    _, starts = _starts(flow, source, list(tps))
     return begin_offsets(source, starts, isolation=flow.isolation_level)
 
 
@@ -48,8 +48,7 @@ def topic_begins(
     """Return the start by topic. Partitions for which `has_position` is true resume there."""
     partitions = {topic.name: topic.tps for topic in topics}
     new = {tp for tps in partitions.values() for tp in tps if not has_position(tp)}
-    of_group = _group_offsets(flow, source) if new else {}
-    starts = {tp: of_group.get(tp, flow.start.at(tp)) for tp in new}
+    of_group, starts = _starts(flow, source, new)
     found = begin_offsets(source, starts, isolation=flow.isolation_level)
     ends = read_ends(source, [tp for tp in new if flow.start.at(tp).kind is StartKind.OFFSET])
     out = {}
@@ -81,14 +80,18 @@ def beyond(tp: TopicPartition, begin: int, end: int) -> Iterator[PartitionError]
         )
 
 
-def _group_offsets(flow: FlowConfig, source: ClusterClient) -> dict[TopicPartition, StartAt]:
+def _starts(
+    flow: FlowConfig, source: ClusterClient, tps: Collection[TopicPartition]
+) -> tuple[Starts, Starts]:
+    """Return the starts that the flow's group has, and the starts of these partitions."""
+    of_group: Starts = {}
     group = flow.source_group.group_id
-    if not group:
-        return {}
-    found = fetch_offsets(Coordinators(source), [group])[group]
-    if isinstance(found, TwinlogError):
-        return {}  # then `mirror` refuses to start, and check reports the missing right
-    return {tp: StartAt(StartKind.OFFSET, one.offset) for tp, one in found.items()}
+    if group and tps:
+        found = fetch_offsets(Coordinators(source), [group])[group]
+        # after an error `mirror` refuses to start, and check reports the missing right
+        if not isinstance(found, TwinlogError):
+            of_group = {tp: StartAt(StartKind.OFFSET, one.offset) for tp, one in found.items()}
+    return of_group, {tp: of_group.get(tp, flow.start.at(tp)) for tp in tps}
 
 
 def _text(said: str, kinds: set[StartKind], offsets: Mapping[int, int], partitions: int) -> str:

@@ -140,6 +140,15 @@ class Observation:
         return self.lag_ms > SLOW_MS
 
     @property
+    def round_trips(self) -> str:
+        """The known round-trip times as text; empty if none is known."""
+        return ", ".join(
+            f"{one.alias} {one.round_trip_ms:.1f} ms"
+            for one in (self.source, self.target)
+            if one.round_trip_ms >= 0
+        )
+
+    @property
     def rate(self) -> float | None:
         """Bytes per second of the whole flow; None if unknown."""
         return self.reported_rate if self.rates is None else sum(self.rates.values())

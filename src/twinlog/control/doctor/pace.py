@@ -256,16 +256,12 @@ def at_its_limits(seen: Observation) -> Iterator[Finding]:
     if not seen.is_slow:
         return
     rate = "an unknown rate" if seen.rate is None else f"{size(seen.rate)}/s"
-    ways = ", ".join(
-        f"{one.alias} {one.round_trip_ms:.1f} ms"
-        for one in (seen.source, seen.target)
-        if one.round_trip_ms >= 0
-    )
     yield Finding(
         Likelihood.POSSIBLE,
         "at_its_limits",
         f"{count(seen.lag)} records have waited for {duration(seen.lag_ms / 1000)}; "
-        f"{plural(seen.snapshot.lanes, 'lane')} copy {rate}; round trips: {ways or 'unknown'}",
+        f"{plural(seen.snapshot.lanes, 'lane')} copy {rate}; "
+        f"round trips: {seen.round_trips or 'unknown'}",
         "check CPU, disks and network of the brokers and of this host; docs/capacity.md shows "
         "what to expect",
     )

@@ -11,7 +11,7 @@ its own last row ended. It then reads the topic again, and writes what differs.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from typing import Final
 
 from twinlog.cluster.client import ClusterClient
@@ -26,14 +26,8 @@ CHECK_EVERY_S: Final = 60.0
 class LedLog:
     """A topic to which the flow's leader appends results. Not thread-safe."""
 
-    def __init__(
-        self,
-        flow: LedFlow,
-        client: ClusterClient,
-        topic: str,
-        clock: Callable[[], float] = time.monotonic,
-    ) -> None:
-        self._flow, self._client, self._clock = flow, client, clock
+    def __init__(self, flow: LedFlow, client: ClusterClient, topic: str) -> None:
+        self._flow, self._client = flow, client
         self._tp = TopicPartition(topic, 0)
         self._end = -1
         """The expected log end if no other process writes, or -1 if unknown."""
@@ -46,7 +40,7 @@ class LedLog:
         self._end, self._is_foreign = -1, False
         (end,) = ends_of_logs(self._client, [self._tp]).values()
         yield from read_to_end(self._client, self._tp.topic, 0, end=end)
-        self._end, self._next_check = end, self._clock() + CHECK_EVERY_S
+        self._end, self._next_check = end, time.monotonic() + CHECK_EVERY_S
 
     def append(self, records: Sequence[Record]) -> None:
         """Append one batch. Raises NotNow if this process no longer leads."""
@@ -62,8 +56,8 @@ class LedLog:
 
         Raises TwinlogError if the log's end cannot be read.
         """
-        if self._end < 0 or self._clock() < self._next_check:
+        if self._end < 0 or time.monotonic() < self._next_check:
             return False
-        self._next_check = self._clock() + CHECK_EVERY_S
+        self._next_check = time.monotonic() + CHECK_EVERY_S
         (end,) = ends_of_logs(self._client, [self._tp]).values()
         return self._is_foreign or end != self._end

@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Final, NamedTuple, Self
+from typing import Final, NamedTuple, Self, TypeVar
 
 from twinlog.codes import PartitionState
 from twinlog.control.watch.snapshot import PartitionSnapshot
@@ -31,6 +31,8 @@ to the producers that write."""
 IN_VAIN_S: Final = 600.0
 STANDS_AFTER_S: Final = 30.0
 """Seconds without a copied byte after which the copy counts as stopped."""
+
+T = TypeVar("T")
 
 MOVING: Final = (
     *(PartitionState.STARTING, PartitionState.COPYING),
@@ -67,6 +69,14 @@ class Waiting(NamedTuple):
         """Count only partitions that slower producers would help."""
         lags = [one.lag for one in parts if one.lag >= 0 and not one.code and one.state in MOVING]
         return cls(len(lags), sum(lags))
+
+
+def _measured(seen: deque[tuple[float, T]], at: float, value: T) -> tuple[float, T]:
+    """Add a value to those of the last seconds, and return the oldest of them."""
+    seen.append((at, value))
+    while len(seen) > 2 and seen[1][0] <= at - MEASURED_S:
+        seen.popleft()
+    return seen[0]
 
 
 class ProducerRate:
@@ -121,10 +131,7 @@ class ProducerRate:
         seen = self._waiting
         if seen and waiting.partitions != seen[-1][1].partitions:
             seen.clear()
-        seen.append((at, waiting))
-        while len(seen) > 2 and seen[1][0] <= at - MEASURED_S:
-            seen.popleft()
-        began, before = seen[0]
+        began, before = _measured(seen, at, waiting)
         return at - began >= 1.0 and waiting.records >= max(before.records, 1)
 
     def _speed(self, at: float, copied: int) -> float | None:
@@ -137,9 +144,6 @@ class ProducerRate:
             seen.clear()
         if seen and copied > seen[-1][1]:
             self._moved_at = at
-        seen.append((at, copied))
-        while len(seen) > 2 and seen[1][0] <= at - MEASURED_S:
-            seen.popleft()
-        began, before = seen[0]
+        began, before = _measured(seen, at, copied)
         took = at - began
         return (copied - before) / took if took >= 1.0 and copied > before else None

@@ -21,7 +21,7 @@ log = logging.getLogger(__name__)
 
 
 def run_in_session(
-    spark: Any, files: Sequence[Path], *, once: bool, lanes: int | None, may_be_open: bool
+    spark: Any, files: Sequence[str | Path], *, once: bool, lanes: int | None, may_be_open: bool
 ) -> MirrorResult:
     """Run until everything is copied (`once`), or until the caller is interrupted. Then shut down
     cleanly. Raises TwinlogError.
@@ -31,8 +31,10 @@ def run_in_session(
 
     options = session_options(spark, may_be_open=may_be_open)
 
+    paths = [Path(one) for one in files]
+
     def read() -> MirrorConfig:
-        return load_all(files)
+        return load_all(paths)
 
     config, commands = read(), CommandPort()
     for warning in config.warnings:
@@ -46,7 +48,7 @@ def run_in_session(
     )
     # in a separate thread, because an interrupt must not stop the thread that decides
     with _interrupts(), ThreadPoolExecutor(1, "twinlog-run") as pool:
-        running = pool.submit(run_mirror, config, files[0], how)
+        running = pool.submit(run_mirror, config, paths[0], how)
         try:
             return running.result()
         except KeyboardInterrupt:

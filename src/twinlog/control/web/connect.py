@@ -26,6 +26,7 @@ from starlette.routing import BaseRoute, Route
 
 from twinlog.codes import FlowState
 from twinlog.config.flow.schema import FlowConfig
+from twinlog.control.flow.wishes import Ask
 from twinlog.control.web.api import answers
 from twinlog.control.web.api.endpoints import wished
 from twinlog.control.web.api.site import Site
@@ -153,35 +154,21 @@ class _Connect:
         return JSONResponse({"offsets": found})
 
     async def pause(self, request: Request) -> Response:
-        await self._pause(request, "paused")
-        return Response(status_code=202)
+        return await self._wish(request, 202, "paused", lambda one: one.want(IntentKind.PAUSE))
 
     async def stop(self, request: Request) -> Response:
-        await self._pause(request, "stopped")
-        return Response(status_code=204)
+        return await self._wish(request, 204, "stopped", lambda one: one.want(IntentKind.PAUSE))
 
     async def resume(self, request: Request) -> Response:
-        flow = self._steered(request)
-        await wished(
-            self._site,
-            request.scope[CLIENT],
-            flow,
-            lambda one: one.take_back(IntentKind.PAUSE),
-            reason="resumed over Connect's paths",
-            dry_run=False,
+        return await self._wish(
+            request, 202, "resumed", lambda one: one.take_back(IntentKind.PAUSE)
         )
-        return Response(status_code=202)
 
-    async def _pause(self, request: Request, word: str) -> None:
-        flow = self._steered(request)
-        await wished(
-            self._site,
-            request.scope[CLIENT],
-            flow,
-            lambda one: one.want(IntentKind.PAUSE),
-            reason=f"{word} over Connect's paths",
-            dry_run=False,
-        )
+    async def _wish(self, request: Request, status: int, word: str, ask: Ask) -> Response:
+        flow, reason = self._steered(request), f"{word} over Connect's paths"
+        client = request.scope[CLIENT]
+        await wished(self._site, client, flow, ask, reason=reason, dry_run=False)
+        return Response(status_code=status)
 
     def _steered(self, request: Request) -> str:
         name, flow, kind = self._named(request)

@@ -257,11 +257,7 @@ class Newest(NamedTuple):
 
 
 def newest_first(
-    read: Callable[[int], memoryview],
-    wanted: Sequence[int],
-    *,
-    max_reads: int = MAX_READS,
-    max_bytes: int = MAX_BYTES,
+    read: Callable[[int], memoryview], wanted: Sequence[int], *, max_reads: int = MAX_READS
 ) -> Newest:
     """Return responses with the newest of these offsets (given in rising order), and older ones
     within the limits.
@@ -270,7 +266,7 @@ def newest_first(
     top, step = len(wanted), len(wanted)
     done: list[tuple[int, int]] = []
     reads = size = 0
-    while top > 0 and reads < max_reads and size < max_bytes:
+    while top > 0 and reads < max_reads and size < MAX_BYTES:
         held = max((reached for _, reached in done if reached < top), default=0)
         at = max(held, top - step)
         raw = read(wanted[at])

@@ -28,7 +28,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Final
 
-from twinlog.mirror.state.state_row import StateRow, read_row, row
+from twinlog.mirror.state.state_row import StateRow, read_rows, row
 from twinlog.model import NO_TOPIC_ID, TopicId
 
 COPY: Final = "copy"
@@ -97,10 +97,7 @@ def copy_rows(
     order.
     """
     out: dict[tuple[str, str], CopyRow] = {}
-    for key, value in records:
-        if key is None or value is None:
-            continue
-        parts, fields = read_row(key, value)
+    for parts, fields in read_rows(records):
         if parts[2] == COPY:
             copy = CopyRow.decode(parts, fields)
             out[copy.flow, copy.topic] = copy

@@ -43,7 +43,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Final
 
-from twinlog.mirror.state.state_row import StateRow, encode_row, read_row, row
+from twinlog.mirror.state.state_row import StateRow, encode_row, read_row, read_rows, row
 
 WROTE: Final = "wrote"
 OF_PRODUCERS: Final = ("generation", "producer", WROTE)
@@ -121,10 +121,7 @@ def fan_producers(
 ) -> dict[tuple[str, int], int]:
     """Return the producer IDs by flow and number. The first row in the log wins."""
     out: dict[tuple[str, int], int] = {}
-    for key, value in records:
-        if key is None or value is None:
-            continue
-        parts, fields = read_row(key, value)
+    for parts, fields in read_rows(records):
         if parts[2] == "producer":
             out.setdefault((parts[1], parts[3]), fields["producer_id"])
     return out
@@ -143,10 +140,7 @@ def winning_claims(records: Iterable[tuple[bytes | None, bytes | None]]) -> dict
     """Return the history of every flow, from (key, value) in log order."""
     claims: dict[tuple[str, int], Claim] = {}
     closed: set[tuple[str, int]] = set()
-    for key, value in records:
-        if key is None or value is None:
-            continue
-        parts, fields = read_row(key, value)
+    for parts, fields in read_rows(records):
         if parts[2] == "closed":
             closed.add((parts[1], parts[3]))
         elif parts[2] == "generation":
@@ -163,10 +157,7 @@ def producers_of(flow: str, records: Iterable[tuple[bytes | None, bytes | None]]
     Producer IDs of keyed topics' partitions are included only if their own rows were lost.
     """
     out = set()
-    for key, value in records:
-        if key is None or value is None:
-            continue
-        parts, fields = read_row(key, value)
+    for parts, fields in read_rows(records):
         if parts[1] == flow and parts[2] in ("generation", WROTE):
             out.add(int(fields["producer_id"]))
     return frozenset(out)
@@ -177,10 +168,7 @@ def producers_of_others(
 ) -> frozenset[int]:
     """Return every producer ID under which other Twinlog flows may have written to this cluster."""
     out = set()
-    for key, value in records:
-        if key is None or value is None:
-            continue
-        parts, fields = read_row(key, value)
+    for parts, fields in read_rows(records):
         if parts[1] != flow and parts[2] in OF_PRODUCERS:
             out.add(int(fields["producer_id"]))
     return frozenset(out)

@@ -25,7 +25,7 @@ from collections.abc import Collection, Iterable
 from dataclasses import dataclass, field
 from typing import Final
 
-from twinlog.mirror.state.state_row import encode_row, read_row
+from twinlog.mirror.state.state_row import encode_row, read_rows
 from twinlog.model import NO_TOPIC_ID, TopicId
 
 _KIND: Final = "mapped"
@@ -86,10 +86,7 @@ def is_mapped_row(key: bytes, flow: str) -> bool:
 def mapped_copies(flow: str, records: Iterable[tuple[bytes | None, bytes | None]]) -> MappedCopies:
     """Return everything that is noted for a flow, from (key, value) in any order."""
     out = MappedCopies()
-    for key, value in records:
-        if key is None or value is None:
-            continue
-        parts, fields = read_row(key, value)
+    for parts, fields in read_rows(records):
         if parts[1] != flow:
             continue
         if parts[2] == _KIND:

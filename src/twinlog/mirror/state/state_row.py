@@ -17,7 +17,7 @@ ignored. Values must have the types and bounds of the declaration.
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Annotated, Any, ClassVar, Final, Self, TypeVar
 
 from msgspec import Meta, MsgspecError, Struct, convert, to_builtins
@@ -100,6 +100,15 @@ def row(
         return cls
 
     return declare
+
+
+def read_rows(
+    records: Iterable[tuple[bytes | None, bytes | None]],
+) -> Iterator[tuple[list, dict]]:  # type: ignore[type-arg]
+    """Yield `read_row` of each record that has a key and is not a tombstone."""
+    for key, value in records:
+        if key is not None and value is not None:
+            yield read_row(key, value)
 
 
 def read_row(key: bytes, value: bytes) -> tuple[list, dict]:  # type: ignore[type-arg]

@@ -186,14 +186,13 @@ class _Kept:
 class KeptAnswers:
     """The cache of one server, by path; used only in the thread of its event loop."""
 
-    def __init__(self, site: Site, clock: Callable[[], float] = time.monotonic) -> None:
+    def __init__(self, site: Site) -> None:
         self._site = site
-        self._clock = clock
         self._kept: dict[str, _Kept] = {}
 
     def keep(self, path: str, basis: object, content: Content) -> None:
         """Store an answer. `basis` is the site's basis from before the answer was made."""
-        until = min(self._clock() + KEPT_S, self._site.leaders.begins_again)
+        until = min(time.monotonic() + KEPT_S, self._site.leaders.begins_again)
         self._kept[path] = _Kept(content=content, basis=basis, until=until)
 
     async def send(self, scope: Scope, send: Send) -> bool:
@@ -210,7 +209,7 @@ class KeptAnswers:
         return True
 
     def _is_current(self, kept: _Kept) -> bool:
-        return self._clock() < kept.until and kept.basis == self._site.basis
+        return time.monotonic() < kept.until and kept.basis == self._site.basis
 
 
 # Server-sent events: all flows whenever one has changed, and each new event of this process and of
