@@ -16,12 +16,15 @@ __all__ = [
     "DEFAULT_LINGER",
     "JVM_OPTIONS",
     "LINGER_0",
+    "THIS_TWINLOG",
     "TUNED",
     "FlowFile",
     "log_of",
     "mirror_maker_launch",
     "twinlog_launch",
 ]
+
+THIS_TWINLOG: Final = Path(sys.executable).with_name("twinlog")
 
 TUNED: Final = {"compression.type": "lz4", "batch.size": "65536", "linger.ms": "20"}
 """MirrorMaker 2's producer when a backlog is copied."""
@@ -116,16 +119,22 @@ def mirror_maker_launch(
     return Launch(system=MIRROR_MAKER, command=command, log=log_of(flow.alias, folder))
 
 
-def twinlog_launch(flow: FlowFile, folder: Path, *, lease_s: float | None = None) -> Launch:
+def twinlog_launch(
+    flow: FlowFile,
+    folder: Path,
+    *,
+    system: str = TWINLOG,
+    program: Path = THIS_TWINLOG,
+    lease_s: float | None = None,
+) -> Launch:
     """`twinlog mirror`, from the same file that MirrorMaker 2 gets for a backlog."""
     properties = folder / f"{flow.alias}.properties"
     properties.write_text(flow.text(TUNED), encoding="utf-8")
-    program = Path(sys.executable).with_name("twinlog")
     command = [str(program), "mirror", str(properties)]
     if lease_s is not None:
         command += ["--lease", f"{lease_s:g}"]
     return Launch(
-        system=TWINLOG,
+        system=system,
         command=command,
         log=log_of(flow.alias, folder),
         # whatever a killed one leaves behind goes with the benchmark's own folder

@@ -1,4 +1,4 @@
-"""Fills a topic with a backlog: full lz4 batches, evenly over its partitions."""
+"""Fills a topic with a backlog of lz4 batches, evenly over its partitions."""
 
 from __future__ import annotations
 
@@ -30,6 +30,8 @@ class Backlog:
     age_s: float
     """How long ago the records' timestamps are."""
     seed: int
+    batch_records: int = 10_000
+    """Maximum number of records of a batch."""
 
 
 def fill(bootstrap: str, backlog: Backlog) -> None:
@@ -41,6 +43,7 @@ def fill(bootstrap: str, backlog: Backlog) -> None:
             "log_level": 0,
             "compression.type": "lz4",
             "batch.size": BATCH_BYTES,
+            "batch.num.messages": backlog.batch_records,
             "linger.ms": 200,
             "queue.buffering.max.messages": 400_000,
             "queue.buffering.max.kbytes": 512 * 1024,

@@ -44,10 +44,16 @@ class Report:
     runs: Sequence[RunResult]
     rows: Sequence[Row]
     floor: Latency | None
+    reference: str = MIRROR_MAKER
 
     def text(self) -> str:
         """For people."""
-        parts = [_settings_text(self), render_rows(self.rows), *self._notes(), *self._phases()]
+        parts = [
+            _settings_text(self),
+            render_rows(self.rows, self.reference),
+            *self._notes(),
+            *self._phases(),
+        ]
         return "\n\n".join(parts)
 
     def as_json(self) -> dict[str, Any]:
@@ -148,7 +154,7 @@ class Report:
 
     def _phases(self) -> list[str]:
         parts = []
-        for system in (TWINLOG, MIRROR_MAKER):
+        for system in dict.fromkeys((TWINLOG, self.reference)):
             runs = [run for run in self._counting if run.system == system and run.phases]
             names = dict.fromkeys(name for run in runs for name in run.phases)
             if names:
@@ -170,6 +176,8 @@ def _settings(report: Report) -> dict[str, Any]:
         "tasks.max": scale.partitions,
         "backlog_records": scale.backlog_records,
         "unprotected_records": scale.old_records,
+        "small_records": scale.small_records,
+        "compared_with": report.reference,
         "key_bytes": KEY_BYTES,
         "value_bytes": VALUE_BYTES,
         "source_batch_bytes": BATCH_BYTES,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Final
@@ -26,12 +26,13 @@ from benchmarks.others import Others
 from benchmarks.payload import KEY_BYTES, VALUE_BYTES
 from benchmarks.phases import phases_of
 from benchmarks.progress import Progress
-from benchmarks.results import MIRROR_MAKER, TWINLOG, WARM_UP, Latency, RunResult
+from benchmarks.results import MIRROR_MAKER, WARM_UP, Latency, RunResult
 from benchmarks.stage import (
     BACKLOG_TOPIC,
     GROUPS_TOPIC,
     HEAD_TOPIC,
     OLD_TOPIC,
+    SMALL_TOPIC,
     STEADY_TOPIC,
     Stage,
 )
@@ -51,7 +52,8 @@ class Rounds:
     progress: Progress
     jars: Path
     cases: Sequence[str]
-    systems: Sequence[str]
+    programs: Mapping[str, Path]
+    """The copiers in the order of the first round, with the `twinlog` to run."""
     rounds: int
     floor: Latency | None = None
     """Latency of a consumer on the source itself, without any copier."""
@@ -59,10 +61,10 @@ class Rounds:
     def run(self) -> Iterator[RunResult]:
         """Every run, one after the other; a failed one is a result as well."""
         if self.stage.scale.warms_up and "backlog" in self.cases:
-            for system in self.systems:
+            for system in self.programs:
                 yield self._one(RunResult(round=WARM_UP, case="backlog", system=system, alias=""))
         for number in range(1, self.rounds + 1):
-            order = self.systems if number % 2 else tuple(reversed(self.systems))
+            order = tuple(self.programs)[:: 1 if number % 2 else -1]
             for case in self.cases:
                 if case == "latency" and self.floor is None:
                     self._measure_floor()
@@ -73,7 +75,7 @@ class Rounds:
         if case != "latency":
             yield self._one(RunResult(round=number, case=case, system=system, alias=""))
             return
-        if system == TWINLOG:
+        if system != MIRROR_MAKER:
             variant = f"lease {self.stage.scale.lease_s:g} s"
             yield self._one(
                 RunResult(round=number, case=case, system=system, alias="", variant=variant)
@@ -105,12 +107,20 @@ class Rounds:
 
     def _measured(self, result: RunResult) -> RunResult:
         topic = self._topic(result)
+        listener = "SSL" if result.case == "tls" else "PLAINTEXT"
+        clusters = {result.alias: self.stage.source, "B": self.stage.target}
         flow = FlowFile(
             alias=result.alias,
-            source=self.stage.source.bootstrap,
-            target=self.stage.target.bootstrap,
+            source=self.stage.source.bootstrap_for(listener),
+            target=self.stage.target.bootstrap_for(listener),
             topic=topic,
             tasks=self.stage.scale.partitions,
+            more={
+                f"{alias}.{key}": value
+                for alias, cluster in clusters.items()
+                for key, value in cluster.client_properties(listener).items()
+                if listener == "SSL" and key != "bootstrap.servers"
+            },
         )
         launch = self._launch(result, flow)
         if result.case == "groups":
@@ -164,7 +174,7 @@ class Rounds:
         if result.case == "groups":
             return GROUPS_TOPIC
         if result.case != "latency":
-            return OLD_TOPIC if result.case == "unprotected" else BACKLOG_TOPIC
+            return {"unprotected": OLD_TOPIC, "small": SMALL_TOPIC}.get(result.case, BACKLOG_TOPIC)
         # a new one for each run, or the next copier would begin with what the last one has read
         topic = f"{STEADY_TOPIC}-{result.alias}"
         self.stage.source_topics.create(topic, self.stage.scale.partitions)
@@ -176,13 +186,14 @@ class Rounds:
             producer = LINGERS.get(result.variant, TUNED)
             return mirror_maker_launch(flow, producer, self.jars, folder)
         lease_s = self.stage.scale.lease_s if result.case == "latency" else None
-        return twinlog_launch(flow, folder, lease_s=lease_s)
+        program = self.programs[result.system]
+        return twinlog_launch(flow, folder, system=result.system, program=program, lease_s=lease_s)
 
     def _copy(self, result: RunResult, copier: Copier, flow: FlowFile) -> RunResult:
         remote = self.stage.remote(flow.alias, flow.topic)
-        old = result.case == "unprotected"
-        expected = self.stage.scale.old_records if old else self.stage.backlog_records
-        numbers = watch_copy(copier, remote, expected)
+        scale = self.stage.scale
+        few = {"unprotected": scale.old_records, "small": scale.small_records}
+        numbers = watch_copy(copier, remote, few.get(result.case, self.stage.backlog_records))
         result = replace(
             result,
             first_record_s=numbers.first_record_s,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import signal
+import subprocess
 import sys
 from collections.abc import Sequence
 from dataclasses import replace
@@ -12,6 +13,7 @@ from types import FrameType
 from typing import NoReturn
 
 from benchmarks import frames_run, lanes_run, plane_run, verify_run
+from benchmarks.launches import THIS_TWINLOG
 from benchmarks.progress import Progress
 from benchmarks.report import Report
 from benchmarks.results import MIRROR_MAKER, TWINLOG, RunResult
@@ -24,7 +26,7 @@ from twinlog.sandbox.kafka_jars import mirror_maker_jars
 
 __all__ = ["main", "parse"]
 
-_SYSTEMS = {"mm2": (MIRROR_MAKER,), "twinlog": (TWINLOG,), "both": (MIRROR_MAKER, TWINLOG)}
+_ROOT = Path(__file__).resolve().parent.parent
 
 _ALONE = {
     "verify": verify_run.main,
@@ -43,6 +45,7 @@ examples:
   scripts/bench backlog --rounds 1    throughput, CPU, memory and start-up once
   scripts/bench latency startup       two cases
   scripts/bench backlog --only mm2    one side alone
+  scripts/bench --baseline v0.1.0     this tree and another version in turns, without MirrorMaker 2
   scripts/bench verify                how fast `twinlog verify` is, nothing beside it: 3 minutes
   scripts/bench frames                DataFrames beside Spark's own source and sink: 25 minutes
   scripts/bench plane                 what page, REST and metrics cost a mirror: 12 minutes
@@ -70,12 +73,19 @@ def parse(arguments: Sequence[str]) -> argparse.Namespace:
     )
     parser.add_argument("--only", choices=("mm2", "twinlog"), help="run one side alone")
     parser.add_argument(
+        "--baseline",
+        metavar="COMMIT",
+        help="compare with this commit, in turns, instead of with MirrorMaker 2",
+    )
+    parser.add_argument(
         "--output", type=Path, metavar="FILE", help="the JSON file; default: build/bench.json"
     )
     options = parser.parse_args(arguments)
     unknown = [case for case in options.cases if case not in CASES]
     if unknown:
         parser.error(f"there is no case {unknown[0]!r}; cases are: {', '.join(CASES)}")
+    if options.baseline and options.only:
+        parser.error("--baseline compares two versions of Twinlog; leave out --only")
     return options
 
 
@@ -92,18 +102,20 @@ def main(arguments: Sequence[str]) -> int:
     _end_in_order_on_signals()
     progress, runs = Progress(), list[RunResult]()
     jars = mirror_maker_jars()
+    programs = _programs(options, progress)
     with open_stage(scale, run_cases, progress) as stage:
         rounds = Rounds(
             stage=stage,
             progress=progress,
             jars=jars,
             cases=run_cases,
-            systems=_SYSTEMS[options.only or "both"],
+            programs=programs,
             rounds=scale.rounds,
         )
         runs.extend(rounds.run())
         progress.say("stopping the clusters")
     linger = better_linger(runs)
+    reference = next(iter(programs)) if options.baseline else MIRROR_MAKER
     report = Report(
         scale=scale,
         rounds=scale.rounds,
@@ -111,14 +123,46 @@ def main(arguments: Sequence[str]) -> int:
         seconds=progress.seconds,
         linger=linger,
         runs=runs,
-        rows=make_rows(runs, cases, linger),
+        rows=make_rows(runs, cases, linger, reference=reference),
+        reference=reference,
         floor=rounds.floor,
     )
-    path = options.output or Path(__file__).resolve().parent.parent / "build" / "bench.json"
+    path = options.output or _ROOT / "build" / "bench.json"
     report.write(path)
     print(report.text())
     progress.say(f"numbers of every run: {path}")
     return 1 if any(run.failure for run in runs) else 0
+
+
+def _programs(options: argparse.Namespace, progress: Progress) -> dict[str, Path]:
+    """Return the copiers, the one to compare with first."""
+    if options.baseline:
+        name, program = _baseline(options.baseline, progress)
+        return {name: program, TWINLOG: THIS_TWINLOG}
+    both = {MIRROR_MAKER: THIS_TWINLOG, TWINLOG: THIS_TWINLOG}
+    only = {"mm2": MIRROR_MAKER, "twinlog": TWINLOG}.get(options.only)
+    return {only: THIS_TWINLOG} if only else both
+
+
+def _baseline(commit: str, progress: Progress) -> tuple[str, Path]:
+    """Check a commit out into build/baseline, with an environment of its own, which is kept."""
+
+    def git(*arguments: str) -> str:
+        done = subprocess.run(
+            ["git", "-C", str(_ROOT), *arguments], capture_output=True, text=True, check=False
+        )
+        if done.returncode:
+            sys.exit(f"bench: git {arguments[0]}: {done.stderr.strip()}")
+        return done.stdout.strip()
+
+    short = git("rev-parse", "--short", "--verify", f"{commit}^{{commit}}")
+    folder = _ROOT / "build" / "baseline" / short
+    progress.say(f"preparing Twinlog at {short}")
+    if not folder.exists():
+        git("worktree", "add", "--force", "--detach", str(folder), short)
+    if subprocess.run([folder / "scripts" / "setup"], check=False).returncode:
+        sys.exit(f"bench: {folder}/scripts/setup failed")
+    return f"Twinlog {short}", folder / ".venv" / "bin" / "twinlog"
 
 
 def _scale(options: argparse.Namespace) -> Scale:

@@ -11,6 +11,8 @@ __all__ = ["CASES", "FULL", "QUICK", "Scale", "positive"]
 CASES: Final = {
     "backlog": "copy a topic that is full: records/s, CPU, memory",
     "unprotected": "the same with records older than a day, where nothing is protected",
+    "small": "a topic whose batches have one record each: records/s, CPU",
+    "tls": "the backlog with TLS on both clusters: records/s, CPU",
     "latency": "a steady 1,000 messages a second: time from record timestamp to arrival",
     "groups": "1,000 groups synced, and the time from a commit to its checkpoint",
     "startup": "time from the start of the process to the first record on the target",
@@ -24,6 +26,7 @@ class Scale:
     rounds: int
     backlog_records: int
     old_records: int
+    small_records: int
     warm_up_s: float
     """Of the latency case, from the first record on: also what a JVM gets to compile its code."""
     window_s: float
@@ -42,7 +45,12 @@ class Scale:
 
     def ballast_bytes(self, case: str) -> int:
         """What a run will need: heaps, and the copy of a backlog in the page cache."""
-        records = {"backlog": self.backlog_records, "unprotected": self.old_records}.get(case, 0)
+        records = {
+            "backlog": self.backlog_records,
+            "tls": self.backlog_records,
+            "unprotected": self.old_records,
+            "small": self.small_records,
+        }.get(case, 0)
         return 2000 * 2**20 + records * 600
 
     @property
@@ -56,13 +64,19 @@ class Scale:
 
 
 FULL: Final = Scale(
-    rounds=3, backlog_records=2_000_000, old_records=1_000_000, warm_up_s=15, window_s=60
+    rounds=3,
+    backlog_records=2_000_000,
+    old_records=1_000_000,
+    small_records=500_000,
+    warm_up_s=15,
+    window_s=60,
 )
 QUICK: Final = Scale(
     warms_up=False,
     rounds=1,
     backlog_records=500_000,
     old_records=200_000,
+    small_records=100_000,
     warm_up_s=8,
     window_s=20,
     groups=200,

@@ -7,7 +7,7 @@ import tempfile
 import time
 from collections.abc import Iterable, Iterator
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Final
 
@@ -17,6 +17,7 @@ from benchmarks.progress import Progress
 from benchmarks.scale import Scale
 from benchmarks.topics import Topics
 from benchmarks.watch import RemoteTopic
+from tests.support.sandbox_security import SandboxSecurity
 from twinlog.sandbox.brokers import LocalCluster
 
 __all__ = [
@@ -25,6 +26,7 @@ __all__ = [
     "GROUPS_TOPIC",
     "HEAD_TOPIC",
     "OLD_TOPIC",
+    "SMALL_TOPIC",
     "STEADY_TOPIC",
     "Stage",
     "open_stage",
@@ -32,6 +34,7 @@ __all__ = [
 
 BACKLOG_TOPIC: Final = "orders"
 OLD_TOPIC: Final = "old-orders"
+SMALL_TOPIC: Final = "small-orders"
 STEADY_TOPIC: Final = "steady"
 GROUPS_TOPIC: Final = "grouped"
 HEAD_TOPIC: Final = "head"
@@ -108,15 +111,17 @@ def open_stage(scale: Scale, cases: Iterable[str], progress: Progress) -> Iterat
     with ExitStack() as stack:
         stack.callback(shutil.rmtree, folder, ignore_errors=True)
         progress.say("starting two clusters")
-        source = stack.enter_context(_cluster("source"))
-        target = stack.enter_context(_cluster("target"))
-        backlog = scale.backlog_records if "backlog" in wanted else _STARTUP_RECORDS
+        source = stack.enter_context(_cluster("source", has_tls="tls" in wanted))
+        target = stack.enter_context(_cluster("target", has_tls="tls" in wanted))
+        backlog = scale.backlog_records if wanted & {"backlog", "tls"} else _STARTUP_RECORDS
         stage = Stage(source, target, folder, scale, backlog)
         _warm_up(stage, progress)
-        if wanted & {"backlog", "startup"}:
+        if wanted & {"backlog", "tls", "startup"}:
             _fill(stage, progress, BACKLOG_TOPIC, backlog, age_s=0)
         if "unprotected" in wanted:
             _fill(stage, progress, OLD_TOPIC, scale.old_records, age_s=_TWO_DAYS_S)
+        if "small" in wanted:
+            _fill(stage, progress, SMALL_TOPIC, scale.small_records, age_s=0, batch_records=1)
         if "groups" in wanted:
             stage.source_topics.create(HEAD_TOPIC, 1)
             stage.source_topics.create(GROUPS_TOPIC, scale.group_partitions)
@@ -133,8 +138,9 @@ def open_stage(scale: Scale, cases: Iterable[str], progress: Progress) -> Iterat
         yield stage
 
 
-def _cluster(name: str) -> LocalCluster:
-    return LocalCluster(name, config=_BROKER_CONFIG, heap_mb=BROKER_HEAP_MB)
+def _cluster(name: str, *, has_tls: bool) -> LocalCluster:
+    security = SandboxSecurity(listeners=("PLAINTEXT", "SSL")) if has_tls else None
+    return LocalCluster(name, config=_BROKER_CONFIG, heap_mb=BROKER_HEAP_MB, security=security)
 
 
 def _warm_up(stage: Stage, progress: Progress) -> None:
@@ -146,11 +152,20 @@ def _warm_up(stage: Stage, progress: Progress) -> None:
     topics.delete([name])
 
 
-def _fill(stage: Stage, progress: Progress, topic: str, records: int, *, age_s: float) -> None:
+def _fill(
+    stage: Stage,
+    progress: Progress,
+    topic: str,
+    records: int,
+    *,
+    age_s: float,
+    batch_records: int = 10_000,
+) -> None:
     progress.say(f"writing {records:,} records of 1 KB into {topic!r}")
     began = time.monotonic()
     stage.source_topics.create(topic, stage.scale.partitions)
-    fill(stage.source.bootstrap, _backlog(stage, topic, records, age_s=age_s))
+    backlog = _backlog(stage, topic, records, age_s=age_s)
+    fill(stage.source.bootstrap, replace(backlog, batch_records=batch_records))
     progress.say(f"written in {time.monotonic() - began:.0f} s")
 
 

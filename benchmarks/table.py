@@ -9,11 +9,10 @@ from benchmarks.rows import Row
 
 __all__ = ["render_rows", "render_table"]
 
-_HEAD = ("case", "measure", MIRROR_MAKER, TWINLOG, "ratio", "goal", "")
 _RIGHT = frozenset((2, 3, 4))
 
 
-def render_rows(rows: Sequence[Row]) -> str:
+def render_rows(rows: Sequence[Row], reference: str = MIRROR_MAKER) -> str:
     """The table of the report."""
     cells = [
         (
@@ -27,7 +26,8 @@ def render_rows(rows: Sequence[Row]) -> str:
         )
         for row in rows
     ]
-    return render_table(_HEAD, cells, _RIGHT)
+    head = ("case", "measure", reference, TWINLOG, "ratio", "goal", "")
+    return render_table(head, cells, _RIGHT)
 
 
 def render_table(

@@ -20,7 +20,10 @@ def test_all_cases_are_the_default() -> None:
     assert parse(["latency", "backlog", "--quick"]).cases == ["latency", "backlog"]
 
 
-@pytest.mark.parametrize("arguments", [["backlogs"], ["--rounds", "0"], ["--only", "spark"]])
+@pytest.mark.parametrize(
+    "arguments",
+    [["backlogs"], ["--rounds", "0"], ["--only", "spark"], ["--only", "mm2", "--baseline", "HEAD"]],
+)
 def test_wrong_usage_is_exit_code_2(
     arguments: list[str], capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -151,3 +151,13 @@ def test_exactly_one_lease_change_falls_into_the_window(scale: Scale) -> None:
     end = scale.warm_up_s + scale.window_s
     changes = [n * scale.lease_s for n in (1, 2, 3) if scale.warm_up_s < n * scale.lease_s < end]
     assert changes == [scale.warm_up_s + scale.window_s / 2]
+
+
+def test_another_version_must_not_be_better_by_more_than_noise() -> None:
+    old = "Twinlog 0a1b2c3d"
+    runs = [backlog(old, 100), backlog(TWINLOG, 88), backlog(MIRROR_MAKER, 1)]
+    rows = make_rows(runs, ["backlog"], "", reference=old)
+    assert [one.theirs for one in rows] == [100, 0.1, 100]
+    assert [one.verdict for one in rows] == ["MISSED", "met", "met"]
+    assert render_rows(rows, old).startswith("case     measure")
+    assert old in render_rows(rows, old).splitlines()[0]
