@@ -43,7 +43,9 @@ def empty_cluster() -> Iterator[LocalCluster]:
         yield cluster
 
 
-@pytest.mark.witness("a cut-over compares both clusters with the flow's claim", case="identity")
+@pytest.mark.witness(
+    "a cut-over verifies that both clusters are those of the flow", case="identity"
+)
 def test_another_cluster_behind_an_address_is_refused_or_lost(
     case: Case, empty_cluster: LocalCluster
 ) -> None:
@@ -124,7 +126,7 @@ def test_topics_and_groups_that_the_source_lost_stay_in_the_plan(case: Case) -> 
 
 
 @pytest.mark.witness(
-    "a topic that the source does not list closes the gate topics", case="identity"
+    "a topic that the source does not list closes the gate 'topics'", case="identity"
 )
 def test_topic_that_the_source_does_not_list_closes_its_gate(case: Case) -> None:
     pair = case.pair

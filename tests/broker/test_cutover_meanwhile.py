@@ -49,7 +49,7 @@ def copy(pair: Pair) -> None:
         mirror.wait()
 
 
-@pytest.mark.witness("a group that moves while the plan is read is not set back")
+@pytest.mark.witness("a group that moves while the plan is read is not set to an older offset")
 def test_a_group_that_went_on_while_the_plan_was_read_is_not_set_back(
     pair: Pair, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:

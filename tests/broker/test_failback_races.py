@@ -144,7 +144,7 @@ def test_a_flow_that_is_demoted_while_the_command_waits_for_an_answer(
     assert on_target(case) == [*range(50)]
 
 
-@pytest.mark.witness("a flow whose tail is replayed cannot be demoted", case="default")
+@pytest.mark.witness("a flow whose tail was replayed cannot be demoted", case="default")
 def test_a_flow_that_is_demoted_between_two_portions(
     case: Case, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -255,7 +255,7 @@ def test_the_other_topics_of_a_replayed_flow_are_copied_on(case: Case) -> None:
     assert on_target(case) == there
 
 
-@pytest.mark.witness("repair does not accept the records of a replay", case="default")
+@pytest.mark.witness("repair does not accept replayed records", case="default")
 def test_repair_accepts_no_replay(case: Case, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("twinlog.control.lanes.partitions.RETRY_FAILED_S", 1.0)
     pair = case.pair

@@ -91,7 +91,7 @@ def history(pair: Pair) -> FlowHistory:
     return winning_claims(rows)[f"{pair.alias_a}->{pair.alias_b}"]
 
 
-@pytest.mark.witness("a set-up that failed leaves nothing to wait for")
+@pytest.mark.witness("after a failed set-up nothing waits for lanes")
 def test_the_next_process_waits_for_nothing(pair: Pair) -> None:
     first = set_up(pair, TOO_MANY)
     fails(first)

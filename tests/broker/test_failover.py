@@ -112,7 +112,7 @@ def test_plan_shows_what_is_missing_and_changes_nothing(
     assert (code, "give --yes" in err) == (2, True)
 
 
-@pytest.mark.witness("groups resume exactly after a failover that dies at each step")
+@pytest.mark.witness("groups resume exactly after a failover that is killed at each step")
 def test_every_group_resumes_exactly_though_the_command_dies_at_each_step(
     case: Case, failover: Commands
 ) -> None:

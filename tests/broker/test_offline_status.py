@@ -55,7 +55,7 @@ def mirror_once(config: Path) -> None:
         mirror.wait()
 
 
-@pytest.mark.witness("status from the clusters alone")
+@pytest.mark.witness("status is derived from both clusters before, during and after a mirror")
 def test_before_during_and_after(
     config: Path,
     source_cluster: LocalCluster,
@@ -117,7 +117,9 @@ def test_markers_of_transactions_are_no_lag(
     assert (part.state, part.lag, part.records) == ("AT_END", 0, 8)
 
 
-@pytest.mark.witness("status tells from the target alone what was copied and where groups stand")
+@pytest.mark.witness(
+    "status without the source shows copied records and group positions from the target"
+)
 def test_of_a_source_that_is_gone_the_target_tells_what_it_has(
     source_cluster: LocalCluster,
     target_cluster: LocalCluster,

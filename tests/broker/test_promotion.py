@@ -66,7 +66,7 @@ def do(pair: Pair, *words: str) -> int:
     return run([command, verb, str(pair.config), *rest])
 
 
-@pytest.mark.witness("a promoted flow copies nothing, whatever restarts")
+@pytest.mark.witness("a promoted flow copies nothing, also after restarts")
 def test_promoted_flow_copies_nothing_whatever_restarts_and_comes(
     pair: Pair, capsys: pytest.CaptureFixture[str]
 ) -> None:

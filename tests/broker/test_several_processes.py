@@ -60,7 +60,7 @@ def topics_of(rig: Rig) -> set[str]:
     return {name for name in topic_names(rig.target) if rig.alias in name}
 
 
-@pytest.mark.witness("--once beside a leader changes nothing")
+@pytest.mark.witness("--once does not change a flow that has a leader")
 def test_once_beside_a_leader_ends_with_1_and_changes_nothing(rig: Rig) -> None:
     config = rig.config()
     with Driver(config) as leader:
@@ -181,7 +181,7 @@ class Process:
         self.mirror.__exit__(None, None, None)
 
 
-@pytest.mark.witness("two processes with different files say so")
+@pytest.mark.witness("processes with different files report the difference")
 def test_another_configuration_is_said_until_both_have_reloaded(
     rig: Rig, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:

@@ -134,7 +134,7 @@ def endings(monkeypatch: pytest.MonkeyPatch) -> list[Step]:
     return found
 
 
-@pytest.mark.witness("flows spread over processes")
+@pytest.mark.witness("flows are distributed over processes")
 @pytest.mark.usefixtures("prompt_heartbeats")
 def test_flows_spread_over_processes_that_come_later_and_stay_there(
     site: Site, endings: list[Step]

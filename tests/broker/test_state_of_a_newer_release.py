@@ -29,7 +29,7 @@ def target() -> Iterator[LocalCluster]:
         yield cluster
 
 
-@pytest.mark.witness("the state of a newer release is refused")
+@pytest.mark.witness("a state topic of a newer release is refused")
 @pytest.mark.parametrize("which", OURS)
 def test_state_of_a_newer_release(
     source_cluster: LocalCluster,

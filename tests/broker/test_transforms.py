@@ -472,7 +472,7 @@ def trial(
     return Trial(tmp_path, source_cluster.bootstrap, target_cluster.bootstrap, fresh_topic)
 
 
-@pytest.mark.witness("a trial shows records before and after, and writes nothing")
+@pytest.mark.witness("a trial of transforms shows records before and after, and writes nothing")
 def test_a_trial_shows_both_sides_and_writes_nothing(
     trial: Trial, source_cluster: LocalCluster
 ) -> None:

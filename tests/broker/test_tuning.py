@@ -74,7 +74,7 @@ def test_a_batch_that_is_encoded_anew_anyway_gets_the_codec_too(rig: Rig) -> Non
     assert codecs(rig) == [Codec.GZIP]
 
 
-@pytest.mark.witness("batches of single records are joined")
+@pytest.mark.witness("single-record batches are joined")
 def test_batches_of_single_records_are_joined(rig: Rig) -> None:
     rig.create()
     put(rig, [Codec.NONE])  # ten records in one: these stay

@@ -59,7 +59,7 @@ SCREENS = {
 }
 
 
-@pytest.mark.witness("the page says in one sentence whether all is well")
+@pytest.mark.witness("the page says in one sentence whether everything is in order")
 def test_one_sentence_says_whether_it_is_all_right(
     rest: Rest, monitor: Monitor, browser: Browser
 ) -> None:
@@ -81,7 +81,7 @@ def test_one_sentence_says_whether_it_is_all_right(
     assert page.run("document.querySelectorAll('main img').length") == 0
 
 
-@pytest.mark.witness("every screen of the page opens by its address")
+@pytest.mark.witness("every screen of the page has its own address")
 def test_every_screen_opens_by_its_address(rest: Rest, browser: Browser) -> None:
     before = len(browser.errors)
     titles = {"Overview": "Is replication healthy?", "Events": "Events"}
@@ -486,7 +486,7 @@ def test_it_fits_and_can_be_read(rest: Rest, browser: Browser, *, dark: bool, wi
         assert page.run(f"{CHECKS}.nameless()") == [], address
 
 
-@pytest.mark.witness("the page is accessible by axe's rules")
+@pytest.mark.witness("the page passes axe's accessibility rules")
 @pytest.mark.parametrize(
     ("wide", "dark"),
     [

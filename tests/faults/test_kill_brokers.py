@@ -60,7 +60,7 @@ def finish(rig: Rig, mirror: Mirror, load: Load) -> None:
     rig.same()
 
 
-@pytest.mark.witness("a target broker of three is killed and restarted", case="target")
+@pytest.mark.witness("one of three target brokers is killed and restarted", case="target")
 @pytest.mark.parametrize("side", ["source", "target"])
 def test_broker_killed_and_restarted(flow: Rig, side: str) -> None:
     cluster, topic = (flow.source, flow.topic) if side == "source" else (flow.target, flow.remote)

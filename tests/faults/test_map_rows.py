@@ -218,7 +218,7 @@ def test_rows_that_the_map_lost_are_written_again(rig: Rig) -> None:
     rig.offsets_are_exact()
 
 
-@pytest.mark.witness("rows in the room of lost ones are read")
+@pytest.mark.witness("rows written in place of lost map rows are read")
 def test_reader_of_the_map_sees_rows_in_the_room_of_lost_ones(rig: Rig) -> None:
     rig.create()
     rig.put(range(5))

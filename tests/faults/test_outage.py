@@ -58,7 +58,7 @@ def short_leads(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("twinlog.cli.terminal.progress.PASSING_TROUBLE_MS", 0)
 
 
-@pytest.mark.witness("an outage of the target is one state until it is over", case="killed")
+@pytest.mark.witness("an outage of the target is one state change until it ends", case="killed")
 @pytest.mark.parametrize("how", ["killed", "frozen"])
 def test_target_that_is_away_for_longer_than_a_lead(
     rig: Rig, how: str, caplog: pytest.LogCaptureFixture
