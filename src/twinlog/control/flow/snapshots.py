@@ -198,6 +198,7 @@ def flow_snapshot(
             sent_bytes=flow.sent_bytes,
         ),
         latency=flow.spread.view(flow.clock.monotonic()),
+        latencies=flow.spread.histogram(),
     )
 
 

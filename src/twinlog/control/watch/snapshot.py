@@ -12,7 +12,7 @@ from typing import Any, Final
 from twinlog.cluster.net.settings import ClusterSettings
 from twinlog.codes import FlowState, PartitionState
 from twinlog.control.watch.groups_report import CheckpointTiming
-from twinlog.control.watch.spread import Quantiles
+from twinlog.control.watch.spread import LatencyHistogram, Quantiles
 from twinlog.control.watch.timing_window import TimingView
 from twinlog.control.watch.verified import Verified
 from twinlog.errors import TwinlogError
@@ -152,6 +152,8 @@ class FlowSnapshot:
     latency: Quantiles | None = None
     """Latency of all batches of the last minute until their acknowledgement, from the newest
     timestamp in each; None without batches, or if this process does not lead the flow."""
+    latencies: LatencyHistogram | None = field(default=None, repr=False)
+    """Latency of all batches since this process leads the flow; only for `/metrics`."""
     lane_cpu_ms: int = 0
     """CPU time of its lanes, as they report it."""
     load: LaneLoad | None = field(default=None, repr=False)
@@ -206,7 +208,7 @@ class FlowSnapshot:
     def head_as_json(self) -> dict[str, Any]:
         """Return all fields but the partitions, of which there may be many."""
         value = asdict(replace(self, error=None, checkpoints=tuple, clusters=tuple, partitions=()))
-        for name in ("error", "checkpoints", "clusters", "load", "partitions"):
+        for name in ("error", "checkpoints", "clusters", "latencies", "load", "partitions"):
             del value[name]
         return value
 

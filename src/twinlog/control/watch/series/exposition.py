@@ -7,8 +7,11 @@ for it.
 from __future__ import annotations
 
 import math
+import platform
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import cache
+from importlib.metadata import PackageNotFoundError, version
 from typing import Final
 
 from prometheus_client import CollectorRegistry, Metric, ProcessCollector
@@ -39,12 +42,12 @@ class _Series:
 
     def __init__(self, reading: Reading, text: SeriesText, series: SeriesConfig) -> None:
         self._reading = reading
-        self._add = text.add
+        self._text, self._add = text, text.add
         self._has_partitions = series.has_partitions
         self._names = series.names
 
     def fill(self) -> None:
-        self._add(metrics.BUILD, (__version__,), 1)
+        self._add(metrics.BUILD, _versions(), 1)
         self._as_connect()
         self._jvm()
         self._certificates()
@@ -102,6 +105,14 @@ class _Series:
         if flow.latency is not None:
             for quantile, ms in (("0.5", flow.latency.p50_ms), ("0.99", flow.latency.p99_ms)):
                 self._add(metrics.FLOW_LATENCY_SECONDS, (*labels, quantile), ms / 1000)
+
+        if flow.latencies is not None:
+            self._text.add_histogram(
+                metrics.FLOW_BATCH_LATENCY,
+                labels,
+                flow.latencies.cumulative(),
+                flow.latencies.total_ms / 1000,
+            )
 
     def _load(self, flow: FlowSnapshot) -> None:
         """Add the load of a flow's lanes, under the names of the JMX exporter and of Strimzi's
@@ -234,6 +245,16 @@ def _times(
 
 def _or_nan(value: float | None) -> float:
     return math.nan if value is None else value
+
+
+@cache
+def _versions() -> tuple[str, str, str]:
+    """Return the versions of Twinlog, Python and PySpark; the last is empty without PySpark."""
+    try:
+        spark = version("pyspark")
+    except PackageNotFoundError:
+        spark = ""
+    return __version__, platform.python_version(), spark
 
 
 def flow_labels(flow: FlowSnapshot) -> tuple[str, str]:
