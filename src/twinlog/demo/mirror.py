@@ -144,7 +144,11 @@ def _run(file: Path, serve: Serve, levels: dict[str, int], demo: Connection[Any,
 
     for name, level in levels.items():
         logging.getLogger(name).setLevel(level)
-    logging.getLogger().addHandler(_Lines(report))
+    lines = _Lines(report)
+    lines.setLevel(levels["twinlog"])
+    logging.getLogger().addHandler(lines)
+    # the page shows events of normal operation, too
+    logging.getLogger("twinlog").setLevel(min(levels["twinlog"], logging.INFO))
     threading.Thread(target=hear, name="demo", daemon=True).start()
     config = load(file, environment={})
     try:
