@@ -179,7 +179,7 @@ def test_group_that_is_ahead_or_in_use_is_left_and_named(case: Case, failover: C
     finally:
         client.close()
     assert code == 1
-    assert f"groups: {used} is left: it is in use on the target" in out
+    assert f"groups: {used} is not set: it is in use on the target" in out
     assert (case.there(ahead), case.there(used)) == (9, -1)
     code, out, _ = failover.do("run", "--yes")
     assert (code, case.there(ahead), case.there(used)) == (0, 9, 6)

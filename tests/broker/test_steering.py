@@ -467,7 +467,7 @@ def test_commands_say_what_is_so_already_and_what_is_wrong(
     assert f"{flow.name}: is not paused" in said("flow", "resume"), "nothing was written"
     first = said("flow", "pause", "--reason", "night")
     # nobody leads it here: a sentence of its leader alone would be wrong
-    assert "a running mirror applies it within 2 s, others when they start" in first
+    assert "a running mirror applies it within 2 s, others at their start" in first
     assert f"`twinlog status {flow.file}`" in first
     again = said("flow", "pause")
     assert "paused already, by " in again

@@ -363,7 +363,7 @@ def test_what_the_mark_says(
     assert committed(source_cluster, topic) == everything
     for number, says in (
         (0, "micro-batch 1 is committed, but 0 should be written"),
-        (3, "of those before it the last one is 1"),
+        (3, "but the last committed one is 1"),
     ):
         with pytest.raises(ClusterError, match=says) as error:
             run_batch(options, number)

@@ -91,7 +91,7 @@ def test_a_standby_takes_no_core_and_takes_over_where_verify_found_room(
     with Command(tmp_path / "leads", *words) as leader:
         eventually(lambda: arrived(target_cluster, fresh_topic) == 3000)
         assert cluster.applications() == {f"twinlog {flow}": 2}
-        assert "2 cores for 2 task slots, of which each flow has one" in leader.stderr
+        assert "2 cores for 2 task slots; each flow keeps one slot" in leader.stderr
         with Command(tmp_path / "waits", *words) as standby:
             eventually(lambda: "ready to take over" in standby.stderr)
             question = ("verify", str(file), "--master", cluster.url)

@@ -201,7 +201,7 @@ class ChannelServer:
             # connection is closed
             self._refusals.note(str(error), "the listener")
             for stranger in self._strangers.oldest(1):
-                self._dismiss(stranger, "no descriptor is left for others")
+                self._dismiss(stranger, "no file descriptor is left for other tasks")
             self._selector.unregister(self._listener)
             self._listens_at = time.monotonic() + TICK_S
             return

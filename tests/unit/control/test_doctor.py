@@ -213,7 +213,7 @@ def test_quota_that_is_felt_and_not_seen() -> None:
 def test_transaction_that_is_open_at_the_source() -> None:
     held = snapshots.partition(lag=0, loss_records=40, loss_ms=60_000)
     found = only(seen(held), "open_transaction")
-    assert "holds back 1 partition: 40 offsets after it in orders-0" in found.what
+    assert "blocks 1 partition: 40 offsets after it in orders-0" in found.what
     # copied to where it ended a moment ago: one more record has come since
     assert findings(seen(snapshots.partition(lag=0, loss_records=1, loss_ms=1_300))) == []
 

@@ -91,7 +91,7 @@ def steer(
 def in_force(file: Path) -> str:
     """Return a line that says when the change is applied, and which command shows it."""
     status = shlex.join(["twinlog", "status", str(file)])
-    return f"a running mirror applies it within 2 s, others when they start; see `{status}`"
+    return f"a running mirror applies it within 2 s, others at their start; see `{status}`"
 
 
 def _chosen(flows: Sequence[FlowConfig], names: Sequence[str]) -> list[FlowConfig]:

@@ -407,7 +407,7 @@ def loss_line(flow: Mapping[str, Any]) -> str:
     """Return the line on the records that would be lost if the source were lost now."""
     records, ago = flow["loss_records"], duration(flow["loss_ms"] / 1000)
     if flow["loss_ms"] < 0:
-        return "what would be lost without the source is not known"
+        return "the loss if the source failed is unknown"
     if records < 0:
         line = f"without the source, records of the last {ago} would be lost"
     elif records > 0:
@@ -416,7 +416,7 @@ def loss_line(flow: Mapping[str, Any]) -> str:
     else:
         line = f"without the source, nothing that it had {ago} ago would be lost"
     unknown = flow["loss_unknown"]
-    return f"{line}; of {plural(unknown, 'partition')} it is not known" if unknown else line
+    return f"{line}; unknown for {plural(unknown, 'partition')}" if unknown else line
 
 
 def _trouble_line(alike: Sequence[Row], now_ms: int) -> RenderableType:

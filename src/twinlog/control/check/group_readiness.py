@@ -36,8 +36,8 @@ from twinlog.model import TopicPartition
 from twinlog.quantities import first_few, plural
 from twinlog.survey.ends import known_ends
 
-BY_KEY: Final = "records are placed by key there, so no offset corresponds"
-BY_MM2: Final = "MirrorMaker 2 copied these records: it would resume somewhat before"
+BY_KEY: Final = "records are partitioned by key there, so offsets cannot be translated"
+BY_MM2: Final = "MirrorMaker 2 copied these records, so the group would read some of them again"
 
 Offsets: TypeAlias = Mapping[str, GroupOffsets | TwinlogError]
 

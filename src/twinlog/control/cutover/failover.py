@@ -107,7 +107,7 @@ class FailoverPlan:
             yield f"groups: {self.groups_problem}"
         elif not self.groups:
             where = "checkpoints" if self.source_problem else "the source's groups"
-            yield f"no group is known by {where}: consumers start by their auto.offset.reset"
+            yield f"{where} has no group: consumers start by their auto.offset.reset"
         for one in self.groups:
             yield from one.lines()
             yield from one.ahead()
@@ -214,8 +214,8 @@ class Failover:
         left = self._settle(say)
         require_promoted(scope, topics)
         for one in left:
-            say(f"groups: {one.group} is left: {_why(one)}")
-        after = "the flow copies nothing more to the target, even if its source comes back"
+            say(f"groups: {one.group} is not set: {_why(one)}")
+        after = "the flow copies nothing more to the target, even if its source is available again"
         if left:
             say(f"done, but {plural(len(left), 'group')} would resume at the wrong offset: set it")
             say(f"  before the clients start on the target; {after}")

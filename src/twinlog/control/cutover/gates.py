@@ -198,7 +198,7 @@ class Gates:
         except TwinlogError as error:
             return _closed("acls", f"they cannot be compared: {error}")
         problems = [f"not in sync: {acl}" for acl in changes if acl.name in remotes]
-        problems += [f"nobody may write to {name} on the target" for name in sorted(denied)]
+        problems += [f"no client may write to {name} on the target" for name in sorted(denied)]
         problems += [
             f"{name} is open without ACLs: a fence keeps readers out too" for name in open_
         ]

@@ -168,7 +168,7 @@ class GroupPlan:
         """Yield a line on the group, and lines on its partitions; inexact ones come first."""
         notes = []
         if self.in_use_there:
-            notes.append("in use on the target: its offsets are left as they are")
+            notes.append("in use on the target: its offsets are not changed")
         if self.from_checkpoints:
             notes.append("by its newest checkpoints")
         if self.problem:
@@ -292,7 +292,7 @@ class CutoverGroups:
             problem = next((one for one in problems if one is not None), None)
             if problem is not None:
                 in_use = is_refused_as_active(problem)
-                refused[group] = "it came into use on the target" if in_use else str(problem)
+                refused[group] = "it has become active on the target" if in_use else str(problem)
         return refused
 
     def set_all(self, plans: Sequence[GroupPlan], say: Say, why: str = "") -> None:

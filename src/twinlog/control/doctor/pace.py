@@ -152,7 +152,7 @@ def open_transaction(seen: Observation) -> Iterator[Finding]:
     yield Finding(
         Likelihood.LIKELY,
         "open_transaction",
-        f"an open transaction at the source holds back {plural(len(held), 'partition')}: "
+        f"an open transaction at the source blocks {plural(len(held), 'partition')}: "
         f"{plural(worst.loss_records, 'offset')} after it in {worst.topic}-{worst.partition}",
         "end it, or find its producer: kafka-transactions.sh find-hanging",
     )

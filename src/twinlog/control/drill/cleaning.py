@@ -110,7 +110,7 @@ def clean(client: ClusterClient, mark: str, say: Say) -> bool:
                 return True
             problems = list(_delete(client, found))
         except TwinlogError as error:
-            problems = [f"cluster {client.alias}: what is left is unknown: {error}"]
+            problems = [f"cluster {client.alias}: what a drill left there is unknown: {error}"]
         if time.monotonic() > deadline:
             for line in (*(found.lines() if found else ()), *problems):
                 say(f"left: {line}")

@@ -232,7 +232,7 @@ class Drill:
                 )
             _commit_first(source, names, part, plan.shapes)
         self._say(f"topics like {first_few(one.topic for one in plan.shapes)} are created")
-        self._say("starting a mirror of its own (Spark takes some seconds)")
+        self._say("starting a separate mirror (Spark takes some seconds)")
         mirror = MirrorProcess(path, "--listen", "off", pass_fds=(file,))
         try:
             for part in plan.parts:

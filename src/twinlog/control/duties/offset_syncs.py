@@ -187,8 +187,8 @@ class OffsetSyncs:
             # MirrorMaker 2 needs no READ permission here either
             self._may_read = False
             self._flow.log_once(
-                f"{self._flow.name}: offset syncs of earlier runs are unknown, so each partition "
-                f"resumes with its newest: {error}{self._hint}"
+                f"{self._flow.name}: offset syncs of earlier runs are unknown, so the first new "
+                f"sync of each partition has its newest copied offset: {error}{self._hint}"
             )
         return out
 

@@ -272,7 +272,7 @@ class Duties:
                 except TwinlogError as error:
                     self._log.warning("%s: not done at the end: %s", duty.name, error)
                 except Exception:  # noqa: BLE001 (the other duties must end as well)
-                    self._log.bug("%s: a bug at the end", duty.name)
+                    self._log.bug("%s: internal error in the last round", duty.name)
 
     def run_once(self) -> None:
         """Run one round of each duty that ends `--once`. Failures are logged."""

@@ -306,7 +306,7 @@ class StartSearch:
             producers=self.request.our_producers,
         )
         end = self.target_ends.log_end
-        said = f"{witness} is at ordinal {ordinal - 1 + off}, the log holds {ordinal}"
+        said = f"{witness} is at ordinal {ordinal - 1 + off}, but the log has {ordinal} records"
         if off > 0:
             where = f"somewhere below offset {end}"
             if at is not None and at.distance > 0:

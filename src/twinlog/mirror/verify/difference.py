@@ -40,8 +40,8 @@ class GapCause(StrEnum):
     MARKERS = "transaction markers"
     ABORTED = "of aborted transactions"
     SKIPPED = "skipped by a person"
-    ACCEPTED = "of others, accepted by a person"
-    OTHERS = "of others, in a topic that is shared"
+    ACCEPTED = "of other clients, accepted by an operator"
+    OTHERS = "of other clients, in a shared topic"
     OWN_TIME = "with the target's own timestamp"
 
 
