@@ -514,7 +514,7 @@ def test_frozen_leader_of_a_flow_that_was_promoted_meanwhile(left: Left, *, resu
         try:
             produce(left.source, left.topic, outgoing(range(30, 40)))  # its lane copies them still
             eventually(lambda: len(left.values()) == 40, what="the lane's copy")
-            assert run(["flow", "promote", str(left.file)]) == 0
+            assert run(["flow", "promote", "--yes", str(left.file)]) == 0
             if resumed:
                 left.note(50)
         finally:

@@ -57,7 +57,7 @@ def test_another_cluster_behind_an_address_is_refused_or_lost(
     wrong_b = case.elsewhere(pair.alias_b, empty_cluster.bootstrap)
     for words in (
         ("failover", "run", str(wrong_b), "--yes"),
-        ("flow", "promote", str(wrong_b)),
+        ("flow", "promote", str(wrong_b), "--yes"),
         ("flow", "pause", str(wrong_b)),
         ("switchover", "run", str(wrong_b), *UNFENCED[1:]),
     ):
@@ -103,7 +103,8 @@ def test_target_that_was_made_from_other_disks_is_refused(
         ("failover", "run", wrong_b, "--yes"),
         ("switchover", "plan", wrong_b),
         ("failback", "plan", wrong_b),
-        *(("flow", wish, wrong_b) for wish in ("promote", "pause")),
+        ("flow", "promote", wrong_b, "--yes"),
+        ("flow", "pause", wrong_b),
     ):
         case.capsys.readouterr()
         assert run([*command]) == 1, command
@@ -430,7 +431,7 @@ def test_promotion_that_is_taken_back_before_the_hook_ends_the_run(
 
     def demoted(self: Any) -> None:
         nothing_is_left(self)
-        assert run(["flow", "demote", str(pair.config)]) == 0
+        assert run(["flow", "demote", "--yes", str(pair.config)]) == 0
 
     monkeypatch.setattr(steps.Switchover, "_nothing_is_left", demoted)
     with case.ready():

@@ -131,7 +131,7 @@ def test_what_comes_to_the_source_behind_the_promotion_is_no_success(
         assert (code, "[FENCE_LEAKS]" in err) == (1, True), (out, err)
         assert "flow demote" in err
         assert not flag.exists()
-        assert run(["flow", "demote", str(pair.config)]) == 0
+        assert run(["flow", "demote", "--yes", str(pair.config)]) == 0
         eventually(lambda: copied(pair) == 23)
         eventually(lambda: switchover.show("plan")[0] == 0)
         code, out, err = switchover.do(*UNFENCED, "--hook", f"touch {flag}")

@@ -170,7 +170,7 @@ def test_who_sees_another_process_lead_ends_nothing(
 def test_a_promotion_ends_it(pair: Pair, monkeypatch: pytest.MonkeyPatch) -> None:
     setup = set_up(pair)
     fails_at_once(setup, monkeypatch)
-    assert run(["flow", "promote", str(pair.config)]) == 0
+    assert run(["flow", "promote", "--yes", str(pair.config)]) == 0
     with pytest.raises(Fenced):
         setup.prepare(once=False)
     assert history(pair).is_closed

@@ -203,7 +203,9 @@ def test_topic_with_records_of_others(
     assert partition_count(rig.target, rig.topic) == 2
     assert topic_configs(rig.target, rig.topic) == FOR_EVER
     told = [one.getMessage() for one in caplog.records]
-    assert keyed or any("keeps its configs, as others write to it, too" in line for line in told)
+    assert keyed or any(
+        "keeps its configs, because other flows write to it, too" in line for line in told
+    )
 
 
 def test_two_flows_into_one_topic_do_not_fight_over_its_retention(
@@ -289,7 +291,7 @@ def test_frozen_leader_of_topics_that_were_promoted_meanwhile(rig: Rig) -> None:
         eventually(lambda: committed(rig.target, group, rig.remote) == 7)
         driver.signal(signal.SIGSTOP)
         try:
-            assert run(["flow", "promote", str(file)]) == 0
+            assert run(["flow", "promote", "--yes", str(file)]) == 0
             produce(rig.target, rig.remote, [Outgoing(key=b"f", value=b"app")] * 10)
             commit(rig.target, group, rig.remote, 0)
             alter_topic_configs(rig.source, rig.topic, {RETENTION: "1000"})

@@ -575,8 +575,9 @@ CASES: Final[dict[str, Case]] = {
         changes(IntentKind.LIMIT, is_set=False),
     ),
     "flow-limit-usage": (("flow", "limit", FILE), {}),
-    "flow-promote": (("flow", "promote", FILE), changes(IntentKind.PROMOTE)),
-    "flow-demote": (("flow", "demote", FILE), changes(IntentKind.PROMOTE, is_set=False)),
+    "flow-promote": (("flow", "promote", FILE, "--yes"), changes(IntentKind.PROMOTE)),
+    "flow-promote-usage": (("flow", "promote", FILE), {}),
+    "flow-demote": (("flow", "demote", FILE, "--yes"), changes(IntentKind.PROMOTE, is_set=False)),
     "unthrottle": (("flow", "unthrottle", FILE), quota(5_000_000)),
     "unthrottle-dry": (("flow", "unthrottle", FILE, "--dry-run"), quota(5_000_000)),
     "unthrottle-none": (("flow", "unthrottle", FILE, "--flow", "A->B"), quota(None)),
@@ -657,6 +658,11 @@ CASES: Final[dict[str, Case]] = {
 }
 WITHOUT_FORMAT: Final = {"token-dry"}
 TYPED: Final[dict[str, tuple[str, Case]]] = {
+    "asked-promote": ("A:B", (("flow", "promote", FILE), changes(IntentKind.PROMOTE))),
+    "asked-demote-no": (
+        "y",
+        (("flow", "demote", FILE, "--flow", "A:B"), changes(IntentKind.PROMOTE, is_set=False)),
+    ),
     "asked-repair": ("A->B", (("repair", "run", FILE), repairs(is_found=True))),
     "asked-repair-no": ("A", (("repair", "run", FILE), repairs(is_found=True))),
     "asked-rebuild": ("y", (("offsets", "rebuild", FILE), rebuilt(DONE))),

@@ -69,9 +69,11 @@ def require_an_answer(*, yes: bool, dry_run: bool) -> None:
 
 
 def is_confirmed(flow: str, question: str) -> bool:
-    """Ask the user to type the flow's name. Return whether it was typed."""
-    answer = click.prompt(f"{question} Type {flow} to continue", default="", err=True)
-    return str(answer).replace(" ", "") == flow
+    """Ask the user to type the flow's name, as A->B or A:B. Return whether it was typed."""
+    answer = click.prompt(
+        f"{question} Type {flow} to continue", default="", show_default=False, err=True
+    )
+    return str(answer).replace(" ", "").replace(":", "->") == flow
 
 
 @contextmanager
@@ -164,9 +166,9 @@ def switchover() -> None:
     back.
 
     \b
-    twinlog switchover plan mm2.properties --flow 'A->B'
-    twinlog switchover run mm2.properties --flow 'A->B' --hook './move-dns.sh'
-    twinlog switchover abort mm2.properties --flow 'A->B'
+    twinlog switchover plan mm2.properties --flow A:B
+    twinlog switchover run mm2.properties --flow A:B --hook './move-dns.sh'
+    twinlog switchover abort mm2.properties --flow A:B
     """
 
 
@@ -179,7 +181,7 @@ def plan_switchover(chosen: ChosenFlow, topics: str | None, most_lag: int) -> An
     Exit code 0 if every gate is open, else 1.
 
     \b
-    twinlog switchover plan mm2.properties --flow 'A->B'
+    twinlog switchover plan mm2.properties --flow A:B
     twinlog switchover plan mm2.properties --topics 'orders.*' --format json
     """
     return _show_switchover(chosen, topics, most_lag)
@@ -192,7 +194,7 @@ def status_switchover(chosen: ChosenFlow, topics: str | None, most_lag: int) -> 
     """Print the progress of a switchover, as read from both clusters; exit codes as of `plan`.
 
     \b
-    twinlog switchover status mm2.properties --flow 'A->B'
+    twinlog switchover status mm2.properties --flow A:B
     """
     return _show_switchover(chosen, topics, most_lag)
 
@@ -244,8 +246,8 @@ def run_switchover(  # noqa: PLR0913, PLR0917 (the options)
     why. Completed steps stay, and the same command resumes from there.
 
     \b
-    twinlog switchover run mm2.properties --flow 'A->B' --dry-run
-    twinlog switchover run mm2.properties --flow 'A->B' --yes --hook './move-dns.sh'
+    twinlog switchover run mm2.properties --flow A:B --dry-run
+    twinlog switchover run mm2.properties --flow A:B --yes --hook './move-dns.sh'
     twinlog switchover run mm2.properties --fence none --accept acls
     """
     from twinlog.control.cutover.switchover import FenceKind, Switchover, Ways
@@ -283,7 +285,7 @@ def abort_switchover(
     """Remove the fence; refused after the promotion.
 
     \b
-    twinlog switchover abort mm2.properties --flow 'A->B'
+    twinlog switchover abort mm2.properties --flow A:B
     twinlog switchover abort mm2.properties --fence hook --fence-hook './producers.sh'
     """
     from twinlog.control.cutover.switchover import FenceKind, Switchover, Ways
@@ -318,9 +320,9 @@ def failover() -> None:
     run that was killed.
 
     \b
-    twinlog failover plan mm2.properties --flow 'A->B'
-    twinlog failover run mm2.properties --flow 'A->B' --reason 'A is lost'
-    twinlog failover status mm2.properties --flow 'A->B'
+    twinlog failover plan mm2.properties --flow A:B
+    twinlog failover run mm2.properties --flow A:B --reason 'A is lost'
+    twinlog failover status mm2.properties --flow A:B
     """
 
 
@@ -333,7 +335,7 @@ def plan_failover(chosen: ChosenFlow, topics: str | None) -> Answer:
     neither in use nor further on the target; else 1.
 
     \b
-    twinlog failover plan mm2.properties --flow 'A->B'
+    twinlog failover plan mm2.properties --flow A:B
     twinlog failover plan mm2.properties --topics 'orders.*' --format json
     """
     return _show_failover(chosen, topics, "plan")
@@ -347,7 +349,7 @@ def status_failover(chosen: ChosenFlow, topics: str | None) -> Answer:
     Exit codes as of `plan`; 0 also after the promotion.
 
     \b
-    twinlog failover status mm2.properties --flow 'A->B'
+    twinlog failover status mm2.properties --flow A:B
     """
     return _show_failover(chosen, topics, "status")
 
@@ -369,8 +371,8 @@ def run_failover(
     planned.
 
     \b
-    twinlog failover run mm2.properties --flow 'A->B' --dry-run
-    twinlog failover run mm2.properties --flow 'A->B' --yes --reason 'A is lost'
+    twinlog failover run mm2.properties --flow A:B --dry-run
+    twinlog failover run mm2.properties --flow A:B --yes --reason 'A is lost'
     """
     from twinlog.control.cutover.failover import Failover
 
@@ -394,7 +396,7 @@ def abort_failover(chosen: ChosenFlow, topics: str | None) -> Answer:
     """Take the failover back; refused after the promotion.
 
     \b
-    twinlog failover abort mm2.properties --flow 'A->B'
+    twinlog failover abort mm2.properties --flow A:B
     """
     from twinlog.control.cutover.failover import Failover
 
@@ -422,9 +424,9 @@ def failback() -> None:
     and the saved files and resumes from there, so repeat a run that was killed.
 
     \b
-    twinlog failback plan mm2.properties --flow 'A->B'
-    twinlog failback run mm2.properties --flow 'A->B' --tail keep --save ./tail
-    twinlog failback status mm2.properties --flow 'A->B'
+    twinlog failback plan mm2.properties --flow A:B
+    twinlog failback run mm2.properties --flow A:B --tail keep --save ./tail
+    twinlog failback status mm2.properties --flow A:B
     """
 
 
@@ -436,7 +438,7 @@ def plan_failback(chosen: ChosenFlow, topics: str | None) -> Answer:
     The command reads the whole tail and changes nothing. Exit code 0 if a run could begin, else 1.
 
     \b
-    twinlog failback plan mm2.properties --flow 'A->B'
+    twinlog failback plan mm2.properties --flow A:B
     twinlog failback plan mm2.properties --topics 'orders.*' --format json
     """
     return _show_failback(chosen, topics)
@@ -448,7 +450,7 @@ def status_failback(chosen: ChosenFlow, topics: str | None) -> Answer:
     """Print the progress of a failback, as read from both clusters; exit codes as of `plan`.
 
     \b
-    twinlog failback status mm2.properties --flow 'A->B'
+    twinlog failback status mm2.properties --flow A:B
     """
     return _show_failback(chosen, topics)
 
@@ -486,8 +488,8 @@ def run_failback(
     Completed steps stay, and the same command resumes from there.
 
     \b
-    twinlog failback run mm2.properties --flow 'A->B' --tail keep --save ./tail --dry-run
-    twinlog failback run mm2.properties --flow 'A->B' --tail replay --save ./tail --yes
+    twinlog failback run mm2.properties --flow A:B --tail keep --save ./tail --dry-run
+    twinlog failback run mm2.properties --flow A:B --tail replay --save ./tail --yes
     """
     from twinlog.control.failback.failback import Failback, folder_of
 
@@ -518,7 +520,7 @@ def abort_failback(chosen: ChosenFlow, topics: str | None) -> Answer:
     """Take back a replay that has not appended anything; appended records cannot be removed.
 
     \b
-    twinlog failback abort mm2.properties --flow 'A->B'
+    twinlog failback abort mm2.properties --flow A:B
     """
     from twinlog.control.failback.failback import Failback
 

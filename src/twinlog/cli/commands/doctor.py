@@ -33,7 +33,7 @@ def doctor(chosen: ChosenFlow) -> Answer:
 
     \b
     twinlog doctor mm2.properties
-    twinlog doctor mm2.properties --flow 'A->B'
+    twinlog doctor mm2.properties --flow A:B
     twinlog doctor mm2.properties --format json
     """
     from twinlog.control.doctor.findings import as_json, findings

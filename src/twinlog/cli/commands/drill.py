@@ -49,8 +49,8 @@ def drill() -> None:
     producers are interrupted, and then removes everything that it created.
 
     \b
-    twinlog drill run mm2.properties --flow 'A->B' --report ./drills
-    twinlog drill clean mm2.properties --flow 'A->B' --dry-run
+    twinlog drill run mm2.properties --flow A:B --report ./drills
+    twinlog drill clean mm2.properties --flow A:B --dry-run
     """
 
 
@@ -126,8 +126,8 @@ def run(  # noqa: PLR0913, PLR0917 (the options)
     whose names begin with twinlog-drill- on both clusters.
 
     \b
-    twinlog drill run mm2.properties --flow 'A->B' --dry-run
-    twinlog drill run mm2.properties --flow 'A->B' --yes --report ./drills --sign drill.pem
+    twinlog drill run mm2.properties --flow A:B --dry-run
+    twinlog drill run mm2.properties --flow A:B --yes --report ./drills --sign drill.pem
     twinlog drill run mm2.properties --part failover --seconds 60 --rate 1000
     """
     from twinlog.config.config_file import read_raw
@@ -174,8 +174,8 @@ def clean(chosen: ChosenFlow, yes: bool, dry_run: bool) -> Answer:
     minute.
 
     \b
-    twinlog drill clean mm2.properties --flow 'A->B' --dry-run
-    twinlog drill clean mm2.properties --flow 'A->B' --yes
+    twinlog drill clean mm2.properties --flow A:B --dry-run
+    twinlog drill clean mm2.properties --flow A:B --yes
     """
     from twinlog.cluster.client import prompt_client
     from twinlog.control.drill.cleaning import clean as clean_up

@@ -48,7 +48,7 @@ def ready(chosen: ChosenFlow, names: tuple[str, ...]) -> Answer:
 
     \b
     twinlog groups ready mm2.properties
-    twinlog groups ready mm2.properties --flow 'A->B' --group shop
+    twinlog groups ready mm2.properties --flow A:B --group shop
     twinlog groups ready mm2.properties --format json
     """
     from twinlog.control.check.group_readiness import ready_groups

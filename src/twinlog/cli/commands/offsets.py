@@ -66,7 +66,7 @@ def rebuild(chosen: ChosenFlow, topics: str | None, dry_run: bool, yes: bool) ->
 
     \b
     twinlog offsets rebuild mm2.properties --dry-run
-    twinlog offsets rebuild mm2.properties --flow 'A->B' --topics 'orders.*' --yes
+    twinlog offsets rebuild mm2.properties --flow A:B --topics 'orders.*' --yes
     twinlog offsets rebuild mm2.properties --yes --format json
     """
     from twinlog.control.rebuild.map_rebuild import LineOutcome, MapRebuild
@@ -261,7 +261,7 @@ def translate(
 
     \b
     twinlog offsets translate mm2.properties --group shop
-    twinlog offsets translate mm2.properties --flow 'A->B' --topic orders --partition 3 --offset 42
+    twinlog offsets translate mm2.properties --flow A:B --topic orders --partition 3 --offset 42
     twinlog offsets translate mm2.properties --topic A.orders --offset 40 --reverse
     twinlog offsets translate mm2.properties --group shop --reverse --format json
     """

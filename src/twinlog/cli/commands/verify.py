@@ -72,7 +72,7 @@ def verify(
 
     \b
     twinlog verify mm2.properties
-    twinlog verify mm2.properties --flow 'A->B' --topics 'orders.*' --since 2026-01-31T00:00:00Z
+    twinlog verify mm2.properties --flow A:B --topics 'orders.*' --since 2026-01-31T00:00:00Z
     twinlog verify mm2.properties --deep --format json > report.json
     twinlog verify mm2.properties --master 'local[*]'
     """

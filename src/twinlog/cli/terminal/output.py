@@ -67,8 +67,9 @@ Part: TypeAlias = "str | RenderableType"
 
 log = logging.getLogger(__name__)
 
-LOG_FORMAT: Final = "%(asctime)s %(levelname)s %(message)s"
-TIME_FORMAT: Final = "%Y-%m-%d %H:%M:%S"
+LOG_FORMAT: Final = "%(asctime)s.%(msecs)03dZ %(levelname)s %(message)s"
+TIME_FORMAT: Final = "%Y-%m-%dT%H:%M:%S"
+"""UTC, like the times of JSON lines."""
 
 LONGEST: Final = 1 << 30
 """Line width for YAML, so that strings are not wrapped."""
