@@ -177,7 +177,9 @@ class ChannelServer:
                 try:
                     known = self._greet(stranger)
                 except Exception as error:
-                    log.exception("channel_error remote=%s", stranger.remote)
+                    log.exception(
+                        "internal error in the channel, connection from %s", stranger.remote
+                    )
                     self._dismiss(stranger, f"{type(error).__name__}: {error}")
                 else:
                     if known is not None:
@@ -249,7 +251,7 @@ class ChannelServer:
         peer = Peer(stranger.frames, self._codec, identity, self._wake)
         self._selector.modify(stranger.frames, selectors.EVENT_READ, peer)
         self._peers.add(peer)
-        log.info("lane_connected peer=%s remote=%s", identity, stranger.remote)
+        log.info("lane connected: %s, from %s", identity, stranger.remote)
         self._deliver(LaneConnected(peer))
         return peer
 
@@ -265,7 +267,7 @@ class ChannelServer:
         try:
             self._exchange(peer, events)
         except Exception as error:
-            log.exception("channel_error peer=%s", peer.identity)
+            log.exception("internal error in the channel, %s", peer.identity)
             peer.ending = peer.ending or f"{type(error).__name__}: {error}"
         self._settle(peer)
 
@@ -287,7 +289,7 @@ class ChannelServer:
             self._peers.discard(peer)
             self._selector.unregister(peer)
             peer.shut()
-            log.info("lane_gone peer=%s reason=%s", peer.identity, peer.ending)
+            log.info("lane disconnected: %s: %s", peer.identity, peer.ending)
             self._deliver(LaneGone(peer, peer.ending))
             return
         interest = selectors.EVENT_READ | (selectors.EVENT_WRITE if peer.wants_write else 0)
