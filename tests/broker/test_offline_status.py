@@ -77,7 +77,7 @@ def test_before_during_and_after(
     produce(source_cluster, fresh_topic, [*records(5, 0), *records(7, 1)])
     _, parts = look(config)
     assert [(p.state, p.lag, p.records) for p in parts] == [("BEHIND", 5, 30), ("BEHIND", 7, 0)]
-    assert parts[0].lag_ms > 0
+    assert parts[0].lag_ms
 
     assert run(["status", str(config)]) == 1, "nobody runs it"
     text = capsys.readouterr().out
@@ -146,10 +146,10 @@ def test_of_a_source_that_is_gone_the_target_tells_what_it_has(
     (error,) = answer["errors"]
     assert error["code"] == "UNREACHABLE"
     (part,) = flow["partitions"]
-    assert (part["state"], part["copied"], part["lag"]) == ("SOURCE_AWAY", 20, -1)
+    assert (part["state"], part["copied"], part["lag"]) == ("SOURCE_AWAY", 20, None)
     assert abs(part["newest_ms"] - time.time() * 1000) < 600_000
     (place,) = flow["groups"]
-    assert (place["group"], place["at"], place["resumes_at"], place["end"]) == (group, -1, 7, 20)
+    assert (place["group"], place["at"], place["resumes_at"], place["end"]) == (group, None, 7, 20)
 
     assert run(["status", str(pair.config)]) == 1
     text = capsys.readouterr().out

@@ -130,6 +130,7 @@ def test_only_what_the_present_leader_wrote_a_moment_ago_counts(flow: Flow) -> N
         mirror.stop()
     assert flow.seen().state is FlowState.NOT_RUNNING, "it has ended"
     now_ms = int(time.time() * 1000)
+    assert row.generation is not None
     flow.write(structs.replace(row, at_ms=now_ms, generation=row.generation - 1))
     assert flow.seen().state is FlowState.NOT_RUNNING, "as one that had lost its lead"
     flow.write(structs.replace(row, at_ms=now_ms))

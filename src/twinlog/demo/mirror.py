@@ -15,12 +15,13 @@ import threading
 from collections import deque
 from collections.abc import Callable
 from contextlib import AbstractContextManager, suppress
-from dataclasses import replace
 from logging.handlers import QueueHandler
 from multiprocessing import resource_tracker
 from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any, Final, Protocol
+
+from msgspec.structs import replace
 
 from twinlog.config.flow.schema import MirrorConfig
 from twinlog.config.load import load

@@ -36,7 +36,7 @@ from twinlog.survey.state_reader import Rows
 
 NOW_MS = PUBLISHED.at_ms
 FAILED = structs.replace(
-    PUBLISHED, host="west-1", generation=-1, state="FAILED", code="WRONG_CLUSTER", reason="why"
+    PUBLISHED, host="west-1", generation=None, state="FAILED", code="WRONG_CLUSTER", reason="why"
 )
 LED = structs.replace(PUBLISHED, at_ms=NOW_MS - 1000)
 CLAIM = Claim(
@@ -161,8 +161,8 @@ def test_rest_shows_it_with_who_and_age_unless_it_knows_better(config: MirrorCon
 
     west = ("FAILED", "WRONG_CLUSTER", "why", "west-1 (process 77)")
     assert seen(None) == west
-    assert seen(flow(state="STANDBY", generation=-1)) == west
-    own = flow(state="DEGRADED", generation=-1, code="UNREACHABLE", reason="B: no broker")
+    assert seen(flow(state="STANDBY", generation=None)) == west
+    own = flow(state="DEGRADED", generation=None, code="UNREACHABLE", reason="B: no broker")
     assert seen(own) == ("DEGRADED", "UNREACHABLE", "B: no broker", "here")
     found = shown.flow(config.flows[0], None, 1.0, LeaderReport(reported=reported))
     assert (found.generation, found.retention) == (None, None)
@@ -229,7 +229,7 @@ def failed() -> Iterator[FailedSetUps]:
 
 
 def own(**changes: Any) -> FlowSnapshot:
-    usual = {"state": "FAILED", "generation": -1, "code": "WRONG_CLUSTER", "reason": "why"}
+    usual = {"state": "FAILED", "generation": None, "code": "WRONG_CLUSTER", "reason": "why"}
     return flow(partition(lag=5), **usual | changes)
 
 

@@ -79,14 +79,14 @@ def test_lag_is_told_in_records_and_seconds_for_every_partition() -> None:
 
 
 def test_a_flow_that_stands_by_has_a_state_of_its_own_and_is_ready() -> None:
-    found = metrics_of(flow(state="STANDBY", generation=-1, guarantee="", lanes=0))
+    found = metrics_of(flow(state="STANDBY", generation=None, guarantee="", lanes=0))
     assert found["twinlog_flow_state", labels(state="STANDBY")] == 1
     assert found["twinlog_flow_state", labels(state="DEGRADED")] == 0
     assert found["twinlog_flow_ready", labels()] == 1
 
 
 def test_lag_that_is_not_known_has_no_series() -> None:
-    found = metrics_of(flow(partition(lag=-1, lag_ms=-1)))
+    found = metrics_of(flow(partition(lag=None, lag_ms=None)))
     assert not any(name.startswith("twinlog_lag") for name, _ in found)
 
 
@@ -97,7 +97,7 @@ def test_a_topic_that_was_taken_off_the_list_has_counts_and_no_lag() -> None:
 
 
 def test_no_series_is_served_twice() -> None:
-    again = partition(state="FAILED", lag=-1, target_topic="", code="X", records=0)
+    again = partition(state="FAILED", lag=None, target_topic="", code="X", records=0)
     monitor = Monitor()
     monitor.update([flow(partition(), again)])
     answer = monitor.answer("/metrics")
@@ -166,7 +166,7 @@ def test_series_of_connect_count_the_flows_that_are_led_and_all_lanes() -> None:
     found = metrics_of(
         flow(partition(), lanes=3),
         flow(partition(), flow="C->B", lanes=1, state="PAUSED"),
-        flow(flow="D->B", lanes=0, state="STANDBY", generation=-1),
+        flow(flow="D->B", lanes=0, state="STANDBY", generation=None),
     )
     expected = {
         "kafka_connect_worker_connector_count": 2,
@@ -182,7 +182,7 @@ def test_lag_of_a_consumer_is_told_by_flow() -> None:
     found = metrics_of(
         flow(partition(lag=12)),
         flow(partition(lag=5), flow="C->B"),
-        flow(partition(lag=-1), flow="D->B"),
+        flow(partition(lag=None), flow="D->B"),
     )
     lags = {
         dict(where)["clientid"]: value

@@ -55,8 +55,8 @@ def test_others_are_told_what_is_not_normal_and_what_people_want(kept: EventLog)
     seen = [(e.message, e.topic, e.partition, e.code, e.person) for e in own.events]
     assert seen == [
         ("A->B: no", "orders", 3, "DIVERGED", ""),
-        ("A->B: pay is paused", "pay", -1, "", "ann@east-1"),
-        ("A->B: a bug", "", -1, "", ""),
+        ("A->B: pay is paused", "pay", None, "", "ann@east-1"),
+        ("A->B: a bug", "", None, "", ""),
     ]
 
 

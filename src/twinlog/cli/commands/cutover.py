@@ -89,6 +89,7 @@ class Evidence:
     """Prints lines of evidence for people immediately, and returns them to programs at the end."""
 
     lines: list[str] = field(default_factory=list)
+    version: int = 2
 
     def say(self, line: str) -> None:
         """Print a line of evidence, for programs to stderr, because a run takes a while."""
@@ -121,11 +122,11 @@ class Evidence:
 
     def nothing(self) -> Answer:
         self.say("nothing was changed")
-        return Answer({}, exit_code=1)
+        return Answer({}, exit_code=1, version=self.version)
 
     def answer(self, fields: dict[str, Any], exit_code: int = 0) -> Answer:
         """Return an answer with these fields, and with the lines printed so far as `evidence`."""
-        return Answer({**fields, "evidence": self.lines}, exit_code=exit_code)
+        return Answer({**fields, "evidence": self.lines}, exit_code=exit_code, version=self.version)
 
 
 gate_options = option(

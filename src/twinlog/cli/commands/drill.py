@@ -141,7 +141,7 @@ def run(  # noqa: PLR0913, PLR0917 (the options)
         raise UsageError("--sign: give it with --report")
     key = None if sign is None else signing_key(sign)
     pattern = topic_pattern(topics)
-    shown = Evidence()
+    shown = Evidence(version=1)
     raw = read_raw(chosen.file, secrets_folder())
     work = Drill(raw, chosen.of(load_raw(raw)), shown.say)
     load = Load(seconds=seconds, records_per_s=rate, record_bytes=record_bytes)
@@ -183,7 +183,7 @@ def clean(chosen: ChosenFlow, yes: bool, dry_run: bool) -> Answer:
     from twinlog.quantities import first_few
 
     require_an_answer(yes=yes, dry_run=dry_run)
-    shown = Evidence()
+    shown = Evidence(version=1)
     setup = chosen.setup
     with prompt_client(setup.source) as source, prompt_client(setup.target) as target:
         found = [leftovers(source), leftovers(target)]

@@ -83,13 +83,13 @@ def rebuild(chosen: ChosenFlow, topics: str | None, dry_run: bool, yes: bool) ->
         if not dry_run:
             if not (yes or _is_wanted(name, plans)):
                 write_line("nothing was changed")
-                return Answer({}, exit_code=1)
+                return Answer({}, exit_code=1, version=2)
             work.lead()
         lines = list(work.run(plans))
     fields = {"flow": name, "dry_run": dry_run, "partitions": map(_as_json, lines)}
     is_refused = any(line.outcome is LineOutcome.REFUSED for line in lines)
     report = _report(lines, dry_run=dry_run)
-    return Answer(fields, report, int(is_refused), problems=_refusals(lines))
+    return Answer(fields, report, int(is_refused), problems=_refusals(lines), version=2)
 
 
 def _pattern(topics: str | None) -> re.Pattern[str] | None:

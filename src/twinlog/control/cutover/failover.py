@@ -67,14 +67,14 @@ class FailoverPlan:
         """The source topics that fail over."""
         return sorted({copy.source.topic for copy in self.copies})
 
-    def missing(self, copy: Copy) -> int:
-        """Return the number of source offsets that are known to be missing on the target, or -1 if
-        unknown. Markers and records that were compacted away count.
+    def missing(self, copy: Copy) -> int | None:
+        """Return the number of source offsets that are known to be missing on the target, or None
+        if unknown. Markers and records that were compacted away count.
         """
-        reported = self.newest.missing(copy.source, copy.upstream)
+        reported = self.newest.missing(copy.source, copy.copied_to)
         if self.source_problem or (copy.deleted and copy.is_copied and reported == 0):
             return reported
-        if copy.left <= 0 or copy.source in self.lacking or (copy.deleted and copy.is_copied):
+        if not copy.left or copy.source in self.lacking or (copy.deleted and copy.is_copied):
             return copy.left
         # only markers, or records that were compacted away or expired before the flow began
         return 0
@@ -125,12 +125,12 @@ class FailoverPlan:
         missing = self.missing(copy)
         if copy.problem or not copy.is_copied:
             return copy.problem or NOTHING
-        if copy.unlisted or missing < 0:
+        if copy.unlisted or missing is None:
             why = copy.unlisted or "records after it are unknown"
-            return f"copied up to offset {copy.upstream}; {why}"
-        span = f"[{copy.upstream}, {copy.upstream + missing})"
-        text = f"copied up to offset {copy.upstream}; {span} is missing, up to {count(missing)}"
-        ago = "" if copy.behind_ms <= 0 else f" of the last {duration(copy.behind_ms / 1000)}"
+            return f"copied up to offset {copy.copied_to}; {why}"
+        span = f"[{copy.copied_to}, {copy.copied_to + missing})"
+        text = f"copied up to offset {copy.copied_to}; {span} is missing, up to {count(missing)}"
+        ago = "" if not copy.behind_ms else f" of the last {duration(copy.behind_ms / 1000)}"
         return f"{text} records{ago}"
 
     def as_json(self) -> dict[str, Any]:
@@ -163,7 +163,7 @@ class Failover:
         promotion = scope.intents().promotion
         lacking: Iterable[Copy] = ()
         if scope.source_problem is None:
-            lacking = incomplete(scope, found, {one.source: one.source_end for one in found})
+            lacking = incomplete(scope, found)
         return FailoverPlan(
             flow=scope.name,
             source_problem="" if scope.source_problem is None else str(scope.source_problem),

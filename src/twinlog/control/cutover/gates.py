@@ -22,7 +22,7 @@ from twinlog.control.duties.acl_sync import find_acl_changes
 from twinlog.control.duties.config_sync import find_drift
 from twinlog.errors import BrokerRefused, FlowError, TwinlogError, Unsupported
 from twinlog.mirror.names.acl_rules import fenced_topics
-from twinlog.quantities import count, first_few, plural
+from twinlog.quantities import count, first_few, plural, total
 from twinlog.survey.copied_topics import copies_by_name
 from twinlog.survey.open_transactions import open_transactions
 from twinlog.wire.topic_acl import TopicAcl
@@ -118,7 +118,7 @@ class Gates:
         problems += [
             f"{one.source}: the source deleted {one.deleted} before it was copied"
             for one in self._copies
-            if one.deleted and self._newest.missing(one.source, one.upstream) != 0
+            if one.deleted and self._newest.missing(one.source, one.copied_to) != 0
         ]
         problems += self._newest.problems(self._scope.covers)
         if not self._copies:
@@ -127,15 +127,15 @@ class Gates:
         return _gate("copy", problems, evidence)
 
     def _lag(self, most: int) -> Gate:
-        late = [one for one in self._copies if one.left > 0]
-        records = sum(one.left for one in late)
-        unknown = [one for one in self._copies if one.left < 0 and not one.unlisted]
+        late = [one for one in self._copies if one.left]
+        records = total(one.left for one in late) or 0
+        unknown = [one for one in self._copies if one.left is None and not one.unlisted]
         said = f"{count(records)} records are not on the target yet (--max-lag {count(most)})"
         if unknown:
             first = unknown[0].source
             return _closed("lag", f"the number of missing records of {first} is unknown")
         if records > most:
-            worst = max(late, key=lambda one: one.left)
+            worst = max(late, key=lambda one: one.left or 0)
             return _closed("lag", said, f"most of them: {worst.source} with {count(worst.left)}")
         return _open("lag", said)
 

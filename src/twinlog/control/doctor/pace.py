@@ -87,8 +87,8 @@ def one_partition(seen: Observation) -> Iterator[Finding]:
     """Report a single partition with most of the lag: one lane copies it, and more do not help."""
     if not seen.is_slow or len(seen.snapshot.partitions) < 2:
         return
-    worst = max(seen.behind, key=lambda one: one.lag)
-    share = worst.lag / seen.lag
+    worst = max(seen.behind, key=lambda one: one.lag or 0)
+    share = (worst.lag or 0) / seen.lag
     if share < MOST_OF_IT:
         return
     yield Finding(
@@ -144,16 +144,16 @@ def open_transaction(seen: Observation) -> Iterator[Finding]:
     For a moment, a record that arrives between the report of the lag and the query of the log end
     looks the same.
     """
-    parts = [one for one in seen.snapshot.partitions if one.loss_ms > SLOW_MS]
-    held = [one for one in parts if one.loss_records > 0 and (not one.lag or one.is_held_back)]
+    parts = [one for one in seen.snapshot.partitions if (one.loss_ms or 0) > SLOW_MS]
+    held = [one for one in parts if one.loss_records and (not one.lag or one.is_held_back)]
     if not held:
         return
-    worst = max(held, key=lambda one: one.loss_records)
+    worst = max(held, key=lambda one: one.loss_records or 0)
     yield Finding(
         Likelihood.LIKELY,
         "open_transaction",
         f"an open transaction at the source holds back {plural(len(held), 'partition')}: "
-        f"{plural(worst.loss_records, 'offset')} after it in {worst.topic}-{worst.partition}",
+        f"{plural(worst.loss_records or 0, 'offset')} after it in {worst.topic}-{worst.partition}",
         "end it, or find its producer: kafka-transactions.sh find-hanging",
     )
 
@@ -161,7 +161,7 @@ def open_transaction(seen: Observation) -> Iterator[Finding]:
 def small_fetches(seen: Observation) -> Iterator[Finding]:
     """Report fetch sizes that limit the rate: a broker sends one response per round trip."""
     trip_ms = seen.source.round_trip_ms
-    if not seen.is_slow or trip_ms <= 0:
+    if not seen.is_slow or not trip_ms:
         return
     a_second = 1000 / trip_ms
     sizes = seen.tuning
@@ -188,7 +188,7 @@ def small_fetches(seen: Observation) -> Iterator[Finding]:
 def far_away(seen: Observation) -> Iterator[Finding]:
     """Report long round trips."""
     for side in (seen.source, seen.target):
-        if seen.is_slow and side.round_trip_ms >= FAR_MS:
+        if seen.is_slow and (side.round_trip_ms or 0) >= FAR_MS:
             slowest = max(side.round_trips_ms, key=lambda node: side.round_trips_ms[node])
             yield Finding(
                 Likelihood.POSSIBLE,

@@ -32,7 +32,7 @@ from twinlog.control.drill.names import DrillNames, Part
 from twinlog.control.flow.wiring import flow_setup
 from twinlog.errors import FlowError, TwinlogError
 from twinlog.model import TopicPartition
-from twinlog.quantities import duration, first_few, plural
+from twinlog.quantities import duration, first_few, plural, total
 
 POLL_S: Final = 0.3
 BEGINS_WITHIN_S: Final = 300.0
@@ -168,7 +168,7 @@ class Rehearsal:
         left = work.run(plan, self._say)
         there, others = self._go_over(scope, writer)
         outcome = self._outcome(there, cut_at)
-        outcome.said_lost = None if min(missing, default=-1) < 0 else sum(missing)
+        outcome.said_lost = None if None in missing else total(missing)
         outcome.findings += [
             Defect(part=self._part, where=f"group {one.group}", what="is not at its offset")
             for one in left

@@ -132,7 +132,7 @@ class ProducerQuota:
             return None
         now, brokers = self._flow.snapshot(), 1
         loss_ms = curable_loss_ms(now.partitions)
-        if loss_ms > now.rpo_ms:
+        if (loss_ms or 0) > (now.rpo_ms or 0):
             brokers = len(self._source.metadata([]).brokers)
         waiting = Waiting.of(now.partitions)
         return self._rate.see(time.monotonic(), loss_ms, now.bytes, brokers, waiting)

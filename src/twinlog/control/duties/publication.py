@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from typing import Final
 
-from msgspec import structs
+from msgspec import convert, structs
 
 from twinlog.cluster.client import ClusterClient
 from twinlog.cluster.topics.internal_log import append_rows
@@ -22,7 +22,6 @@ from twinlog.codes import NOT_MIRRORED, FlowState, PartitionState
 from twinlog.config.flow.schema import FlowConfig
 from twinlog.control.duties.rounds import REFUSED_PAUSE_S, Duty, LedFlow
 from twinlog.control.watch.snapshot import FlowSnapshot, PartitionSnapshot
-from twinlog.control.watch.verified import Verified
 from twinlog.errors import TwinlogError, Unauthorized
 from twinlog.flow_log import FlowLog
 from twinlog.mirror.names.naming import STATUS_TOPIC
@@ -210,9 +209,9 @@ def published(snapshot: FlowSnapshot, *, every_ms: int) -> PublishedStatus:
         lag_unknown=snapshot.lag_unknown,
         rpo_ms=snapshot.rpo_ms,
         rpo_excess=snapshot.rpo_excess[:LONGEST_TEXT],
-        p50_ms=-1 if snapshot.latency is None else snapshot.latency.p50_ms,
-        p99_ms=-1 if snapshot.latency is None else snapshot.latency.p99_ms,
-        proof=None if snapshot.verified is None else _proof(snapshot.verified),
+        p50_ms=None if snapshot.latency is None else snapshot.latency.p50_ms,
+        p99_ms=None if snapshot.latency is None else snapshot.latency.p99_ms,
+        proof=snapshot.verified and convert(snapshot.verified, Proof, from_attributes=True),
         code=snapshot.code,
         kept=kept_of(snapshot.partitions),
     )
@@ -221,37 +220,30 @@ def published(snapshot: FlowSnapshot, *, every_ms: int) -> PublishedStatus:
 def kept_of(parts: tuple[PartitionSnapshot, ...]) -> Kept:
     """Return how soon the source deletes uncopied records of these partitions."""
     known = [part for part in parts if part.is_left_known]
-    ending = [part for part in known if part.left_ms >= 0]
-    first = min(ending, key=lambda part: part.left_ms, default=None)
-    near = dict.fromkeys(part.topic for part in ending if part.is_near_deletion)
+    ending = [(part.left_ms, part) for part in known if part.left_ms is not None]
+    first = min(ending, key=lambda one: one[0], default=None)
+    near = dict.fromkeys(part.topic for _, part in ending if part.is_near_deletion)
     return Kept(
-        ms=-1 if first is None else first.left_ms,
-        topic="" if first is None else first.topic,
+        ms=None if first is None else first[0],
+        topic="" if first is None else first[1].topic,
         near_deletion=(*near,)[:MOST_NAMED],
         is_known=len(known) == len(parts),
     )
 
 
-def _proof(verified: Verified) -> Proof:
-    return Proof(
-        mode=verified.mode,
-        at_ms=verified.at_ms,
-        records=verified.records,
-        differences=verified.differences,
-        is_complete=verified.is_complete,
-    )
-
-
 def _behind(parts: tuple[PartitionSnapshot, ...]) -> Iterator[Behind]:
     """Yield the known ranges of uncopied source records, in case the source is lost."""
-    late = [part for part in parts if part.loss_records > 0 and part.upstream >= 0]
-    for part in sorted(late, key=lambda part: -part.loss_records)[:MOST_BEHIND]:
-        yield Behind(
+    late = [
+        Behind(
             topic=part.topic,
             partition=part.partition,
             upstream=part.upstream,
             end=part.upstream + part.loss_records,
         )
+        for part in parts
+        if part.loss_records and part.upstream is not None
+    ]
+    yield from sorted(late, key=lambda one: one.upstream - one.end)[:MOST_BEHIND]
 
 
 def _unusual(parts: list[PartitionSnapshot]) -> Iterator[Unusual]:

@@ -68,10 +68,10 @@ class RecoveryPoint:
     """(end, time of the observation) of records still to be copied; both increase."""
 
     @property
-    def records(self) -> int:
-        """Return the number of source offsets that are not on the target, or -1 if unknown."""
+    def records(self) -> int | None:
+        """Return the number of source offsets that are not on the target, or None if unknown."""
         if self.doubtful_since is not None or self.end < 0 or (self.upstream < 0 < self.end):
-            return -1
+            return None
         return max(0, self.end - self.upstream) if self.end else 0
 
     def see(self, end: int, at: float, upstream: int) -> None:

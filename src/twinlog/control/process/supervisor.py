@@ -356,7 +356,7 @@ class FailedSetUps:
 
 
 def _fails(setup: FlowSetup, seen: FlowSnapshot) -> bool:
-    is_failed = seen.generation < 0 and seen.state in WRONG
+    is_failed = seen.generation is None and seen.state in WRONG
     return is_failed and bool(setup.config.status_interval_seconds)
 
 

@@ -21,6 +21,8 @@ from importlib import metadata
 from pathlib import Path
 from typing import Any, Final
 
+from msgspec import to_builtins
+
 from twinlog import __version__
 from twinlog.cluster.broker_versions import broker_versions
 from twinlog.cluster.client import ClusterClient
@@ -140,7 +142,7 @@ def _status(configs: Iterable[Path]) -> Any:
         mirrors = {mirror.pid: mirror for path in configs for mirror in running_mirrors(path)}
     except TwinlogError as error:
         return {"mirrors": [], "problem": str(error)}
-    return {"mirrors": [asdict(one) for one in mirrors.values()]}
+    return {"mirrors": [to_builtins(one) for one in mirrors.values()]}
 
 
 def _events(configs: Iterable[Path]) -> Any:

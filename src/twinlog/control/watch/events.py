@@ -272,7 +272,7 @@ def _published(number: int, record: logging.LogRecord, event: Event) -> Publishe
         message=event.message.partition("\n")[0][:LONGEST_MESSAGE],  # this form has no traceback
         code=event.code,
         topic=event.topic,
-        partition=-1 if event.partition is None else event.partition,
+        partition=event.partition,
         person=event.person[:LONGEST_MESSAGE],
     )
 
@@ -285,7 +285,7 @@ def _event_of(published: PublishedEvents, one: PublishedEvent) -> Event:
         flow=published.flow,
         code=one.code,
         topic=one.topic,
-        partition=None if one.partition < 0 else one.partition,
+        partition=one.partition,
         who=published.where,
         person=one.person,
     )

@@ -28,13 +28,13 @@ from twinlog.model import TopicPartition
 HERE, THERE = TopicPartition("my_orders", 0), TopicPartition("my_east.my_orders", 0)
 COPIES = (
     Copy(source=HERE, target=THERE, upstream=5, source_start=7, source_end=9, newest_ms=1),
-    Copy(source=HERE, target=THERE, upstream=-1, source_end=-1, problem="no answer"),
+    Copy(source=HERE, target=THERE, upstream=None, source_end=None, problem="no answer"),
 )
 GROUPS = (
     GroupPlan(
         group="my_shop",
         partitions=(
-            GroupPartition(source=HERE, committed=5, target=THERE, to=5, now=-1),
+            GroupPartition(source=HERE, committed=5, target=THERE, to=5, now=None),
             GroupPartition(
                 source=HERE, committed=9, target=THERE, why_not_exact="the copy is late"
             ),
@@ -59,7 +59,7 @@ def answered(model: type[Value], printed: Any) -> Any:
 
 def test_groups() -> None:
     exact = CommittedOffset(
-        topic="my_orders", partition=0, offset=3, end=-1, to_topic="x", to_offset=3, why_not=""
+        topic="my_orders", partition=0, offset=3, end=None, to_topic="x", to_offset=3, why_not=""
     )
     lost = CommittedOffset(
         topic="pay", partition=1, offset=3, end=5, to_topic=None, to_offset=None, why_not="by key"

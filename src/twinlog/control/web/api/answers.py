@@ -2,8 +2,8 @@
 `inputs.py` and `reports.py`.
 
 Names in JSON are camelCase. Times are milliseconds since 1970, ages and durations are milliseconds,
-rates are bytes per second. Unknown values are null; where this process writes -1 or 0 for unknown,
-a type below converts it. Answers may get further fields, so clients must ignore unknown ones.
+rates are bytes per second. Unknown values are null; where this process writes 0 for unknown, a type
+below converts it. Answers may get further fields, so clients must ignore unknown ones.
 
 Most types read the attributes of the value that they show (`from_attributes`), or the fields of
 what a command prints with `--format json`, whose snake_case names pydantic converts. Keys of maps,
@@ -31,8 +31,6 @@ def _sendable(value: object) -> object:
 
 Text = Annotated[str, BeforeValidator(_sendable)]
 """Text from outside this process: rows of the clusters, texts of operators and errors."""
-Known = Annotated[int | None, BeforeValidator(lambda value: None if value == -1 else value)]
-"""A number that is -1 in this process if it is unknown."""
 Moment = Annotated[int | None, BeforeValidator(lambda value: value or None)]
 """A time that is 0 in this process if it is unknown."""
 Maybe = Annotated[Text | None, BeforeValidator(lambda value: value or None)]
@@ -77,13 +75,13 @@ class Problem(Value):
 class Loss(Value):
     """What would be lost if the source died now."""
 
-    records: Known
+    records: int | None
     """Number of records that are only on the source."""
-    ms: Known
+    ms: int | None
     """How long ago the target last had all records of the source."""
     unknown_partitions: int | None
     """Number of partitions whose loss is unknown."""
-    objective_ms: Known
+    objective_ms: int | None
     """The value of twinlog.rpo.seconds; null if it is not set."""
     excess: Text
     """How the objective is exceeded; empty if it is not."""
@@ -104,7 +102,7 @@ class Latency(Value):
 class Retention(Value):
     """How soon the source deletes records that wait to be copied."""
 
-    kept_ms: Known = Field(validation_alias="ms")
+    kept_ms: int | None = Field(validation_alias="ms")
     """The least time for which the source keeps the next record, over all partitions. null: no
     deletion is expected, as far as `keptKnown` says."""
     kept_known: bool = Field(validation_alias="is_known")
@@ -221,7 +219,7 @@ class Flow(Value):
     """What holds for every record, such as `exact`."""
     lanes: int | None
     """Number of lanes, which copy partitions in parallel."""
-    generation: Known
+    generation: int | None
     """Number of its leadership, which grows with every new leader."""
     records: int | None
     """Records copied by the leading process."""
@@ -231,9 +229,9 @@ class Flow(Value):
     """Number of partitions."""
     unusual_partitions: int | None
     """Number of partitions with a code or an unusual state; null if not reported."""
-    lag: Known
+    lag: int | None
     """Records that wait to be copied; null also if the leader's release does not report it."""
-    lag_unknown_partitions: Known
+    lag_unknown_partitions: int | None
     """Number of partitions that `lag` does not include."""
     loss: Loss
     """The possible loss of records."""
@@ -307,7 +305,7 @@ class TopicHistoryRow(Value):
 
     at_ms: int
     """The time of the numbers."""
-    lag: Known
+    lag: int | None
     """Records that waited to be copied, over partitions where that was known."""
     bytes: int
     """Bytes copied by this process since it leads the flow."""
@@ -339,29 +337,29 @@ class Partition(Value):
     """What it does now; `/api/v1/codes` explains the states."""
     since_ms: Moment
     """Begin of its problem, or of its state if it has none."""
-    lag: Known
+    lag: int | None
     """Records that wait to be copied."""
-    lag_ms: Known
+    lag_ms: int | None
     """How long records have waited; 0 without a lag."""
-    loss_records: Known
+    loss_records: int | None
     """Records that are only on the source."""
-    loss_ms: Known
+    loss_ms: int | None
     """How long ago the target last had all records of the source."""
     records: int
     """Records copied by the reporting process."""
     bytes: int
     """Bytes copied by the reporting process."""
-    next_offset: Known = Field(validation_alias="upstream")
+    next_offset: int | None = Field(validation_alias="upstream")
     """The next source offset to copy."""
-    lane: Known
+    lane: int | None
     """Lane number within the flow's lease; null if no lane has the partition, or if another process
     leads the flow."""
-    kept_ms: Known = Field(validation_alias="left_ms")
+    kept_ms: int | None = Field(validation_alias="left_ms")
     """The least time for which the source keeps the next record. null: no deletion is expected, if
     `keptKnown` is true."""
     kept_known: bool = Field(validation_alias="is_left_known")
     """Only the leader of the flow measures it."""
-    catches_up_ms: Known = Field(validation_alias="needs_ms")
+    catches_up_ms: int | None = Field(validation_alias="needs_ms")
     """Time until it has caught up, 0 while that is unknown; null if it is not catching up."""
     is_near_deletion: bool
     """At the current rates the source deletes records before they are copied."""
@@ -402,15 +400,15 @@ class Log(Value):
 
     topic: Text
     """The topic's name on this cluster."""
-    start: Known
+    start: int | None
     """The first offset."""
-    last_stable: Known
+    last_stable: int | None
     """Last stable offset: consumers with read_committed read up to it."""
-    end: Known
+    end: int | None
     """The offset of the next record."""
-    leader: Known
+    leader: int | None
     """ID of the broker that leads the partition."""
-    leader_epoch: Known
+    leader_epoch: int | None
     """Number of its leadership."""
     replicas: list[int]
     """IDs of the brokers with a replica."""
@@ -425,9 +423,9 @@ class PartitionLogs(Value):
 
     partition: int
     """Number of the partition."""
-    next_offset: Known
+    next_offset: int | None
     """The next source offset to copy."""
-    lane: Known
+    lane: int | None
     """As in a row of the partitions."""
     source: Log
     """The log on the source."""

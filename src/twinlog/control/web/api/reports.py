@@ -14,7 +14,7 @@ from pydantic.alias_generators import to_camel
 
 from twinlog.codes import FlowState
 from twinlog.control.cutover.groups import GroupOutcome
-from twinlog.control.web.api.answers import Known, Text, Value
+from twinlog.control.web.api.answers import Text, Value
 
 Aspect = Annotated[str, BeforeValidator(to_camel)]
 """What is compared: topic, partitions, replicationFactor, config, acl, quota, group."""
@@ -49,9 +49,9 @@ class SourceGroupOffset(Value):
     """Number of the source's partition."""
     offset: int
     """The committed offset on the source."""
-    end: Known
+    end: int | None
     """End of the source's log."""
-    lag: Known
+    lag: int | None
     """Offsets that the group has not read yet."""
     to_topic: Text | None
     """Remote topic; null if the offset has no counterpart."""
@@ -82,7 +82,7 @@ class SourceGroup(Value):
     """The group on the source."""
     target: GroupHere
     """The group on the target."""
-    lag: Known
+    lag: int | None
     """Offsets that it has not read yet."""
     offsets: list[SourceGroupOffset]
     """Its committed offsets."""
@@ -164,9 +164,9 @@ class Doctor(Value):
     """Name of the flow."""
     state: FlowState
     """What it does now."""
-    lag: Known
+    lag: int | None
     """Records that wait to be copied."""
-    lag_ms: Known
+    lag_ms: int | None
     """How long they have waited."""
     lanes: int
     """Number of lanes."""
@@ -200,15 +200,15 @@ class PlannedPartition(Value):
     """Number of the partition."""
     target_topic: Text
     """Remote topic."""
-    copied_to: Known
+    copied_to: int | None
     """The next source offset to copy."""
-    source_end: Known
+    source_end: int | None
     """End of the source's log."""
-    missing: Known
+    missing: int | None
     """Number of source offsets that are not on the target."""
-    behind_ms: Known
+    behind_ms: int | None
     """How much newer the source's newest record is than the target's."""
-    newest_ms: Known
+    newest_ms: int | None
     """Timestamp of the target's newest record."""
     foreign_records: int
     """Number of offsets after the copy, which other clients wrote."""
@@ -230,13 +230,13 @@ class PlannedOffset(Value):
     """The group's offset on the source."""
     target_topic: Text
     """Remote topic."""
-    to: Known
+    to: int | None
     """The target offset at which it resumes."""
     is_exact: bool
     """It resumes at exactly the next record."""
     why_not_exact: Text | None
     """Why it is not exact; null if it is."""
-    now: Known
+    now: int | None
     """The group's current offset on the target; null if it has none."""
     outcome: GroupOutcome
     """What is done, in words."""
@@ -300,9 +300,9 @@ class ReportedLoss(Value):
     """Host and process of the leader."""
     state: Text = ""
     """State of the flow."""
-    loss_records: Known = None
+    loss_records: int | None = None
     """Records that were only on the source."""
-    loss_ms: Known = None
+    loss_ms: int | None = None
     """How long the target had lacked records of the source."""
     loss_unknown: int | None = None
     """Number of partitions whose loss was unknown."""

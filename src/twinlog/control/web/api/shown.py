@@ -33,15 +33,6 @@ _UNKNOWN: Final = (
 _NOTHING: Final = Reported(status=None, intents=None)
 
 
-def leads(snapshot: FlowSnapshot | None) -> bool:
-    """Return True if this process leads the flow and so has the most complete data."""
-    return (
-        snapshot is not None
-        and snapshot.generation >= 0
-        and snapshot.state is not FlowState.STANDBY
-    )
-
-
 def flow(
     config: FlowConfig, snapshot: FlowSnapshot | None, age_s: float, heard: LeaderReport
 ) -> answers.Flow:
@@ -63,7 +54,12 @@ def flow(
     # standby.
     waits = snapshot is None or snapshot.state is FlowState.STANDBY
     is_better = row is not None and (row.is_of_leader or waits)
-    if row is not None and is_better and not leads(snapshot) and not _has_led(snapshot, row):
+    if (
+        row is not None
+        and is_better
+        and not (snapshot and snapshot.is_led_here)
+        and not _has_led(snapshot, row)
+    ):
         return answers.Flow(**name, **_reported(row, now_ms))
     if snapshot is not None:
         return answers.Flow(**name, **_seen(snapshot, now_ms, age_s))
@@ -109,7 +105,7 @@ def _seen(seen: FlowSnapshot, now_ms: int, age_s: float) -> dict[str, Any]:
         "unusual_partitions": sum(map(is_unusual, seen.partitions)),
         "lag_unknown_partitions": seen.lag_unknown,
         "latency": seen.latency,
-        "retention": kept_of(seen.partitions) if leads(seen) else None,
+        "retention": kept_of(seen.partitions) if seen.is_led_here else None,
         "verified": seen.verified,
         "reported_by": HERE,
         "as_of_ms": now_ms - int(age_s * 1000),
@@ -124,7 +120,7 @@ def _reported(status: PublishedStatus, now_ms: int) -> dict[str, Any]:
         "partitions": status.partitions,
         "unusual_partitions": status.unusual_partitions,
         "lag_unknown_partitions": status.lag_unknown,
-        "latency": None if status.p50_ms < 0 else status,
+        "latency": None if status.p50_ms is None else status,
         "retention": status.kept,
         "verified": status.proof,
         "reported_by": status.where,
@@ -161,9 +157,9 @@ def _by_topic(key: tuple[str, str]) -> tuple[str, str]:
     return key[1], key[0]
 
 
-def most(number: int) -> int:
+def most(number: int | None) -> int:
     """Return a sort key that treats unknown values as the largest."""
-    return number if number >= 0 else 1 << 62
+    return 1 << 62 if number is None else number
 
 
 _COLUMNS: Final[dict[str, Callable[[PartitionSnapshot], int]]] = {

@@ -172,7 +172,7 @@ class Site:
         with its age.
         """
         config, snapshot = self.flow_config(name), self.snapshot(name)
-        if snapshot is not None and shown.leads(snapshot):
+        if snapshot is not None and snapshot.is_led_here:
             at = time.monotonic() - self._monitor.age_s
             return Parts(partitions=snapshot.partitions, at=at, is_here=True, config=config)
         known = self._asked.get(name)
