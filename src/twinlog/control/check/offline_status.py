@@ -38,6 +38,7 @@ from twinlog.control.risk.loss import loss_of
 from twinlog.control.watch.snapshot import FlowSnapshot, PartitionSnapshot
 from twinlog.control.watch.verified import Verified
 from twinlog.errors import CorruptData, TwinlogError
+from twinlog.mirror.map.translation import Reach
 from twinlog.mirror.names.naming import STATE_TOPIC
 from twinlog.mirror.plan import PartitionPlan
 from twinlog.mirror.state.generations import FlowHistory
@@ -388,19 +389,17 @@ def _view(found: Replica, part: PartitionSnapshot | None) -> PartitionView:
     after its last record, which are not in the map.
     """
     pair, end, copied = found.pair, found.source.end, found.copied
-    reached = -1, -1
+    reach = None
     is_whole = part is not None and part.lag == 0 < part.records
     is_exact = copied.certainty is Certainty.EXACT
     if is_whole and is_exact and end is not None and copied.downstream is not None:
-        reached = end, copied.downstream
+        reach = Reach(end, copied.downstream)
     return PartitionView(
         source=pair.source,
         target=pair.target,
         source_topic_id=pair.source_topic_id,
         target_topic_id=pair.target_topic_id,
-        next_upstream=reached[0],
-        next_downstream=reached[1],
-        source_end=-1 if end is None else end,
+        reach=reach,
         is_broken=part is not None and has(part.code, Trait.NO_OFFSETS),
         is_keyed=isinstance(pair, PartitionPlan) and bool(pair.targets),
     )

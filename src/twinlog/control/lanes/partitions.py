@@ -28,6 +28,7 @@ from twinlog.control.watch.state_since import StateSince
 from twinlog.control.watch.timing_window import TimingWindow
 from twinlog.lane.messages import Away, Gap, HandOver, PartitionProgress
 from twinlog.mirror.map.offset_map import Term
+from twinlog.mirror.map.translation import Reach
 from twinlog.mirror.plan import FOREVER, PartitionPlan
 from twinlog.mirror.skips import Poison, Skip
 from twinlog.mirror.state.acceptance import WantedAcceptance
@@ -596,9 +597,7 @@ def view_of(partition: Partition) -> PartitionView:
         target=plan.target,
         source_topic_id=plan.source_topic_id,
         target_topic_id=plan.target_topic_id,
-        next_upstream=-1 if at is None else at.upstream,
-        next_downstream=-1 if at is None else at.downstream,
-        source_end=-1 if at is None else at.source_end,
+        reach=None if at is None else Reach(at.upstream, at.downstream),
         is_broken=is_broken,
         is_unseen=at is None and not_ours != PartitionState.TAKEN_OVER,
         is_keyed=plan.targets > 0,
