@@ -62,7 +62,7 @@ class NewestStatus:
         return None if one is None or one.loss_ms is None else one.at_ms - one.loss_ms
 
     def missing(self, tp: TopicPartition, upstream: int) -> int | None:
-        """Return how many records of a partition exist at or after `upstream`, or None if unknown."""
+        """Return how many records of a partition exist at or after `upstream`; None if unknown."""
         status = self.status
         if status is None or not self.is_of_now:
             return None
@@ -118,16 +118,12 @@ class NewestStatus:
         return f"{who} that without the source {lost} would be lost{unknown}"
 
     def as_json(self) -> dict[str, Any]:
-        one = self.status
-        if one is None:
-            return {"problem": self.problem}
+        numbers = ("at_ms", "loss_records", "loss_ms", "loss_unknown")
+        texts = ("where", "state")
         return {
-            "at_ms": one.at_ms,
-            "where": one.where,
-            "state": one.state,
-            "loss_records": one.loss_records,
-            "loss_ms": one.loss_ms,
-            "loss_unknown": one.loss_unknown,
+            "problem": self.problem if self.status is None else "",
+            **{name: getattr(self.status, name, None) for name in numbers},
+            **{name: getattr(self.status, name, "") for name in texts},
         }
 
 
