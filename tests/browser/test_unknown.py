@@ -13,8 +13,7 @@ from tests.support.browser import Browser, axe_script
 from tests.support.eventually import eventually
 from tests.support.rest import Rest
 from tests.support.snapshots import PUBLISHED, flow, partition
-from twinlog.cluster.groups.group_members import Member
-from twinlog.cluster.groups.group_sides import NOT_THERE, GroupSide
+from twinlog.cluster.groups.group_members import NOT_THERE, GroupSide, Member
 from twinlog.control.check.group_readiness import CommittedOffset, FlowGroups, GroupReadiness
 from twinlog.control.check.reported_status import Reported
 from twinlog.control.watch.monitor import Monitor

@@ -21,7 +21,6 @@ from twinlog.config.flow.schema import MirrorConfig
 from twinlog.config.load import load
 from twinlog.control.check.reported_status import Reported, _report
 from twinlog.control.duties import publication
-from twinlog.control.flow import set_up_publication
 from twinlog.control.flow.flow_setup import FlowSetup
 from twinlog.control.flow.wiring import flow_setup
 from twinlog.control.process.supervisor import FailedSetUps
@@ -41,7 +40,7 @@ FAILED = structs.replace(
 LED = structs.replace(PUBLISHED, at_ms=NOW_MS - 1000)
 CLAIM = Claim(
     flow="A->B",
-    generation=PUBLISHED.generation,
+    generation=4,
     claimant="c",
     producer_id=1,
     meaning="m",
@@ -207,10 +206,9 @@ class Target:
 @pytest.fixture
 def target(monkeypatch: pytest.MonkeyPatch) -> Target:
     made = Target()
-    monkeypatch.setattr(set_up_publication, "has_state", made.asked_for_state)
+    monkeypatch.setattr(publication, "has_state", made.asked_for_state)
     monkeypatch.setattr(publication, "ensure_mm2_topic", made.made_topic)
-    for module in (publication, set_up_publication):
-        monkeypatch.setattr(module, "append_rows", made.append)
+    monkeypatch.setattr(publication, "append_rows", made.append)
     monkeypatch.setattr("twinlog.control.duties.rounds.FIRST_PAUSE_S", 0.01)
     return made
 

@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Any, Final, TextIO, TypeAlias, cast
 
 import click
 from click.core import ParameterSource
+from msgspec import to_builtins
 
 from twinlog.errors import ConfigError, TwinlogError
 from twinlog.shown import ShownFormatter, shown
@@ -150,7 +151,8 @@ class Answer:
     """What a command returns: its result for programs and for people, and its exit code."""
 
     fields: Mapping[str, Any] | Callable[[], Mapping[str, Any]]
-    """The fields of the JSON object. Values may be iterators and objects with `as_json`."""
+    """The fields of the JSON object. Values may be iterators, structs, and
+    objects with `as_json`."""
     text: Iterable[Part] = ()
     """The lines and tables that are printed without `--format json` or `yaml`."""
     exit_code: int = 0
@@ -213,7 +215,7 @@ def _plain(value: Any) -> Any:
     """Return an object in the form that JSON has."""
     if isinstance(value, Iterator):
         return [*value]
-    return value.as_json() if hasattr(value, "as_json") else str(value)
+    return value.as_json() if hasattr(value, "as_json") else to_builtins(value, enc_hook=str)
 
 
 def error_object(

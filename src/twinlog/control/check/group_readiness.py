@@ -15,8 +15,8 @@ from typing import Any, Final, TypeAlias
 from twinlog.cluster.client import prompt_client
 from twinlog.cluster.groups.coordinators import Coordinators
 from twinlog.cluster.groups.group_list import Group, list_groups
+from twinlog.cluster.groups.group_members import GroupSide, group_sides
 from twinlog.cluster.groups.group_offsets import GroupOffsets
-from twinlog.cluster.groups.group_sides import GroupSide, group_sides
 from twinlog.cluster.groups.share_groups import offsets_of
 from twinlog.config.flow.schema import MirrorConfig
 from twinlog.control.check.offline_status import resting_flow

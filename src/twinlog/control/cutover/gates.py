@@ -6,8 +6,9 @@ They are checked before the fence only. After it, each step checks its own condi
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
-from typing import Any, Final
+from typing import Final
+
+from msgspec import Struct
 
 from twinlog.cluster.logs.producers import describe_producers
 from twinlog.cluster.net.metadata import ClusterMetadata
@@ -38,8 +39,7 @@ GATES: Final = (
 FEW: Final = 5
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Gate:
+class Gate(Struct, frozen=True, kw_only=True, rename={"name": "gate"}):
     """One condition and its evidence."""
 
     name: str
@@ -52,9 +52,6 @@ class Gate:
         first, *more = self.evidence or ("",)
         yield f"gate {self.name}: {word}: {first}"
         yield from (f"  {line}" for line in more)
-
-    def as_json(self) -> dict[str, Any]:
-        return {"gate": self.name, "is_open": self.is_open, "evidence": list(self.evidence)}
 
 
 class Gates:

@@ -29,6 +29,8 @@ from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from typing import Any, Final
 
+from msgspec import to_builtins
+
 from twinlog.cluster.topics.acls import topic_acls
 from twinlog.control.cutover.copies import FORGOTTEN, Copy, copies, incomplete, records_in
 from twinlog.control.cutover.drain import Drain
@@ -133,7 +135,7 @@ class SwitchoverPlan:
             "promoted": self.promoted or None,
             "fenced": list(self.fenced),
             "notes": list(self.notes),
-            "gates": [gate.as_json() for gate in self.gates],
+            "gates": to_builtins(self.gates),
             "partitions": [copy.as_json() for copy in self.copies],
             "groups": [one.as_json() for one in self.groups],
         }

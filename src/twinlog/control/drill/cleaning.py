@@ -13,8 +13,7 @@ from typing import Final
 
 from twinlog.cluster.client import ClusterClient
 from twinlog.cluster.groups.coordinators import Coordinators
-from twinlog.cluster.groups.group_deletion import delete_groups
-from twinlog.cluster.groups.group_list import list_groups
+from twinlog.cluster.groups.group_list import delete_groups, list_groups
 from twinlog.cluster.topics.acls import delete_topic_acls, topic_acls
 from twinlog.cluster.topics.internal_log import append, read_to_end
 from twinlog.cluster.topics.topic_admin import delete_topic

@@ -22,6 +22,8 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any, Final
 
+from msgspec import to_builtins
+
 from twinlog.config.flow.schema import FlowConfig
 from twinlog.control.cutover.copies import Copy, copies
 from twinlog.control.cutover.failover import Failover
@@ -75,7 +77,7 @@ class Measured:
             "lost_records_as_planned": self.said_lost,
             "interruption_seconds": round(self.interruption_s, 3),
             "records_read_again": self.read_again,
-            "findings": [one.as_json() for one in self.findings],
+            "findings": to_builtins(self.findings),
         }
 
 
@@ -337,9 +339,6 @@ class Defect:
 
     def __str__(self) -> str:
         return f"{self.part}: {self.where}: {self.what}"
-
-    def as_json(self) -> dict[str, Any]:
-        return {"part": self.part, "where": self.where, "what": self.what}
 
 
 def findings(
