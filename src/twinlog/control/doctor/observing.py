@@ -209,7 +209,7 @@ def _asked(settings: ClusterSettings) -> ClusterClient:
 def reported_rate(flow: str, rows: Sequence[tuple[bytes | None, bytes | None]]) -> float | None:
     """Return bytes per second between the first and the last of a leader's rows, in log order."""
     found = [one for row in rows if (one := published_status(flow, [row])) is not None]
-    last = max(found, key=lambda one: (one.generation or 0, one.at_ms), default=None)
+    last = max(found, key=lambda one: (one.rank, one.at_ms), default=None)
     if last is None:
         return None
     first = next(one for one in found if one.generation == last.generation)

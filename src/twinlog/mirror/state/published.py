@@ -162,6 +162,11 @@ class PublishedStatus(StateRow, frozen=True, kw_only=True):
         return f"{self.host} (process {self.pid})"
 
     @property
+    def rank(self) -> int:
+        """The generation, or -1, which is below every generation, if it has none."""
+        return -1 if self.generation is None else self.generation
+
+    @property
     def is_of_leader(self) -> bool:
         """Whether its writer was the leader, and not a process that could not set the flow up."""
         return self.generation is not None
@@ -202,7 +207,7 @@ def published_status(
             problem = error
     if not found and problem is not None:
         raise problem
-    return max(reversed(found), key=lambda one: (one.generation or 0, one.at_ms), default=None)
+    return max(reversed(found), key=lambda one: (one.rank, one.at_ms), default=None)
 
 
 def failed_set_up(
