@@ -55,6 +55,9 @@ class Reader:
     def uvarint(self) -> int:
         value = shift = 0
         view, pos = self.view, self.pos
+        if pos < len(view) and (byte := view[pos]) < 0x80:  # usually: one byte
+            self.pos = pos + 1
+            return byte
         while True:
             if pos >= len(view) or shift > 63:
                 raise CorruptData(f"a varint at byte {self.pos} of a response does not end")

@@ -163,6 +163,8 @@ class ClusterSide:
     _idle: list[ClusterClient] = field(default_factory=list)
     _brokers: dict[int, tuple[str, int]] = field(default_factory=dict)
     _broken: dict[int, Disconnected] = field(default_factory=dict)
+    _unwritten: set[int] = field(default_factory=set)
+    """Brokers to whose sockets the rest of a request must still be written."""
     _connecting: set[int] = field(default_factory=set)
     _node_pause: dict[int, _Pause] = field(default_factory=dict)
     _wanted_topics: set[str] = field(default_factory=set)
@@ -465,6 +467,7 @@ class ClusterSide:
         if connection is None:
             return []
         self.selector.unregister(connection)
+        self._unwritten.discard(node)
         unanswered = connection.unanswered()
         connection.close()
         self._doubtful[node] = self.clock.monotonic() + DOUBT_S
@@ -480,9 +483,11 @@ class ClusterSide:
             # the caller may be in the middle of a request, so the loop drops the connection later
             self._broken[node] = error
             return
+        if done == (node not in self._unwritten):
+            return  # usually: everything was sent, now as well as before
+        (self._unwritten.discard if done else self._unwritten.add)(node)
         events = selectors.EVENT_READ if done else selectors.EVENT_READ | selectors.EVENT_WRITE
-        if self.selector.get_key(connection).events != events:
-            self.selector.modify(connection, events, (self, node))
+        self.selector.modify(connection, events, (self, node))
 
     def close(self) -> None:
         for node in list(self.connections):

@@ -99,6 +99,8 @@ class SourceSide:
     """The partitions by what they wait for."""
     _restless_until: float = 0.0
     _next_refresh: float = 0.0
+    _filled: dict[TopicPartition, Copy] = field(default_factory=dict)
+    """The copies that may have records in memory."""
     _of_topic: Counter[str] = field(default_factory=Counter)
     """Number of partitions per topic."""
     _near: NearReplicas = field(init=False)
@@ -124,6 +126,7 @@ class SourceSide:
             self._of_topic[tp.topic] -= 1
             self._enter(state, WaitsFor.NOTHING)
             del self._in[WaitsFor.NOTHING][tp]
+            self._filled.pop(tp, None)
         self._near.forget(tp)
 
     def _enter(self, state: SourceState, waits_for: WaitsFor, node: int = NO_NODE) -> None:
@@ -148,6 +151,15 @@ class SourceSide:
         """
         return self.memory_bytes - sum(s.copy.queued_bytes for s in self.partitions.values())
 
+    def _room(self) -> int:
+        """Return the same without a look at partitions that have nothing in memory."""
+        used = 0
+        for tp, copy in list(self._filled.items()):
+            used += copy.queued_bytes
+            if copy.is_drained:
+                del self._filled[tp]
+        return self.memory_bytes - used
+
     def pump(self, *, hurry: bool) -> None:
         """Send the fetches that can be sent now. `hurry` keeps their wait at the broker short."""
         if self.pace.is_bound:
@@ -157,7 +169,7 @@ class SourceSide:
         self._resume_paused()
         if all(broker.is_fetching or not len(broker.session) for broker in self._brokers.values()):
             return
-        room = self.room_bytes
+        room = self._room()
         if room < MIN_ROOM_BYTES:
             return
         hurry = hurry or (
@@ -335,7 +347,7 @@ class SourceSide:
         self._note_ends(state, fetched)
         if not fetched.records:
             return
-        copy = state.copy
+        copy = self._filled[tp] = state.copy
         try:
             copy.on_fetched(fetched.records, fetched.aborted, self.clock.wall_ms())
         except TwinlogError as error:

@@ -192,12 +192,8 @@ class TargetSide:
                 continue
             if connection.opened_at > self.copies[copy].searched_at:
                 copy.leader.may_have_restarted()
-            batch = copy.next_batch(now_ms)
+            batch = self._next_batch(ready, copy, now_ms)
             if batch is None:
-                del ready[copy]  # a response or new data wakes it again
-                if copy.trouble is not None:
-                    self._requested_epochs[tp] = copy.leader.epoch
-                    self.events.answered(copy)
                 continue
             batches[tp] = (copy, batch)
             size += len(batch.data)
@@ -205,6 +201,17 @@ class TargetSide:
             self._submit(connection, batches, ids)
             self.in_flight_bytes += size
         return size
+
+    def _next_batch(
+        self, ready: dict[PartitionCopy, None], copy: PartitionCopy, now_ms: int
+    ) -> OutBatch | None:
+        batch = copy.next_batch(now_ms)
+        if batch is None or not copy.is_ready:
+            del ready[copy]  # a response or new data wakes it again
+        if batch is None and copy.trouble is not None:
+            self._requested_epochs[copy.target] = copy.leader.epoch
+            self.events.answered(copy)
+        return batch
 
     def _submit(
         self,

@@ -21,8 +21,9 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Iterable
-from dataclasses import dataclass
 from typing import Final, NamedTuple
+
+from msgspec import Struct
 
 from twinlog.model import NO_TOPIC_ID, Isolation, TopicId, TopicPartition
 from twinlog.wire.primitives import EMPTY_TAGS, Reader, compact_string, uvarint
@@ -61,8 +62,7 @@ class AbortedTransaction(NamedTuple):
     first_offset: int
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class FetchedPartition:
+class FetchedPartition(Struct, frozen=True, kw_only=True):
     """One partition of a Fetch response. `records` is a writable slice of the response's buffer."""
 
     tp: TopicPartition
@@ -78,8 +78,7 @@ class FetchedPartition:
     records: memoryview | None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class FetchAnswer:
+class FetchAnswer(Struct, frozen=True, kw_only=True):
     """A whole Fetch response. `error` is that of the session; each partition has its own."""
 
     throttle_ms: int

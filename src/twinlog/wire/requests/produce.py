@@ -11,8 +11,9 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Final
+
+from msgspec import Struct
 
 from twinlog.model import TopicId, TopicPartition
 from twinlog.wire.primitives import EMPTY_TAGS, Reader, compact_string, uvarint
@@ -29,8 +30,7 @@ _ANSWER = struct.Struct(">ihqqq")
 Buffer = bytes | bytearray | memoryview
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ProducedPartition:
+class ProducedPartition(Struct, frozen=True, kw_only=True):
     """The broker's result for one batch.
 
     `log_append_time_ms` is -1 if the batch was appended to a CreateTime topic. If the broker
