@@ -191,6 +191,15 @@ class Assignments:
         """Whether partitions are draining, so that the loop should turn quickly."""
         return bool(self._leaving)
 
+    @property
+    def responses_can_wait(self) -> bool:
+        """Whether the target's responses can be read with the next records of the source.
+
+        Each response would otherwise wake the lane once more. More records are then due within
+        milliseconds, and nothing waits for a response.
+        """
+        return not (self._leaving or self.target.is_blocked) and self.source.is_steady
+
     def know(self, producers: frozenset[int]) -> None:
         """Update the producer IDs of all Twinlog flows.
 

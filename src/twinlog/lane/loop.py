@@ -46,6 +46,7 @@ from twinlog.lane.messages import (
 from twinlog.lane.ports import LanePorts
 from twinlog.lane.sides.background import LaneJobs
 from twinlog.lane.sides.cluster_side import ClusterSide
+from twinlog.lane.sides.source_side import HELD_S
 from twinlog.lane.sides.target_side import Sent
 
 log = logging.getLogger(__name__)
@@ -85,7 +86,10 @@ class LaneLoop:
         self._channel = channel
         self._clock = clock
         self._work = work
-        self._selector = selectors.DefaultSelector()
+        self._selector = selectors.EpollSelector()
+        self._target_selector = selectors.EpollSelector()
+        """The target's connections. The loop waits for them unless their responses can wait."""
+        self._waits_for_target = False
         self._background = LaneJobs()
         self._selector.register(channel, selectors.EVENT_READ, self._on_channel)
         self._selector.register(self._background, selectors.EVENT_READ, self._on_background)
@@ -99,7 +103,7 @@ class LaneLoop:
         self._target_cluster = ClusterSide(
             settings=work.target,
             background=self._background,
-            selector=self._selector,
+            selector=self._target_selector,
             pool=FramePool(0),
             clock=clock,
             user_timeout_ms=USER_TIMEOUT_MS,
@@ -131,12 +135,7 @@ class LaneLoop:
                 self._check_silence()
                 if self._assignments.target.in_flight_bytes >= SATURATED_BYTES:
                     time.sleep(GATHER_S)
-                for key, mask in self._selector.select(self._turn_s()):
-                    if callable(key.data):
-                        key.data()
-                    else:
-                        side, node = key.data
-                        self._on_socket(side, node, mask)
+                self._take_events()
                 self._pump()
                 now = self._clock.monotonic()
                 if now >= next_progress:
@@ -152,7 +151,35 @@ class LaneLoop:
             self._background.close()
             self._source_cluster.close()
             self._target_cluster.close()
+            self._target_selector.close()
             self._selector.close()
+
+    def _take_events(self) -> None:
+        """Wait for sockets that are ready, and handle them."""
+        turn_s, waits_for_target = self._turn_s(), not self._assignments.responses_can_wait
+        self._watch_target(is_watched=waits_for_target)
+        events = self._selector.select(turn_s if waits_for_target else min(turn_s, HELD_S))
+        self._handle(events if waits_for_target else events + self._target_selector.select(0))
+
+    def _watch_target(self, *, is_watched: bool) -> None:
+        if is_watched == self._waits_for_target:
+            return
+        self._waits_for_target = is_watched
+        if is_watched:
+            self._selector.register(self._target_selector, selectors.EVENT_READ, self._on_target)
+        else:
+            self._selector.unregister(self._target_selector)
+
+    def _on_target(self) -> None:
+        self._handle(self._target_selector.select(0))
+
+    def _handle(self, events: Sequence[tuple[selectors.SelectorKey, int]]) -> None:
+        for key, mask in events:
+            if callable(key.data):
+                key.data()
+            else:
+                side, node = key.data
+                self._on_socket(side, node, mask)
 
     def _turn_s(self) -> float:
         if self._assignments.is_releasing:

@@ -56,6 +56,9 @@ SHORT_WAIT_MS: Final = 5
 PACED_WAIT_MS: Final = 50
 """Fetch wait while partitions wait for their budget, which is given out a few times a second."""
 
+HELD_S: Final = 0.008
+"""While records arrive at shorter intervals, the target's responses are read with the next ones."""
+
 MIN_ROOM_BYTES: Final = 1 << 20
 REFRESH_EVERY_S: Final = 60.0
 """Interval at which leaders are queried again even if nothing fails. A replaced leader that does
@@ -97,6 +100,9 @@ class SourceSide:
         default_factory=lambda: {each: {} for each in WaitsFor}
     )
     """The partitions by what they wait for."""
+    _arrived_at: float = 0.0
+    """When the last response with records arrived (monotonic)."""
+    _steady_until: float = 0.0
     _restless_until: float = 0.0
     _next_refresh: float = 0.0
     _filled: dict[TopicPartition, Copy] = field(default_factory=dict)
@@ -143,6 +149,15 @@ class SourceSide:
         self._restless_until = self.clock.monotonic() + RESTLESS_S
 
     # -- out
+
+    @property
+    def is_steady(self) -> bool:
+        """Whether the next records are due within HELD_S, and nothing is kept from being read."""
+        return (
+            self.clock.monotonic() < self._steady_until
+            and not self._in[WaitsFor.TARGET]
+            and any(broker.is_fetching for broker in self._brokers.values())
+        )
 
     @property
     def room_bytes(self) -> int:
@@ -325,6 +340,13 @@ class SourceSide:
                     self._note_ends(state, fetched)  # the broker reports them only once
                 else:
                     self._on_partition(broker.session, state, fetched)
+            if any(fetched.records for fetched in answer.partitions):
+                self._note_arrival(broker.answered_at)
+
+    def _note_arrival(self, now: float) -> None:
+        before, self._arrived_at = self._arrived_at, now
+        if now - before < HELD_S:
+            self._steady_until = now + HELD_S
 
     def _on_partition(
         self, session: FetchSession, state: SourceState, fetched: FetchedPartition

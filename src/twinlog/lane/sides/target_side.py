@@ -92,6 +92,8 @@ class TargetSide:
     """
     _ready: dict[int, dict[PartitionCopy, None]] = field(default_factory=dict)
     """Copies with batches to send, by broker, in the order of their turns."""
+    _blocked: set[PartitionCopy] = field(default_factory=set)
+    """Copies with batches that may not be sent before a response, or a row of the map."""
 
     def add(self, copy: PartitionCopy, searched_at: float) -> None:
         """Add a copy. `searched_at`: monotonic time at which the search for its start point
@@ -101,12 +103,14 @@ class TargetSide:
 
     def remove(self, copy: PartitionCopy) -> None:
         state = self.copies.pop(copy, None)
+        self._blocked.discard(copy)
         if state is not None and state.node is not None:
             self._ready.get(state.node, {}).pop(copy, None)
 
     def wake(self, copy: PartitionCopy) -> None:
         """Queue the copy if it has a batch to send."""
         state = self.copies.get(copy)
+        self._blocked.discard(copy)
         if state is None or not copy.is_ready:
             return
         if state.node is None:
@@ -147,6 +151,11 @@ class TargetSide:
         """Queue every copy that has a batch to send, after leaders or connections changed."""
         for copy in self.copies:
             self.wake(copy)
+
+    @property
+    def is_blocked(self) -> bool:
+        """Whether batches wait for a response, a row of the map or a connection."""
+        return bool(self._blocked) or any(self._ready.values())
 
     def pump(self, now_ms: int) -> None:
         """Send as much as the windows of the copies and the sockets allow."""
@@ -208,6 +217,8 @@ class TargetSide:
         batch = copy.next_batch(now_ms)
         if batch is None or not copy.is_ready:
             del ready[copy]  # a response or new data wakes it again
+        if batch is None and copy.is_ready:
+            self._blocked.add(copy)
         if batch is None and copy.trouble is not None:
             self._requested_epochs[copy.target] = copy.leader.epoch
             self.events.answered(copy)
