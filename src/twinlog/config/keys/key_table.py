@@ -57,6 +57,11 @@ OWN_KEYS: Final = (
     _key("twinlog.lane.memory.bytes", _LONG, str(64 * _MEBIBYTE), _ACTS,
          "maximum bytes of fetched data per lane; if not set, the target producer's buffer.memory",
          low=_MEBIBYTE),
+    _key("twinlog.latency", _CHOICE, "balanced", _ACTS,
+         "`balanced`: while records arrive steadily, a fetch waits up to 4 ms for more of them, "
+         "which saves CPU, unless fetch.min.bytes is set; `lowest`: every record is copied as soon "
+         "as it arrives",
+         choices=("balanced", "lowest")),
     _key("twinlog.compression", _CHOICE, "keep", _ACTS,
          "`enforce` re-encodes every batch with the target producer's compression.type; `keep` "
          "applies it only to batches that are uncompressed or re-encoded anyway",

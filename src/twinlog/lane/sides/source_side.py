@@ -22,6 +22,7 @@ from twinlog.config.flow.tuning import MOST_WAIT_MS, Tuning
 from twinlog.errors import CorruptData, Fate, PartitionError, TwinlogError, Unsupported
 from twinlog.lane.events import LaneEvents
 from twinlog.lane.sides.cluster_side import ClusterSide
+from twinlog.lane.sides.gathering import Gathering
 from twinlog.lane.sides.near_replicas import NO_REPLICA, NearReplicas
 from twinlog.lane.sides.pace import TopicBuckets
 from twinlog.lane.sides.source_state import NO_NODE, SourceState, WaitsFor
@@ -199,10 +200,11 @@ class SourceSide:
             connection = self.side.connection_to(node)
             if connection is None or not connection.may_send:
                 continue
+            gathered = broker.gathering.least_bytes
             parts = broker.session.request(
-                max_wait_ms=wait_ms,
+                max_wait_ms=min(wait_ms, broker.gathering.longest_ms) if gathered else wait_ms,
                 max_bytes=min(broker.size.most_bytes, room),
-                min_bytes=self.tuning.fetch_least_bytes,
+                min_bytes=max(self.tuning.fetch_least_bytes, gathered),
             )
             connection.submit(FETCH, broker.session.version, parts, broker)
             broker.is_fetching = True
@@ -238,7 +240,9 @@ class SourceSide:
             if broker is None:
                 most = self.tuning.fetch_bytes
                 broker = self._brokers[node] = SourceBroker(
-                    self._session(connection), ReadSize(most, most)
+                    self._session(connection),
+                    ReadSize(most, most),
+                    Gathering(self.tuning.gather_ms),
                 )
             self._enter(state, WaitsFor.RECORDS, node)
             if broker.is_fetching:
@@ -332,6 +336,7 @@ class SourceSide:
             broker.adapt(is_throttled=answer.throttle_ms > 0)
             if answer.error and answer.error not in SESSION_ERRORS:
                 raise CorruptData(f"{connection.peer} answered a fetch with error {answer.error}")
+            batches = size = 0
             for fetched in answer.partitions:
                 state = self.partitions.get(fetched.tp)
                 if state is None or state.node != node:
@@ -339,12 +344,19 @@ class SourceSide:
                 if fetched.tp in too_late:
                     self._note_ends(state, fetched)  # the broker reports them only once
                 else:
+                    before = state.copy.intake.batches
                     self._on_partition(broker.session, state, fetched)
-            if any(fetched.records for fetched in answer.partitions):
-                self._note_arrival(broker.answered_at)
+                    batches += state.copy.intake.batches - before
+                    size += len(fetched.records or b"")
+            self._note_arrival(broker, batches, size)
 
-    def _note_arrival(self, now: float) -> None:
-        before, self._arrived_at = self._arrived_at, now
+    def _note_arrival(self, broker: SourceBroker, batches: int, size: int) -> None:
+        if not size:
+            broker.gathering.paused()
+            return
+        now, before = broker.answered_at, self._arrived_at
+        broker.gathering.arrived(now, batches, size)
+        self._arrived_at = now
         if now - before < HELD_S:
             self._steady_until = now + HELD_S
 
@@ -551,6 +563,7 @@ class SourceBroker:
     session: FetchSession
     size: ReadSize
     """Size of one response."""
+    gathering: Gathering
     is_fetching: bool = False
     too_late: set[TopicPartition] = field(default_factory=set)
     """Partitions that were added while a fetch was in flight, so its response is not for them. It
