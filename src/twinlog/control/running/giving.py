@@ -75,6 +75,7 @@ from twinlog.control.running.run_state import RunState
 from twinlog.errors import Fate, TwinlogError
 from twinlog.flow_log import FlowLog
 from twinlog.mirror.map.offset_map import PartitionKey, PartitionMap, Term
+from twinlog.model import TopicPartition
 from twinlog.survey.replica import Maps
 
 
@@ -90,7 +91,7 @@ class Assigner:
 
     def assign(self, now: float) -> None:
         """Give the partitions that are due to ready lanes."""
-        if not self._run.takers:
+        if not self._run.takers or self._lanes_have_all():
             return
         self._give([p for p in self._due(now) if p.handed is not None], {})
         if self._map.is_due and self._cold():
@@ -108,6 +109,11 @@ class Assigner:
         run = self._run
         waits = partition.taken is None and bool(run.holds_back or run.awaits_plans)
         return waits or (run.once and partition.placement is Placement.FAILED)
+
+    def _lanes_have_all(self) -> bool:
+        """Return whether every partition is in a lane, as usual. Called ten times a second."""
+        held = set[TopicPartition]().union(*(lane.partitions for lane in self._run.lanes()))
+        return self._run.partitions.keys() <= held
 
     def _due(self, now: float) -> list[Partition]:
         due = (p for p in self._run.partitions.values() if p.is_due(now))
