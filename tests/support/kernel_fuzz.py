@@ -22,12 +22,13 @@ import time
 from array import array
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
 import cramjam
 from crc32c import crc32c
+from msgspec import structs
 
 from tests.support.records import NOW_MS, message
 from twinlog.errors import CorruptData, TwinlogError
@@ -444,7 +445,7 @@ def take(data: bytes, position: int, limit: int, join: int) -> object:
         out = intake.take(memoryview(bytearray(data)), (), FOREVER)
     except TwinlogError as error:
         return error.message
-    return [replace(one, data=memoryview(bytes(one.data))) for one in out], (
+    return [structs.replace(one, data=memoryview(bytes(one.data))) for one in out], (
         intake.position,
         intake.ordinal,
         intake.last_fetched_epoch,

@@ -25,8 +25,9 @@ from __future__ import annotations
 import struct
 from array import array
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
 from typing import Final, Protocol
+
+from msgspec import Struct
 
 from twinlog.errors import CorruptData, TwinlogError
 from twinlog.mirror.map.offset_map import Run
@@ -67,8 +68,7 @@ class Aborted(Protocol):
     def first_offset(self) -> int: ...
 
 
-@dataclass(slots=True, kw_only=True)
-class OutBatch:
+class OutBatch(Struct, kw_only=True):
     """A batch whose header has this flow's producer fields. It can be sent several times."""
 
     ordinal: int
