@@ -57,8 +57,8 @@ def produce_version(connection: HotConnection, ids: Mapping[str, TopicId]) -> in
             f"{connection.peer} offers Produce up to version {highest}; version {VERSION_BY_NAME} "
             "is needed (Kafka 2.8 or newer)"
         )
-    has_ids = all(topic_id != NO_TOPIC_ID for topic_id in ids.values())
-    return VERSION_BY_ID if highest >= VERSION_BY_ID and has_ids else VERSION_BY_NAME
+    has_ids = highest >= VERSION_BY_ID and NO_TOPIC_ID not in ids.values()
+    return VERSION_BY_ID if has_ids else VERSION_BY_NAME
 
 
 @dataclass(slots=True)
@@ -98,6 +98,7 @@ class TargetSide:
         began.
         """
         self.copies[copy] = TargetState(searched_at)
+        self.side.names[copy.target_topic_id.raw] = copy.target.topic
 
     def remove(self, copy: PartitionCopy) -> None:
         state = self.copies.pop(copy, None)
@@ -212,16 +213,15 @@ class TargetSide:
         batches: dict[TopicPartition, tuple[PartitionCopy, OutBatch]],
         ids: dict[str, TopicId],
     ) -> None:
-        for topic, topic_id in ids.items():
-            self.side.names[topic_id.raw] = topic
         version = produce_version(connection, ids)
         data = {tp: batch.data for tp, (_, batch) in batches.items()}
         parts = produce_request(version, data, ids, self.side.settings.request_timeout_ms)
         connection.submit(PRODUCE, version, parts, Sent(version, batches))
-        now = self.clock.monotonic()
-        for copy, _ in batches.values():
-            if by_name := self.copies[copy].by_name:
-                by_name.on_sent(now)
+        if version < VERSION_BY_ID:
+            now = self.clock.monotonic()
+            for copy, _ in batches.values():
+                if by_name := self.copies[copy].by_name:
+                    by_name.on_sent(now)
 
     def _is_sure_of_topic(
         self, connection: HotConnection, copy: PartitionCopy, now_ms: int
@@ -261,7 +261,7 @@ class TargetSide:
         Raises CorruptData if it does not match the request, because then the outcome is unknown.
         """
         throttle_ms, answers = produce_answer(sent.version, view, self.side.names)
-        if {answer.tp for answer in answers} != set(sent.batches):
+        if {answer.tp for answer in answers} != sent.batches.keys():
             raise CorruptData("the response to a Produce request is for other partitions")
         for answer in answers:
             copy, batch = sent.batches.pop(answer.tp)

@@ -234,7 +234,8 @@ class PartitionCopy:
 
     def queue(self, batch: OutBatch, now_ms: int, *, always: bool = False) -> None:
         """Announce a batch to the offset map. It is sent when the map has its rows."""
-        for part in self._splitter.parts(batch):
+        is_small = len(batch.data) <= self._splitter.most_bytes
+        for part in (batch,) if is_small else self._splitter.parts(batch):
             self._queue_one(part, always=always)
         self.ages.add(now_ms, batch.max_timestamp)
 
@@ -333,7 +334,8 @@ class PartitionCopy:
             return None
         if self.late_requests and self._is_held_back(batch.oldest_timestamp, now_ms):
             return None
-        self._send_alone_after_pause(now_ms)
+        if not self._in_flight:
+            self._send_alone_after_pause(now_ms)
         if len(self._in_flight) >= self._window(batch, now_ms):
             return None
         self._queue.popleft()
@@ -378,12 +380,13 @@ class PartitionCopy:
         return bool(self._queue) and not rests and self.state is CopyState.COPYING
 
     def _send_alone_after_pause(self, now_ms: int) -> None:
-        """Send the next batch alone if the target may have forgotten the producer ID.
+        """Send the next batch alone if the target may have forgotten the producer ID. Nothing is in
+        flight.
 
         A target that forgot the ID since the last response could reject one batch and still append
         the batch after it.
         """
-        is_quiet = not self._in_flight and abs(now_ms - self._answered_ms) > QUIET_MS
+        is_quiet = abs(now_ms - self._answered_ms) > QUIET_MS
         if is_quiet and not self.is_protected(self.last_timestamp, now_ms):
             self._is_proven = False
 
@@ -470,7 +473,7 @@ class PartitionCopy:
         return True
 
     def _clean(self, batch: OutBatch, base_offset: int, now_ms: int) -> None:
-        self.acked_ordinal = batch.next_ordinal
+        self.acked_ordinal = batch.ordinal + batch.count
         self.acked_upstream = batch.upstream_next
         self.acked_downstream = base_offset + batch.count
         self.acked_records += batch.count
