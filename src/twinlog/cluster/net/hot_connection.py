@@ -96,7 +96,7 @@ class HotConnection:
         self._session_ends_at = connection.session_ends_at
         self._client_id = client_id.encode()
         self._correlation = 0
-        self._outgoing: deque[memoryview] = deque()
+        self._outgoing: deque[Buffer] = deque()
         self._in_flight: deque[tuple[int, Any, int]] = deque()
         self._bytes_in_flight = 0
         self._passed = self._passed_before = 0
@@ -177,8 +177,8 @@ class HotConnection:
         head = _HEAD.pack(api_key, version, self._correlation, len(self._client_id))
         head += self._client_id + b"\x00"
         size = len(head) + sum(map(len, parts))
-        self._outgoing.append(memoryview(_SIZE.pack(size) + head))
-        self._outgoing.extend(memoryview(part) for part in parts)
+        self._outgoing.append(_SIZE.pack(size) + head)
+        self._outgoing.extend(parts)
         if not self._in_flight:
             self._last_answer = max(self._last_answer, time.monotonic())
         self._in_flight.append((self._correlation, context, size))
@@ -202,7 +202,7 @@ class HotConnection:
             while out and sent >= len(out[0]):
                 sent -= len(out.popleft())
             if sent:
-                out[0] = out[0][sent:]
+                out[0] = memoryview(out[0])[sent:]
         return True
 
     def receive(self, limit: int = 64) -> list[tuple[Any, memoryview]]:
