@@ -11,18 +11,24 @@ itself costs, without system calls, stage by stage:
 
 Responses are built right before they are processed, as if they came from a socket; that time is not
 counted. With `TWINLOG_KERNELS=python` the same is measured without the compiled kernels.
+
+The last lines are the floor: a forwarder in C (`forwarder.c`), with sockets and nothing else.
 """
 
 from __future__ import annotations
 
 import argparse
 import selectors
+import shutil
 import struct
+import subprocess
 import sys
+import tempfile
 import time
 from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 from statistics import median
 from typing import Any, Final, cast
 
@@ -40,6 +46,7 @@ from twinlog.lane.sides.cluster_side import ClusterSide, Leader
 from twinlog.mirror.map.offset_map import Run
 from twinlog.mirror.start_point import StartPoint
 from twinlog.model import Isolation, TopicId, TopicPartition
+from twinlog.wire.kernels import library
 from twinlog.wire.kernels.chosen import CHOSEN
 from twinlog.wire.primitives import uvarint
 from twinlog.wire.record_batch import (
@@ -278,6 +285,34 @@ def _answer(topic_id: bytes, base_offset: int) -> memoryview:
     return memoryview(body + b"\x01\x00\x00" + b"\x00" + bytes(4) + b"\x00")
 
 
+def print_floor(mb: int) -> None:
+    """Compile and run the forwarder in C, if there is a compiler."""
+    source = Path(__file__).with_name("forwarder.c")
+    if shutil.which("cc") is None:
+        return
+    with tempfile.TemporaryDirectory() as folder:
+        program = Path(folder, "forwarder")
+        build = [
+            "cc",
+            "-O2",
+            "-I",
+            str(Path(library.__file__).parent),
+            "-o",
+            str(program),
+            str(source),
+        ]
+        subprocess.run(build, check=True)
+        for name, size in (("1 KB", 1_083), ("16 KB", 16_384)):
+            command = [str(program), str(16 * mb), str(size)]
+            done = subprocess.run(command, check=True, capture_output=True, text=True)
+            copied, in_code, in_kernel = map(int, done.stdout.split())
+            whole, code = (in_code + in_kernel) / copied, in_code / copied
+            print(
+                f"forwarder in C, {name}: {size * whole:.2f} us a batch, {1e3 * whole:.2f} s/GB, "
+                f"of which {1e3 * code:.2f} outside of system calls"
+            )
+
+
 def main() -> int:
     parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n\n", maxsplit=1)[0])
     parser.add_argument("--mb", type=int, default=64, help="MB per case and round (default: 64)")
@@ -298,6 +333,7 @@ def main() -> int:
             rows.append([*each, sum(each), 1e9 * whole / bench.bytes])
         cells = [median(column) for column in zip(*rows, strict=True)]
         print(f"{case.name:40}{''.join(f'{cell:8.2f}' for cell in cells)}")
+    print_floor(given.mb)
     return 0
 
 
