@@ -336,7 +336,7 @@ class PartitionCopy:
             return None
         if not self._in_flight:
             self._send_alone_after_pause(now_ms)
-        if len(self._in_flight) >= self._window(batch, now_ms):
+        elif len(self._in_flight) >= self._window(batch, now_ms):
             return None
         self._queue.popleft()
         batch.sent += 1
@@ -483,7 +483,8 @@ class PartitionCopy:
         self.latencies.add(now_ms, batch.max_timestamp)
         self._is_proven = self._is_listed = True
         self._answered_ms = now_ms
-        self._acknowledge_what_was_read()
+        if not self._in_flight:
+            self._acknowledge_what_was_read()
 
     def _is_repeat(self, log_append_time_ms: int, batch: OutBatch, now_ms: int) -> bool:
         """Return whether the target already had a batch of these sequences that this lane did not
