@@ -269,6 +269,8 @@ class Fuzzer:
         """A Fetch answer of small batches, and where the damage was last."""
         draw, out, offset = self.random, bytearray(), draw_offset(self.random)
         first = offset
+        if draw.random() < 0.3:
+            return self._plain_answer(first), first
         for _ in range(draw.randrange(1, 8)):
             count, seed = draw.choice(self._small)
             codec = draw.choice((Codec.NONE, Codec.NONE, Codec.NONE, Codec.LZ4, Codec.SNAPPY))
@@ -281,6 +283,20 @@ class Fuzzer:
             out += one
             offset += count + draw.choice((0, 0, 0, 2))
         return (self.damaged(bytes(out), 2) if draw.random() < 0.3 else bytes(out)), first
+
+    def _plain_answer(self, offset: int) -> bytes:
+        """Batches without a fault, one behind the other, of which most could be joined."""
+        draw, out = self.random, bytearray()
+        for _ in range(draw.randrange(1, 8)):
+            count, seed = draw.choice(self._small)
+            one = bytearray(seed.batch)
+            struct.pack_into(">q", one, 0, min(offset, FOREVER))
+            if draw.random() < 0.1:
+                one[22] |= draw.choice((0x10, 0x20, 0x30))
+                sealed(one)
+            out += one
+            offset += count
+        return bytes(out)
 
     def joins(self) -> None:
         """Small batches become one payload."""
