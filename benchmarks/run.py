@@ -11,7 +11,7 @@ from pathlib import Path
 from types import FrameType
 from typing import NoReturn
 
-from benchmarks import frames_run, lanes_run, plane_run, verify_run
+from benchmarks import far_run, frames_run, lanes_run, plane_run, verify_run
 from benchmarks.progress import Progress
 from benchmarks.report import Report
 from benchmarks.results import MIRROR_MAKER, TWINLOG, RunResult
@@ -31,8 +31,9 @@ _ALONE = {
     "frames": frames_run.main,
     "plane": plane_run.main,
     "lanes": lanes_run.main,
+    "far": far_run.main,
 }
-"""With command lines of their own: MirrorMaker 2 does neither."""
+"""With command lines of their own."""
 
 _EXAMPLES = """\
 cases:
@@ -47,6 +48,7 @@ examples:
   scripts/bench frames                DataFrames beside Spark's own source and sink: 25 minutes
   scripts/bench plane                 what page, REST and metrics cost a mirror: 12 minutes
   scripts/bench lanes                 memory with 1 to 32 lanes: 4 minutes
+  scripts/bench far                   a backlog over a long link: 12 minutes
 
 exit code: 0 all runs were measured (goals met or not), 1 a run failed, 2 wrong usage
 """
