@@ -148,7 +148,8 @@ class ProcessJob:
             return
         # it is to change what nothing has imported yet
         command = [sys.executable, "-c", self.prelude + PROGRAM, json.dumps(job)]
-        environment = {**os.environ, "PYTHONPATH": str(ROOT)}
+        paths = (str(ROOT), os.environ.get("PYTHONPATH"))  # perhaps of another tree
+        environment = {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, paths))}
         self.processes[lane] = subprocess.Popen(command, env=environment)
 
     def _watch(self) -> None:
