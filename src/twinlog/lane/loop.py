@@ -45,7 +45,7 @@ from twinlog.lane.messages import (
 )
 from twinlog.lane.ports import LanePorts
 from twinlog.lane.sides.background import LaneJobs
-from twinlog.lane.sides.cluster_side import ClusterSide
+from twinlog.lane.sides.cluster_side import ClusterSide, node_of
 from twinlog.lane.sides.target_side import Sent
 
 log = logging.getLogger(__name__)
@@ -260,7 +260,7 @@ class LaneLoop:
 
     def _on_broken(self, side: ClusterSide, node: int, error: TwinlogError) -> None:
         unanswered = side.drop(node)
-        FlowLog(log, self._work.flow).info("connection lost node=%s error=%s", node, error)
+        FlowLog(log, self._work.flow).info("connection lost node=%s error=%s", node_of(node), error)
         if side is self._source_cluster:
             self._assignments.source.on_disconnected(node)
             return

@@ -218,17 +218,26 @@ def test_transaction_that_is_open_at_the_source() -> None:
     assert findings(seen(snapshots.partition(lag=0, loss_records=1, loss_ms=1_300))) == []
 
 
-def test_fetches_that_are_too_small_for_the_way() -> None:
-    far = replace(A, round_trips_ms={0: 40.0})
+@pytest.mark.parametrize(
+    ("trip_ms", "bound", "key_of_many"),
+    [
+        (8.0, "a response of 1.0 MB every 8 ms is at most 125 MB/s", "fetch.max.bytes"),
+        (40.0, "8 responses of 1.0 MB every 40 ms are at most 200 MB/s", "max.partition.fetch"),
+    ],
+)
+def test_fetches_that_are_too_small_for_the_way(
+    trip_ms: float, bound: str, key_of_many: str
+) -> None:
+    far = replace(A, round_trips_ms={0: trip_ms})
     tuning = Tuning(partition_fetch_bytes=MB, fetch_bytes=2 * MB)
-    one = {TopicPartition("orders", 0): 20.0 * MB}
+    one = {TopicPartition("orders", 0): 110.0 * MB}
     found = only(seen(lagging(), source=far, tuning=tuning, rates=one), "small_fetches")
-    assert "1.0 MB every 40 ms is at most 25.0 MB/s for a partition" in found.what
+    assert f"{bound} for a partition" in found.what
     assert found.todo == f"raise A.consumer.max.partition.fetch.bytes above {MB}"
-    many = {TopicPartition("orders", n): 10.0 * MB for n in range(6)}
+    many = {TopicPartition("orders", n): 50.0 * MB for n in range(6)}
     behind = [lagging(n) for n in range(6)]
     found = only(seen(*behind, source=far, tuning=tuning, rates=many), "small_fetches")
-    assert "A.consumer.fetch.max.bytes" in found.todo
+    assert f"A.consumer.{key_of_many}" in found.todo
 
 
 def test_fewer_lanes_than_cores() -> None:

@@ -7,9 +7,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Final
 
+from twinlog.cluster.net.round_trip import FAR_S
 from twinlog.cluster.topics.quotas import CONSUMER, PRODUCER, REQUESTS, Quota
 from twinlog.codes import FlowState
 from twinlog.control.doctor.observation import SLOW_MS, Finding, Likelihood, Observation
+from twinlog.lane.sides.sections import CONNECTIONS
 from twinlog.quantities import count, duration, first_few, plural, size
 
 MOST_OF_IT: Final = 0.8
@@ -159,27 +161,32 @@ def open_transaction(seen: Observation) -> Iterator[Finding]:
 
 
 def small_fetches(seen: Observation) -> Iterator[Finding]:
-    """Report fetch sizes that limit the rate: a broker sends one response per round trip."""
+    """Report fetch sizes that limit the rate: a broker sends one response per round trip, or one
+    per connection if it is far.
+    """
     trip_ms = seen.source.round_trip_ms
     if not seen.is_slow or trip_ms <= 0:
         return
     a_second = 1000 / trip_ms
     sizes = seen.tuning
-    of_partition = sizes.partition_fetch_bytes * a_second
-    of_lane = sizes.fetch_bytes * a_second
+    responses = CONNECTIONS if trip_ms >= FAR_S * 1000 else 1
+    key, now, whose = "max.partition.fetch.bytes", sizes.partition_fetch_bytes, "a partition"
+    bound = responses * now * a_second
     fastest = max((seen.rates or {}).values(), default=0.0)
     lanes = max(1, seen.snapshot.lanes)
-    if fastest >= NEAR * of_partition:
-        key, now, bound = "max.partition.fetch.bytes", sizes.partition_fetch_bytes, of_partition
-        whose = "a partition"
-    elif (seen.rate or 0.0) >= NEAR * of_lane * lanes:
-        key, now, bound, whose = "fetch.max.bytes", sizes.fetch_bytes, of_lane, "a lane of a broker"
-    else:
-        return
+    if fastest < NEAR * bound:
+        whose = "a lane of a broker"
+        if responses == 1:
+            key, now, bound = "fetch.max.bytes", sizes.fetch_bytes, sizes.fetch_bytes * a_second
+        if (seen.rate or 0.0) < NEAR * bound * lanes:
+            return
+    what = f"a response of {size(now)} every {trip_ms:.0f} ms is"
+    if responses > 1:
+        what = f"{responses} responses of {size(now)} every {trip_ms:.0f} ms are"
     yield Finding(
         Likelihood.LIKELY,
         "small_fetches",
-        f"a response of {size(now)} every {trip_ms:.0f} ms is at most {size(bound)}/s for {whose}, "
+        f"{what} at most {size(bound)}/s for {whose}, "
         f"and {size(max(fastest, (seen.rate or 0.0) / lanes))}/s are copied",
         f"raise {seen.source.alias}.consumer.{key} above {now}",
     )

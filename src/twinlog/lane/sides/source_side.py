@@ -1,5 +1,5 @@
 """The reading side of a lane: one Fetch in flight per source broker, for all its partitions with
-room.
+room. Partitions of a far broker that are behind are read in `sections` instead.
 
 Backpressure leaves a partition out of the fetch session. That costs the broker nothing, and the
 partition returns when its batches are on the target. While a partition is left out, or partitions
@@ -21,9 +21,17 @@ from twinlog.cluster.net.read_size import ReadSize
 from twinlog.config.flow.tuning import MOST_WAIT_MS, Tuning
 from twinlog.errors import CorruptData, Fate, PartitionError, TwinlogError, Unsupported
 from twinlog.lane.events import LaneEvents
-from twinlog.lane.sides.cluster_side import ClusterSide
+from twinlog.lane.sides.cluster_side import ClusterSide, node_of
 from twinlog.lane.sides.near_replicas import NO_REPLICA, NearReplicas
 from twinlog.lane.sides.pace import TopicBuckets
+from twinlog.lane.sides.sections import (
+    CONNECTIONS,
+    LEAST_SECTIONS,
+    SectionedRead,
+    SectionRequest,
+    free_connections,
+    is_far,
+)
 from twinlog.lane.sides.source_state import NO_NODE, SourceState, WaitsFor
 from twinlog.mirror.copy.fan_out import Copy
 from twinlog.mirror.copy.refusals import unreadable
@@ -57,6 +65,7 @@ PACED_WAIT_MS: Final = 50
 """Fetch wait while partitions wait for their budget, which is given out a few times a second."""
 
 MIN_ROOM_BYTES: Final = 1 << 20
+EMPTY: Final = memoryview(b"")
 REFRESH_EVERY_S: Final = 60.0
 """Interval at which leaders are queried again even if nothing fails. A replaced leader that does
 not know it reports that its log has ended, and so does a replica that no longer gets records.
@@ -132,7 +141,7 @@ class SourceSide:
             self._brokers[state.node].session.forget(tp)
         self._in[state.waits_for].pop(tp, None)
         self._in[waits_for][tp] = state
-        state.waits_for, state.node = waits_for, node
+        state.waits_for, state.node, state.ahead = waits_for, node, None
 
     def _seek(self, state: SourceState) -> None:
         """Find the partition's leader and read from it."""
@@ -146,7 +155,10 @@ class SourceSide:
         """Memory for records that is not in use. Negative if a response was larger than the
         room.
         """
-        return self.memory_bytes - sum(s.copy.queued_bytes for s in self.partitions.values())
+        used = sum(s.copy.queued_bytes for s in self.partitions.values())
+        for state in self._in[WaitsFor.SECTIONS].values():
+            used += 0 if state.ahead is None else state.ahead.held_bytes
+        return self.memory_bytes - used
 
     def pump(self, *, hurry: bool) -> None:
         """Send the fetches that can be sent now. `hurry` keeps their wait at the broker short."""
@@ -155,6 +167,8 @@ class SourceSide:
         self._refresh()
         self._assign_brokers()
         self._resume_paused()
+        if self._in[WaitsFor.SECTIONS]:
+            self._request_sections()
         if all(broker.is_fetching or not len(broker.session) for broker in self._brokers.values()):
             return
         room = self.room_bytes
@@ -180,6 +194,32 @@ class SourceSide:
             connection.submit(FETCH, broker.session.version, parts, broker)
             broker.is_fetching = True
             self.side.flush(node, connection)
+
+    def _request_sections(self) -> None:
+        room, reads = self.room_bytes, self._in[WaitsFor.SECTIONS]
+        most = -(-CONNECTIONS // len(reads))
+        for tp, state in list(reads.items()):
+            ahead, copy = state.ahead, state.copy
+            if ahead is None:
+                continue
+            end = min(state.source_end, copy.end)
+            load = self._load(copy) + ahead.held_bytes
+            size = ahead.section_bytes
+            limit = max(self._share(), self._fair_share())
+            for key, connection in free_connections(self.side, state.node):
+                has_room = room >= size and load + size <= limit
+                section = ahead.next_section(end=end, most=most, has_room=has_room)
+                if section is None:
+                    break
+                is_next = section.offset == copy.intake.position
+                last_epoch = copy.intake.last_fetched_epoch if is_next else -1
+                ahead.send(section, connection, last_epoch, self.clock.monotonic())
+                self.side.flush(key, connection)
+                room -= section.most_bytes
+                load += section.most_bytes
+                reads[tp] = reads.pop(tp)  # another partition gets the next free connection
+            if not ahead.sections:
+                self._seek(state)  # the end is near, or there is no room or no connection
 
     def _refresh(self) -> None:
         now = self.clock.monotonic()
@@ -277,7 +317,7 @@ class SourceSide:
     def _resume_paused(self) -> None:
         limit = self._share() // 2
         for state in list(self._in[WaitsFor.TARGET].values()):
-            if state.copy.queued_bytes <= limit:
+            if self._load(state.copy) <= limit:
                 self._seek(state)
 
     def _share(self) -> int:
@@ -287,8 +327,19 @@ class SourceSide:
         without making the copy faster.
         """
         least = 2 * self.tuning.partition_fetch_bytes
-        fair = self.memory_bytes // max(1, len(self.partitions))
-        return max(least, min(2 * least, fair))
+        return max(least, min(2 * least, self._fair_share()))
+
+    def _fair_share(self) -> int:
+        return self.memory_bytes // max(1, len(self.partitions))
+
+    def _load(self, copy: Copy) -> int:
+        """Return the bytes of a partition that count against its share.
+
+        Batches in flight do not count while there is memory, because a long link to the target
+        holds more of them than the share.
+        """
+        spare = max(0, self._fair_share() - self._share())
+        return copy.queued_bytes - min(spare, sum(one.in_flight_bytes for one in copy.parts))
 
     # -- in
 
@@ -297,6 +348,9 @@ class SourceSide:
         connection is unusable.
         """
         for broker, view in connection.receive():
+            if isinstance(broker, SectionRequest):
+                self._on_section(broker, connection, view)
+                continue
             broker.is_fetching = False
             too_late, broker.too_late = broker.too_late, set()
             broker.answered_at = self.clock.monotonic()
@@ -313,6 +367,35 @@ class SourceSide:
                     self._note_ends(state, fetched)  # the broker reports them only once
                 else:
                     self._on_partition(broker.session, state, fetched)
+
+    def _on_section(
+        self, asked: SectionRequest, connection: HotConnection, view: memoryview
+    ) -> None:
+        ahead, section = asked
+        answer = ahead.session.parse(view)
+        self.side.throttled(connection, answer.throttle_ms)
+        state, broker = self.partitions.get(ahead.tp), self._brokers.get(ahead.node)
+        if state is None or state.ahead is not ahead or broker is None:
+            return
+        broker.answered_at = self.clock.monotonic()
+        is_full = ahead.in_flight >= ahead.window.size
+        fetched = ahead.on_answer(section, answer)
+        if fetched is None:
+            self._seek(state)
+            return
+        self._note_ends(state, fetched)
+        took_s = broker.answered_at - (section.sent_at or 0.0)
+        ahead.window.adapt(took_s, connection.trip_s, is_full=is_full)
+        while (due := ahead.pop_due(state.copy.intake.position)) is not None:
+            section, fetched = due
+            before = state.copy.intake.position
+            if not self._take_in(state, fetched):
+                return
+            position = state.copy.intake.position
+            ahead.learn(section, len(fetched.records or EMPTY), before, position)
+            if not state.copy.wants_fetch:
+                self._enter(state, WaitsFor.NOTHING)
+            self.events.arrived(state.copy)
 
     def _on_partition(
         self, session: FetchSession, state: SourceState, fetched: FetchedPartition
@@ -333,23 +416,28 @@ class SourceSide:
                 self.events.troubled(tp, self._diverged(state, fetched.diverging))
             return
         self._note_ends(state, fetched)
-        if not fetched.records:
+        before = state.copy.intake.position
+        if not fetched.records or not self._take_in(state, fetched):
             return
-        copy = state.copy
-        try:
-            copy.on_fetched(fetched.records, fetched.aborted, self.clock.wall_ms())
-        except TwinlogError as error:
-            self.events.troubled(tp, unreadable(error, tp, copy.intake.position))
-            return
-        if copy.intake.jumps:
-            self.events.jumped(tp, copy.intake.jumps)
-            copy.intake.jumps = []
         if self.pace.is_bound:
             # the incomplete batch at the end is not charged: it is sent again, and its size depends
             # on the topic's share, which it would change
             self.pace.take(tp.topic, _whole_bytes(fetched.records))
-        self._ask_for_more(session, state)
-        self.events.arrived(copy)
+        self._ask_for_more(session, state, before, len(fetched.records))
+        self.events.arrived(state.copy)
+
+    def _take_in(self, state: SourceState, fetched: FetchedPartition) -> bool:
+        """Queue the records of a response. Returns False if the copy cannot read them."""
+        copy, tp = state.copy, fetched.tp
+        try:
+            copy.on_fetched(fetched.records or EMPTY, fetched.aborted, self.clock.wall_ms())
+        except TwinlogError as error:
+            self.events.troubled(tp, unreadable(error, tp, copy.intake.position))
+            return False
+        if copy.intake.jumps:
+            self.events.jumped(tp, copy.intake.jumps)
+            copy.intake.jumps = []
+        return True
 
     def _note_ends(self, state: SourceState, fetched: FetchedPartition) -> None:
         if fetched.error or fetched.diverging is not None:
@@ -361,20 +449,62 @@ class SourceSide:
             else fetched.high_watermark
         )
 
-    def _ask_for_more(self, session: FetchSession, state: SourceState) -> None:
+    def _ask_for_more(
+        self, session: FetchSession, state: SourceState, before: int, size: int
+    ) -> None:
+        """Continue after a response of `size` bytes, which began at the offset `before`."""
         copy = state.copy
         tp = copy.source
         if not copy.wants_fetch:
             self._enter(state, WaitsFor.NOTHING)
-        elif copy.queued_bytes > self._share():
+        elif self._load(copy) > self._share():
             self._enter(state, WaitsFor.TARGET)
         elif not self.pace.allows(tp.topic):
             self._enter(state, WaitsFor.BUDGET)
         elif self._near.has_expired(tp):
             self._near.forget(tp)
             self._seek(state)
-        else:
+        elif not self._begins_sections(session, state, before, size):
             self._want(session, state)
+
+    def _begins_sections(
+        self, session: FetchSession, state: SourceState, before: int, size: int
+    ) -> bool:
+        """Read a partition in sections from now on if its broker is far and it is behind."""
+        copy, node = state.copy, state.node
+        tp, position, broker = copy.source, copy.intake.position, self._brokers[node]
+        leader = self.side.leaders.get(tp)
+        section_bytes = self.tuning.partition_fetch_bytes
+        if (
+            self.pace.is_bound
+            or broker.size.most_bytes < broker.size.ceiling
+            or session.version < VERSION_BY_ID
+            or leader is None
+            or leader.node != node
+            or leader.epoch < 0
+            or size < section_bytes // 2
+            or position <= before
+            or self.room_bytes < LEAST_SECTIONS * section_bytes
+            or not is_far(self.side.connections.get(node))
+        ):
+            return False
+        ahead = SectionedRead(
+            tp=tp,
+            topic_id=copy.source_topic_id,
+            node=node,
+            session=FetchSession(session.version, self.isolation, is_kept=False),
+            leader_epoch=leader.epoch,
+            section_bytes=section_bytes,
+            next_offset=position,
+            bytes_per_offset=size / (position - before),
+        )
+        is_behind = ahead.has_sections(LEAST_SECTIONS, end=min(state.source_end, copy.end))
+        if not is_behind or next(free_connections(self.side, node), None) is None:
+            return False
+        session.forget(tp)
+        self._enter(state, WaitsFor.SECTIONS, node)
+        state.ahead = ahead
+        return True
 
     def _on_error(self, state: SourceState, error: int) -> None:
         tp = state.copy.source
@@ -433,7 +563,10 @@ class SourceSide:
         )
 
     def on_disconnected(self, node: int) -> None:
-        """Drop the fetch session of a lost connection."""
+        """Drop the fetch session, or the sections, of a lost connection."""
+        for state in list(self._in[WaitsFor.SECTIONS].values()):
+            if state.node == node_of(node):
+                self._seek(state)
         broker = self._brokers.pop(node, None)
         if broker is None:
             return
@@ -448,6 +581,9 @@ class SourceSide:
         for tp, state in list(self._in[WaitsFor.RECORDS].items()):
             leader, node = self.side.leaders.get(tp), state.node
             if leader is not None and leader.node != node and not self._near.is_read(tp, node):
+                self._seek(state)
+        for tp, state in list(self._in[WaitsFor.SECTIONS].items()):
+            if (leader := self.side.leaders.get(tp)) is None or leader.node != state.node:
                 self._seek(state)
 
     def sees_end(self, tp: TopicPartition) -> bool:

@@ -20,12 +20,13 @@ from typing import Final
 
 from twinlog.clock import Clock
 from twinlog.cluster.net.hot_connection import HotConnection
+from twinlog.cluster.net.round_trip import FAR_S, RequestsInFlight
 from twinlog.errors import CorruptData, Fate, PartitionError, TwinlogError, Unsupported
 from twinlog.lane.events import LaneEvents
 from twinlog.lane.sides.cluster_side import ClusterSide
 from twinlog.lane.sides.topic_by_name import TopicByName
 from twinlog.mirror.copy.intake import OutBatch
-from twinlog.mirror.copy.partition import PartitionCopy
+from twinlog.mirror.copy.partition import PIPELINE, PartitionCopy
 from twinlog.mirror.copy.refusals import BROKEN_LOG
 from twinlog.model import NO_TOPIC_ID, TopicId, TopicPartition
 from twinlog.wire.error_codes import STALE_LEADER
@@ -37,6 +38,9 @@ from twinlog.wire.requests.produce import (
     produce_request,
 )
 
+MOST_IN_FLIGHT: Final = 4096
+"""Batches of one partition on a long link. Their bytes are limited by the lane's memory."""
+
 SENT_TOGETHER_BYTES: Final = 256 * 1024
 """Bytes of requests that are sent with one system call."""
 
@@ -47,6 +51,9 @@ class Sent:
 
     version: int
     batches: dict[TopicPartition, tuple[PartitionCopy, OutBatch]]
+    at: float
+    trip_s: float
+    """Shortest response time of the connection, in seconds."""
 
 
 def produce_version(connection: HotConnection, ids: Mapping[str, TopicId]) -> int:
@@ -67,6 +74,9 @@ class TargetState:
 
     searched_at: float
     """Monotonic time at which the search for its start point began."""
+    window: RequestsInFlight = field(
+        default_factory=lambda: RequestsInFlight(PIPELINE, MOST_IN_FLIGHT)
+    )
     by_name: TopicByName | None = None
     """Set if the broker does not accept topic IDs."""
     node: int | None = None
@@ -217,8 +227,8 @@ class TargetSide:
         version = produce_version(connection, ids)
         data = {tp: batch.data for tp, (_, batch) in batches.items()}
         parts = produce_request(version, data, ids, self.side.settings.request_timeout_ms)
-        connection.submit(PRODUCE, version, parts, Sent(version, batches))
         now = self.clock.monotonic()
+        connection.submit(PRODUCE, version, parts, Sent(version, batches, now, connection.trip_s))
         for copy, _ in batches.values():
             if by_name := self.copies[copy].by_name:
                 by_name.on_sent(now)
@@ -278,9 +288,19 @@ class TargetSide:
             )
             if sent.version < VERSION_BY_ID:
                 self._on_answer_by_name(copy)
+            if sent.trip_s >= FAR_S:
+                self._fill_link(copy, sent)
             self.wake(copy)
             self.events.answered(copy)
         return throttle_ms
+
+    def _fill_link(self, copy: PartitionCopy, sent: Sent) -> None:
+        state = self.copies.get(copy)
+        if state is not None:
+            is_full = copy.in_flight + 1 >= state.window.size
+            took_s = self.clock.monotonic() - sent.at
+            state.window.adapt(took_s, sent.trip_s, is_full=is_full)
+            copy.pipeline = state.window.size
 
     def _on_answer_by_name(self, copy: PartitionCopy) -> None:
         state = self.copies.get(copy)

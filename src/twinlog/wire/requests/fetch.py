@@ -36,6 +36,7 @@ SESSION_ERRORS: Final = frozenset({70, 71, 106})
 session is needed.
 """
 
+_NO_SESSION: Final = -1
 _REQUEST_HEAD = struct.Struct(">iiiibii")
 _PARTITION = struct.Struct(">iiqiqi")
 _INT32 = struct.Struct(">i")
@@ -90,8 +91,14 @@ class FetchAnswer:
 class FetchSession:
     """The fetch session of one connection: wanted partitions, and those that the broker knows."""
 
-    def __init__(self, version: int, isolation: Isolation, rack: str = "") -> None:
+    def __init__(
+        self, version: int, isolation: Isolation, rack: str = "", *, is_kept: bool = True
+    ) -> None:
+        """With `is_kept=False` the broker remembers nothing, and several requests may be in
+        flight.
+        """
         self.version = version
+        self._is_kept = is_kept
         self._isolation = isolation
         self._tail = compact_string(rack) + EMPTY_TAGS
         self._wanted: dict[TopicPartition, FetchPosition] = {}
@@ -156,7 +163,7 @@ class FetchSession:
             max_bytes,
             self._isolation.number,
             self._session_id,
-            self._session_epoch,
+            self._session_epoch if self._is_kept else _NO_SESSION,
         )
         parts = [head, self._topics(named), self._forgotten(forgotten), self._tail]
         for tp in forgotten:
