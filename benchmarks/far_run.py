@@ -25,7 +25,7 @@ from benchmarks.results import MIRROR_MAKER, TWINLOG
 from benchmarks.scale import FULL, positive
 from benchmarks.stage import Stage, new_cluster, open_stage
 from benchmarks.table import render_table
-from benchmarks.watch import RemoteTopic, watch_copy
+from benchmarks.watch import RemoteTopic, wait_for_first_record, watch_copy
 from twinlog.sandbox.kafka_jars import mirror_maker_jars
 
 __all__ = ["main"]
@@ -152,6 +152,7 @@ class FarRun:
         )
         ballast = replace(stage.scale, backlog_records=self.records).ballast_bytes("backlog")
         with Ballast(ballast), Copier(launch) as copier:
+            wait_for_first_record(copier, remote)
             before = self._cpu_s(side)
             numbers = watch_copy(copier, remote, self.records)
             used = [now - then for now, then in zip(self._cpu_s(side), before, strict=True)]
