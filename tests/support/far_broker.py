@@ -74,6 +74,7 @@ class FarConnection:
         assert key == FETCH
         request = FetchRequest.decode(b"".join(parts), version=version)
         at = self._broker.clock.now + TRIP_S * self._broker.chance.uniform(1, 1.5)
+        at = max([at, *(one for one, _, _ in self._due)])
         self._due.append((at, context, self._broker.answer(request, version)))
 
     def receive(self) -> list[tuple[Any, memoryview]]:

@@ -222,7 +222,7 @@ def test_transaction_that_is_open_at_the_source() -> None:
     ("trip_ms", "bound", "key_of_many"),
     [
         (8.0, "a response of 1.0 MB every 8 ms is at most 125 MB/s", "fetch.max.bytes"),
-        (40.0, "8 responses of 1.0 MB every 40 ms are at most 200 MB/s", "max.partition.fetch"),
+        (80.0, "16 responses of 1.0 MB every 80 ms are at most 200 MB/s", "max.partition.fetch"),
     ],
 )
 def test_fetches_that_are_too_small_for_the_way(

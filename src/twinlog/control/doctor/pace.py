@@ -11,7 +11,7 @@ from twinlog.cluster.net.round_trip import FAR_S
 from twinlog.cluster.topics.quotas import CONSUMER, PRODUCER, REQUESTS, Quota
 from twinlog.codes import FlowState
 from twinlog.control.doctor.observation import SLOW_MS, Finding, Likelihood, Observation
-from twinlog.lane.sides.sections import CONNECTIONS
+from twinlog.lane.sides.sections import MOST_SECTIONS
 from twinlog.quantities import count, duration, first_few, plural, size
 
 MOST_OF_IT: Final = 0.8
@@ -161,15 +161,15 @@ def open_transaction(seen: Observation) -> Iterator[Finding]:
 
 
 def small_fetches(seen: Observation) -> Iterator[Finding]:
-    """Report fetch sizes that limit the rate: a broker sends one response per round trip, or one
-    per connection if it is far.
+    """Report fetch sizes that limit the rate: a broker sends one response per round trip, or
+    several if it is far.
     """
     trip_ms = seen.source.round_trip_ms
     if not seen.is_slow or trip_ms <= 0:
         return
     a_second = 1000 / trip_ms
     sizes = seen.tuning
-    responses = CONNECTIONS if trip_ms >= FAR_S * 1000 else 1
+    responses = MOST_SECTIONS if trip_ms >= FAR_S * 1000 else 1
     key, now, whose = "max.partition.fetch.bytes", sizes.partition_fetch_bytes, "a partition"
     bound = responses * now * a_second
     fastest = max((seen.rates or {}).values(), default=0.0)

@@ -15,9 +15,9 @@ is chosen a little too low, and the overlap is skipped when the batches are take
                                                |== section 3 ==========|
 
 Each section is a Fetch of its own outside of any fetch session, on one of `CONNECTIONS` further
-connections to the broker. A broker answers the requests of one connection one after the other, and
-the socket buffers of a connection (100 KB by default on a broker) also limit what it transfers in
-a round trip.
+connections to the broker. The socket buffers of a connection (100 KB by default on a broker) limit
+what it transfers in a round trip. Connections share a link, so their responses end at about the
+same time. A second request on each of them keeps the link busy while the next one is on its way.
 
 **Rules**
 
@@ -56,8 +56,11 @@ from twinlog.wire.requests.fetch import (
 )
 
 CONNECTIONS: Final = 8
-"""Further connections to one broker. With sections of 2 MB they fill 1 Gbit/s at a round trip of
-100 ms.
+"""Further connections to one broker."""
+
+REQUESTS_EACH: Final = 2
+MOST_SECTIONS: Final = CONNECTIONS * REQUESTS_EACH
+"""Sections in flight from one broker. With 2 MB each they fill 1 Gbit/s at a round trip of 100 ms.
 """
 
 LEAST_SECTIONS: Final = 2
@@ -98,7 +101,7 @@ class SectionedRead:
     overlap: float = FIRST_OVERLAP
     """Share of a section that is probably read again with the next one."""
     window: RequestsInFlight = field(
-        default_factory=lambda: RequestsInFlight(LEAST_SECTIONS, CONNECTIONS)
+        default_factory=lambda: RequestsInFlight(LEAST_SECTIONS, MOST_SECTIONS)
     )
     sections: deque[LogSection] = field(default_factory=deque)
 
@@ -192,11 +195,13 @@ def is_far(connection: HotConnection | None) -> bool:
 
 
 def free_connections(side: ClusterSide, node: int) -> Iterator[tuple[int, HotConnection]]:
-    """Yield further connections to this broker that wait for nothing, with their keys. Opens
-    missing ones.
+    """Yield further connections to this broker that may get a request, with their keys. Idle ones
+    come first. Opens missing ones.
     """
-    for number in range(1, CONNECTIONS + 1):
-        key = connection_key(node, number)
-        connection = side.connection_to(key)
-        if connection is not None and not connection.in_flight and connection.may_send:
+    for in_flight in range(REQUESTS_EACH):
+        for number in range(1, CONNECTIONS + 1):
+            key = connection_key(node, number)
+            connection = side.connection_to(key)
+            if connection is None or connection.in_flight > in_flight or not connection.may_send:
+                continue
             yield key, connection

@@ -25,8 +25,8 @@ from twinlog.lane.sides.cluster_side import ClusterSide, node_of
 from twinlog.lane.sides.near_replicas import NO_REPLICA, NearReplicas
 from twinlog.lane.sides.pace import TopicBuckets
 from twinlog.lane.sides.sections import (
-    CONNECTIONS,
     LEAST_SECTIONS,
+    MOST_SECTIONS,
     SectionedRead,
     SectionRequest,
     free_connections,
@@ -197,7 +197,7 @@ class SourceSide:
 
     def _request_sections(self) -> None:
         room, reads = self.room_bytes, self._in[WaitsFor.SECTIONS]
-        most = -(-CONNECTIONS // len(reads))
+        most = -(-MOST_SECTIONS // len(reads))
         for tp, state in list(reads.items()):
             ahead, copy = state.ahead, state.copy
             if ahead is None:
