@@ -69,7 +69,7 @@ def test_late_row_of_an_older_term_takes_no_run_away_once_the_map_is_compacted(r
 
 
 @pytest.mark.parametrize(
-    ("value", "code"), [(b'{"v":3}', "STATE_TOO_NEW"), (b"\xff\xff", "STATE_CORRUPT")]
+    ("value", "code"), [(b'{"v":4}', "STATE_TOO_NEW"), (b"\xff\xff", "STATE_CORRUPT")]
 )
 def test_row_that_cannot_be_read_stops_the_flow_at_it_every_time(
     rig: Rig, caplog: pytest.LogCaptureFixture, value: bytes, code: str
