@@ -62,7 +62,7 @@ def test_first_request_goes_alone_then_the_window_opens() -> None:
 def test_unprotected_partition_has_one_request_in_flight_after_trouble(
     change: dict[str, object], window: int
 ) -> None:
-    copy = a_copy(**change)  # type: ignore[arg-type]
+    copy = a_copy(**change)
     age = 2 * DAY if "last_timestamp" in change else 0
     copy.on_fetched(fetched(*(batch(n, 1, timestamp=NOW - age) for n in range(40))), (), NOW)
     sent(copy)
