@@ -68,9 +68,10 @@ responses mean.
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
-from typing import TypeVar
+from functools import partial
+from typing import Final, TypeVar
 
 from twinlog.errors import Fate, PartitionError, TwinlogError
 from twinlog.lane.cold_starts import ColdStarts
@@ -100,6 +101,7 @@ from twinlog.lane.watches.offset_gaps import GapWatch
 from twinlog.lane.watches.stalls import StallWatch
 from twinlog.mirror.copy.fan_out import Branch, Copy, FanOut, read_to
 from twinlog.mirror.copy.partition import CopyState, PartitionCopy
+from twinlog.mirror.copy.transformed import RangeDesk, TransformedCopy
 from twinlog.mirror.map.map_tail import MapTail, first_runs
 from twinlog.mirror.map.offset_map import Mark, Run
 from twinlog.mirror.skips import Skip
@@ -108,6 +110,11 @@ from twinlog.mirror.start_point import CopyRules, StartPoint
 from twinlog.model import TopicPartition
 
 Part = TypeVar("Part", bound=PartitionCopy)
+
+UNANSWERED_AFTER_S: Final = 180.0
+"""After this time without any answer, transformed partitions are given back. A job of the
+application ends before, and its ranges are offered again (`sides.range_port`).
+"""
 
 
 class Assignments:
@@ -129,6 +136,7 @@ class Assignments:
             pace=TopicBuckets(clock, is_bound=work.has_budget),
             tuning=work.tuning,
         )
+        self._desk = None if ports.transformer is None else RangeDesk(ports.transformer)
         self._stalls = StallWatch(ports=ports, source=self.source, isolation=work.isolation)
         self.target = TargetSide(
             side=target, clock=clock, events=self, request_bytes=work.tuning.request_bytes
@@ -211,6 +219,7 @@ class Assignments:
         now_ms = self._ports.clock.wall_ms()
         self._starter.tick()
         self._note_ended_lanes()
+        self._use_answers(now_ms)
         self.map.pump(now_ms)
         self.target.pump(now_ms)
         self.source.pump(hurry=hurry or self._starter.is_busy)
@@ -234,7 +243,9 @@ class Assignments:
         for partition in take.partitions:
             held = self._partitions[partition.source] = LanePartition(ColdStart(partition))
             self._starter.expect_late_requests(held.start)
-            if partition.handed is None:
+            if (error := self._not_transformable(partition)) is not None:
+                self._give_back(held, error, wait_ms=partition.late_requests_ms)
+            elif partition.handed is None:
                 cold.append(held.start)
             else:
                 handed = partition.handed
@@ -242,6 +253,27 @@ class Assignments:
                 self._begin_copy(held, handed.start, tail)
         if cold:
             self._starter.start(cold)
+
+    def _not_transformable(self, take: TakePartition) -> PartitionError | None:
+        """Return why this lane must not copy a transformed partition. It never copies it raw."""
+        if not take.transform and not take.written_by:
+            return None
+        code = "TRANSFORM_UNAVAILABLE"
+        if take.late_requests_ms:
+            text = "requests of an earlier lane may arrive, with records that no row names yet"
+            code = "HELD_BACK"
+        elif take.handed is not None and take.handed.transform != take.transform:
+            text = "its transform has changed since its last lane; reading both logs"
+            code = "HELD_BACK"
+        elif not take.transform:
+            return None
+        elif self._desk is None or take.transform not in self._work.transforms:
+            text = f"no application on this lane runs its transform {take.transform}"
+        elif take.fan is not None or not self._work.is_ours_alone:
+            text = "records of topics that other clients may write to cannot be transformed"
+        else:
+            return None
+        return PartitionError(f"{take.source}: {text}", code=code, fate=Fate.RETRIABLE)
 
     def started(self, take: TakePartition, found: Found) -> None:
         held = self._partitions.get(take.source)
@@ -256,7 +288,8 @@ class Assignments:
             self._begin_fan(held, found)
             return
         position = Run(found.ordinal, found.upstream, found.k + found.ordinal)
-        runs = first_runs(take.runs, take.open_from, found.jumps, position)
+        is_other = take.written_by != take.transform
+        runs = first_runs(take.runs, take.open_from, found.jumps, position, begins_chunk=is_other)
         mark = found.mark(take.mark)
         tail = MapTail.beginning(
             key=take.map_key,
@@ -269,17 +302,23 @@ class Assignments:
             # these rows are written even if there is nothing to copy: the very first row,
             # corrections of the map, and the end of a copy that other clients ended
             dirty=not take.runs or bool(found.jumps) or (found.taken_over and mark != take.mark),
+            transform=take.transform,
+            earlier=take.written_by,
         )
         self._begin_copy(held, found, tail)
 
     def _begin_copy(self, held: LanePartition, start: StartPoint, tail: MapTail) -> None:
         take = held.take
-        copy = self._part(PartitionCopy, held, take.target, start, tail, self._rules, take.skips)
+        kind: Callable[..., PartitionCopy] = PartitionCopy
+        if take.transform:
+            assert self._desk is not None  # noqa: S101 (`_not_transformable`)
+            kind = partial(TransformedCopy, transform=take.transform, desk=self._desk)
+        copy = self._part(kind, held, take.target, start, tail, self._rules, take.skips)
         self._begin(held, copy, [start])
 
     def _part(
         self,
-        kind: type[Part],
+        kind: Callable[..., Part],
         held: LanePartition,
         target: TopicPartition,
         start: StartPoint,
@@ -356,6 +395,16 @@ class Assignments:
             self.target.wake(part)
         self._check_done(copy)
 
+    def _use_answers(self, now_ms: int) -> None:
+        """Pass on what the application of the transforms has answered."""
+        if self._desk is None:
+            return
+        for copy in self._desk.deliver(now_ms):
+            if copy.source_trouble is not None:
+                self.troubled(copy.source, copy.source_trouble)
+            self._unsettled.add(copy.source)
+            self.arrived(copy)
+
     def jumped(self, tp: TopicPartition, jumps: Iterable[tuple[int, int]]) -> None:
         self._gaps.note(tp, jumps)
 
@@ -404,6 +453,21 @@ class Assignments:
             for part in copy.parts:
                 error = self._no_leader.of_target(part.target, after_s=NO_LEADER_AFTER_S)
                 part.trouble = part.trouble or error
+
+    def _stop_unanswered(self) -> None:
+        """Give back partitions whose ranges are not answered, so that the problem is visible."""
+        if self._desk is None or (silent_s := self._desk.silent_s()) < UNANSWERED_AFTER_S:
+            return
+        for copy in list(self._copies()):
+            if isinstance(copy, TransformedCopy) and copy.waits_for_answer:
+                text = f"{copy.source}: the transforms' application has not answered for"
+                error = PartitionError(
+                    f"{text} {silent_s:.0f} s; checking again",
+                    code="TRANSFORM_UNAVAILABLE",
+                    fate=Fate.RETRIABLE,
+                )
+                copy.let_go()
+                self.troubled(copy.source, error)
 
     def _note_ended_lanes(self) -> None:
         for tp, is_over in self._starter.earlier_lanes_ended():
@@ -499,6 +563,8 @@ class Assignments:
         if held.copy is not None:
             self.source.remove(tp)
             self._gaps.forget(tp)
+            if isinstance(held.copy, TransformedCopy):
+                held.copy.let_go()
             for part in held.copy.parts:
                 self.target.remove(part)
                 self.map.forget(part)
@@ -507,7 +573,10 @@ class Assignments:
         """Write positions, and in shared topics marks, to the offset map, so that the next cold
         start has less to read.
         """
-        for copy in self._copies():
+        self._note_marks(self._copies())
+
+    def _note_marks(self, copies: Iterable[Copy]) -> None:
+        for copy in copies:
             for part in copy.parts:
                 has_ended = part.state is CopyState.TAKEN_OVER
                 if (part.state is not CopyState.COPYING and not has_ended) or part.trouble:
@@ -522,6 +591,9 @@ class Assignments:
     def report(self) -> None:
         """Report changes to the driver, and check every partition again. Called once a second."""
         self._stop_leaderless()
+        self._stop_unanswered()
+        # what a filter drops is read again after a crash, unless its position is in the map
+        self._note_marks(copy for copy in self._copies() if isinstance(copy, TransformedCopy))
         self._unsettled.update(self._partitions)
         self._stalls.poll()
         self._gaps.poll()

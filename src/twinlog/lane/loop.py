@@ -17,7 +17,7 @@ import logging
 import selectors
 import time
 from collections.abc import Sequence
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from twinlog.channel.port import Channel
 from twinlog.clock import CLOCK, Clock
@@ -47,6 +47,9 @@ from twinlog.lane.ports import LanePorts
 from twinlog.lane.sides.background import LaneJobs
 from twinlog.lane.sides.cluster_side import ClusterSide
 from twinlog.lane.sides.target_side import Sent
+
+if TYPE_CHECKING:
+    from twinlog.lane.sides.range_port import RangePort
 
 log = logging.getLogger(__name__)
 
@@ -105,17 +108,25 @@ class LaneLoop:
             user_timeout_ms=USER_TIMEOUT_MS,
             before_sending=self._check_silence,
         )
+        self._range_port = self._open_range_port() if work.transforms else None
         ports = LanePorts(
             clock=clock,
             source=self._source_cluster,
             target=self._target_cluster,
             background=self._background,
             send=self._send,
+            transformer=self._range_port,
         )
         self._assignments = Assignments(work, ports)
         self._hurry_until = 0.0
         self._is_ready = False
         self._is_stopping = False
+
+    def _open_range_port(self) -> RangePort:
+        # the server needs modules for TLS, which other lanes do not load
+        from twinlog.lane.sides.range_port import RangePort
+
+        return RangePort(self._clock, lambda: self._background.post(lambda: None))
 
     # -- turning
 
@@ -149,6 +160,8 @@ class LaneLoop:
             self._assignments.report()
             self._channel.flush()
         finally:
+            if self._range_port is not None:
+                self._range_port.close()
             self._background.close()
             self._source_cluster.close()
             self._target_cluster.close()
@@ -190,7 +203,8 @@ class LaneLoop:
         target_is_warm = self._target_cluster.is_warm((*work.target_topics, work.map_topic))
         if source_is_warm and target_is_warm:
             self._is_ready = True
-            self._send(Ready())
+            port = self._range_port
+            self._send(Ready(range_port=None if port is None else port.address))
 
     # -- the driver
 

@@ -22,8 +22,9 @@ record (one day by default). Without that memory two writers damage the log:
 2. Any other start is cold: the map is first read to its end, and the Take has a new term.
 3. When a lane is lost, its partitions go to another lane directly. Their Takes state for how long
    requests of the lost lane may still arrive (`RunState.lost`), and the new lane holds back batches
-   that could meet them. Only a partition without any row in the map waits here, because the lost
-   lane may still fix where its copy begins (`takes.put_off`).
+   that could meet them. Two kinds of partitions wait here (`takes.put_off`): those without any row
+   in the map, because the lost lane may still fix where the copy begins, and transformed ones,
+   because only the map says which records of the source they have.
 
 The driver often cannot know whether a lost lane is dead. It relies on three times instead:
 
@@ -128,7 +129,7 @@ class Assigner:
             if (error := maps.problem(partition.plan.source)) is not None:
                 run.errors[error.code] += 1
                 unmapped(partition, error)
-            elif not put_off(partition, maps):
+            elif not put_off(partition, maps, self._map.began):
                 cold.append(partition)
         self._give(may_begin(cold, maps, run.name), maps)
         run.wants_discovery |= any(p.plan.may_pass and p.failure is not None for p in cold)
