@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from typing import Final
 
-from twinlog.mirror.copy.ranges import Answer, Failure, Range
+from twinlog.mirror.copy.ranges import RangeAnswer, RangeFailure, SourceRange
 from twinlog.wire.record_batch import Codec, read_headers
 from twinlog.wire.records import Record, decode_batch, encode_batch
 
@@ -23,7 +23,7 @@ RECORDS: Final = 3
 """Records of a batch in an answer, so that answers have several."""
 
 
-def records_of(one: Range) -> list[Record]:
+def records_of(one: SourceRange) -> list[Record]:
     """The records that a range asks for."""
     view = memoryview(one.batches)
     return [
@@ -35,20 +35,20 @@ def records_of(one: Range) -> list[Record]:
 
 
 def transformed(
-    one: Range, function: RecordFunction, *, codec: Codec = Codec.NONE, records: int = RECORDS
-) -> Answer:
+    one: SourceRange, function: RecordFunction, *, codec: Codec = Codec.NONE, records: int = RECORDS
+) -> RangeAnswer:
     """The answer to a range."""
     kept: list[tuple[int, Record]] = []
-    failure: Failure | None = None
+    failure: RangeFailure | None = None
     for record in records_of(one):
         try:
             found = function(record)
         except ValueError as error:
-            failure = Failure(offset=record.offset, text=f"ValueError: {error}")
+            failure = RangeFailure(offset=record.offset, text=f"ValueError: {error}")
             break
         if found is not None:
             kept.append((record.offset, found))
-    return Answer(
+    return RangeAnswer(
         number=one.number,
         batches=tuple(
             bytes(encode_batch([r for _, r in kept[at : at + records]], codec=codec))
@@ -65,13 +65,13 @@ class PythonTransformer:
     """Ranges wait in `waiting` until the test has them answered, in any order, or never."""
 
     function: RecordFunction
-    waiting: dict[int, Range] = field(default_factory=dict)
+    waiting: dict[int, SourceRange] = field(default_factory=dict)
     withdrawn: list[int] = field(default_factory=list)
     silence_s: float = 0.0
     """How long it says that nothing was answered."""
-    _answers: list[Answer] = field(default_factory=list)
+    _answers: list[RangeAnswer] = field(default_factory=list)
 
-    def offer(self, one: Range) -> None:
+    def offer(self, one: SourceRange) -> None:
         assert one.number not in self.waiting, one
         self.waiting[one.number] = one
 
@@ -79,14 +79,14 @@ class PythonTransformer:
         self.withdrawn.append(number)
         self.waiting.pop(number, None)
 
-    def answers(self) -> Iterable[Answer]:
+    def answers(self) -> Iterable[RangeAnswer]:
         found, self._answers = self._answers, []
         return found
 
     def silent_s(self) -> float:
         return self.silence_s if self.waiting else 0.0
 
-    def give(self, *answers: Answer) -> None:
+    def give(self, *answers: RangeAnswer) -> None:
         """These answers arrive, whatever was asked."""
         self._answers += answers
 

@@ -20,7 +20,7 @@ from tests.support.memory_steps import CHANGES, STEPS, UNHEARD
 from tests.support.python_transformer import PythonTransformer, transformed
 from twinlog.errors import TwinlogError
 from twinlog.mirror.copy.partition import CopyState, PartitionCopy
-from twinlog.mirror.copy.ranges import Range
+from twinlog.mirror.copy.ranges import SourceRange
 from twinlog.mirror.copy.transformed import RangeDesk, TransformedCopy
 from twinlog.mirror.map.offset_map import run_at
 from twinlog.mirror.map.translation import Reach, downstream_of, upstream_of
@@ -54,7 +54,7 @@ class Application:
 
     transformer: PythonTransformer
     desk: RangeDesk
-    answered: list[Range] = field(default_factory=list)
+    answered: list[SourceRange] = field(default_factory=list)
 
 
 @dataclass(slots=True)

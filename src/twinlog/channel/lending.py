@@ -38,7 +38,7 @@ from twinlog.channel.frames import (
 )
 from twinlog.channel.lane_secrets import SECRET_BYTES
 from twinlog.errors import AuthenticationFailed, CorruptData, Disconnected
-from twinlog.mirror.copy.ranges import Answer, Range
+from twinlog.mirror.copy.ranges import RangeAnswer, SourceRange
 
 REPLY_WITHIN_S: Final = 30.0
 _TICK_S: Final = 0.25
@@ -80,13 +80,13 @@ class TakeRange(_Tagged, frozen=True):
 class Lent(_Tagged, frozen=True):
     """The requested range, or None if it needs no answer any more."""
 
-    range: Range | None
+    range: SourceRange | None
 
 
 class Answered(_Tagged, frozen=True):
     """The answer to a range."""
 
-    answer: Answer
+    answer: RangeAnswer
 
 
 class AnswerAccepted(_Tagged, frozen=True):
@@ -165,14 +165,14 @@ class LendingClient:
         found = self._next(within_s)
         return found.offers if isinstance(found, Offered) else ()
 
-    def take(self, number: int) -> Range | None:
+    def take(self, number: int) -> SourceRange | None:
         """Return a range, or None if it needs no answer. Raises TwinlogError."""
         self._channel.send(TakeRange(number))
         found = self._reply(Lent)
-        taken: Range | None = found.range
+        taken: SourceRange | None = found.range
         return taken
 
-    def give(self, answer: Answer) -> None:
+    def give(self, answer: RangeAnswer) -> None:
         """Send an answer, and wait until the lane has it. Raises TwinlogError."""
         self._channel.send(Answered(answer))
         self._reply(AnswerAccepted)

@@ -71,7 +71,7 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
 from functools import partial
-from typing import Final, TypeVar
+from typing import TypeVar
 
 from twinlog.errors import Fate, PartitionError, TwinlogError
 from twinlog.lane.cold_starts import ColdStarts
@@ -94,6 +94,7 @@ from twinlog.lane.reporting import Reporter, given_back, hand_over, handed_tail
 from twinlog.lane.sides.pace import TopicBuckets
 from twinlog.lane.sides.source_side import SourceSide
 from twinlog.lane.sides.target_side import TargetSide
+from twinlog.lane.transforming import Transforming
 from twinlog.lane.watches.expiry_watch import ExpiryWatch
 from twinlog.lane.watches.foreign_records import ForeignRecordWatch
 from twinlog.lane.watches.no_leader import NO_LEADER_AFTER_S, NoLeaderWatch
@@ -101,7 +102,7 @@ from twinlog.lane.watches.offset_gaps import GapWatch
 from twinlog.lane.watches.stalls import StallWatch
 from twinlog.mirror.copy.fan_out import Branch, Copy, FanOut, read_to
 from twinlog.mirror.copy.partition import CopyState, PartitionCopy
-from twinlog.mirror.copy.transformed import RangeDesk, TransformedCopy
+from twinlog.mirror.copy.transformed import TransformedCopy
 from twinlog.mirror.map.map_tail import MapTail, first_runs
 from twinlog.mirror.map.offset_map import Mark, Run
 from twinlog.mirror.skips import Skip
@@ -110,11 +111,6 @@ from twinlog.mirror.start_point import CopyRules, StartPoint
 from twinlog.model import TopicPartition
 
 Part = TypeVar("Part", bound=PartitionCopy)
-
-UNANSWERED_AFTER_S: Final = 180.0
-"""After this time without any answer, transformed partitions are given back. A job of the
-application ends before, and its ranges are offered again (`sides.range_port`).
-"""
 
 
 class Assignments:
@@ -136,7 +132,7 @@ class Assignments:
             pace=TopicBuckets(clock, is_bound=work.has_budget),
             tuning=work.tuning,
         )
-        self._desk = None if ports.transformer is None else RangeDesk(ports.transformer)
+        self._transforming = Transforming(work, ports.transformer)
         self._stalls = StallWatch(ports=ports, source=self.source, isolation=work.isolation)
         self.target = TargetSide(
             side=target, clock=clock, events=self, request_bytes=work.tuning.request_bytes
@@ -243,7 +239,7 @@ class Assignments:
         for partition in take.partitions:
             held = self._partitions[partition.source] = LanePartition(ColdStart(partition))
             self._starter.expect_late_requests(held.start)
-            if (error := self._not_transformable(partition)) is not None:
+            if (error := self._transforming.refusal(partition)) is not None:
                 self._give_back(held, error, wait_ms=partition.late_requests_ms)
             elif partition.handed is None:
                 cold.append(held.start)
@@ -253,27 +249,6 @@ class Assignments:
                 self._begin_copy(held, handed.start, tail)
         if cold:
             self._starter.start(cold)
-
-    def _not_transformable(self, take: TakePartition) -> PartitionError | None:
-        """Return why this lane must not copy a transformed partition. It never copies it raw."""
-        if not take.transform and not take.written_by:
-            return None
-        code = "TRANSFORM_UNAVAILABLE"
-        if take.late_requests_ms:
-            text = "requests of an earlier lane may arrive, with records that no row names yet"
-            code = "HELD_BACK"
-        elif take.handed is not None and take.handed.transform != take.transform:
-            text = "its transform has changed since its last lane; reading both logs"
-            code = "HELD_BACK"
-        elif not take.transform:
-            return None
-        elif self._desk is None or take.transform not in self._work.transforms:
-            text = f"no application on this lane runs its transform {take.transform}"
-        elif take.fan is not None or not self._work.is_ours_alone:
-            text = "records of topics that other clients may write to cannot be transformed"
-        else:
-            return None
-        return PartitionError(f"{take.source}: {text}", code=code, fate=Fate.RETRIABLE)
 
     def started(self, take: TakePartition, found: Found) -> None:
         held = self._partitions.get(take.source)
@@ -311,8 +286,9 @@ class Assignments:
         take = held.take
         kind: Callable[..., PartitionCopy] = PartitionCopy
         if take.transform:
-            assert self._desk is not None  # noqa: S101 (`_not_transformable`)
-            kind = partial(TransformedCopy, transform=take.transform, desk=self._desk)
+            desk = self._transforming.desk
+            assert desk is not None  # noqa: S101 (`Transforming.refusal`)
+            kind = partial(TransformedCopy, transform=take.transform, desk=desk)
         copy = self._part(kind, held, take.target, start, tail, self._rules, take.skips)
         self._begin(held, copy, [start])
 
@@ -397,9 +373,8 @@ class Assignments:
 
     def _use_answers(self, now_ms: int) -> None:
         """Pass on what the application of the transforms has answered."""
-        if self._desk is None:
-            return
-        for copy in self._desk.deliver(now_ms):
+        desk = self._transforming.desk
+        for copy in () if desk is None else desk.deliver(now_ms):
             if copy.source_trouble is not None:
                 self.troubled(copy.source, copy.source_trouble)
             self._unsettled.add(copy.source)
@@ -453,21 +428,6 @@ class Assignments:
             for part in copy.parts:
                 error = self._no_leader.of_target(part.target, after_s=NO_LEADER_AFTER_S)
                 part.trouble = part.trouble or error
-
-    def _stop_unanswered(self) -> None:
-        """Give back partitions whose ranges are not answered, so that the problem is visible."""
-        if self._desk is None or (silent_s := self._desk.silent_s()) < UNANSWERED_AFTER_S:
-            return
-        for copy in list(self._copies()):
-            if isinstance(copy, TransformedCopy) and copy.waits_for_answer:
-                text = f"{copy.source}: the transforms' application has not answered for"
-                error = PartitionError(
-                    f"{text} {silent_s:.0f} s; checking again",
-                    code="TRANSFORM_UNAVAILABLE",
-                    fate=Fate.RETRIABLE,
-                )
-                copy.let_go()
-                self.troubled(copy.source, error)
 
     def _note_ended_lanes(self) -> None:
         for tp, is_over in self._starter.earlier_lanes_ended():
@@ -591,7 +551,8 @@ class Assignments:
     def report(self) -> None:
         """Report changes to the driver, and check every partition again. Called once a second."""
         self._stop_leaderless()
-        self._stop_unanswered()
+        for copy, error in list(self._transforming.unanswered(self._copies())):
+            self.troubled(copy.source, error)
         # what a filter drops is read again after a crash, unless its position is in the map
         self._note_marks(copy for copy in self._copies() if isinstance(copy, TransformedCopy))
         self._unsettled.update(self._partitions)

@@ -18,7 +18,7 @@ from tests.support.one_copy import NOW, batch, fetched
 from tests.support.python_transformer import PythonTransformer
 from twinlog.cluster.net.frame_pool import FramePool
 from twinlog.errors import Unreachable
-from twinlog.lane.assignments import UNANSWERED_AFTER_S, Assignments
+from twinlog.lane.assignments import Assignments
 from twinlog.lane.messages import (
     Fan,
     HandOver,
@@ -33,6 +33,7 @@ from twinlog.lane.messages import (
 from twinlog.lane.ports import LanePorts
 from twinlog.lane.sides.background import JobKind
 from twinlog.lane.sides.cluster_side import ClusterSide, Leader
+from twinlog.lane.transforming import UNANSWERED_AFTER_S
 from twinlog.lane.watches.no_leader import NO_LEADER_AFTER_S
 from twinlog.mirror.copy.partition import PartitionCopy
 from twinlog.mirror.copy.transformed import TransformedCopy

@@ -15,7 +15,7 @@ from tests.support.python_transformer import transformed
 from twinlog.channel.lending import LendingClient
 from twinlog.errors import Disconnected
 from twinlog.lane.sides.range_port import OFFERED_AGAIN_S, RangePort
-from twinlog.mirror.copy.ranges import Answer, Range
+from twinlog.mirror.copy.ranges import RangeAnswer, SourceRange
 
 WITHIN_S = 10.0
 
@@ -39,8 +39,8 @@ def rig() -> Iterator[Rig]:
     made.port.close()
 
 
-def a_range(number: int) -> Range:
-    return Range(
+def a_range(number: int) -> SourceRange:
+    return SourceRange(
         number=number,
         topic="orders",
         partition=3,
@@ -51,7 +51,7 @@ def a_range(number: int) -> Range:
     )
 
 
-def answer(number: int, *, keeps: bool = True) -> Answer:
+def answer(number: int, *, keeps: bool = True) -> RangeAnswer:
     return transformed(a_range(number), lambda record: record if keeps else None)
 
 

@@ -20,7 +20,7 @@ from twinlog.lane.reporting import hand_over
 from twinlog.mirror.copy import range_intake
 from twinlog.mirror.copy.intake import OutBatch
 from twinlog.mirror.copy.partition import CopyState
-from twinlog.mirror.copy.ranges import Answer, Failure, Range
+from twinlog.mirror.copy.ranges import RangeAnswer, RangeFailure, SourceRange
 from twinlog.mirror.copy.transformed import RangeDesk, TransformedCopy
 from twinlog.mirror.map.offset_map import Mark, PartitionMap, Run
 from twinlog.mirror.skips import Skip
@@ -55,10 +55,10 @@ class Rig:
         return self.copy.on_fetched(fetched(*batches), (), NOW)
 
     @property
-    def ranges(self) -> list[Range]:
+    def ranges(self) -> list[SourceRange]:
         return list(self.application.waiting.values())
 
-    def deliver(self, *answers: Answer) -> None:
+    def deliver(self, *answers: RangeAnswer) -> None:
         self.application.give(*answers)
         for _ in self.desk.deliver(NOW):
             pass
@@ -255,7 +255,19 @@ def test_failure_ends_the_partition_at_its_record_after_everything_before_was_se
     assert rig.fetch(batch(12, 4)) == 0 and rig.ranges == []
 
 
-def _broken(answer: Answer) -> dict[str, Answer]:
+def _asked(number: int, first: int, end: int) -> dict[str, Any]:
+    return {
+        "number": number,
+        "topic": "orders",
+        "partition": 0,
+        "transform": "ab",
+        "first": first,
+        "end": end,
+        "batches": batch(first, end - first),
+    }
+
+
+def _broken(answer: RangeAnswer) -> dict[str, RangeAnswer]:
     offsets = array("q")
     offsets.frombytes(answer.offsets)
     control = bytes(
@@ -270,17 +282,18 @@ def _broken(answer: Answer) -> dict[str, Answer]:
         "outside": replace(answer, offsets=array("q", [o + 9 for o in offsets]).tobytes()),
         "half a number": replace(answer, offsets=answer.offsets[:-3]),
         "another end": replace(answer, end=answer.end - 1),
-        "failure behind": replace(answer, failure=Failure(offset=answer.end, text="")),
+        "failure behind": replace(answer, failure=RangeFailure(offset=answer.end, text="")),
         "bit flipped": replace(answer, batches=(bytes(flipped), *answer.batches[1:])),
         "two in one": replace(answer, batches=(b"".join(answer.batches), control)),
         "no batch": replace(answer, batches=(b"", *answer.batches)),
     }
 
 
-@pytest.mark.parametrize("what", sorted(_broken(transformed(
-    Range(number=0, topic="t", partition=0, transform="ab", first=0, end=9, batches=batch(0, 9)),
-    odd,
-))))  # fmt: skip
+WHOLE = SourceRange(**_asked(0, 0, 9))
+BROKEN = sorted(_broken(transformed(WHOLE, odd)))
+
+
+@pytest.mark.parametrize("what", BROKEN)
 def test_answer_that_does_not_fit_its_range_is_not_sent(what: str) -> None:
     rig = Rig()
     rig.fetch(batch(0, 9))
@@ -343,23 +356,11 @@ def test_drained_copy_drops_what_is_not_answered_and_hands_over_what_is_decided(
     assert rig.copy.acked_upstream == 5
     rig.copy.drain()
     assert rig.application.withdrawn == [1] and rig.copy.is_drained
-    rig.deliver(transformed(Range(**_asked(1, 5, 9)), odd))
+    rig.deliver(transformed(SourceRange(**_asked(1, 5, 9)), odd))
     assert (rig.copy.state, rig.copy.queued_bytes) == (CopyState.DRAINING, 0)
     handed = hand_over(rig.copy)
     assert handed is not None
     assert (handed.start.ordinal, handed.start.upstream) == (2, 5)
-
-
-def _asked(number: int, first: int, end: int) -> dict[str, Any]:
-    return {
-        "number": number,
-        "topic": "orders",
-        "partition": 0,
-        "transform": "ab",
-        "first": first,
-        "end": end,
-        "batches": batch(first, end - first),
-    }
 
 
 def test_copy_beside_late_requests_or_other_writers_is_impossible() -> None:

@@ -36,7 +36,7 @@ from twinlog.channel.peer import Peer
 from twinlog.channel.server import ChannelEvent, ChannelServer, LaneGone, LaneMessage
 from twinlog.clock import Clock
 from twinlog.errors import TwinlogError
-from twinlog.mirror.copy.ranges import Answer, Range
+from twinlog.mirror.copy.ranges import RangeAnswer, SourceRange
 
 OFFERED_AGAIN_S: Final = 90.0
 """Longer than a job of the application may run (`TransformsWork.job_limit_s`)."""
@@ -46,7 +46,7 @@ OFFERED_AGAIN_S: Final = 90.0
 class _Waiting:
     """A range without an answer."""
 
-    range: Range
+    range: SourceRange
     offered_at: float
     """Monotonic time of the last offer."""
 
@@ -63,7 +63,7 @@ class RangePort:
         self._wake = wake
         self._lock = threading.Lock()
         self._waiting: dict[int, _Waiting] = {}
-        self._answers: list[Answer] = []
+        self._answers: list[RangeAnswer] = []
         self._subscribed: set[Peer] = set()
         self._next_check = 0.0
         self._heard_at = clock.monotonic()
@@ -79,7 +79,7 @@ class RangePort:
 
     # -- the lane's thread
 
-    def offer(self, one: Range) -> None:
+    def offer(self, one: SourceRange) -> None:
         now = self._clock.monotonic()
         with self._lock:
             if not self._waiting:
@@ -92,7 +92,7 @@ class RangePort:
             self._waiting.pop(number, None)
             self._answers = [one for one in self._answers if one.number != number]
 
-    def answers(self) -> list[Answer]:
+    def answers(self) -> list[RangeAnswer]:
         """Return the answers since the last call, and offer again what has waited for too long.
 
         Raises TwinlogError if no connection is served any more.
@@ -119,7 +119,7 @@ class RangePort:
         with self._lock:
             return self._clock.monotonic() - self._heard_at if self._waiting else 0.0
 
-    def _tell(self, ranges: list[Range]) -> None:
+    def _tell(self, ranges: list[SourceRange]) -> None:
         if not ranges:
             return
         with self._lock:
@@ -153,7 +153,7 @@ class RangePort:
             case _:
                 peer.close("it sent a message that is not for a lane's port")
 
-    def _accept(self, answer: Answer) -> None:
+    def _accept(self, answer: RangeAnswer) -> None:
         with self._lock:
             if self._waiting.pop(answer.number, None) is None:
                 return  # a second answer, or nobody waits for it any more
@@ -162,7 +162,7 @@ class RangePort:
         self._wake()
 
 
-def _offer_of(one: Range) -> RangeOffer:
+def _offer_of(one: SourceRange) -> RangeOffer:
     return RangeOffer(
         number=one.number,
         topic=one.topic,

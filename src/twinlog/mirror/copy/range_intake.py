@@ -21,7 +21,7 @@ from typing import Final
 
 from twinlog.errors import CorruptData, PartitionError, TwinlogError
 from twinlog.mirror.copy.intake import MAGIC_V2, Aborted, Intake, OutBatch, RolledBack
-from twinlog.mirror.copy.ranges import Answer
+from twinlog.mirror.copy.ranges import RangeAnswer
 from twinlog.mirror.map.offset_map import Run
 from twinlog.model import sequence_of
 from twinlog.wire.record_batch import (
@@ -60,7 +60,7 @@ class Stretch:
     size: int = 0
     number: int = -1
     """Number of its range; -1: it has no records, so nothing is requested."""
-    answer: Answer | None = None
+    answer: RangeAnswer | None = None
 
     def add(self, batch: memoryview) -> None:
         self.batches.append(batch)
@@ -151,7 +151,7 @@ class RangeIntake(Intake):
 
     # -- answers
 
-    def encode(self, asked: Stretch, answer: Answer) -> Iterator[OutBatch]:
+    def encode(self, asked: Stretch, answer: RangeAnswer) -> Iterator[OutBatch]:
         """Yield the batches of an answer. It must be the one after the last that was encoded.
 
         Raises CorruptData if the answer does not fit its range, and PartitionError
@@ -230,7 +230,7 @@ class RangeIntake(Intake):
             before = offset
 
 
-def _offsets(asked: Stretch, answer: Answer) -> array[int]:
+def _offsets(asked: Stretch, answer: RangeAnswer) -> array[int]:
     """Return the source offset of each record. Raises CorruptData if they do not fit the range."""
     offsets = array("q")
     try:

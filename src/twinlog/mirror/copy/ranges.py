@@ -10,7 +10,7 @@ from __future__ import annotations
 from msgspec import Struct
 
 
-class Range(Struct, frozen=True, kw_only=True):
+class SourceRange(Struct, frozen=True, kw_only=True):
     """Consecutive batches of a source partition, as fetched."""
 
     number: int
@@ -27,7 +27,7 @@ class Range(Struct, frozen=True, kw_only=True):
     """Whole record batches (magic 2), in order, without control batches and aborted ones."""
 
 
-class Failure(Struct, frozen=True, kw_only=True):
+class RangeFailure(Struct, frozen=True, kw_only=True):
     """A record on which the transform fails."""
 
     offset: int
@@ -36,7 +36,7 @@ class Failure(Struct, frozen=True, kw_only=True):
     """The last line of the traceback, without values."""
 
 
-class Answer(Struct, frozen=True, kw_only=True):
+class RangeAnswer(Struct, frozen=True, kw_only=True):
     """The records that a transform makes of a range."""
 
     number: int
@@ -46,4 +46,4 @@ class Answer(Struct, frozen=True, kw_only=True):
     """`array('q')` of the source offset of each record, over all batches."""
     end: int
     """The source position after this answer: the end of the range, or the offset of the failure."""
-    failure: Failure | None = None
+    failure: RangeFailure | None = None

@@ -41,7 +41,7 @@ from twinlog.errors import CorruptData, Fate, PartitionError, TwinlogError
 from twinlog.mirror.copy.intake import Aborted, OutBatch
 from twinlog.mirror.copy.partition import CopyState, PartitionCopy
 from twinlog.mirror.copy.range_intake import RangeIntake, Stretch
-from twinlog.mirror.copy.ranges import Answer, Range
+from twinlog.mirror.copy.ranges import RangeAnswer, SourceRange
 from twinlog.mirror.copy.refusals import unreadable
 from twinlog.mirror.map.offset_map import Mark, Run
 
@@ -49,13 +49,13 @@ from twinlog.mirror.map.offset_map import Mark, Run
 class Transformer(Protocol):
     """The application of the transforms, as a lane sees it."""
 
-    def offer(self, one: Range) -> None:
+    def offer(self, one: SourceRange) -> None:
         """Have this range transformed."""
 
     def withdraw(self, number: int) -> None:
         """Forget this range, because its answer is no longer needed."""
 
-    def answers(self) -> Iterable[Answer]:
+    def answers(self) -> Iterable[RangeAnswer]:
         """Return the answers that have arrived since the last call. Never blocks."""
 
     def silent_s(self) -> float:
@@ -76,7 +76,7 @@ class RangeDesk:
         number = next(self._numbers)
         self._copies[number] = copy
         self._transformer.offer(
-            Range(
+            SourceRange(
                 number=number,
                 topic=copy.source.topic,
                 partition=copy.source.partition,
@@ -151,9 +151,9 @@ class TransformedCopy(PartitionCopy):
             stretch.number = self._desk.offer(self, stretch)
             stretch.batches = []  # the range has a copy of them
         else:
-            stretch.answer = Answer(number=-1, batches=(), offsets=b"", end=stretch.end)
+            stretch.answer = RangeAnswer(number=-1, batches=(), offsets=b"", end=stretch.end)
 
-    def on_answer(self, answer: Answer, now_ms: int) -> None:
+    def on_answer(self, answer: RangeAnswer, now_ms: int) -> None:
         """Process the answer to one range. Answers may arrive in any order."""
         asked = next((one for one in self._asked if one.number == answer.number), None)
         if asked is None or not self._reads:
@@ -174,7 +174,7 @@ class TransformedCopy(PartitionCopy):
                 self._fail(_unusable(self, asked, error))
         self.has_read()
 
-    def _use(self, asked: Stretch, answer: Answer, now_ms: int) -> None:
+    def _use(self, asked: Stretch, answer: RangeAnswer, now_ms: int) -> None:
         for batch in self.intake.encode(asked, answer):
             self._end_run(batch)  # its fingerprint is that of the last record
             self.queue(batch, now_ms, always=True)
