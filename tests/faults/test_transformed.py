@@ -21,6 +21,7 @@ pytestmark = [pytest.mark.faults, pytest.mark.broker]
 
 ALWAYS_KEPT = 3
 KILLS = 2
+LEASES = 4
 
 
 class Mask:
@@ -72,6 +73,21 @@ def test_lanes_killed_under_a_function_that_decides_anew(
             time.sleep(dice.uniform(0.0, 0.5))  # at any moment of the copy
             send_signals(mirror.leases.pids(), signal.SIGKILL)
             eventually(lambda: mirror.ranges > before + 6, what="a new lane")  # noqa: B023
+        count = load.stop()
+        eventually(lambda: has_read(mirror, rig, count), what="everything that was produced")
+        mirror.stop()
+    check(rig, mask, count)
+
+
+def test_leases_change_under_a_function_that_decides_anew(
+    rig: Rig, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with_transforms(monkeypatch)
+    rig.create()
+    mask = Mask()
+    mirror = TransformedMirror(mask, rig.config(), lanes=1, lease_s=3.0)
+    with mirror, Load(rig.source, rig.topic, per_second=1_000) as load:
+        eventually(lambda: mirror.lanes >= LEASES, what="leases that change")
         count = load.stop()
         eventually(lambda: has_read(mirror, rig, count), what="everything that was produced")
         mirror.stop()

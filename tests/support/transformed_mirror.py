@@ -42,12 +42,15 @@ class TransformedMirror(Mirror):
     def __init__(self, function: RecordFunction, *given: Any, **more: Any) -> None:
         super().__init__(*given, **more)
         self._function = function
-        deliver, self.ranges = self.server._deliver, 0
+        deliver = self.server._deliver
+        self.ranges = self.lanes = 0
+        """How many were answered, and how many lanes have asked for answers."""
 
         def hear(event: ChannelEvent) -> None:
             if isinstance(event, LaneMessage) and isinstance(event.message, Ready):
                 port = event.message.range_port
                 assert port is not None
+                self.lanes += 1
                 threading.Thread(target=self._answer, args=[port], daemon=True).start()
             deliver(event)
 
