@@ -85,7 +85,7 @@ class RangePort:
             if not self._waiting:
                 self._heard_at = now
             self._waiting[one.number] = _Waiting(one, now)
-        self._tell([one])
+        self._send_offers([one])
 
     def withdraw(self, number: int) -> None:
         with self._lock:
@@ -103,7 +103,7 @@ class RangePort:
         with self._lock:
             found, self._answers = self._answers, []
             late = self._late(now) if now >= self._next_check else []
-        self._tell([one.range for one in late])
+        self._send_offers([one.range for one in late])
         return found
 
     def _late(self, now: float) -> list[_Waiting]:
@@ -119,7 +119,7 @@ class RangePort:
         with self._lock:
             return self._clock.monotonic() - self._heard_at if self._waiting else 0.0
 
-    def _tell(self, ranges: list[SourceRange]) -> None:
+    def _send_offers(self, ranges: list[SourceRange]) -> None:
         if not ranges:
             return
         with self._lock:
