@@ -30,7 +30,7 @@ from cryptography.x509.oid import NameOID
 from twinlog.addresses import is_loopback
 from twinlog.channel.codec import MessageCodec
 from twinlog.channel.frame_socket import ClosedByPeer
-from twinlog.channel.frames import MAX_FRAME_BYTES, ChannelAddress
+from twinlog.channel.frames import MAX_FRAME_BYTES, ChannelAddress, Frame, LaneIdentity
 from twinlog.channel.lane_secrets import LaneSecrets
 from twinlog.channel.peer import Peer
 from twinlog.channel.stranger import (
@@ -85,7 +85,9 @@ class ChannelServer:
         host: str = "127.0.0.1",
         port: int = 0,
         advertised_host: str | None = None,
+        admit: Callable[[Frame], LaneIdentity] | None = None,
     ) -> None:
+        """`admit` checks the first frame of each connection, instead of `secrets`."""
         self._codec = codec
         self._deliver = deliver
         self._tls: ssl.SSLContext | None = None
@@ -102,6 +104,7 @@ class ChannelServer:
         )
         self.secrets = LaneSecrets()
         """The secrets of the lanes that may connect."""
+        self._admit = admit or self.secrets.admit
         self._selector = selectors.DefaultSelector()
         self._alarm, self._alarm_end = socket.socketpair()
         self._alarm.setblocking(False)
@@ -239,7 +242,7 @@ class ChannelServer:
             if first is None:
                 self._selector.modify(stranger.frames, selectors.EVENT_READ, stranger)
                 return None
-            identity = self.secrets.admit(first)
+            identity = self._admit(first)
         except (ClosedByPeer, AuthenticationFailed, CorruptData) as error:
             # this includes frames that have another length than a hello
             self._dismiss(stranger, str(error.args[0]))

@@ -1,4 +1,4 @@
-"""An ordinary local session of Spark, for commands that run users' DataFrame code.
+"""An ordinary local session of Spark, for processes that run users' DataFrame code.
 
 Unlike the Spark of a mirror it has no lanes, and nothing of PySpark is replaced in it.
 """
@@ -23,16 +23,21 @@ SETTINGS: Final = {
     "spark.python.daemon.module": "twinlog.records.daemon",
     "spark.sql.session.timeZone": "UTC",
     "spark.sql.shuffle.partitions": "1",
+    # a plan without rows would have no tasks, and each range needs the task that answers it
+    "spark.sql.optimizer.excludedRules": ",".join(
+        f"org.apache.spark.sql.catalyst.optimizer.{rule}"
+        for rule in ("PruneFilters", "PropagateEmptyRelation")
+    ),
 }
 
 
 @contextmanager
-def local_session(name: str) -> Iterator[SparkSession]:
+def local_session(name: str, *, cores: int = 2) -> Iterator[SparkSession]:
     """Start Spark in this process, and end it with the `with` block. Raises EnvironmentMissing."""
     os.environ["PYSPARK_PYTHON"] = sys.executable  # the JVM also reads this
     gateway = start_jvm(SparkOptions(), [f"-Dlog4j2.configurationFile={LOG_CONFIG.as_uri()}"])
     try:
-        builder = SparkSession.builder.master("local[2]").appName(name)
+        builder = SparkSession.builder.master(f"local[{cores}]").appName(name)
         for key, value in SETTINGS.items():
             builder = builder.config(key, value)
         session = builder.getOrCreate()
