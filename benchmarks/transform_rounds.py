@@ -103,7 +103,7 @@ class Bench:
             for partition in range(ranges)
         ]
         self._port.offer(offered)
-        parts = [part_of(one, 0) for one in offered]
+        parts = [part_of(one, self._port.address) for one in offered]
         begun = time.perf_counter()
         self._rounds.answer(parts)
         took = time.perf_counter() - begun

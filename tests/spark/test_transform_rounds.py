@@ -75,7 +75,7 @@ def orders(*, number: int, bad: Sequence[int] = ()) -> SourceRange:
 
 def answer(rounds: Rounds, port: StubPort, *ranges: SourceRange) -> None:
     port.offer(ranges)
-    rounds.answer([part_of(one, 0) for one in ranges])
+    rounds.answer([part_of(one, port.address) for one in ranges])
 
 
 def masked(record: Record) -> Record:
@@ -185,7 +185,7 @@ def test_a_transform_that_hangs_is_ended(rounds_of: RoundsOf, port: StubPort) ->
 
     rounds = rounds_of(slow, limit_s=8.0)
     port.offer([orders(number=0, bad=(100,))])
-    part = part_of(orders(number=0), 0)
+    part = part_of(orders(number=0), port.address)
     rounds.answer([structs.replace(part, end=101)])
     assert port.answers[0].failure == RangeFailure(offset=100, text="no result within 8 s")
 
@@ -204,5 +204,5 @@ def test_an_unreachable_port_is_not_a_failure_of_the_transform(
     rounds = rounds_of(picky)
     port.close()
     with pytest.raises(TwinlogError) as raised:
-        rounds.answer([part_of(orders(number=0), 0)])
+        rounds.answer([part_of(orders(number=0), port.address)])
     assert raised.value.code == "CHANNEL_UNREACHABLE"

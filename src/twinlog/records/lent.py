@@ -1,19 +1,24 @@
 """Computes answers to ranges in Spark tasks: the first and the last stage of a transform's plan.
 
-    take a range from the lane's port, decode | the user's transform | encode, answer
+    take a range from the lane's port, decode | the user's transform | encode -> driver, lane's port
 
 Both stages run in the same task, one range each, in different Python workers. They find their range
 in a local property of the job, by the number of their task. So one plan serves all jobs with the
 same number of tasks, and its code has nothing of a single range.
+
+The last stage does not answer the lane itself. If an earlier stage fails, its input just ends, and
+it cannot distinguish that from a filter that keeps no more rows. So it returns what it has encoded,
+and the driver answers after Spark has reported that the job succeeded.
 """
 
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from array import array
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
-from typing import Final
+from typing import Any, Final
 
 import pyarrow as pa
 from msgspec import Struct, json, structs
@@ -22,15 +27,16 @@ from pyspark import TaskContext
 from twinlog.channel.frames import ChannelAddress
 from twinlog.channel.lending import LendingClient
 from twinlog.errors import EnvironmentMissing, TwinlogError
-from twinlog.mirror.copy.ranges import RangeFailure, SourceRange
+from twinlog.mirror.copy.ranges import RangeAnswer, RangeFailure, SourceRange
 from twinlog.records.connections import task_begins
+from twinlog.records.decoding import binary_array, number_array
 from twinlog.records.ranges import RangeEncoder, rows_of_range
 from twinlog.wire.record_batch import Codec
 
 PARTS: Final = "twinlog.transforms.parts"
 """The local property with the part of each task."""
-DONE: Final = "number bigint"
-"""The columns that the last stage returns: a row for each answered range."""
+ENCODED: Final = "number bigint, batches array<binary>, offsets binary"
+"""The columns that the last stage returns, one row for each range: those of `RangeAnswer`."""
 NOT_NEEDED: Final = "RANGE_NOT_NEEDED"
 """The code of the error if the lane has an answer to the range."""
 MOST_KEPT: Final = 8
@@ -39,8 +45,8 @@ MOST_KEPT: Final = 8
 class RangePart(Struct, frozen=True, kw_only=True):
     """The part of a range that one task computes."""
 
-    port: int
-    """Index of the lane's address."""
+    port: str
+    """Host and port of the lane."""
     number: int
     topic: str
     partition: int
@@ -68,15 +74,15 @@ class LentRanges:
         for _ in given:  # Spark does not reuse a worker that has not read its input
             pass
         part = own_part()
-        with _connected(self.ports[part.port]) as port:
+        with self._connected(part) as port:
             taken = port.take(part.number)
         if taken is None:  # an answer without rows would be a wrong one
             raise TwinlogError(f"range {part.number} needs no answer", code=NOT_NEEDED)
         wanted = structs.replace(taken, first=part.first, end=part.end)
         yield from rows_of_range(wanted, part.left_out)
 
-    def answered(self, given: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        """Encode the rows that the transform returns, and answer the range."""
+    def encoded(self, given: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        """Encode the rows that the transform returns, and yield a row with the answer."""
         task_begins()
         part = own_part()
         now_ms = time.time_ns() // 1_000_000
@@ -85,11 +91,59 @@ class LentRanges:
         )
         for rows in given:
             encoder.add(rows)
-        if part.answers:
-            answer = structs.replace(encoder.answer(), failure=part.failure)
-            with _connected(self.ports[part.port]) as port:
-                port.give(answer)
-        yield pa.RecordBatch.from_arrays([pa.array([part.number], pa.int64())], ["number"])
+        yield row_of(encoder.answer(), has_batches=part.answers)
+
+    def give(self, parts: Sequence[RangePart], encoded: pa.Table) -> None:
+        """Send the answers of a job that has succeeded. Raises TwinlogError, after all reachable
+        lanes have theirs.
+        """
+        rows = {one["number"]: one for one in encoded.to_pylist()}
+        unreachable: TwinlogError | None = None
+        for part in parts:
+            try:
+                with self._connected(part) as port:
+                    port.give(answer_of(part, rows[part.number]))
+            except TwinlogError as error:
+                unreachable = error
+        if unreachable is not None:
+            raise unreachable
+
+    def _connected(self, part: RangePart) -> AbstractContextManager[LendingClient]:
+        """Connect to the lane of a part. Never connects to another one, which may have a range of
+        the same number.
+        """
+        for address in self.ports:
+            if name_of(address) == part.port:
+                return _connection(address)
+        raise TwinlogError(f"{part.port} is not the port of a lane", code="CHANNEL_UNREACHABLE")
+
+
+def name_of(address: ChannelAddress) -> str:
+    """Return host and port."""
+    return f"{address.host}:{address.port}"
+
+
+def row_of(answer: RangeAnswer, *, has_batches: bool) -> pa.RecordBatch:
+    """Return an answer as the row that the last stage returns, with or without its batches."""
+    batches = answer.batches if has_batches else ()
+    bounds = number_array(array("i", [0, len(batches)]), pa.int32())
+    columns = [
+        number_array(array("q", [answer.number]), pa.int64()),
+        pa.ListArray.from_arrays(bounds, binary_array(batches)),
+        binary_array([answer.offsets]),
+    ]
+    return pa.RecordBatch.from_arrays(columns, ["number", "batches", "offsets"])
+
+
+def answer_of(part: RangePart, row: Mapping[str, Any]) -> RangeAnswer:
+    """Return the answer in a row of the last stage."""
+    return RangeAnswer(
+        number=part.number,
+        batches=tuple(row["batches"]),
+        offsets=row["offsets"],
+        end=part.end,
+        failure=part.failure,
+    )
 
 
 def own_part() -> RangePart:
@@ -119,11 +173,11 @@ def _without_batches(part: RangePart) -> SourceRange:
 
 
 _kept: dict[ChannelAddress, LendingClient] = {}
-"""Connections of this worker, which later tasks use again."""
+"""Connections of this process, which are used again."""
 
 
 @contextmanager
-def _connected(address: ChannelAddress) -> Iterator[LendingClient]:
+def _connection(address: ChannelAddress) -> Iterator[LendingClient]:
     """Yield a connection to a lane's port. Raises TwinlogError."""
     client = _kept.pop(address, None) or LendingClient(address)
     try:

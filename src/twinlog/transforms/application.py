@@ -28,7 +28,7 @@ from twinlog.config.regex.patterns import compile_names
 from twinlog.config.values.origin import Setting
 from twinlog.errors import TwinlogError
 from twinlog.mirror.copy.ranges import SourceRange
-from twinlog.records.lent import LentRanges, RangePart
+from twinlog.records.lent import LentRanges, RangePart, name_of
 from twinlog.spark.application import (
     APPLICATION_MESSAGES,
     ApplicationFailed,
@@ -129,7 +129,7 @@ class Application:
         rounds = self.chains[digest]
         if not {address for address, _ in taken} <= set(rounds.lent.ports):
             rounds.connect(tuple(self.watch.ports | {address for address, _ in taken}))
-        parts = [part_of(offer, rounds.lent.ports.index(address)) for address, offer in taken]
+        parts = [part_of(offer, address) for address, offer in taken]
         try:
             rounds.answer(parts)
         except TwinlogError as error:
@@ -148,10 +148,10 @@ class Application:
             )
 
 
-def part_of(offer: RangeOffer | SourceRange, port: int) -> RangePart:
+def part_of(offer: RangeOffer | SourceRange, address: ChannelAddress) -> RangePart:
     """Return the part of a task that answers the whole range."""
     return RangePart(
-        port=port,
+        port=name_of(address),
         number=offer.number,
         topic=offer.topic,
         partition=offer.partition,

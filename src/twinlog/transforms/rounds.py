@@ -23,14 +23,14 @@ from typing import Any, Final
 from msgspec import structs
 from py4j.protocol import Py4JJavaError
 from pyspark.errors import PySparkException
-from pyspark.sql import SparkSession
+from pyspark.sql import DataFrame, SparkSession
 
 from twinlog.channel.frames import ChannelAddress
 from twinlog.config.flow.transforms import OnError
 from twinlog.errors import TwinlogError
 from twinlog.mirror.copy.ranges import RangeFailure
 from twinlog.records.columns import ddl
-from twinlog.records.lent import DONE, NOT_NEEDED, PARTS, LentRanges, RangePart, encode_parts
+from twinlog.records.lent import ENCODED, NOT_NEEDED, PARTS, LentRanges, RangePart, encode_parts
 from twinlog.records.ranges import COLUMNS
 from twinlog.spark.lease import error_of
 from twinlog.transforms.failing import described, first_failure
@@ -68,8 +68,8 @@ class Rounds:
     """If False, each job has a plan of its own: a plan contains its time and its random seeds."""
     skipped: deque[tuple[RangePart, RangeFailure]] = field(default_factory=deque)
     """Skipped records."""
-    _plans: dict[int, Any] = field(default_factory=dict)
-    """The executed plan, as an RDD of the JVM, for each number of tasks."""
+    _plans: dict[int, DataFrame] = field(default_factory=dict)
+    """The plan for each number of tasks. Spark plans a DataFrame once, whatever runs it again."""
 
     @property
     def is_stopped(self) -> bool:
@@ -145,7 +145,7 @@ class Rounds:
         limit.daemon = True
         limit.start()
         try:
-            self._plan(len(parts)).count()
+            encoded = self._plan(len(parts)).toArrow()
         except (PySparkException, Py4JJavaError) as error:
             known = error_of(GROUP, str(error))
             if self.is_stopped or known.code in NOT_OF_TRANSFORM:
@@ -157,15 +157,17 @@ class Rounds:
             raise JobFailed(described(str(error), parts[0])) from error
         finally:
             limit.cancel()
+        if encoded.num_rows != len(parts):
+            raise TwinlogError(f"Spark ran {encoded.num_rows} of {len(parts)} tasks of a round")
+        self.lent.give([one for one in parts if one.answers], encoded)
 
-    def _plan(self, tasks: int) -> Any:
-        """Return the executed plan for this number of tasks, an RDD of the JVM."""
-        if tasks in self._plans:
-            return self._plans[tasks]
-        given = self.spark.range(0, tasks, 1, tasks)
-        rows = given.mapInArrow(self.lent.rows, ddl(COLUMNS))
-        done: Any = records(self.transform(rows)).mapInArrow(self.lent.answered, DONE)
-        found = done._jdf.queryExecution().toRdd()
-        if self.is_deterministic:
-            self._plans[tasks] = found
+    def _plan(self, tasks: int) -> DataFrame:
+        """Return the plan for this number of tasks."""
+        found = self._plans.get(tasks)
+        if found is None:
+            given = self.spark.range(0, tasks, 1, tasks)
+            rows = given.mapInArrow(self.lent.rows, ddl(COLUMNS))
+            found = records(self.transform(rows)).mapInArrow(self.lent.encoded, ENCODED)
+            if self.is_deterministic:
+                self._plans[tasks] = found
         return found

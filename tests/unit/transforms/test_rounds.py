@@ -59,7 +59,9 @@ class ComputedRounds(Rounds):
 
 
 def part(number: int, first: int = 0, end: int = 1000) -> RangePart:
-    return RangePart(port=0, number=number, topic="orders", partition=number, first=first, end=end)
+    return RangePart(
+        port="lane:1", number=number, topic="orders", partition=number, first=first, end=end
+    )
 
 
 @given(st.sets(st.tuples(st.integers(0, 2), st.integers(0, 999)), max_size=6))
