@@ -1,8 +1,9 @@
 """The process that runs transforms: takes ranges of lanes, and has Spark answer them (ADR 40).
 
-A round begins when a range waits and Spark is idle, and has all waiting ranges of one chain, up to
-a limit. So steady traffic has short rounds, and a backlog has large ones. The process has no state:
-a lane offers a range again if its answer is lost.
+A round has all waiting ranges of one chain, up to a limit. It begins when a range waits and fewer
+than two rounds run. So steady traffic has short rounds, and a backlog has large ones. The second
+round uses the cores while the first one begins and ends. The process has no state: a lane offers a
+range again if its answer is lost.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ import sys
 import threading
 import time
 from collections import deque
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import BinaryIO, Final
@@ -48,6 +49,7 @@ RANGES_PER_CORE: Final = 4
 """Maximum number of ranges in a round, for each core."""
 ROUND_BYTES: Final = 64 << 20
 """Bytes of batches after which a round gets no further range."""
+ROUNDS_AT_ONCE: Final = 2
 OFFERS_WITHIN_S: Final = 1.0
 
 Offered = tuple[ChannelAddress, RangeOffer]
@@ -83,7 +85,7 @@ class LanePortWatch:
 
 @dataclass(slots=True, kw_only=True)
 class Application:
-    """Answers offers, one round after the other."""
+    """Answers offers. Each of its threads calls `step` for one round after the other."""
 
     chains: Mapping[str, Rounds]
     """By digest."""
@@ -93,18 +95,20 @@ class Application:
     _waiting: deque[Offered] = field(default_factory=deque)
     _refused: set[str] = field(default_factory=set)
     """Digests of transforms that it does not run."""
+    _picking: threading.Lock = field(default_factory=threading.Lock)
 
     def step(self, within_s: float | None = None) -> bool:
         """Wait for offers, and run one round. Return False if no range is offered in time."""
-        with suppress(queue.Empty):
-            if not self._waiting:
-                self._add(self.watch.offers.get(timeout=within_s))
-            while True:
-                self._add(self.watch.offers.get_nowait())
-        if not self._waiting:
-            return False
-        self._round()
-        return True
+        with self._picking:
+            with suppress(queue.Empty):
+                if not self._waiting:
+                    self._add(self.watch.offers.get(timeout=within_s))
+                while True:
+                    self._add(self.watch.offers.get_nowait())
+            taken = self._picked()
+        if taken:
+            self._answer(taken)
+        return bool(taken)
 
     def _add(self, offered: Offered) -> None:
         address, offer = offered
@@ -115,37 +119,40 @@ class Application:
             self._refused.add(offer.transform)
             log.warning("a lane offers ranges for an unknown transform %s", offer.transform)
 
-    def _round(self) -> None:
-        """Answer the waiting ranges that have the same chain as the first one."""
-        digest, size = self._waiting[0][1].transform, 0
+    def _picked(self) -> list[Offered]:
+        """Return the waiting ranges that have the same chain as the first one."""
         taken: list[Offered] = []
+        size = 0
         for offered in list(self._waiting):
             if len(taken) >= RANGES_PER_CORE * self.cores or size >= ROUND_BYTES:
                 break
-            if offered[1].transform == digest:
+            if not taken or offered[1].transform == taken[0][1].transform:
                 self._waiting.remove(offered)
                 taken.append(offered)
                 size += offered[1].size
-        rounds = self.chains[digest]
-        if not {address for address, _ in taken} <= set(rounds.lent.ports):
-            rounds.connect(tuple(self.watch.ports | {address for address, _ in taken}))
-        parts = [part_of(offer, address) for address, offer in taken]
+        return taken
+
+    def _answer(self, taken: Sequence[Offered]) -> None:
+        rounds, addresses = self.chains[taken[0][1].transform], {address for address, _ in taken}
+        if not addresses <= set(rounds.lent.ports):
+            rounds.connect(tuple(self.watch.ports | addresses))
         try:
-            rounds.answer(parts)
+            rounds.answer([part_of(offer, address) for address, offer in taken])
         except TwinlogError as error:
-            log.warning("%d ranges have no answer: %s", len(parts), error)
+            log.warning("a round of %d ranges failed: %s", len(taken), error)
             if rounds.is_stopped:
                 raise
-        while rounds.skipped:
-            part, failure = rounds.skipped.popleft()
-            self.say(
-                RecordSkipped(
-                    topic=part.topic,
-                    partition=part.partition,
-                    offset=failure.offset,
-                    text=failure.text,
+        with suppress(IndexError):
+            while True:
+                part, failure = rounds.skipped.popleft()
+                self.say(
+                    RecordSkipped(
+                        topic=part.topic,
+                        partition=part.partition,
+                        offset=failure.offset,
+                        text=failure.text,
+                    )
                 )
-            )
 
 
 def part_of(offer: RangeOffer | SourceRange, address: ChannelAddress) -> RangePart:
@@ -178,8 +185,19 @@ def run(work: TransformsWork, watch: LanePortWatch, say: Callable[[Message], Non
             )
         application = Application(chains=chains, cores=work.cores, say=say, watch=watch)
         say(ApplicationReady(is_deterministic={k: v.is_deterministic for k, v in chains.items()}))
+        errors: queue.SimpleQueue[BaseException] = queue.SimpleQueue()
+        for _ in range(ROUNDS_AT_ONCE):
+            threading.Thread(target=_work, args=[application, errors], daemon=True).start()
+        raise errors.get()
+
+
+def _work(application: Application, errors: queue.SimpleQueue[BaseException]) -> None:
+    """Run rounds until an error ends the application."""
+    try:
         while True:
             application.step()
+    except BaseException as error:  # noqa: BLE001 (it is raised in the main thread)
+        errors.put(error)
 
 
 def config_of(flow: str, step: ChainStep) -> TransformConfig:
@@ -200,9 +218,12 @@ def main() -> None:
     given, out = private_streams()
     codec = MessageCodec(APPLICATION_MESSAGES)
 
+    saying = threading.Lock()
+
     def say(message: Message) -> None:
-        out.write(codec.encode(message) + b"\n")
-        out.flush()
+        with saying:
+            out.write(codec.encode(message) + b"\n")
+            out.flush()
 
     work = codec.decode(given.readline())
     watch = LanePortWatch()

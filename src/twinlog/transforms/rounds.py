@@ -49,6 +49,9 @@ ROW_INVALID: Final = "ROW_INVALID"
 TRIES: Final = 3
 """How often a range is tried that fails, but none of its records by itself."""
 
+_planning: Final = threading.Lock()
+"""Held while a plan is made, because queries use a view of the session."""
+
 
 class JobFailed(Exception):
     """The transform failed in a job. `args[0]` has the reason, without values."""
@@ -163,11 +166,12 @@ class Rounds:
 
     def _plan(self, tasks: int) -> DataFrame:
         """Return the plan for this number of tasks."""
-        found = self._plans.get(tasks)
-        if found is None:
-            given = self.spark.range(0, tasks, 1, tasks)
-            rows = given.mapInArrow(self.lent.rows, ddl(COLUMNS))
-            found = records(self.transform(rows)).mapInArrow(self.lent.encoded, ENCODED)
-            if self.is_deterministic:
-                self._plans[tasks] = found
-        return found
+        with _planning:
+            found = self._plans.get(tasks)
+            if found is None:
+                given = self.spark.range(0, tasks, 1, tasks)
+                rows = given.mapInArrow(self.lent.rows, ddl(COLUMNS))
+                found = records(self.transform(rows)).mapInArrow(self.lent.encoded, ENCODED)
+                if self.is_deterministic:
+                    self._plans[tasks] = found
+            return found
