@@ -1,8 +1,8 @@
 """`python -m benchmarks.transform_rounds`: what Spark needs to answer ranges of lanes.
 
 Without brokers: a port in this process lends ranges of orders of 1 KB, packed by lz4, and drops the
-answers. Printed are the price of a round with ranges of few records, and rows per second in warm
-rounds of a backlog, by kind of transform, with the CPU time of all processes.
+answers. Printed are the time until ranges of few records are answered, and rows per second of a
+backlog, by kind of transform, with the CPU time of all processes.
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ from __future__ import annotations
 import argparse
 import itertools
 import statistics
+import threading
 import time
 from collections.abc import Sequence
 from typing import Any, Final
@@ -22,8 +23,9 @@ from benchmarks.payload import make_key, make_values
 from tests.support.range_port import StubPort, batches_of
 from twinlog.mirror.copy.ranges import SourceRange
 from twinlog.records.lent import LentRanges
+from twinlog.spark.application import RangePorts
 from twinlog.transforms import Transform, mask_json
-from twinlog.transforms.application import part_of
+from twinlog.transforms.application import ROUNDS_AT_ONCE, Application
 from twinlog.transforms.rounds import Rounds
 from twinlog.transforms.session import local_session
 from twinlog.wire.record import Record
@@ -36,7 +38,7 @@ PER_BATCH: Final = 16
 """Records of a batch, as producers make of 16 KB."""
 FEW: Final = 50
 """Records of a range of steady traffic."""
-WARM_UP: Final = 6
+POLL_S: Final = 0.001
 MASKED: Final = r"""regexp_replace(CAST(value AS STRING), '"email": ?"[^"]*"', '"email":"****"')"""
 
 
@@ -80,36 +82,35 @@ TRANSFORMS: Final[dict[str, Transform]] = {
 }
 
 
-class Bench:
-    """Rounds of one transform."""
+class Lane:
+    """A lane whose ranges the application answers."""
 
-    _numbers = itertools.count()
+    def __init__(self) -> None:
+        self.port = StubPort()
+        self._numbers = itertools.count()
 
-    def __init__(self, rounds: Rounds, port: StubPort) -> None:
-        self._rounds, self._port = rounds, port
-
-    def seconds(self, batches: bytes, records: int, ranges: int) -> float:
-        """Answer ranges with these records in one round."""
+    def seconds(self, transform: str, batches: bytes, records: int, ranges: int) -> float:
+        """Offer ranges with these records, and wait for the answers."""
         offered = [
             SourceRange(
                 number=next(self._numbers),
                 topic="orders",
                 partition=partition,
-                transform="",
+                transform=transform,
                 first=0,
                 end=records,
                 batches=batches,
             )
             for partition in range(ranges)
         ]
-        self._port.offer(offered)
-        parts = [part_of(one, self._port.address) for one in offered]
         begun = time.perf_counter()
-        self._rounds.answer(parts)
+        self.port.offer(offered)
+        while any(one.number not in self.port.answers for one in offered):
+            time.sleep(POLL_S)
         took = time.perf_counter() - begun
         for one in offered:
-            assert self._port.answers[one.number].failure is None
-            self._port.forget(one.number)
+            assert self.port.answers[one.number].failure is None
+            self.port.forget(one.number)
         return took
 
 
@@ -130,33 +131,50 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--transforms", nargs="*", default=list(TRANSFORMS))
     parser.add_argument("--rows", type=int, default=4000, help="records of a range of a backlog")
-    parser.add_argument("--ranges", type=int, nargs="*", default=[1, 4, 8])
-    parser.add_argument("--repeat", type=int, default=10)
+    parser.add_argument("--ranges", type=int, default=32, help="ranges of a backlog")
+    parser.add_argument("--warm-up", type=int, default=4)
+    parser.add_argument("--repeat", type=int, default=6)
+    parser.add_argument("--cores", type=int, default=2)
     given = parser.parse_args(arguments)
     few, many = records(FEW), records(given.rows)
     print(f"a range: {FEW} records, {len(few)} bytes; {given.rows} records, {len(many)} bytes")
-    port = StubPort()
-    with local_session("benchmark") as spark:
-        lent = LentRanges(ports=(port.address,), codec=Codec.LZ4, max_bytes=1 << 20)
-        for name in given.transforms:
-            bench = Bench(Rounds(spark=spark, transform=TRANSFORMS[name], lent=lent), port)
-            for ranges in given.ranges:
-                for batches, count in ((few, FEW), (many, given.rows)):
-                    first = bench.seconds(batches, count, ranges)
-                    for _ in range(WARM_UP):
-                        bench.seconds(batches, count, ranges)
-                    cpu = cpu_seconds()
-                    took = [bench.seconds(batches, count, ranges) for _ in range(given.repeat)]
-                    cpu = cpu_seconds() - cpu
-                    rows = ranges * count * given.repeat
-                    print(
-                        f"{name:20} {ranges:3} ranges of {count:6}: first {first:6.3f} s, median"
-                        f" {statistics.median(took):6.3f} s, worst {max(took):6.3f} s,"
-                        f" {rows / sum(took):8,.0f} rows/s, CPU {cpu / given.repeat * 1000:6.0f} ms"
-                        f" a round, {cpu / rows * 1e6:6.1f} us a row",
-                        flush=True,
-                    )
-    port.close()
+    lane = Lane()
+    with local_session("benchmark", cores=given.cores) as spark:
+        lent = LentRanges(ports=(), codec=Codec.LZ4, max_bytes=1 << 20)
+        application = Application(
+            chains={
+                name: Rounds(spark=spark, transform=TRANSFORMS[name], lent=lent)
+                for name in given.transforms
+            },
+            cores=given.cores,
+            say=print,
+        )
+        application.watch.connect(RangePorts(ports=(lane.port.address,)))
+        for _ in range(ROUNDS_AT_ONCE):
+            threading.Thread(target=run_rounds, args=[application], daemon=True).start()
+        for name, (ranges, batches, count) in itertools.product(
+            given.transforms, ((1, few, FEW), (8, few, FEW), (given.ranges, many, given.rows))
+        ):
+            first = lane.seconds(name, batches, count, ranges)
+            for _ in range(given.warm_up):
+                lane.seconds(name, batches, count, ranges)
+            cpu = cpu_seconds()
+            took = [lane.seconds(name, batches, count, ranges) for _ in range(given.repeat)]
+            cpu = cpu_seconds() - cpu
+            rows = ranges * count * given.repeat
+            print(
+                f"{name:20} {ranges:3} ranges of {count:6}: first {first:6.3f} s, median"
+                f" {statistics.median(took):6.3f} s, worst {max(took):6.3f} s,"
+                f" {rows / sum(took):8,.0f} rows/s, CPU {cpu / given.repeat * 1000:6.0f} ms,"
+                f" {cpu / rows * 1e6:6.1f} us a row",
+                flush=True,
+            )
+    lane.port.close()
+
+
+def run_rounds(application: Application) -> None:
+    while True:
+        application.step()
 
 
 if __name__ == "__main__":

@@ -95,6 +95,8 @@ class Application:
     _waiting: deque[Offered] = field(default_factory=deque)
     _refused: set[str] = field(default_factory=set)
     """Digests of transforms that it does not run."""
+    _running: set[Offered] = field(default_factory=set)
+    """Offers that are being answered: a lane may offer a range again in the meantime."""
     _picking: threading.Lock = field(default_factory=threading.Lock)
 
     def step(self, within_s: float | None = None) -> bool:
@@ -106,14 +108,19 @@ class Application:
                 while True:
                     self._add(self.watch.offers.get_nowait())
             taken = self._picked()
-        if taken:
-            self._answer(taken)
+            self._running.update(taken)
+        try:
+            if taken:
+                self._answer(taken)
+        finally:  # without the lock, which the other thread holds while it waits
+            self._running.difference_update(taken)
         return bool(taken)
 
     def _add(self, offered: Offered) -> None:
         address, offer = offered
         if offer.transform in self.chains:
-            if address in self.watch.ports and offered not in self._waiting:
+            is_known = offered in self._waiting or offered in self._running
+            if address in self.watch.ports and not is_known:
                 self._waiting.append(offered)
         elif offer.transform not in self._refused:
             self._refused.add(offer.transform)
