@@ -8,7 +8,7 @@ from typing import Final
 
 import pytest
 from msgspec import structs
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from tests.support.clusters import LENT
@@ -21,6 +21,7 @@ from twinlog.records.lent import LentRanges
 from twinlog.transforms import Transform, mask_json, sql
 from twinlog.transforms.application import part_of
 from twinlog.transforms.rounds import Rounds
+from twinlog.transforms.session import EXCLUDED_RULES, SETTINGS
 from twinlog.wire.record import Record
 from twinlog.wire.record_batch import Codec
 
@@ -45,6 +46,8 @@ def port() -> Iterator[StubPort]:
 
 @pytest.fixture
 def rounds_of(spark: SparkSession, port: StubPort) -> RoundsOf:
+    spark.conf.set(EXCLUDED_RULES, SETTINGS[EXCLUDED_RULES])
+
     def make(transform: Transform, on_error: OnError = OnError.STOP, **more: float) -> Rounds:
         lent = LentRanges(ports=(port.address,), codec=Codec.LZ4, max_bytes=1 << 20)
         return Rounds(spark=spark, transform=transform, lent=lent, on_error=on_error, **more)  # type: ignore[arg-type]
@@ -111,6 +114,11 @@ def test_a_filter_that_keeps_nothing_answers_without_batches(
     assert (found.batches, found.offsets, found.end) == ((), b"", 100 + COUNT + 5)
 
 
+def plain_udf(function: Callable[[bytes], bytes]) -> Callable[[str], Column]:
+    """A UDF of single values. Spark would infer another kind from type hints."""
+    return F.udf(lambda value: function(value), "binary")  # noqa: PLW0108
+
+
 def picky(rows: DataFrame) -> DataFrame:
     """Fails in Python for records that are not JSON."""
 
@@ -119,7 +127,7 @@ def picky(rows: DataFrame) -> DataFrame:
             raise ValueError(f"{value!r} is not JSON")
         return value
 
-    return rows.withColumn("value", F.udf(checked, "binary")("value"))
+    return rows.withColumn("value", plain_udf(checked)("value"))
 
 
 @pytest.mark.witness("a record on which a transform fails stops only its partition")
@@ -163,7 +171,7 @@ def test_a_worker_that_dies_is_a_failure_of_the_record(rounds_of: RoundsOf, port
                 os._exit(1)
             return value
 
-        return rows.withColumn("value", F.udf(checked, "binary")("value"))
+        return rows.withColumn("value", plain_udf(checked)("value"))
 
     answer(rounds_of(deadly), port, orders(number=0, bad=(120,)))
     failure = port.answers[0].failure
@@ -181,7 +189,7 @@ def test_a_transform_that_hangs_is_ended(rounds_of: RoundsOf, port: StubPort) ->
                 time.sleep(600)  # longer than the job may take
             return value
 
-        return rows.withColumn("value", F.udf(checked, "binary")("value"))
+        return rows.withColumn("value", plain_udf(checked)("value"))
 
     rounds = rounds_of(slow, limit_s=8.0)
     port.offer([orders(number=0, bad=(100,))])

@@ -6,9 +6,10 @@ Both stages run in the same task, one range each, in different Python workers. T
 in a local property of the job, by the number of their task. So one plan serves all jobs with the
 same number of tasks, and its code has nothing of a single range.
 
-The last stage does not answer the lane itself. If an earlier stage fails, its input just ends, and
-it cannot distinguish that from a filter that keeps no more rows. So it returns what it has encoded,
-and the driver answers after Spark has reported that the job succeeded.
+The last stage does not answer the lane itself. If an earlier stage fails, Spark closes its input,
+and an Arrow stream that is cut between two batches looks complete, as if a filter had dropped the
+remaining rows. So it returns what it has encoded, and the driver answers after the job has
+succeeded.
 """
 
 from __future__ import annotations

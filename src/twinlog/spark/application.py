@@ -17,6 +17,7 @@ import os
 import subprocess
 import sys
 from collections.abc import Collection, Iterator, Mapping
+from contextlib import suppress
 from typing import Final
 
 from twinlog.channel.codec import Message, MessageCodec
@@ -127,12 +128,15 @@ class TransformsApplication:
     def stop(self) -> None:
         """End it. Its JVM and its workers end with it."""
         assert self.process.stdin is not None  # noqa: S101 (a pipe)
-        self.process.stdin.close()
+        with suppress(BrokenPipeError):
+            self.process.stdin.close()
         try:
             self.process.wait(STOP_WITHIN_S)
         except subprocess.TimeoutExpired:
             self.process.kill()
             self.process.wait()
+        assert self.process.stdout is not None  # noqa: S101 (a pipe)
+        self.process.stdout.close()
 
     def _send(self, message: Message) -> None:
         assert self.process.stdin is not None  # noqa: S101 (a pipe)

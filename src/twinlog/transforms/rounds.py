@@ -142,7 +142,9 @@ class Rounds:
         """Run a job. Raises JobFailed, or TwinlogError if Spark or the port of a lane fails."""
         context: Any = self.spark.sparkContext
         group = f"{GROUP}-{threading.get_ident()}"
-        context.setJobGroup(group, f"{len(parts)} ranges", interruptOnCancel=True)
+        # without interrupts: one during the start of a worker makes Spark restart the daemon, with
+        # all modules. Spark itself kills workers of cancelled tasks after some seconds
+        context.setJobGroup(group, f"{len(parts)} ranges", interruptOnCancel=False)
         context.setLocalProperty(PARTS, encode_parts(parts))
         limit = threading.Timer(self.limit_s, context.cancelJobGroup, [group])
         limit.daemon = True
