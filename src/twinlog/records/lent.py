@@ -2,9 +2,9 @@
 
     take a range from the lane's port, decode | the user's transform | encode -> driver, lane's port
 
-Both stages run in the same task, one range each, in different Python workers. They find their range
-in a local property of the job, by the number of their task. So one plan serves all jobs with the
-same number of tasks, and its code has nothing of a single range.
+Both stages run in the same task, in different Python workers. They find their ranges in a local
+property of the job, by the number of their task. So one plan serves all jobs with the same number
+of tasks, and its code has nothing of a single range.
 
 The last stage does not answer the lane itself. If an earlier stage fails, Spark closes its input,
 and an Arrow stream that is cut between two batches looks complete, as if a filter had dropped the
@@ -35,7 +35,7 @@ from twinlog.records.ranges import RangeEncoder, rows_of_range
 from twinlog.wire.record_batch import Codec
 
 PARTS: Final = "twinlog.transforms.parts"
-"""The local property with the part of each task."""
+"""The local property with the parts of each task."""
 ENCODED: Final = "number bigint, batches array<binary>, offsets binary"
 """The columns that the last stage returns, one row for each range: those of `RangeAnswer`."""
 NOT_NEEDED: Final = "RANGE_NOT_NEEDED"
@@ -44,7 +44,7 @@ MOST_KEPT: Final = 8
 
 
 class RangePart(Struct, frozen=True, kw_only=True):
-    """The part of a range that one task computes."""
+    """The part of a range that a task computes."""
 
     port: str
     """Host and port of the lane."""
@@ -53,6 +53,8 @@ class RangePart(Struct, frozen=True, kw_only=True):
     partition: int
     first: int
     end: int
+    size: int = 0
+    """Bytes of the range."""
     left_out: tuple[int, ...] = ()
     """Offsets of records that are left out."""
     answers: bool = True
@@ -70,40 +72,43 @@ class LentRanges:
     max_bytes: int
 
     def rows(self, given: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        """Take the task's range, and yield its rows."""
+        """Take the task's ranges, and yield their rows."""
         task_begins()
         for _ in given:  # Spark does not reuse a worker that has not read its input
             pass
-        part = own_part()
-        with self._connected(part) as port:
-            taken = port.take(part.number)
-        if taken is None:  # an answer without rows would be a wrong one
-            raise TwinlogError(f"range {part.number} needs no answer", code=NOT_NEEDED)
-        wanted = structs.replace(taken, first=part.first, end=part.end)
-        yield from rows_of_range(wanted, part.left_out)
+        for part in own_parts():
+            with self._connected(part) as port:
+                taken = port.take(part.number)
+            if taken is None:  # an answer without rows would be a wrong one
+                raise TwinlogError(f"range {part.number} needs no answer", code=NOT_NEEDED)
+            wanted = structs.replace(taken, first=part.first, end=part.end)
+            yield from rows_of_range(wanted, part.left_out)
 
     def encoded(self, given: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        """Encode the rows that the transform returns, and yield a row with the answer."""
+        """Encode the rows that the transform returns, and yield a row for each answer."""
         task_begins()
-        part = own_part()
-        now_ms = time.time_ns() // 1_000_000
+        parts = own_parts()
         encoder = RangeEncoder(
-            _without_batches(part), codec=self.codec, max_bytes=self.max_bytes, now_ms=now_ms
+            map(_without_batches, parts),
+            codec=self.codec,
+            max_bytes=self.max_bytes,
+            now_ms=time.time_ns() // 1_000_000,
         )
         for rows in given:
             encoder.add(rows)
-        yield row_of(encoder.answer(), has_batches=part.answers)
+        for part, answer in zip(parts, encoder.answers(), strict=True):
+            yield row_of(answer, has_batches=part.answers)
 
     def give(self, parts: Sequence[RangePart], encoded: pa.Table) -> None:
-        """Send the answers of a job that has succeeded. Raises TwinlogError, after all reachable
-        lanes have theirs.
+        """Send the answers of a job that has succeeded, in the order of its tasks. Raises
+        TwinlogError, after all reachable lanes have theirs.
         """
-        rows = {one["number"]: one for one in encoded.to_pylist()}
         unreachable: TwinlogError | None = None
-        for part in parts:
+        for part, row in zip(parts, encoded.to_pylist(), strict=True):
             try:
-                with self._connected(part) as port:
-                    port.give(answer_of(part, rows[part.number]))
+                if part.answers:
+                    with self._connected(part) as port:
+                        port.give(answer_of(part, row))
             except TwinlogError as error:
                 unreachable = error
         if unreachable is not None:
@@ -137,7 +142,9 @@ def row_of(answer: RangeAnswer, *, has_batches: bool) -> pa.RecordBatch:
 
 
 def answer_of(part: RangePart, row: Mapping[str, Any]) -> RangeAnswer:
-    """Return the answer in a row of the last stage."""
+    """Return the answer in a row of the last stage. Raises TwinlogError if it is another one's."""
+    if row["number"] != part.number:
+        raise TwinlogError(f"Spark returned the answer {row['number']} instead of {part.number}")
     return RangeAnswer(
         number=part.number,
         batches=tuple(row["batches"]),
@@ -147,18 +154,18 @@ def answer_of(part: RangePart, row: Mapping[str, Any]) -> RangeAnswer:
     )
 
 
-def own_part() -> RangePart:
-    """Return the part of this task."""
+def own_parts() -> list[RangePart]:
+    """Return the parts of this task."""
     context = TaskContext.get()
     given = None if context is None else context.getLocalProperty(PARTS)
     if context is None or given is None:
         raise EnvironmentMissing(f"Spark does not pass its tasks the property {PARTS}")
-    return json.decode(given, type=list[RangePart])[context.partitionId()]
+    return json.decode(given, type=list[list[RangePart]])[context.partitionId()]
 
 
-def encode_parts(parts: Sequence[RangePart]) -> str:
+def encode_parts(tasks: Sequence[Sequence[RangePart]]) -> str:
     """Return the value of the local property."""
-    return json.encode(parts).decode()
+    return json.encode(tasks).decode()
 
 
 def _without_batches(part: RangePart) -> SourceRange:

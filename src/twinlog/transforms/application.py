@@ -45,10 +45,8 @@ from twinlog.transforms.session import local_session
 
 log = logging.getLogger(__name__)
 
-RANGES_PER_CORE: Final = 4
-"""Maximum number of ranges in a round, for each core."""
-ROUND_BYTES: Final = 64 << 20
-"""Bytes of batches after which a round gets no further range."""
+CORE_BYTES: Final = 4 << 20
+"""Bytes of batches after which a round gets no further range, for each core."""
 ROUNDS_AT_ONCE: Final = 2
 OFFERS_WITHIN_S: Final = 1.0
 
@@ -131,7 +129,7 @@ class Application:
         taken: list[Offered] = []
         size = 0
         for offered in list(self._waiting):
-            if len(taken) >= RANGES_PER_CORE * self.cores or size >= ROUND_BYTES:
+            if size >= CORE_BYTES * self.cores:
                 break
             if not taken or offered[1].transform == taken[0][1].transform:
                 self._waiting.remove(offered)
@@ -171,6 +169,7 @@ def part_of(offer: RangeOffer | SourceRange, address: ChannelAddress) -> RangePa
         partition=offer.partition,
         first=offer.first,
         end=offer.end,
+        size=offer.size if isinstance(offer, RangeOffer) else len(offer.batches),
     )
 
 
@@ -187,6 +186,7 @@ def run(work: TransformsWork, watch: LanePortWatch, say: Callable[[Message], Non
                 transform=load_chain(configs),
                 lent=lent,
                 on_error=work.on_error,
+                cores=work.cores,
                 limit_s=work.job_limit_s,
                 is_deterministic=all(plan.is_deterministic for plan in plans),
             )

@@ -1,4 +1,7 @@
-"""Runs rounds: jobs of Spark that answer several ranges, one task each (ADR 40).
+"""Runs rounds: jobs of Spark that answer several ranges (ADR 40).
+
+A range is computed by one task. A task may have several ranges, because it has a price: each of its
+two or three Python workers needs some milliseconds.
 
 A job ends at the first record on which the transform fails, in whatever task. So after a failed job
 each of its ranges runs by itself, and the record is searched by bisection, in trials whose results
@@ -18,6 +21,7 @@ import threading
 from collections import deque
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
+from operator import attrgetter
 from typing import Any, Final
 
 from msgspec import structs
@@ -46,6 +50,8 @@ NOT_OF_TRANSFORM: Final = frozenset(
 """Codes of errors of a task that are not the transform's."""
 ROW_INVALID: Final = "ROW_INVALID"
 """The code of an error that describes rows without their values."""
+TASK_BYTES: Final = 128 << 10
+"""Bytes of ranges below which a second task costs more than it gains."""
 TRIES: Final = 3
 """How often a range is tried that fails, but none of its records by itself."""
 
@@ -65,6 +71,7 @@ class Rounds:
     transform: Transform
     lent: LentRanges
     on_error: OnError = OnError.STOP
+    cores: int = 2
     limit_s: float = 60.0
     """Maximum duration of a job."""
     is_deterministic: bool = True
@@ -145,12 +152,13 @@ class Rounds:
         # without interrupts: one during the start of a worker makes Spark restart the daemon, with
         # all modules. Spark itself kills workers of cancelled tasks after some seconds
         context.setJobGroup(group, f"{len(parts)} ranges", interruptOnCancel=False)
-        context.setLocalProperty(PARTS, encode_parts(parts))
+        tasks = shared(parts, self.cores)
+        context.setLocalProperty(PARTS, encode_parts(tasks))
         limit = threading.Timer(self.limit_s, context.cancelJobGroup, [group])
         limit.daemon = True
         limit.start()
         try:
-            encoded = self._plan(len(parts)).toArrow()
+            encoded = self._plan(len(tasks)).toArrow()
         except (PySparkException, Py4JJavaError) as error:
             known = error_of(GROUP, str(error))
             if self.is_stopped or known.code in NOT_OF_TRANSFORM:
@@ -163,8 +171,8 @@ class Rounds:
         finally:
             limit.cancel()
         if encoded.num_rows != len(parts):
-            raise TwinlogError(f"Spark ran {encoded.num_rows} of {len(parts)} tasks of a round")
-        self.lent.give([one for one in parts if one.answers], encoded)
+            raise TwinlogError(f"Spark computed {encoded.num_rows} of {len(parts)} answers")
+        self.lent.give([part for task in tasks for part in task], encoded)
 
     def _plan(self, tasks: int) -> DataFrame:
         """Return the plan for this number of tasks."""
@@ -177,3 +185,17 @@ class Rounds:
                 if self.is_deterministic:
                     self._plans[tasks] = found
             return found
+
+
+def shared(parts: Sequence[RangePart], cores: int) -> list[list[RangePart]]:
+    """Return the parts of each task: of similar size, and not more tasks than are useful."""
+    total = sum(part.size for part in parts)
+    tasks: list[list[RangePart]] = [
+        [] for _ in range(min(cores, len(parts), 1 + total // TASK_BYTES))
+    ]
+    sizes = [0] * len(tasks)
+    for part in sorted(parts, key=attrgetter("size"), reverse=True):
+        least = sizes.index(min(sizes))
+        tasks[least].append(part)
+        sizes[least] += part.size
+    return tasks

@@ -8,10 +8,11 @@ from typing import Any, Final
 import pyarrow as pa
 import pytest
 
-from tests.support.range_port import batches_of, range_of, records_of
+from tests.support.range_port import batches_of, range_of, records_of, source_records
 from twinlog.errors import ClusterError, CorruptData
 from twinlog.mirror.copy.ranges import RangeAnswer, SourceRange
-from twinlog.records.ranges import RangeEncoder, rows_of_range
+from twinlog.records.decoding import arrow_schema
+from twinlog.records.ranges import COLUMNS, RangeEncoder, rows_of_range
 from twinlog.wire.record import Record
 from twinlog.wire.record_batch import Codec
 
@@ -34,10 +35,11 @@ def answer_to(
     max_bytes: int = 1 << 20,
     left_out: tuple[int, ...] = (),
 ) -> RangeAnswer:
-    encoder = RangeEncoder(one, codec=codec, max_bytes=max_bytes, now_ms=NOW)
+    encoder = RangeEncoder([one], codec=codec, max_bytes=max_bytes, now_ms=NOW)
     for rows in rows_of_range(one, left_out):
         encoder.add(change(rows))
-    return encoder.answer()
+    (answer,) = encoder.answers()
+    return answer
 
 
 @pytest.mark.parametrize("codec", list(Codec))
@@ -106,11 +108,43 @@ def test_rows_that_are_not_row_by_row_are_refused(
 
 def test_rows_of_a_later_batch_follow_those_before() -> None:
     one = range_of(RECORDS)
-    encoder = RangeEncoder(one, codec=Codec.NONE, max_bytes=1 << 20, now_ms=NOW)
+    encoder = RangeEncoder([one], codec=Codec.NONE, max_bytes=1 << 20, now_ms=NOW)
     (rows,) = rows_of_range(one)
     encoder.add(rows.slice(1))
     with pytest.raises(ClusterError, match="twice"):
         encoder.add(rows.slice(0, 1))
+
+
+RANGES: Final = [
+    range_of(RECORDS, number=1, partition=1, end=25),
+    range_of(RECORDS, number=2, partition=2, end=25),
+    range_of(RECORDS, number=3, partition=2, first=25, end=30),
+    range_of([Record(at, 5, None, b"%d" % at, ()) for at in range(30, 40)], number=4, partition=2),
+]
+
+
+@pytest.mark.parametrize("size", [1, 3, 100])
+@pytest.mark.parametrize("kept", [{1, 2, 3, 4}, {1, 4}, {2}, {4}, set()])
+def test_a_task_answers_several_ranges(size: int, kept: set[int]) -> None:
+    """Spark makes other batches of their rows, and a filter may drop all rows of a range."""
+    encoder = RangeEncoder(RANGES, codec=Codec.LZ4, max_bytes=1 << 20, now_ms=NOW)
+    given = [rows for one in RANGES if one.number in kept for rows in rows_of_range(one)]
+    table = pa.Table.from_batches(given, arrow_schema(COLUMNS)).combine_chunks()
+    for rows in table.to_batches(max_chunksize=size):
+        encoder.add(rows)
+    answers = encoder.answers()
+    assert [(one.number, one.end) for one in answers] == [(1, 25), (2, 25), (3, 30), (4, 40)]
+    expected = {1: RECORDS, 2: RECORDS, 3: [], 4: source_records(RANGES[3])}
+    for answer in answers:
+        assert records_of(answer) == (expected[answer.number] if answer.number in kept else [])
+
+
+def test_rows_of_an_earlier_range_are_refused() -> None:
+    encoder = RangeEncoder(RANGES, codec=Codec.LZ4, max_bytes=1 << 20, now_ms=NOW)
+    first, second = (next(rows_of_range(RANGES[at])) for at in (0, 1))
+    encoder.add(second)
+    with pytest.raises(ClusterError, match="another order"):
+        encoder.add(first)
 
 
 def test_a_row_without_a_timestamp_gets_the_current_one() -> None:

@@ -9,6 +9,7 @@ from typing import Any, Final
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec import structs
 
 from twinlog.channel.frames import ChannelAddress
 from twinlog.channel.lending import RangeOffer
@@ -17,8 +18,8 @@ from twinlog.errors import TwinlogError
 from twinlog.mirror.copy.ranges import RangeFailure
 from twinlog.records.lent import NOT_NEEDED, LentRanges, RangePart
 from twinlog.spark.application import RecordSkipped
-from twinlog.transforms.application import RANGES_PER_CORE, ROUND_BYTES, Application
-from twinlog.transforms.rounds import TRIES, JobFailed, Rounds
+from twinlog.transforms.application import CORE_BYTES, Application
+from twinlog.transforms.rounds import TASK_BYTES, TRIES, JobFailed, Rounds, shared
 from twinlog.wire.record_batch import Codec
 
 PORT: Final = ChannelAddress(host="127.0.0.1", port=1, token="t")
@@ -172,16 +173,25 @@ def test_a_round_has_the_waiting_ranges_of_one_chain() -> None:
     assert not made.step(0.0)  # an unknown transform is not run
 
 
-def test_a_round_is_limited_by_ranges_and_bytes() -> None:
+def test_a_round_is_limited_by_bytes() -> None:
     a = ComputedRounds()
     made, _ = application(a=a)
-    for number in range(RANGES_PER_CORE * 2 + 1):
-        made.watch.offers.put((PORT, offer(number)))
-    for number in range(100, 103):
-        made.watch.offers.put((PORT, offer(number, size=ROUND_BYTES - 1)))
+    for number, size in enumerate((1, CORE_BYTES, CORE_BYTES, 1, 2 * CORE_BYTES, 3 * CORE_BYTES)):
+        made.watch.offers.put((PORT, offer(number, size=size)))
     while made.step(0.0):
         pass
-    assert [len(run) for run in a.runs] == [RANGES_PER_CORE * 2, 2, 2]
+    assert [[one.number for one in run] for run in a.runs] == [[0, 1, 2], [3, 4], [5]]
+
+
+@given(st.lists(st.integers(0, 3 * TASK_BYTES), min_size=1, max_size=30), st.integers(1, 4))
+def test_tasks_share_the_ranges(sizes: list[int], cores: int) -> None:
+    parts = [structs.replace(part(at), size=size) for at, size in enumerate(sizes)]
+    tasks = shared(parts, cores)
+    assert sorted(one.number for task in tasks for one in task) == [*range(len(sizes))]
+    assert all(tasks)
+    assert len(tasks) <= min(cores, 1 + sum(sizes) // TASK_BYTES)
+    loads = [sum(one.size for one in task) for task in tasks]
+    assert max(loads) <= sum(sizes) / len(tasks) + max(sizes)
 
 
 def test_offers_of_a_lane_that_has_ended_are_dropped() -> None:
