@@ -135,7 +135,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     few, many = records(FEW), records(given.rows)
     print(f"a range: {FEW} records, {len(few)} bytes; {given.rows} records, {len(many)} bytes")
     lane = Lane()
-    with local_session("benchmark", cores=given.cores * ROUNDS_AT_ONCE) as spark:
+    with local_session("benchmark", cores=given.cores) as spark:
         lent = LentRanges(ports=(), codec=Codec.LZ4, max_bytes=1 << 20)
         application = Application(
             chains={

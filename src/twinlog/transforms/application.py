@@ -175,9 +175,7 @@ def part_of(offer: RangeOffer | SourceRange, address: ChannelAddress) -> RangePa
 
 def run(work: TransformsWork, watch: LanePortWatch, say: Callable[[Message], None]) -> None:
     """Run transforms until Spark ends. Raises TwinlogError."""
-    # a task waits for its Python workers, and they for it, so that one per core leaves cores idle
-    slots = work.cores * ROUNDS_AT_ONCE
-    with local_session(f"twinlog transforms {work.flow}", cores=slots) as spark:
+    with local_session(f"twinlog transforms {work.flow}", cores=work.cores) as spark:
         lent = LentRanges(ports=(), codec=work.codec, max_bytes=work.max_bytes)
         chains: dict[str, Rounds] = {}
         for digest, steps in work.chains.items():
