@@ -5,10 +5,11 @@ from __future__ import annotations
 import shutil
 import tempfile
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
+from types import MappingProxyType
 from typing import Final
 
 from benchmarks.group_run import RECORDS_EACH
@@ -29,6 +30,7 @@ __all__ = [
     "SMALL_TOPIC",
     "STEADY_TOPIC",
     "Stage",
+    "new_cluster",
     "open_stage",
 ]
 
@@ -44,6 +46,7 @@ _BROKER_CONFIG: Final = {
     # deleted copies must not stay on the disk while the next run writes
     "log.segment.delete.delay.ms": "1000",
 }
+NO_MORE: Final[Mapping[str, str]] = MappingProxyType({})
 _OFFSET_SYNCS: Final = "mm2-offset-syncs.B.internal"
 _TWO_DAYS_S: Final = 2 * 24 * 3600.0
 _WARM_UP_RECORDS: Final = 800_000
@@ -104,15 +107,26 @@ class Stage:
 
 
 @contextmanager
-def open_stage(scale: Scale, cases: Iterable[str], progress: Progress) -> Iterator[Stage]:
-    """Start the clusters and fill the topics that the cases need; leaves nothing behind."""
+def open_stage(
+    scale: Scale,
+    cases: Iterable[str],
+    progress: Progress,
+    *,
+    source: LocalCluster | None = None,
+    target: LocalCluster | None = None,
+) -> Iterator[Stage]:
+    """Start the clusters and fill the topics that the cases need; leaves nothing behind.
+
+    `source` and `target` are not started yet; without them the usual ones are made.
+    """
     wanted = set(cases)
     folder = Path(tempfile.mkdtemp(prefix="twinlog-bench-"))
     with ExitStack() as stack:
         stack.callback(shutil.rmtree, folder, ignore_errors=True)
         progress.say("starting two clusters")
-        source = stack.enter_context(_cluster("source", has_tls="tls" in wanted))
-        target = stack.enter_context(_cluster("target", has_tls="tls" in wanted))
+        has_tls = "tls" in wanted
+        source = stack.enter_context(source or new_cluster("source", has_tls=has_tls))
+        target = stack.enter_context(target or new_cluster("target", has_tls=has_tls))
         backlog = scale.backlog_records if wanted & {"backlog", "tls"} else _STARTUP_RECORDS
         stage = Stage(source, target, folder, scale, backlog)
         _warm_up(stage, progress)
@@ -138,9 +152,16 @@ def open_stage(scale: Scale, cases: Iterable[str], progress: Progress) -> Iterat
         yield stage
 
 
-def _cluster(name: str, *, has_tls: bool) -> LocalCluster:
-    security = SandboxSecurity(listeners=("PLAINTEXT", "SSL")) if has_tls else None
-    return LocalCluster(name, config=_BROKER_CONFIG, heap_mb=BROKER_HEAP_MB, security=security)
+def new_cluster(
+    name: str, more: Mapping[str, str] = NO_MORE, *, has_tls: bool = False
+) -> LocalCluster:
+    """Return a cluster that is not started yet, with further settings of its broker."""
+    return LocalCluster(
+        name,
+        config={**_BROKER_CONFIG, **more},
+        heap_mb=BROKER_HEAP_MB,
+        security=SandboxSecurity(listeners=("PLAINTEXT", "SSL")) if has_tls else None,
+    )
 
 
 def _warm_up(stage: Stage, progress: Progress) -> None:

@@ -20,6 +20,7 @@ class SeriesKind(StrEnum):
 
     COUNTER = "counter"
     GAUGE = "gauge"
+    HISTOGRAM = "histogram"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -44,7 +45,11 @@ def _counter(name: str, labels: tuple[str, ...], meaning: str) -> Metric:
     return Metric(name=name, kind=SeriesKind.COUNTER, labels=labels, meaning=meaning)
 
 
-BUILD: Final = _gauge("twinlog_build_info", ("version",), "1, with the version as label")
+BUILD: Final = _gauge(
+    "twinlog_build_info",
+    ("version", "python", "spark"),
+    "1, with the versions of Twinlog, Python and PySpark as labels",
+)
 FLOW_STATE: Final = _gauge(
     "twinlog_flow_state", (*FLOW, "state"), "1 for the flow's current state, 0 for the others"
 )
@@ -75,7 +80,7 @@ FLOW_RPO_EXCEEDED: Final = _gauge(
 )
 FLOW_RPO_SECONDS: Final = _gauge("twinlog_flow_rpo_seconds", FLOW, "twinlog.rpo.seconds, if set")
 FLOW_HELD_RATE: Final = _gauge(
-    "twinlog_flow_producer_quota_bytes",
+    "twinlog_flow_producer_quota_bytes_per_second",
     FLOW,
     "while twinlog.rpo.enforce throttles producers: bytes per second that each user may write to "
     "each broker of the source",
@@ -146,6 +151,13 @@ FLOW_LATENCY_SECONDS: Final = _gauge(
     "latency of the last minute's batches, from the newest timestamp in a batch until the target "
     "had it; at most a quarter too high",
 )
+FLOW_BATCH_LATENCY: Final = Metric(
+    name="twinlog_flow_batch_latency_seconds",
+    kind=SeriesKind.HISTOGRAM,
+    labels=FLOW,
+    meaning="latency of all batches since this process leads the flow, from the newest timestamp "
+    "in a batch until the target had it",
+)
 CLUSTER: Final = ("cluster", "direction")
 CLUSTER_RECORDS: Final = _counter(
     "twinlog_cluster_records_total",
@@ -192,6 +204,7 @@ OURS: Final = (
     FLOW_LAG_SECONDS,
     FLOW_KEPT_SECONDS,
     FLOW_LATENCY_SECONDS,
+    FLOW_BATCH_LATENCY,
     CLUSTER_RECORDS,
     CLUSTER_BYTES,
     CERTIFICATE_EXPIRY,

@@ -9,8 +9,27 @@ _SIZES: Final = (("TB", 10**12), ("GB", 10**9), ("MB", 10**6), ("KB", 10**3))
 _SPANS: Final = (("d", 86_400), ("h", 3_600), ("min", 60))
 
 
-def count(number: float) -> str:
-    """Return text like `1,234,567`. A rate (float) below 10 has one decimal."""
+def known(numbers: Iterable[int | None]) -> list[int]:
+    """Return the known numbers; unknown ones are None."""
+    return [number for number in numbers if number is not None]
+
+
+def total(numbers: Iterable[int | None]) -> int | None:
+    """Return the sum of the known numbers, or None if none is known."""
+    return sum(found) if (found := known(numbers)) else None
+
+
+def largest(numbers: Iterable[int | None]) -> int | None:
+    """Return the largest known number, or None if none is known."""
+    return max(known(numbers), default=None)
+
+
+def count(number: float | None) -> str:
+    """Return text like `1,234,567`, or `?` if it is unknown. A rate (float) below 10 has one
+    decimal.
+    """
+    if number is None:
+        return "?"
     if isinstance(number, float) and 0 < number < 10:
         return f"{number:.1f}"
     return f"{round(number):,}"

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import logging
 import re
+import time
 from typing import Final
 
 from twinlog.hidden import without_secrets
@@ -46,11 +47,13 @@ def shown_in_json(text: str) -> str:
 
 
 class ShownFormatter(logging.Formatter):
-    """Writes a record as one line. A traceback after it is indented, so that none of its lines
-    looks like a record.
+    """Writes a record as one line, with its time in UTC. A traceback after it is indented, so that
+    none of its lines looks like a record.
 
     The message of an exception may contain line ends and secrets. Both are replaced.
     """
+
+    converter = staticmethod(time.gmtime)
 
     def format(self, record: logging.LogRecord) -> str:
         record.message = record.getMessage()

@@ -63,7 +63,7 @@ def write(client: ClusterClient, tp: TopicPartition, *, count: int) -> int:
     return produce_batch(client, tp, encode_batch(records, codec=Codec.NONE))
 
 
-@pytest.mark.witness("a topic is made with its configs")
+@pytest.mark.witness("a topic is created with its configs")
 def test_topic_is_created_with_its_configs(client: ClusterClient, fresh_topic: str) -> None:
     created = create_topic(
         client,
@@ -191,7 +191,7 @@ def test_producer_ids_are_never_given_twice(client: ClusterClient) -> None:
     assert all(one.producer_id >= 0 and one.producer_epoch == 0 for one in given)
 
 
-@pytest.mark.witness("what a partition remembers of its producers")
+@pytest.mark.witness("the producer state of a partition is read")
 def test_partition_remembers_its_producers(client: ClusterClient, topic: str) -> None:
     tp, other = TopicPartition(topic, 0), TopicPartition(topic, 1)
     ours = init_producer_id(client)

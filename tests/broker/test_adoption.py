@@ -71,7 +71,7 @@ def left(
     return made
 
 
-@pytest.mark.witness("a MirrorMaker 2 that was stopped in order is taken over")
+@pytest.mark.witness("a MirrorMaker 2 that was shut down cleanly is taken over")
 def test_stopped_in_order(left: Left) -> None:
     create_topic(left.target, left.remote)
     produce(left.target, left.remote, outgoing(range(10)))
@@ -99,7 +99,9 @@ def test_killed_after_a_restart_that_wrote_some_twice(left: Left) -> None:
 IDENTITY = "org.apache.kafka.connect.mirror.IdentityReplicationPolicy"
 
 
-@pytest.mark.witness("what MirrorMaker 2 copied and cannot be taken over does not start over")
+@pytest.mark.witness(
+    "topics of MirrorMaker 2 that cannot be taken over are not copied again from the start"
+)
 def test_behind_an_application_s_record_nothing_begins_anew(left: Left) -> None:
     left.policy = IDENTITY
     left.write_file()
@@ -229,7 +231,9 @@ def test_killed_before_it_noted_anything(left: Left) -> None:
     assert left.values() == values(range(30))
 
 
-@pytest.mark.witness("what an exactly-once MirrorMaker 2 rolled back is copied")
+@pytest.mark.witness(
+    "records of transactions that an exactly-once MirrorMaker 2 rolled back are copied"
+)
 def test_transactions_of_its_exactly_once_mode(left: Left) -> None:
     create_topic(left.target, left.remote)
     produce_transaction(left.target, left.remote, outgoing(range(8)), commit=True)
@@ -278,7 +282,7 @@ def test_nothing_more_to_copy_stays_known_without_the_option(left: Left) -> None
     assert left.values() == values(range(35))
 
 
-@pytest.mark.witness("records of somebody else are no copy to take over")
+@pytest.mark.witness("records of unknown producers are not taken over")
 def test_records_of_somebody_else_are_not_taken_over(
     left: Left, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -306,7 +310,7 @@ def test_records_that_the_source_deleted_before_they_were_copied(left: Left, pol
     assert left.values() == values([*range(10), *range(15, 30)])
 
 
-@pytest.mark.witness("a connector of another name is taken over")
+@pytest.mark.witness("a connector with another name is taken over")
 def test_another_connectors_name(left: Left) -> None:
     create_topic(left.target, left.remote)
     left.note(9, connector="mine")
@@ -510,7 +514,7 @@ def test_frozen_leader_of_a_flow_that_was_promoted_meanwhile(left: Left, *, resu
         try:
             produce(left.source, left.topic, outgoing(range(30, 40)))  # its lane copies them still
             eventually(lambda: len(left.values()) == 40, what="the lane's copy")
-            assert run(["flow", "promote", str(left.file)]) == 0
+            assert run(["flow", "promote", "--yes", str(left.file)]) == 0
             if resumed:
                 left.note(50)
         finally:

@@ -63,7 +63,7 @@ def is_killed(left: Left, point: str) -> None:
     )
 
 
-@pytest.mark.witness("a take-over that was killed is finished by the same command", case="copying")
+@pytest.mark.witness("after a killed take-over the same command completes it", case="copying")
 @pytest.mark.parametrize("point", ["some rows", "copying"])
 def test_the_same_command_again_finishes_what_was_begun(left: Left, point: str) -> None:
     for partition in PARTITIONS:

@@ -151,9 +151,7 @@ def prepare(source: LocalCluster) -> None:
     commit(source, "app2-ledger", LATER, 7)
 
 
-@pytest.mark.witness(
-    "the migration of the articles: consumers first, producers last, by the recipe"
-)
+@pytest.mark.witness("clients migrate by the recipe: consumers first, producers last")
 def test_clients_move_by_the_recipe_and_the_mirror_continues(migration: Migration) -> None:
     source, target = migration.source, migration.target
     prepare(source)

@@ -161,7 +161,7 @@ def test_broker_quota_is_used_up_and_no_more(
     assert "TARGET_DISCONNECTED" not in caplog.text
 
 
-@pytest.mark.witness("a quota of request time slows down and breaks nothing")
+@pytest.mark.witness("a quota of request time slows the copy down and causes no error")
 def test_quota_of_request_time_slows_down_and_breaks_nothing(
     flow: Rig, caplog: pytest.LogCaptureFixture
 ) -> None:

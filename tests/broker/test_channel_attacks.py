@@ -103,7 +103,7 @@ def test_resets_before_any_word_do_not_end_a_mirror(
         one.more()
 
 
-@pytest.mark.witness("a stolen secret of a lane gets no work")
+@pytest.mark.witness("a stolen lane secret gives no access to work")
 def test_who_has_a_lanes_secret_gets_nothing_while_the_lane_lives(
     source_cluster: LocalCluster, target_cluster: LocalCluster, fresh_topic: str, tmp_path: Path
 ) -> None:
@@ -146,7 +146,7 @@ def test_the_next_attempt_gets_work_when_the_one_before_it_is_gone(
         one.more()
 
 
-@pytest.mark.witness("a dead channel ends the mirror with a code")
+@pytest.mark.witness("a mirror whose channel fails ends with a code")
 @pytest.mark.filterwarnings("ignore::pytest.PytestUnhandledThreadExceptionWarning")
 def test_a_mirror_whose_channel_dies_ends_with_a_code(
     source_cluster: LocalCluster,

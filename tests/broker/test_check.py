@@ -66,7 +66,7 @@ def codes(report: CheckReport) -> list[str]:
     return [problem.code for problem in report.problems]
 
 
-@pytest.mark.witness("check says what would be made, and makes nothing")
+@pytest.mark.witness("check prints what would be created, and creates nothing")
 def test_says_what_would_be_created_and_creates_nothing(
     checked: Checked, source_cluster: LocalCluster, target_cluster: LocalCluster, fresh_topic: str
 ) -> None:
@@ -252,7 +252,7 @@ def test_clusters_that_cannot_be_reached_are_waited_for_together_and_not_in_sile
     assert "not checked" in report.flows[0].notes[0]
 
 
-@pytest.mark.witness("check tries what the target can do")
+@pytest.mark.witness("check probes the target's features")
 def test_the_probe_states_the_guarantee_and_keeps_one_topic(
     checked: Checked, target_cluster: LocalCluster
 ) -> None:

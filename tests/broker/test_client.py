@@ -37,7 +37,7 @@ def closed_port() -> int:
         return int(server.getsockname()[1])
 
 
-@pytest.mark.witness("brokers, topics and rights of a cluster")
+@pytest.mark.witness("brokers, topics and permissions of a cluster are read")
 def test_metadata_tells_brokers_topics_and_rights(client: ClusterClient, fresh_topic: str) -> None:
     create_topic(client, fresh_topic, partitions=2, replication_factor=1)
     wait_for_topic(client, fresh_topic, partitions=2)

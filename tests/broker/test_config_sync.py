@@ -159,7 +159,7 @@ def test_a_value_set_by_hand_is_named_however_many_topics_change(
     assert "max.message.bytes 2000000 -> (default)" in by_hand[0]
 
 
-@pytest.mark.witness("limits of timestamps are not copied")
+@pytest.mark.witness("timestamp limits of topics are not copied")
 def test_limits_of_timestamps_are_neither_copied_nor_undone(
     pair: Pair, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -246,7 +246,7 @@ def test_check_says_what_would_change_and_changes_nothing(pair: Pair) -> None:
     assert report.changes == []
 
 
-@pytest.mark.witness("the source's defaults become values on request")
+@pytest.mark.witness("the source's default configs are copied as values on request")
 def test_the_sources_defaults_become_values_on_request(pair: Pair) -> None:
     pair.create({RETENTION: "7200000"}, {"max.message.bytes": "5000"})
     duty, _, told = pair.duty(use_defaults_from="source")
@@ -294,7 +294,7 @@ def test_it_can_be_turned_off(pair: Pair, keys: dict[str, str]) -> None:
     assert config_sync(flow) is None
 
 
-@pytest.mark.witness("configs that the target does not know keep no topic from being created")
+@pytest.mark.witness("configs that are unknown to the target do not prevent a topic's creation")
 @pytest.mark.parametrize("is_readable", [True, False], ids=["a topic to ask", "none"])
 def test_configs_that_the_target_does_not_know(
     pair: Pair,

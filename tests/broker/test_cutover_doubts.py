@@ -155,7 +155,7 @@ def test_checkpoints_that_this_user_may_not_see(
 def test_groups_behind_a_promotion_of_another_command(case: Case) -> None:
     """`flow promote` sets no groups; a switchover that finds its promotion does."""
     with case.ready():
-        assert run(["flow", "promote", str(case.pair.config)]) == 0
+        assert run(["flow", "promote", "--yes", str(case.pair.config)]) == 0
         code, out, err = case.commands("switchover").do(*UNFENCED)
         assert (code, case.there()) == (0, 7), (out, err)
         assert "stay fenced off" not in out

@@ -43,7 +43,9 @@ def empty_cluster() -> Iterator[LocalCluster]:
         yield cluster
 
 
-@pytest.mark.witness("a cut-over compares both clusters with the flow's claim", case="identity")
+@pytest.mark.witness(
+    "a cut-over verifies that both clusters are those of the flow", case="identity"
+)
 def test_another_cluster_behind_an_address_is_refused_or_lost(
     case: Case, empty_cluster: LocalCluster
 ) -> None:
@@ -55,7 +57,7 @@ def test_another_cluster_behind_an_address_is_refused_or_lost(
     wrong_b = case.elsewhere(pair.alias_b, empty_cluster.bootstrap)
     for words in (
         ("failover", "run", str(wrong_b), "--yes"),
-        ("flow", "promote", str(wrong_b)),
+        ("flow", "promote", str(wrong_b), "--yes"),
         ("flow", "pause", str(wrong_b)),
         ("switchover", "run", str(wrong_b), *UNFENCED[1:]),
     ):
@@ -101,7 +103,8 @@ def test_target_that_was_made_from_other_disks_is_refused(
         ("failover", "run", wrong_b, "--yes"),
         ("switchover", "plan", wrong_b),
         ("failback", "plan", wrong_b),
-        *(("flow", wish, wrong_b) for wish in ("promote", "pause")),
+        ("flow", "promote", wrong_b, "--yes"),
+        ("flow", "pause", wrong_b),
     ):
         case.capsys.readouterr()
         assert run([*command]) == 1, command
@@ -124,7 +127,7 @@ def test_topics_and_groups_that_the_source_lost_stay_in_the_plan(case: Case) -> 
 
 
 @pytest.mark.witness(
-    "a topic that the source does not list closes the gate topics", case="identity"
+    "a topic that the source does not list closes the gate 'topics'", case="identity"
 )
 def test_topic_that_the_source_does_not_list_closes_its_gate(case: Case) -> None:
     pair = case.pair
@@ -428,7 +431,7 @@ def test_promotion_that_is_taken_back_before_the_hook_ends_the_run(
 
     def demoted(self: Any) -> None:
         nothing_is_left(self)
-        assert run(["flow", "demote", str(pair.config)]) == 0
+        assert run(["flow", "demote", "--yes", str(pair.config)]) == 0
 
     monkeypatch.setattr(steps.Switchover, "_nothing_is_left", demoted)
     with case.ready():

@@ -135,7 +135,7 @@ def test_fences_end_with_the_promotion_that_they_were_for(case: Case) -> None:
     with ClusterClient(setup.source) as client:
         delete_topic_acls(client, fences)
         eventually(lambda: case.fences() == set())
-        assert run(["flow", "demote", str(case.file)]) == 0
+        assert run(["flow", "demote", "--yes", str(case.file)]) == 0
         create_topic_acls(client, fences)  # the operator's
         eventually(lambda: case.fences() == {case.orders, case.sales})
         code, plan = case.commands.show("plan")
@@ -152,7 +152,7 @@ def test_fences_end_with_the_promotion_that_they_were_for(case: Case) -> None:
 def test_a_fence_that_stands_after_a_demotion_is_still_ours(case: Case) -> None:
     code, out, err = case.commands.do("run", "--yes")
     assert code == 0, (out, err)
-    assert run(["flow", "demote", str(case.file)]) == 0
+    assert run(["flow", "demote", "--yes", str(case.file)]) == 0
     produce(case.pair.target, case.remote(case.orders), numbered(0, 1))
     eventually(lambda: case.commands.show("plan")[0] == 1)
     code, _, err = case.commands.do("run", "--yes")

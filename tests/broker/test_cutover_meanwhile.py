@@ -49,7 +49,7 @@ def copy(pair: Pair) -> None:
         mirror.wait()
 
 
-@pytest.mark.witness("a group that moves while the plan is read is not set back")
+@pytest.mark.witness("a group that moves while the plan is read is not set to an older offset")
 def test_a_group_that_went_on_while_the_plan_was_read_is_not_set_back(
     pair: Pair, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -131,7 +131,7 @@ def test_what_comes_to_the_source_behind_the_promotion_is_no_success(
         assert (code, "[FENCE_LEAKS]" in err) == (1, True), (out, err)
         assert "flow demote" in err
         assert not flag.exists()
-        assert run(["flow", "demote", str(pair.config)]) == 0
+        assert run(["flow", "demote", "--yes", str(pair.config)]) == 0
         eventually(lambda: copied(pair) == 23)
         eventually(lambda: switchover.show("plan")[0] == 0)
         code, out, err = switchover.do(*UNFENCED, "--hook", f"touch {flag}")

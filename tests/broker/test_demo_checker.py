@@ -64,7 +64,7 @@ def test_equal_logs(
     assert (checker.state.on_the_way, checker.state.surplus) == (0, 0)
 
 
-@pytest.mark.witness("the demo's check sees one flipped byte")
+@pytest.mark.witness("the demo's comparison finds one flipped byte")
 def test_one_flipped_byte(
     checker: Checker, target_cluster: LocalCluster, topics: tuple[str, str]
 ) -> None:

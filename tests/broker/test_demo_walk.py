@@ -66,10 +66,10 @@ def test_a_newcomer_pauses_and_resumes_a_flow_and_sees_the_standby_take_over(
 ) -> None:
     with Command(tmp_path / "demo", "demo", "--rate", "200") as demo:
         pause = [*printed(demo, "flow pause"), "--reason", "brokers are upgraded"]
-        found = re.search(r"^(http://\S+) says whether all is well$", demo.stdout, re.MULTILINE)
+        found = re.search(r"^(http://\S+) shows the state of all flows$", demo.stdout, re.MULTILINE)
         assert found is not None
         page = browser.open(found[1])
-        page.shows("Yes: the flow copies", "#verdict")
+        page.shows("Yes: the flow is copying", "#verdict")
         page.run("window.isTheSamePage = true")
         with Command(tmp_path / "pause", *pause) as command:
             assert command.wait() == 0, command.stderr
@@ -79,7 +79,7 @@ def test_a_newcomer_pauses_and_resumes_a_flow_and_sees_the_standby_take_over(
         eventually(lambda: would_be_lost(page) > before, what="what would be lost grows")
         with Command(tmp_path / "resume", "flow", "resume", pause[2]) as command:
             assert command.wait() == 0, command.stderr
-        page.shows("Yes: the flow copies", "#verdict")
+        page.shows("Yes: the flow is copying", "#verdict")
         with Command(tmp_path / "standby", *printed(demo, "mirror")) as standby:
             eventually(lambda: "CANNOT_LISTEN" in standby.stderr)
             eventually(lambda: "STANDBY" in standby.stdout + standby.stderr)

@@ -291,7 +291,7 @@ def test_a_smaller_remote_topic_is_grown_and_a_larger_one_is_left_alone(
     assert end_offsets(follower.target, follower.remote("second")) == {0: 5, 1: 5, 2: 0, 3: 0}
 
 
-@pytest.mark.witness("a deletion is never passed on")
+@pytest.mark.witness("topic deletions are never copied")
 def test_a_deletion_is_told_and_never_passed_on(
     follower: Follower, caplog: pytest.LogCaptureFixture
 ) -> None:

@@ -100,7 +100,7 @@ def test_paused_and_not_running_and_well(
     assert "1. certain: no process is known to run it; 4 records wait" in capsys.readouterr().out
 
 
-@pytest.mark.witness("doctor names the limit or quota that makes a flow slow")
+@pytest.mark.witness("doctor names the limit or quota that slows a flow down")
 def test_limit_and_who_set_it_and_a_quota(
     watched: Watched, capsys: pytest.CaptureFixture[str]
 ) -> None:

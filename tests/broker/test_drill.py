@@ -193,7 +193,7 @@ def killed(case: Case) -> Iterator[Case]:
     yield case
 
 
-@pytest.mark.witness("what a killed drill left is removed")
+@pytest.mark.witness("topics and groups of a killed drill are removed")
 def test_what_a_killed_drill_left_is_shown_and_removed(
     killed: Case, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -99,7 +99,7 @@ def alone() -> Iterator[LocalCluster]:
         yield cluster
 
 
-@pytest.mark.witness("heartbeats of both directions tell the topology")
+@pytest.mark.witness("topology is derived from the heartbeats of both directions")
 def test_heartbeats_of_both_directions_arrive_and_tell_the_topology(
     tmp_path: Path, alone: LocalCluster, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -146,7 +146,7 @@ def test_heartbeats_and_offset_syncs_can_be_turned_off(
         assert {pair.syncs_on_source, pair.syncs_on_target} & topic_names(cluster) == set()
 
 
-@pytest.mark.witness("offset syncs are of copied records, also after a restart", case="source")
+@pytest.mark.witness("offset syncs match copied records, also after a restart", case="source")
 @pytest.mark.parametrize("location", ["source", "target"])
 def test_offset_syncs_are_of_copied_records_and_go_on_after_a_restart(
     pair: Pair, location: str

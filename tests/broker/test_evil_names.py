@@ -46,7 +46,7 @@ def logs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     ours.setLevel(our_level)
 
 
-@pytest.mark.witness("escape sequences in names reach no terminal")
+@pytest.mark.witness("escape sequences in names do not reach the terminal")
 def test_a_group_with_escape_sequences_reaches_no_terminal_and_no_log_as_such(
     source_cluster: LocalCluster,
     target_cluster: LocalCluster,

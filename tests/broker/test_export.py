@@ -91,7 +91,7 @@ def as_seen(line: dict[str, Any]) -> Seen:
     )
 
 
-@pytest.mark.witness("export holds every field of every record", case="none-CreateTime")
+@pytest.mark.witness("export contains every field of every record", case="none-CreateTime")
 @pytest.mark.parametrize("kind", ["CreateTime", "LogAppendTime"])
 @pytest.mark.parametrize("codec", ["none", "zstd"])
 def test_every_field_of_every_record(side: Side, kind: str, codec: str) -> None:

@@ -228,7 +228,7 @@ def test_a_partition_whose_rows_and_records_were_deleted_was_copied_all_the_same
     assert not case.folder.exists()
 
 
-@pytest.mark.witness("a replay that was overtaken appends nothing")
+@pytest.mark.witness("a replay ends when another run has taken over")
 def test_a_run_that_another_one_has_overtaken_appends_nothing_more(
     target_cluster: LocalCluster,
 ) -> None:
@@ -249,7 +249,7 @@ def test_a_run_that_another_one_has_overtaken_appends_nothing_more(
     assert len(read_all(target_cluster, topic, isolation="read_committed")) == 2
 
 
-@pytest.mark.witness("the flow back begins behind the last common record")
+@pytest.mark.witness("the flow back begins after the last common record")
 def test_the_flow_back_begins_behind_the_last_common_record_under_identity(
     source_cluster: LocalCluster,
     target_cluster: LocalCluster,

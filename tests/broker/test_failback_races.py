@@ -57,7 +57,7 @@ def demote_anyway(case: Case) -> None:
 
 def demote(case: Case) -> tuple[int, str]:
     case.failback.capsys.readouterr()
-    code = run(["flow", "demote", str(case.pair.config), "--reason", "A is back"])
+    code = run(["flow", "demote", "--yes", str(case.pair.config), "--reason", "A is back"])
     said = case.failback.capsys.readouterr()
     return code, said.out + said.err
 
@@ -144,7 +144,7 @@ def test_a_flow_that_is_demoted_while_the_command_waits_for_an_answer(
     assert on_target(case) == [*range(50)]
 
 
-@pytest.mark.witness("a flow whose tail is replayed cannot be demoted", case="default")
+@pytest.mark.witness("a flow whose tail was replayed cannot be demoted", case="default")
 def test_a_flow_that_is_demoted_between_two_portions(
     case: Case, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -197,7 +197,7 @@ def test_of_a_demotion_and_a_replay_one_sees_the_other(
     assert on_target(case) == before
     assert wishes(case, IntentKind.REPLAY) == 0, "or no demotion would pass any more"
 
-    assert run(["flow", "promote", str(case.pair.config)]) == 0
+    assert run(["flow", "promote", "--yes", str(case.pair.config)]) == 0
     promoted = steering_of(case)
 
     def with_replay(self: FlowSteering, rows: Any, **named: Any) -> None:
@@ -226,10 +226,10 @@ def test_a_demotion_that_dies_behind_its_row(case: Case) -> None:
     case.killed("before", "twinlog.control.failback.failback:Replay._partition", "replay")
     code, said = demote(case)
     assert (code, "[REPLAYED]" in said, "failback abort" in said) == (1, True, True), said
-    assert run(["flow", "demote", str(case.pair.config), "--dry-run"]) == 1
+    assert run(["flow", "demote", "--yes", str(case.pair.config), "--dry-run"]) == 1
     code, out, err = case.failback.do("abort")
     assert code == 0, out + err
-    killed("behind", APPEND, "flow", "demote", str(case.pair.config))
+    killed("behind", APPEND, "flow", "demote", "--yes", str(case.pair.config))
     assert copy(case) == [""]
     assert on_target(case) == [*range(50)]
 
@@ -255,7 +255,7 @@ def test_the_other_topics_of_a_replayed_flow_are_copied_on(case: Case) -> None:
     assert on_target(case) == there
 
 
-@pytest.mark.witness("repair does not accept the records of a replay", case="default")
+@pytest.mark.witness("repair does not accept replayed records", case="default")
 def test_repair_accepts_no_replay(case: Case, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("twinlog.control.lanes.partitions.RETRY_FAILED_S", 1.0)
     pair = case.pair

@@ -57,7 +57,7 @@ def asked(
     return kinds
 
 
-@pytest.mark.witness("a failback queries all partitions in shared requests", case="default")
+@pytest.mark.witness("a failback batches its requests for all partitions", case="default")
 @pytest.mark.parametrize("identity", [False, True], ids=["default", "identity"])
 def test_requests_of_a_plan_do_not_grow_with_the_partitions(
     source_cluster: LocalCluster,

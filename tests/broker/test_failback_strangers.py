@@ -35,7 +35,7 @@ def brought_home(
     return code, out + err
 
 
-@pytest.mark.witness("a replay appends nothing to a topic of somebody else")
+@pytest.mark.witness("a replay appends nothing to another client's topic")
 def test_a_topic_of_somebody_else_under_the_remote_name(
     circle: Circle, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -57,7 +57,7 @@ def test_a_topic_of_somebody_else_under_the_remote_name(
     assert len(circle.values(1, remote)) == 10
 
 
-@pytest.mark.witness("a replay appends no topic to the one that it came from")
+@pytest.mark.witness("a replay does not append a topic's records to the topic that they came from")
 def test_a_topic_that_came_from_the_target_under_its_own_name(
     circle: Circle, capsys: pytest.CaptureFixture[str]
 ) -> None:

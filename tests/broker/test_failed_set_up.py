@@ -91,7 +91,7 @@ def history(pair: Pair) -> FlowHistory:
     return winning_claims(rows)[f"{pair.alias_a}->{pair.alias_b}"]
 
 
-@pytest.mark.witness("a set-up that failed leaves nothing to wait for")
+@pytest.mark.witness("after a failed set-up nothing waits for lanes")
 def test_the_next_process_waits_for_nothing(pair: Pair) -> None:
     first = set_up(pair, TOO_MANY)
     fails(first)
@@ -170,7 +170,7 @@ def test_who_sees_another_process_lead_ends_nothing(
 def test_a_promotion_ends_it(pair: Pair, monkeypatch: pytest.MonkeyPatch) -> None:
     setup = set_up(pair)
     fails_at_once(setup, monkeypatch)
-    assert run(["flow", "promote", str(pair.config)]) == 0
+    assert run(["flow", "promote", "--yes", str(pair.config)]) == 0
     with pytest.raises(Fenced):
         setup.prepare(once=False)
     assert history(pair).is_closed

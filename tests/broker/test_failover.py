@@ -112,7 +112,7 @@ def test_plan_shows_what_is_missing_and_changes_nothing(
     assert (code, "give --yes" in err) == (2, True)
 
 
-@pytest.mark.witness("groups resume exactly after a failover that dies at each step")
+@pytest.mark.witness("groups resume exactly after a failover that is killed at each step")
 def test_every_group_resumes_exactly_though_the_command_dies_at_each_step(
     case: Case, failover: Commands
 ) -> None:
@@ -179,7 +179,7 @@ def test_group_that_is_ahead_or_in_use_is_left_and_named(case: Case, failover: C
     finally:
         client.close()
     assert code == 1
-    assert f"groups: {used} is left: it is in use on the target" in out
+    assert f"groups: {used} is not set: it is in use on the target" in out
     assert (case.there(ahead), case.there(used)) == (9, -1)
     code, out, _ = failover.do("run", "--yes")
     assert (code, case.there(ahead), case.there(used)) == (0, 9, 6)

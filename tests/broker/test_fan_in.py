@@ -134,7 +134,9 @@ def each_once(fan: FanIn) -> None:
     assert len(there) == total
 
 
-@pytest.mark.witness("several flows into one topic: exact, and no cold start for another's batch")
+@pytest.mark.witness(
+    "several flows into one topic are exact, and do not trigger cold starts of each other"
+)
 def test_two_flows_into_one_topic_disturb_each_other_in_nothing(
     tmp_path: Path, four_clusters: list[LocalCluster]
 ) -> None:

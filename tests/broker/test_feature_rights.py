@@ -428,7 +428,7 @@ def checked(config: Path) -> list[str]:
     return [*flow.notes, *map(str, flow.problems)]
 
 
-@pytest.mark.witness("the page of rights has a row for each right of a feature")
+@pytest.mark.witness("the rights page lists each permission that a feature needs")
 def test_the_page_has_exactly_these_rows() -> None:
     written = ROW.findall(PAGE.read_text())
     assert [found[1:4] for found in written] == [

@@ -245,7 +245,7 @@ def test_a_chain(clusters: list[LocalCluster], tmp_path: Path) -> None:
     assert shape.marked("C") == {end}
 
 
-@pytest.mark.witness("two clusters mirror each other without a loop")
+@pytest.mark.witness("two clusters mirror each other without a loop or a loss")
 def test_active_active_without_loops(
     source_cluster: LocalCluster, target_cluster: LocalCluster, tmp_path: Path
 ) -> None:

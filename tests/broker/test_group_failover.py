@@ -27,7 +27,8 @@ pytestmark = [pytest.mark.broker]
 
 
 @pytest.mark.witness(
-    "groups resume at exactly the next record, there and back", case="with_transactions"
+    "groups resume at exactly the next record, on the target and after a failback",
+    case="with_transactions",
 )
 @pytest.mark.parametrize("fill", [with_transactions, with_compaction])
 def test_every_group_goes_on_at_exactly_the_next_record_there_and_back(

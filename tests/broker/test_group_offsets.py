@@ -52,7 +52,7 @@ def member(cluster: LocalCluster, group: str, topic: str, protocol: str) -> Cons
 
 
 @pytest.mark.witness(
-    "group offsets are read in every state, and set only when nobody is in the group",
+    "group offsets are read in every group state, and set only if the group has no members",
     case="classic",
 )
 @pytest.mark.parametrize("protocol", ["classic", "consumer"])

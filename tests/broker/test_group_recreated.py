@@ -81,7 +81,9 @@ class Beside:
             eventually(lambda: committed(pair.b, self._group, remote) == self._at)
 
 
-@pytest.mark.witness("a group's offset in a source topic re-created is none of the former copy")
+@pytest.mark.witness(
+    "after a source topic is created again, group offsets of the old topic are not translated"
+)
 def test_commit_in_a_source_topic_made_anew_moves_nothing_on_the_former_copy(
     source_cluster: LocalCluster, target_cluster: LocalCluster, tmp_path: Path
 ) -> None:
@@ -108,7 +110,9 @@ def test_commit_in_a_source_topic_made_anew_moves_nothing_on_the_former_copy(
     [
         pytest.param(
             "release",
-            marks=pytest.mark.witness("groups of a released topic go where they like"),
+            marks=pytest.mark.witness(
+                "the mirror no longer sets group offsets in a released topic"
+            ),
         ),
         "promote",
     ],

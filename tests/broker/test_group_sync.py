@@ -54,7 +54,7 @@ def member(pair: Pair) -> Iterator[Callable[[str, str], Consumer]]:
         client.close()
 
 
-@pytest.mark.witness("idle groups follow, active ones are left alone")
+@pytest.mark.witness("offsets of idle groups are synced, those of active groups are not changed")
 def test_idle_groups_follow_and_active_ones_are_left_alone(
     pair: Pair,
     member: Callable[[str, str], Consumer],
@@ -202,7 +202,7 @@ def test_groups_that_find_nothing_there_are_named_with_the_reason(pair: Pair) ->
 
 
 @pytest.mark.witness(
-    "groups of Kafka Streams' own protocol follow, groups of other kinds are named"
+    "groups of Kafka Streams' protocol are synced, groups of other types are reported"
 )
 def test_streams_groups_follow_and_groups_of_other_kinds_are_named(
     pair: Pair, caplog: pytest.LogCaptureFixture

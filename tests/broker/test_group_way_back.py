@@ -75,7 +75,7 @@ under_both_names = pytest.mark.parametrize(
 """Remote topics have the source's name, or an alias that the flow back does not configure."""
 
 
-@pytest.mark.witness("a sync that is turned on later brings home what was read before")
+@pytest.mark.witness("after the sync is turned on, earlier progress of groups is translated back")
 @under_both_names
 def test_sync_that_is_turned_on_later_brings_groups_home(pair: Ways) -> None:
     """Checkpoints of the commits are there, of a time in which nothing was set."""
@@ -96,7 +96,7 @@ def test_sync_that_is_turned_on_later_brings_groups_home(pair: Ways) -> None:
     assert committed(pair.a, pair.group, pair.topic) == 3
 
 
-@pytest.mark.witness("a group is not brought home past what only its home still has")
+@pytest.mark.witness("a group is not set past records that only its original cluster has")
 def test_group_at_the_start_of_the_copy_skips_nothing_at_home(
     pair: Ways, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -118,7 +118,7 @@ def test_group_at_the_start_of_the_copy_skips_nothing_at_home(
         mirror.stop()
 
 
-@pytest.mark.witness("a group is not brought home past a tail that never arrived")
+@pytest.mark.witness("a group is not set past a tail that was never copied")
 def test_group_that_reads_what_new_owners_write_comes_home_before_the_tail(pair: Ways) -> None:
     """The copy ended, others write behind it, and A has records that never arrived."""
     pair.copy()
@@ -138,7 +138,9 @@ def test_group_that_reads_what_new_owners_write_comes_home_before_the_tail(pair:
     assert resume(pair.a, pair.group, pair.topic) == [b"10", b"11", b"12"]
 
 
-@pytest.mark.witness("progress in a re-created topic is no gift of the sync in the former")
+@pytest.mark.witness(
+    "in a topic created again, a group's progress is not taken for an offset that the sync has set"
+)
 def test_progress_in_topics_made_anew_comes_home_at_an_offset_that_was_given_before(
     pair: Ways,
 ) -> None:
@@ -157,7 +159,9 @@ def test_progress_in_topics_made_anew_comes_home_at_an_offset_that_was_given_bef
     assert committed(pair.a, pair.group, pair.topic) == 7
 
 
-@pytest.mark.witness("the flow back knows what was set under an alias of its target", case="alias")
+@pytest.mark.witness(
+    "the flow back recognises offsets that were set under a target alias", case="alias"
+)
 @under_both_names
 def test_group_moved_back_stays_there_however_seldom_checkpoints_are_written(
     pair: Ways, monkeypatch: pytest.MonkeyPatch

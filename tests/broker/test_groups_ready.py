@@ -70,7 +70,7 @@ def asked(
     return code, one
 
 
-@pytest.mark.witness("groups ready names what may move")
+@pytest.mark.witness("groups ready lists the groups that may move")
 def test_idle_group_resumes_exactly_behind_markers_too_and_waits_for_the_copy(
     copied: Copied, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -24,7 +24,7 @@ pytestmark = pytest.mark.broker
 
 def generations(mirror: Mirror) -> list[int]:
     """Of its flow; -1 before a snapshot was taken in which it leads."""
-    return [one.generation for one in mirror.snapshots]
+    return [-1 if one.generation is None else one.generation for one in mirror.snapshots]
 
 
 def test_the_copy_goes_on_without_the_thread_of_http_which_is_there_again_soon(

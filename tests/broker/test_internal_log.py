@@ -61,7 +61,7 @@ def test_topic_with_another_policy_is_refused(client: ClusterClient, fresh_topic
     assert caught.value.code == "INTERNAL_TOPIC_NOT_COMPACTED"
 
 
-@pytest.mark.witness("what was appended to an internal topic is read again")
+@pytest.mark.witness("records appended to an internal topic are read again")
 def test_what_was_appended_is_read_again(client: ClusterClient, fresh_topic: str) -> None:
     ensure_compacted_topic(client, fresh_topic, partitions=2, replication_factor=1)
     tp = TopicPartition(fresh_topic, 1)

@@ -145,7 +145,7 @@ def once(config: Path) -> FlowSnapshot:
 # -- the table -----------------------------------------------------------------------------
 
 
-@pytest.mark.witness("the page of rights has a row for each right of a flow")
+@pytest.mark.witness("the rights page lists each permission that a flow needs")
 def test_the_page_has_exactly_these_rows() -> None:
     written = {
         (c, operation, on): text for _, c, operation, on, text in ROW.findall(PAGE.read_text())
@@ -173,7 +173,8 @@ def test_these_rights_are_enough(flow: Flow, caplog: pytest.LogCaptureFixture) -
 
 
 @pytest.mark.witness(
-    "a missing right is named with its ACL", case="source-DESCRIBE_CONFIGS-mirrored-topics"
+    "a missing permission is reported with the ACL that grants it",
+    case="source-DESCRIBE_CONFIGS-mirrored-topics",
 )
 @pytest.mark.parametrize("missing", ROWS, ids=str)
 def test_without_this_right(missing: Row, flow: Flow, caplog: pytest.LogCaptureFixture) -> None:
@@ -245,7 +246,7 @@ def _prepare(missing: Row, flow: Flow) -> None:
         create_topic(target, flow.grant("READ", MAP).name, configs={"cleanup.policy": "compact"})
 
 
-@pytest.mark.witness("no right to create is needed for what exists")
+@pytest.mark.witness("existing topics need no permission to create")
 def test_create_is_not_needed_for_what_exists(flow: Flow, caplog: pytest.LogCaptureFixture) -> None:
     config = flow.only(list(ROWS))
     once(config)

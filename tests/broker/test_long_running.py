@@ -27,7 +27,7 @@ def test_leases_that_are_over_are_forgotten(
             mirror.stop()
 
 
-@pytest.mark.witness("partitions that left a flow are forgotten")
+@pytest.mark.witness("the state of partitions that left a flow is removed")
 def test_partitions_that_left_are_forgotten(
     source_cluster: LocalCluster,
     target_cluster: LocalCluster,

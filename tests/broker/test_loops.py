@@ -81,7 +81,7 @@ def test_identity_both_ways_with_topics_of_their_own(circle: Circle) -> None:
     assert circle.values(0, circle.topic("ship")) == [f"1 {n}".encode() for n in range(COUNT)]
 
 
-@pytest.mark.witness("a ring of three under identity is refused")
+@pytest.mark.witness("a ring of three clusters with IdentityReplicationPolicy is refused")
 def test_a_ring_of_three_under_identity_in_three_files(circle: Circle) -> None:
     circle.put(0)
     for flow, places in (("A->B", {"A": 0, "B": 1}), ("B->C", {"B": 1, "C": 2})):
@@ -107,7 +107,7 @@ def test_a_ring_of_three_under_identity_in_one_file(circle: Circle) -> None:
 # -- who is who --------------------------------------------------------------------------------
 
 
-@pytest.mark.witness("swapped addresses copy nothing back", case="identity")
+@pytest.mark.witness("with swapped addresses nothing is copied back", case="identity")
 @pytest.mark.parametrize("policy", [IDENTITY, ""], ids=["identity", "default"])
 def test_addresses_swapped_between_two_runs(circle: Circle, policy: str) -> None:
     circle.put(0, "pay")

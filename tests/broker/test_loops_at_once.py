@@ -54,7 +54,7 @@ def halves(circle: Circle) -> list[Path]:
     ]
 
 
-@pytest.mark.witness("two halves of a circle that begin at one moment")
+@pytest.mark.witness("two flows of a ring that start at the same moment both withdraw")
 def test_both_halves_at_one_moment(circle: Circle, monkeypatch: pytest.MonkeyPatch) -> None:
     """Both have read before either has written: each then finds the other, and takes back.
 
@@ -89,7 +89,7 @@ def test_both_halves_at_one_moment(circle: Circle, monkeypatch: pytest.MonkeyPat
     refused(circle, back, "COPIED_BACK", "B->A")
 
 
-@pytest.mark.witness("a way back that is refused changes no config of the original")
+@pytest.mark.witness("a refused flow back does not change configs of the original topics")
 def test_a_way_back_that_is_refused_changes_no_config(circle: Circle) -> None:
     circle.put(0, "pay")
     circle.put(1, "other")
@@ -188,7 +188,7 @@ def test_addresses_swapped_under_a_running_mirror(circle: Circle) -> None:
         mirror.stop()
 
 
-@pytest.mark.witness("the other way is added to a running mirror")
+@pytest.mark.witness("a flow back is added to a running mirror")
 def test_the_other_way_is_added_to_a_running_mirror(circle: Circle) -> None:
     """The flow that copies goes on; the one that would bring it back is refused."""
     circle.put(0)

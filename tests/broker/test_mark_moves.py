@@ -183,7 +183,7 @@ def test_offsets_that_are_no_positions(
     assert [committed(target_cluster, group, sink) for group in own] == [-1, -1]
 
 
-@pytest.mark.witness("the mark of a query that writes is moved with its checkpoint")
+@pytest.mark.witness("the position of a writing query moves with its checkpoint")
 def test_a_mark_moves_if_its_topic_is_copied(
     source_cluster: LocalCluster,
     target_cluster: LocalCluster,

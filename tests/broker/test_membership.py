@@ -76,7 +76,7 @@ def join(source_cluster: LocalCluster, group: str) -> Iterator[Join]:
         member.leave()
 
 
-@pytest.mark.witness("one of several members leads")
+@pytest.mark.witness("one of several group members leads")
 def test_first_member_leads_and_the_others_see_who_it_is(join: Join) -> None:
     first = join("first", session_timeout_ms=LASTING_MS)
     assert first.wait_for(leads, within_s=PATIENCE_S)
@@ -168,7 +168,7 @@ def test_no_pause_is_waited_out_where_what_failed_may_work_now(group: str) -> No
     assert since.seconds < 5, "nor at the end"
 
 
-@pytest.mark.witness("a leader that hears nothing stops leading by its own clock")
+@pytest.mark.witness("a leader that gets no responses stops leading by its own clock")
 def test_silence_ends_the_leading_by_our_own_clock(join: Join) -> None:
     jump = 0.0
 

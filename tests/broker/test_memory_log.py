@@ -137,7 +137,7 @@ def step(rng: random.Random, number: int, of: Batches) -> bytearray:
     return of.next(values, max(0, of.sequence - rng.randint(1, 4)))
 
 
-@pytest.mark.witness("the log in memory answers as a broker does", case="1")
+@pytest.mark.witness("the in-memory log responds like a broker", case="1")
 @pytest.mark.parametrize("seed", [1, 2])
 def test_same_steps_get_the_same_answers(pair: tuple[OnBroker, InMemory], seed: int) -> None:
     there, here = pair

@@ -86,7 +86,7 @@ def committed(cluster: LocalCluster, group: str, topic: str, partitions: int) ->
         client.close()
 
 
-@pytest.mark.witness("MirrorMaker 1's group is resumed and committed")
+@pytest.mark.witness("MirrorMaker 1's group offsets are used and committed")
 def test_it_goes_on_where_the_group_stood_and_commits_how_far_it_came(
     source_cluster: LocalCluster, target_cluster: LocalCluster, fresh_topic: str, tmp_path: Path
 ) -> None:
@@ -196,7 +196,7 @@ def test_the_group_follows_a_running_copy_unless_somebody_is_in_it(
     assert caplog.text.count("the group has members") == 1
 
 
-@pytest.mark.witness("a deleted topic keeps no other commit waiting")
+@pytest.mark.witness("a deleted topic does not delay commits of other topics")
 def test_topic_that_is_deleted_keeps_no_commit_of_others_waiting(
     source_cluster: LocalCluster, target_cluster: LocalCluster, fresh_topic: str, tmp_path: Path
 ) -> None:

@@ -55,7 +55,7 @@ def mirror_once(config: Path) -> None:
         mirror.wait()
 
 
-@pytest.mark.witness("status from the clusters alone")
+@pytest.mark.witness("status is derived from both clusters before, during and after a mirror")
 def test_before_during_and_after(
     config: Path,
     source_cluster: LocalCluster,
@@ -77,7 +77,7 @@ def test_before_during_and_after(
     produce(source_cluster, fresh_topic, [*records(5, 0), *records(7, 1)])
     _, parts = look(config)
     assert [(p.state, p.lag, p.records) for p in parts] == [("BEHIND", 5, 30), ("BEHIND", 7, 0)]
-    assert parts[0].lag_ms > 0
+    assert parts[0].lag_ms
 
     assert run(["status", str(config)]) == 1, "nobody runs it"
     text = capsys.readouterr().out
@@ -117,7 +117,9 @@ def test_markers_of_transactions_are_no_lag(
     assert (part.state, part.lag, part.records) == ("AT_END", 0, 8)
 
 
-@pytest.mark.witness("status tells from the target alone what was copied and where groups stand")
+@pytest.mark.witness(
+    "status without the source shows copied records and group positions from the target"
+)
 def test_of_a_source_that_is_gone_the_target_tells_what_it_has(
     source_cluster: LocalCluster,
     target_cluster: LocalCluster,
@@ -146,10 +148,10 @@ def test_of_a_source_that_is_gone_the_target_tells_what_it_has(
     (error,) = answer["errors"]
     assert error["code"] == "UNREACHABLE"
     (part,) = flow["partitions"]
-    assert (part["state"], part["copied"], part["lag"]) == ("SOURCE_AWAY", 20, -1)
+    assert (part["state"], part["copied"], part["lag"]) == ("SOURCE_AWAY", 20, None)
     assert abs(part["newest_ms"] - time.time() * 1000) < 600_000
     (place,) = flow["groups"]
-    assert (place["group"], place["at"], place["resumes_at"], place["end"]) == (group, -1, 7, 20)
+    assert (place["group"], place["at"], place["resumes_at"], place["end"]) == (group, None, 7, 20)
 
     assert run(["status", str(pair.config)]) == 1
     text = capsys.readouterr().out

@@ -112,7 +112,7 @@ def test_group_and_single_offsets_are_translated_both_ways(
     assert (ahead["to_offset"], ahead["is_exact"]) == (6, False)
 
 
-@pytest.mark.witness("a group of a lost cluster is translated by its checkpoints")
+@pytest.mark.witness("a group of a lost cluster is translated from its checkpoints")
 def test_group_of_a_lost_cluster_is_translated_by_its_checkpoints(
     copied: Copied, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:

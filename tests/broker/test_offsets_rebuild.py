@@ -347,7 +347,7 @@ def rewritten(rig: Rig, records: list[Record]) -> None:
     Writer(rig.target_client, rig.there, rig.claim().producer_id).send(records, 0).expect_ok()
 
 
-@pytest.mark.witness("a map is not rebuilt over a missing record", case="missing-[6, 9)")
+@pytest.mark.witness("a map is not rebuilt if a record is missing", case="missing-[6, 9)")
 @pytest.mark.parametrize(
     ("change", "differs"),
     [("missing", "[6, 9)"), ("changed", "[6, 10)"), ("older", "[6, 10)"), ("behind", "[10, 11)")],

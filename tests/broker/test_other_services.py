@@ -59,7 +59,7 @@ def test_a_web_server_is_named_long_before_giving_up(web: str) -> None:
     assert "check A.bootstrap.servers" in error.message
 
 
-@pytest.mark.witness("a listener without TLS is named")
+@pytest.mark.witness("a listener without TLS is reported")
 def test_a_broker_without_tls_is_named_where_tls_is_asked_for(
     source_cluster: LocalCluster, tmp_path: Path
 ) -> None:

@@ -66,7 +66,7 @@ def do(pair: Pair, *words: str) -> int:
     return run([command, verb, str(pair.config), *rest])
 
 
-@pytest.mark.witness("a promoted flow copies nothing, whatever restarts")
+@pytest.mark.witness("a promoted flow copies nothing, also after restarts")
 def test_promoted_flow_copies_nothing_whatever_restarts_and_comes(
     pair: Pair, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -77,7 +77,7 @@ def test_promoted_flow_copies_nothing_whatever_restarts_and_comes(
         eventually(lambda: committed(pair.b, group, pair.remote) == 4)
         assert do(pair, "flow", "promote", "--dry-run") == 0
         assert "would be promoted" in capsys.readouterr().out
-        assert do(pair, "flow", "promote", "--reason", "A is lost") == 0
+        assert do(pair, "flow", "promote", "--yes", "--reason", "A is lost") == 0
         assert f"{name_of(pair)}: promoted" in capsys.readouterr().out
         eventually(lambda: state(mirror).state is FlowState.FENCED)
         assert "A is lost" in state(mirror).reason
@@ -89,7 +89,7 @@ def test_promoted_flow_copies_nothing_whatever_restarts_and_comes(
         mirror.stop()
     with Mirror(pair.config) as mirror:
         eventually(lambda: bool(mirror.snapshots) and state(mirror).state is FlowState.FENCED)
-        assert do(pair, "flow", "promote") == 0
+        assert do(pair, "flow", "promote", "--yes") == 0
         assert "promoted already, by " in capsys.readouterr().out
         mirror.stop()
     assert [one.value for one in read_all(pair.b, pair.remote)][-1] == b"1000"
@@ -112,7 +112,7 @@ def copy(pair: Pair) -> None:
 
 def test_it_is_fenced_though_its_source_is_gone(pair: Pair) -> None:
     copy(pair)
-    assert do(pair, "flow", "promote") == 0
+    assert do(pair, "flow", "promote", "--yes") == 0
     text = pair.config.read_text().replace(pair.a.bootstrap, "127.0.0.1:1")
     pair.config.write_text(text)
     with Mirror(pair.config) as mirror:
@@ -123,10 +123,10 @@ def test_it_is_fenced_though_its_source_is_gone(pair: Pair) -> None:
 def test_demoted_flow_goes_on_at_the_next_record(pair: Pair) -> None:
     with Mirror(pair.config) as mirror:
         eventually(lambda: copied(pair) == 10)
-        assert do(pair, "flow", "promote") == 0
+        assert do(pair, "flow", "promote", "--yes") == 0
         eventually(lambda: state(mirror).state is FlowState.FENCED)
         produce(pair.a, pair.topic, numbered(10, 5))
-        assert do(pair, "flow", "demote") == 0
+        assert do(pair, "flow", "demote", "--yes") == 0
         eventually(lambda: copied(pair) == 15)
         mirror.stop()
     assert [one.value for one in read_all(pair.b, pair.remote)] == [b"%d" % n for n in range(15)]
@@ -193,7 +193,7 @@ def test_promotion_between_a_look_and_the_claim_is_seen_before_anything_runs(
     real = FlowClaims.claim
 
     def claim(*arguments: Any, **named: Any) -> Any:
-        assert do(pair, "flow", "promote") == 0
+        assert do(pair, "flow", "promote", "--yes") == 0
         return real(*arguments, **named)
 
     monkeypatch.setattr(FlowClaims, "claim", claim)
@@ -215,7 +215,7 @@ def test_a_claim_that_finds_a_promotion_does_not_end_what_was_killed_before_it(
     real = FlowClaims.claim
 
     def claim(*arguments: Any, **named: Any) -> Any:
-        assert do(pair, "flow", "promote") == 0
+        assert do(pair, "flow", "promote", "--yes") == 0
         return real(*arguments, **named)
 
     with monkeypatch.context() as killed:
@@ -262,7 +262,7 @@ def test_nobody_is_told_to_go_over_while_the_copy_may_run(
         assert "have drained and ended" in capsys.readouterr().out
         with monkeypatch.context() as killed:
             killed.setattr(FlowClaims, "end", lambda *_: None)
-            assert do(pair, "flow", "demote") == 0
+            assert do(pair, "flow", "demote", "--yes") == 0
             eventually(lambda: state(mirror).state is FlowState.RUNNING)
             mirror.stop()
     assert not history(pair).is_closed

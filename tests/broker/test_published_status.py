@@ -122,7 +122,7 @@ def test_other_hosts_see_the_flow_its_pause_and_its_end(
     assert flow.seen().state is FlowState.NOT_RUNNING, "it has ended in order"
 
 
-@pytest.mark.witness("the status of another host is that of the present leader")
+@pytest.mark.witness("the status of another host comes from the current leader")
 def test_only_what_the_present_leader_wrote_a_moment_ago_counts(flow: Flow) -> None:
     with EmittingMirror(flow.file) as mirror:
         eventually(lambda: flow.seen().state is FlowState.RUNNING)
@@ -130,6 +130,7 @@ def test_only_what_the_present_leader_wrote_a_moment_ago_counts(flow: Flow) -> N
         mirror.stop()
     assert flow.seen().state is FlowState.NOT_RUNNING, "it has ended"
     now_ms = int(time.time() * 1000)
+    assert row.generation is not None
     flow.write(structs.replace(row, at_ms=now_ms, generation=row.generation - 1))
     assert flow.seen().state is FlowState.NOT_RUNNING, "as one that had lost its lead"
     flow.write(structs.replace(row, at_ms=now_ms))
@@ -176,7 +177,7 @@ def seen_elsewhere(rest: Rest, code: str) -> dict[str, Any]:
     return event
 
 
-@pytest.mark.witness("a stream of events has what other processes tell of a flow")
+@pytest.mark.witness("a stream of events includes events from other processes of the flow")
 def test_a_stream_has_what_another_process_wrote_of_a_flow(flow: Flow) -> None:
     """By the rows on the target, each event once; who comes again has those since."""
     told = structs.replace(HAPPENED, flow=flow.name)

@@ -142,7 +142,7 @@ def test_checkpoints_that_are_not_read_in_time(target_cluster: LocalCluster) -> 
         eventually(is_not_read_in_time)
 
 
-@pytest.mark.witness("a record in MirrorMaker 2's topics that is none of its own")
+@pytest.mark.witness("a foreign record in MirrorMaker 2's remote topic prevents its take-over")
 def test_topic_of_mirror_maker_2_that_somebody_else_wrote_to(
     source_cluster: LocalCluster,
     target_cluster: LocalCluster,

@@ -110,7 +110,7 @@ def test_a_topic_that_is_not_there_is_named_with_one_that_is_near(
     assert "create it first" in str(error.value)
 
 
-@pytest.mark.witness("DataFrames have what was written, with every codec")
+@pytest.mark.witness("DataFrames contain the written records, with every codec")
 def test_columns_are_what_was_written_with_every_codec(
     source_cluster: LocalCluster, topic: str, read: Read
 ) -> None:
@@ -139,7 +139,7 @@ def test_times_of_the_broker(source_cluster: LocalCluster, topic: str, read: Rea
     assert [seen] == list(read_all(source_cluster, topic))
 
 
-@pytest.mark.witness("rolled back records are in no DataFrame")
+@pytest.mark.witness("aborted records are not in DataFrames")
 def test_what_was_rolled_back_never_appears(
     source_cluster: LocalCluster, topic: str, read: Read
 ) -> None:
@@ -264,7 +264,7 @@ def test_filters_need_a_setting_of_the_session(
 
 
 @pytest.mark.parametrize("passes", [False, True], ids=["as it is", "where Spark passes filters"])
-@pytest.mark.witness("one DataFrame in many queries", case="where Spark passes filters")
+@pytest.mark.witness("one DataFrame may be used in many queries", case="where Spark passes filters")
 def test_a_frame_is_used_again(
     source_cluster: LocalCluster,
     topic: str,

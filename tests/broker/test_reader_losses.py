@@ -95,7 +95,7 @@ def hole(table: Table) -> Table:
     return table
 
 
-@pytest.mark.witness("a hole in a log is found by readers", case="in one answer")
+@pytest.mark.witness("readers detect a gap in a log", case="in one answer")
 @pytest.mark.parametrize("batches", ["in one answer", "in many"])
 def test_a_hole_in_a_log(hole: Table, batches: str, monkeypatch: pytest.MonkeyPatch) -> None:
     if batches == "in many":

@@ -225,7 +225,7 @@ def test_changed_file_is_noticed_by_itself(
         copies(this, mirror, this.there, "payments")
 
 
-@pytest.mark.witness("a reload shows no secret")
+@pytest.mark.witness("a reload prints no secret")
 def test_secrets_are_not_shown(two_ways: Reloading, caplog: pytest.LogCaptureFixture) -> None:
     this = two_ways
     caplog.set_level(logging.INFO)

@@ -73,7 +73,7 @@ def said(capsys: pytest.CaptureFixture[str], *words: str) -> tuple[int, Any]:
     return code, json.loads(capsys.readouterr().out)
 
 
-@pytest.mark.witness("records, groups and offsets go by a new topic name", case="default")
+@pytest.mark.witness("records, groups and offsets use a topic's new name", case="default")
 @pytest.mark.parametrize("identity", [False, True], ids=["default", "identity"])
 def test_records_groups_and_offsets_go_by_the_new_name(
     identity: bool,

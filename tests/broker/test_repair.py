@@ -132,7 +132,7 @@ def test_stray_records_in_front_of_ours_are_accepted_whatever_dies(
     map_is_exact(rig)
 
 
-@pytest.mark.witness("stray records are accepted by an exact range")
+@pytest.mark.witness("foreign records are accepted by an exact range")
 def test_stray_records_at_the_end_are_accepted_and_new_ones_are_not(
     rig: Rig, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -102,7 +102,7 @@ def logs_of_second(rest: Rest, path: str, topic: str, remote: str) -> Any:
     return found["lane"]
 
 
-@pytest.mark.witness("any process answers REST for any flow")
+@pytest.mark.witness("any process responds to REST requests for any flow")
 def test_any_process_answers_for_the_flow_and_steers_it(
     source_cluster: LocalCluster,
     target_cluster: LocalCluster,

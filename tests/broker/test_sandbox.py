@@ -54,7 +54,7 @@ def test_shared_broker_takes_every_codec(
     assert end_offsets(source_cluster, fresh_topic) == {0: 6, 1: 5}
 
 
-@pytest.mark.witness("a killed broker of the sandbox comes back with its data")
+@pytest.mark.witness("a killed sandbox broker restarts with its data")
 def test_killed_broker_comes_back_with_its_data(single: LocalCluster, fresh_topic: str) -> None:
     create_topic(single, fresh_topic)
     produce(single, fresh_topic, [Outgoing(b"k", b"v")])
@@ -120,7 +120,7 @@ def test_stop_leaves_no_process_port_or_folder() -> None:
     assert not any(MarkedProcess(pid=pid, marker=str(folder)).alive for pid in pids.values())
 
 
-@pytest.mark.witness("brokers of the sandbox end with their owner")
+@pytest.mark.witness("sandbox brokers end with their owner")
 @pytest.mark.faults
 def test_brokers_die_with_a_killed_owner(tmp_path: Path) -> None:
     program = (

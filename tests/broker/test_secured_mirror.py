@@ -275,7 +275,7 @@ def test_rights_that_are_taken_and_given_back_stop_one_topic_for_so_long(
     assert read_all(target, f"A.{bad}") == read_all(source, bad)
 
 
-@pytest.mark.witness("a wrong password is one line that does not show it")
+@pytest.mark.witness("a wrong password is reported in one line without the password")
 def test_wrong_password_is_one_line_that_does_not_show_it(
     source: LocalCluster,
     target: LocalCluster,

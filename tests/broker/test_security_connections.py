@@ -294,7 +294,7 @@ class TestTls:
 
 
 class TestSasl:
-    @pytest.mark.witness("every SASL mechanism")
+    @pytest.mark.witness("every SASL mechanism works")
     @pytest.mark.parametrize("listener", ["SECURE", "OPEN"])
     @pytest.mark.parametrize(
         "keys",

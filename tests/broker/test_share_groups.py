@@ -28,7 +28,9 @@ IN_ORDER = [b"%d" % n for n in range(10)]
 @pytest.mark.parametrize(
     "begins",
     [
-        pytest.param("at once", marks=pytest.mark.witness("share groups go over and skip nothing")),
+        pytest.param(
+            "at once", marks=pytest.mark.witness("share groups are moved without skipped records")
+        ),
         "late",
     ],
 )

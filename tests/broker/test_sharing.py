@@ -87,7 +87,7 @@ def site(source_cluster: LocalCluster, target_cluster: LocalCluster, tmp_path: P
 def leads(*mirrors: Mirror) -> list[int]:
     """How many flows each process leads; -1 for one that has not reported."""
     return [
-        sum(flow.generation >= 0 for flow in mirror.snapshots) if mirror.snapshots else -1
+        sum(flow.generation is not None for flow in mirror.snapshots) if mirror.snapshots else -1
         for mirror in mirrors
     ]
 
@@ -97,7 +97,11 @@ def states(mirror: Mirror) -> list[str]:
 
 
 def generations(*mirrors: Mirror) -> list[int]:
-    return sorted(flow.generation for mirror in mirrors for flow in mirror.snapshots)
+    return sorted(
+        -1 if flow.generation is None else flow.generation
+        for mirror in mirrors
+        for flow in mirror.snapshots
+    )
 
 
 def until_settled(*mirrors: Mirror) -> None:
@@ -134,7 +138,7 @@ def endings(monkeypatch: pytest.MonkeyPatch) -> list[Step]:
     return found
 
 
-@pytest.mark.witness("flows spread over processes")
+@pytest.mark.witness("flows are distributed over processes")
 @pytest.mark.usefixtures("prompt_heartbeats")
 def test_flows_spread_over_processes_that_come_later_and_stay_there(
     site: Site, endings: list[Step]

@@ -108,7 +108,7 @@ def goes_on_at(rig: Rig, group: str) -> int:
     return committed(rig.target, group, rig.remote)
 
 
-@pytest.mark.witness("one record is left out by its exact offset")
+@pytest.mark.witness("one record is skipped by its exact offset")
 def test_record_that_is_too_large_is_left_out_whatever_dies(
     rig: Rig, capsys: pytest.CaptureFixture[str], caplog: pytest.LogCaptureFixture
 ) -> None:

@@ -83,7 +83,7 @@ def copied(
 
 
 @pytest.mark.witness(
-    "a switchover finds the offset map if remote topics have another alias of the source"
+    "a switchover finds the offset map if the remote topics use another source alias"
 )
 def test_switchover(
     guarded_pair: SecuredPair, tmp_path: Path, capsys: pytest.CaptureFixture[str]
@@ -106,7 +106,7 @@ def test_switchover(
 
 
 @pytest.mark.witness(
-    "failover and failback find the offset map if remote topics have another alias of the source",
+    "failover and failback find the offset map if the remote topics use another source alias",
     case="default",
 )
 @pytest.mark.parametrize("identity", [False, True], ids=["default", "identity"])

@@ -19,7 +19,7 @@ from twinlog.sandbox import QUICK_JVM, LocalCluster
 pytestmark = [pytest.mark.broker, pytest.mark.xdist_group("newer-release")]
 
 OURS = (STATE_TOPIC, offset_map_topic("A"))
-NEWER = b'{"v":3}'
+NEWER = b'{"v":4}'
 
 
 @pytest.fixture(scope="module")
@@ -29,7 +29,7 @@ def target() -> Iterator[LocalCluster]:
         yield cluster
 
 
-@pytest.mark.witness("the state of a newer release is refused")
+@pytest.mark.witness("a state topic of a newer release is refused")
 @pytest.mark.parametrize("which", OURS)
 def test_state_of_a_newer_release(
     source_cluster: LocalCluster,
@@ -54,7 +54,7 @@ def test_state_of_a_newer_release(
     with caplog.at_level(logging.WARNING), Mirror(config, once=True) as mirror:
         (flow,) = mirror.wait()
     assert (flow.state, flow.code) == ("FAILED", "STATE_TOO_NEW")
-    assert "version 3" in flow.reason
+    assert "version 4" in flow.reason
     assert "upgrade Twinlog" in flow.reason
     assert "\n" not in flow.reason
     assert f"A.{fresh_topic}" not in topic_names(target)

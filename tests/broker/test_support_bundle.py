@@ -157,7 +157,7 @@ def test_a_bundle_tells_what_is_needed_and_no_secret(
     (process,) = json.loads(files["events.json"])
     told = [event["message"] for event in process["events"]]
     assert any(HIDDEN in line for line in told)
-    assert any(line.startswith("lane_connected") for line in told)
+    assert any(line.startswith("lane connected") for line in told)
     (running,) = json.loads(files["status.json"])["mirrors"]
     assert running["flows"][0]["flow"] == "A->B"
     assert files["log/twinlog.log"].count(HIDDEN) >= len(known)

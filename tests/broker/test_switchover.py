@@ -48,7 +48,7 @@ def case(guarded_pair: SecuredPair, tmp_path: Path, capsys: pytest.CaptureFixtur
     return Case(guarded_pair, tmp_path, capsys)
 
 
-@pytest.mark.witness("every record is read once through a switchover that dies at each step")
+@pytest.mark.witness("every record is read once across a switchover that is killed at each step")
 def test_every_record_is_read_once_though_the_command_dies_at_each_step(case: Case) -> None:
     over = threading.Event()
     words = ("switchover", "run", str(case.file), "--yes", "--max-lag", "100000")

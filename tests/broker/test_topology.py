@@ -20,7 +20,7 @@ from twinlog.wire.mm2_records import Heartbeat
 from twinlog.wire.records import Record
 
 
-@pytest.mark.witness("flows and hops of a cluster")
+@pytest.mark.witness("flows and hops of a cluster are listed")
 def test_flows_and_hops_of_one_cluster(
     tmp_path: Path, target_cluster: LocalCluster, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -237,6 +237,7 @@ ROW_BY_ROW: Final[dict[str, Transform]] = {
     "two queries": chain(sql("SELECT * FROM records"), sql("SELECT * FROM records")),
     "arrow": lambda rows: rows.mapInArrow(as_they_are, rows.schema),
     "chance": lambda rows: rows.where("rand() < 0.5"),
+    "time": lambda rows: rows.withColumn("timestamp", F.current_timestamp()),
 }
 REFUSED: Final[dict[str, tuple[Transform, str]]] = {
     "aggregation": (
@@ -306,6 +307,7 @@ def test_transforms_that_are_row_by_row(spark: SparkSession) -> None:
         "query": "not written: size",
         "arrow": "mapInPandas and mapInArrow are not proven to be row by row",
         "chance": "not deterministic",
+        "time": "not deterministic",
     }
 
 
@@ -472,7 +474,7 @@ def trial(
     return Trial(tmp_path, source_cluster.bootstrap, target_cluster.bootstrap, fresh_topic)
 
 
-@pytest.mark.witness("a trial shows records before and after, and writes nothing")
+@pytest.mark.witness("a trial of transforms shows records before and after, and writes nothing")
 def test_a_trial_shows_both_sides_and_writes_nothing(
     trial: Trial, source_cluster: LocalCluster
 ) -> None:

@@ -9,9 +9,11 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 import pytest
+from confluent_kafka import Producer
 
 from tests.support import raw
 from tests.support.client import read_all
+from tests.support.eventually import PATIENCE_S, eventually
 from tests.support.rig import Rig
 from tests.support.topics import create_topic
 from twinlog.cluster.logs.raw_log import fetch_records
@@ -74,7 +76,7 @@ def test_a_batch_that_is_encoded_anew_anyway_gets_the_codec_too(rig: Rig) -> Non
     assert codecs(rig) == [Codec.GZIP]
 
 
-@pytest.mark.witness("batches of single records are joined")
+@pytest.mark.witness("single-record batches are joined")
 def test_batches_of_single_records_are_joined(rig: Rig) -> None:
     rig.create()
     put(rig, [Codec.NONE])  # ten records in one: these stay
@@ -140,6 +142,42 @@ def test_small_batches_wait_at_the_source_until_they_are_many(
     rig.same()
 
 
+NOTES_LEAST_BYTES = """
+from twinlog.wire.requests.fetch import FetchSession
+asked = FetchSession.request
+def request(self, *, min_bytes, **others):
+    with open({path!r}, "a") as file:
+        print(min_bytes, file=file)
+    return asked(self, min_bytes=min_bytes, **others)
+FetchSession.request = request
+"""
+"""The bytes for which each Fetch waits, in a file."""
+
+
+@pytest.mark.parametrize(("latency", "gathers"), [("balanced", True), ("lowest", False)])
+def test_steady_records_are_read_together_unless_latency_is_lowest(
+    rig: Rig, latency: str, gathers: bool, tmp_path: Path
+) -> None:
+    partitions, notes = 4, tmp_path / "least-bytes"
+    create_topic(rig.source, rig.topic, partitions)
+    producer = Producer({"bootstrap.servers": rig.source.bootstrap, "linger.ms": 0})
+    with rig.mirror(
+        keys={"twinlog.latency": latency}, prelude=NOTES_LEAST_BYTES.format(path=str(notes))
+    ):
+        eventually(notes.exists)
+        until = time.monotonic() + (PATIENCE_S if gathers else STEADY_S)
+        while time.monotonic() < until and not _has_gathered(notes):
+            for partition in range(partitions):
+                producer.produce(rig.topic, b"x" * 100, partition=partition)
+            producer.flush()
+        rig.copied(1)
+    assert _has_gathered(notes) is gathers
+
+
+def _has_gathered(notes: Path) -> bool:
+    return any(int(line) > 1 for line in notes.read_text().split())
+
+
 def test_smallest_sizes_still_copy_everything(rig: Rig) -> None:
     rig.create()
     put(rig, [Codec.NONE] * 20)
@@ -189,6 +227,8 @@ def produce(version, batches, ids, timeout_ms):
 FetchSession.request, target_side.produce_request = request, produce
 """
 """The limits of each Fetch, and size and timeout of each Produce, in a file."""
+
+STEADY_S = 3.0
 
 BATCH_BYTES = 22_000
 """A little more than one of those below has."""

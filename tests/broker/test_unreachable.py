@@ -133,7 +133,7 @@ def test_the_promised_times() -> None:
     assert trouble.ONE_LINE_EVERY_S == MINUTE_S
 
 
-@pytest.mark.witness("a mirror waits for a cluster that cannot be reached")
+@pytest.mark.witness("a mirror waits for an unreachable cluster")
 def test_a_mirror_waits_without_an_end_and_says_so_once_a_minute(
     config: tuple[Path, str, Forwarder],
     target_cluster: LocalCluster,

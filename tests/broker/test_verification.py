@@ -54,7 +54,7 @@ def verified(mirror: Mirror) -> Verified:
     return found[0] if found else Verified(mode="")
 
 
-@pytest.mark.witness("a mirror finds what its copy has of another record, and copies on")
+@pytest.mark.witness("a mirror reports a record that differs in its copy, and continues")
 def test_a_mirror_finds_that_its_copy_differs(by_hand: ByHand) -> None:
     records = by_hand.records(MANY)
     records[17] = records[17]._replace(value=b"valuf 17")

@@ -54,7 +54,7 @@ def complete(flows: dict[str, dict[str, Any]]) -> dict[str, dict[str, Any]]:
     return flows if {"A->B", "B->A"} <= beaten else {}
 
 
-@pytest.mark.witness("what a real MirrorMaker 2 wrote is read")
+@pytest.mark.witness("records of a real MirrorMaker 2 are read")
 def test_heartbeats_offset_syncs_and_checkpoints(
     cluster: LocalCluster, properties: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

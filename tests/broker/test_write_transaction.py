@@ -75,7 +75,7 @@ def die() -> None:
 
 
 @pytest.mark.parametrize("is_packed", [False, True], ids=["rows", "packed"])
-@pytest.mark.witness("rows of a task that runs again are there once, in whatever order they come")
+@pytest.mark.witness("a repeated task writes each row once, in any order of rows")
 def test_a_task_runs_again_with_its_rows_in_another_order(
     source_cluster: LocalCluster, topic: str, options: WriteOptions, is_packed: bool
 ) -> None:
@@ -121,7 +121,7 @@ def test_two_runs_of_a_task_write_at_once(
 
 
 @pytest.mark.parametrize("is_packed", [False, True], ids=["rows", "packed"])
-@pytest.mark.witness("a batch whose answer is lost is written once")
+@pytest.mark.witness("a batch whose response is lost is written once")
 def test_answers_of_leaders_are_lost(
     source_cluster: LocalCluster,
     topic: str,
@@ -141,7 +141,7 @@ def test_answers_of_leaders_are_lost(
 
 
 @pytest.mark.parametrize("is_packed", [False, True], ids=["rows", "packed"])
-@pytest.mark.witness("a task that has other rows when it runs again is refused")
+@pytest.mark.witness("a repeated task with different rows is refused")
 def test_a_task_runs_again_with_other_rows(
     source_cluster: LocalCluster, topic: str, options: WriteOptions, is_packed: bool
 ) -> None:
@@ -165,7 +165,7 @@ def test_a_task_runs_again_with_other_rows(
 
 
 @pytest.mark.parametrize("is_done", [False, True], ids=["not done", "done"])
-@pytest.mark.witness("the end of a transaction whose answer is lost", case="done")
+@pytest.mark.witness("the response to the end of a transaction is lost", case="done")
 def test_the_answer_to_the_end_is_lost(
     source_cluster: LocalCluster,
     topic: str,
@@ -213,7 +213,7 @@ def test_the_answer_to_the_end_is_lost_and_a_newer_run_has_begun(
     assert committed(source_cluster, topic) == list(range(ROWS + 1))
 
 
-@pytest.mark.witness("a newer run of a query shuts the older one out")
+@pytest.mark.witness("a newer run of a query fences the older one")
 def test_a_newer_run_shuts_the_older_one_out(
     source_cluster: LocalCluster, topic: str, options: WriteOptions
 ) -> None:
@@ -237,7 +237,7 @@ def test_a_newer_run_shuts_the_older_one_out(
 
 
 @pytest.mark.parametrize("kind", ["batch", "stream"])
-@pytest.mark.witness("an older run that fails leaves a newer one alone")
+@pytest.mark.witness("a failing older run does not affect a newer one")
 def test_an_older_run_fails_without_any_task(
     source_cluster: LocalCluster, topic: str, options: WriteOptions, kind: str
 ) -> None:
@@ -346,7 +346,7 @@ def test_a_transaction_that_takes_too_long(
     assert committed(source_cluster, topic) == list(range(ROWS))
 
 
-@pytest.mark.witness("a micro-batch that is repeated is recognised, one out of turn is refused")
+@pytest.mark.witness("a repeated micro-batch is recognised, one out of order is refused")
 def test_what_the_mark_says(
     source_cluster: LocalCluster,
     topic: str,
@@ -363,7 +363,7 @@ def test_what_the_mark_says(
     assert committed(source_cluster, topic) == everything
     for number, says in (
         (0, "micro-batch 1 is committed, but 0 should be written"),
-        (3, "of those before it the last one is 1"),
+        (3, "but the last committed one is 1"),
     ):
         with pytest.raises(ClusterError, match=says) as error:
             run_batch(options, number)
@@ -391,7 +391,7 @@ def test_what_the_mark_says(
     ],
     ids=["translated", "another cluster's", "another client's", "no mark"],
 )
-@pytest.mark.witness("a translated mark is refused", case="translated")
+@pytest.mark.witness("a mark with offsets of the other cluster is refused", case="translated")
 def test_a_mark_that_no_writer_set_here(
     source_cluster: LocalCluster,
     topic: str,
@@ -453,7 +453,7 @@ def test_a_micro_batch_without_rows_is_marked(
     ],
     ids=["begun", "added", "behind rows", "before mark", "marked", "before end", "behind end"],
 )
-@pytest.mark.witness("a writer that is killed behind the end of its transaction", case="behind end")
+@pytest.mark.witness("a writer is killed after its transaction has ended", case="behind end")
 def test_killed_at_a_step(
     source_cluster: LocalCluster, topic: str, tmp_path: Path, moment: str, where: str
 ) -> None:
@@ -464,7 +464,7 @@ def test_killed_at_a_step(
 
 
 @pytest.mark.parametrize("kills", [4, pytest.param(20, marks=pytest.mark.long)])
-@pytest.mark.witness("a writer that is killed at random moments of its work", case="4")
+@pytest.mark.witness("a writer is killed at random moments", case="4")
 def test_killed_at_any_moment(
     source_cluster: LocalCluster, topic: str, tmp_path: Path, kills: int
 ) -> None:

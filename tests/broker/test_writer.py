@@ -67,7 +67,7 @@ def values(seen: list[Seen]) -> list[int]:
     return sorted(int(one.value or b"-1") for one in seen)
 
 
-@pytest.mark.witness("DataFrames are written as they are, with every codec")
+@pytest.mark.witness("DataFrames are written unchanged, with every codec")
 def test_all_columns_with_every_codec(
     spark: SparkSession, source_cluster: LocalCluster, topic: str, options: Mapping[str, str]
 ) -> None:
@@ -95,7 +95,7 @@ def test_all_columns_with_every_codec(
         assert one.headers == tuple(headers or ())
 
 
-@pytest.mark.witness("rows go where Java's producer puts them, from several tasks")
+@pytest.mark.witness("rows of several tasks go to the partitions that Java's producer chooses")
 def test_keys_are_placed_as_java_places_them(
     spark: SparkSession, source_cluster: LocalCluster, topic: str, options: Mapping[str, str]
 ) -> None:
@@ -169,7 +169,7 @@ def test_times_of_the_broker(
     assert values(committed(source_cluster, topic)) == list(range(500))
 
 
-@pytest.mark.witness("two tasks that write to one partition are refused")
+@pytest.mark.witness("two tasks that write to the same partition are refused")
 def test_two_tasks_for_one_partition_write_nothing(
     spark: SparkSession, source_cluster: LocalCluster, topic: str, options: Mapping[str, str]
 ) -> None:
@@ -186,7 +186,7 @@ def test_two_tasks_for_one_partition_write_nothing(
     assert values(committed(source_cluster, topic)) == list(range(100))
 
 
-@pytest.mark.witness("a batch that is written again is recognised")
+@pytest.mark.witness("a repeated write of a batch is recognised")
 def test_a_write_with_an_id_is_done_once(
     spark: SparkSession, source_cluster: LocalCluster, topic: str, options: Mapping[str, str]
 ) -> None:
@@ -222,7 +222,7 @@ def test_a_write_id_is_of_one_topic(
     delete_topic(source_cluster, other)
 
 
-@pytest.mark.witness("a writeId that is used for rows of another topic is refused")
+@pytest.mark.witness("a writeId that is used for another topic's rows is refused")
 def test_a_write_id_is_of_the_topics_of_its_rows(
     spark: SparkSession, source_cluster: LocalCluster, topic: str, options: Mapping[str, str]
 ) -> None:
@@ -344,7 +344,7 @@ def query(spark: SparkSession, options: Mapping[str, str], tmp_path: Path) -> Qu
     return Query(spark, options, tmp_path)
 
 
-@pytest.mark.witness("output modes of streams do what the page says")
+@pytest.mark.witness("output modes of streams behave as documented")
 def test_output_modes(
     spark: SparkSession, source_cluster: LocalCluster, topic: str, query: Query
 ) -> None:
@@ -415,7 +415,7 @@ def fails_once(flag: Path) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.R
     return rows
 
 
-@pytest.mark.witness("a task of a write that fails and runs again writes its rows once")
+@pytest.mark.witness("a write task that fails and is repeated writes its rows once")
 def test_a_task_fails_and_runs_again(
     source_cluster: LocalCluster, topic: str, query: Query, tmp_path: Path
 ) -> None:

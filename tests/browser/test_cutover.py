@@ -23,7 +23,7 @@ pytestmark = pytest.mark.xdist_group("browser")
 ADDRESS = "page/#/flow/A-%3EB/cutover"
 
 
-def a_copy(number: int, *, upstream: int, source_end: int) -> Copy:
+def a_copy(number: int, *, upstream: int, source_end: int | None) -> Copy:
     return Copy(
         source=TopicPartition("orders", number),
         target=TopicPartition("A.orders", number),
@@ -36,7 +36,7 @@ COPIES = (
     a_copy(0, upstream=1000, source_end=2200),
     a_copy(1, upstream=40, source_end=74),
     a_copy(2, upstream=9, source_end=9),
-    a_copy(3, upstream=5, source_end=-1),
+    a_copy(3, upstream=5, source_end=None),
 )
 
 

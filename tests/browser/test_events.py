@@ -28,7 +28,7 @@ PAUSED = PublishedEvent(
     message="A->B: pay is paused",
     code="",
     topic="pay",
-    partition=-1,
+    partition=None,
     person="ann@east-2",
 )
 

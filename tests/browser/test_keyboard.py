@@ -61,7 +61,7 @@ def held(page: Page) -> tuple[str, str | None]:
     return text, is_unfolded
 
 
-@pytest.mark.witness("the page's topics unfold by the keyboard")
+@pytest.mark.witness("the page's topics expand by keyboard")
 def test_a_topic_unfolds_and_folds_by_enter_and_by_space(page: Page, monitor: Monitor) -> None:
     tab_to(page, "button.unfold")
     topic, is_unfolded = held(page)

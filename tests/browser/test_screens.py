@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import itertools
 import time
-from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
 import pytest
 from msgspec import structs
+from msgspec.structs import replace
 
 from tests.support.browser import Browser, axe_script
 from tests.support.eventually import eventually
@@ -59,7 +59,7 @@ SCREENS = {
 }
 
 
-@pytest.mark.witness("the page says in one sentence whether all is well")
+@pytest.mark.witness("the page says in one sentence whether everything is in order")
 def test_one_sentence_says_whether_it_is_all_right(
     rest: Rest, monitor: Monitor, browser: Browser
 ) -> None:
@@ -81,7 +81,7 @@ def test_one_sentence_says_whether_it_is_all_right(
     assert page.run("document.querySelectorAll('main img').length") == 0
 
 
-@pytest.mark.witness("every screen of the page opens by its address")
+@pytest.mark.witness("every screen of the page has its own address")
 def test_every_screen_opens_by_its_address(rest: Rest, browser: Browser) -> None:
     before = len(browser.errors)
     titles = {"Overview": "Is replication healthy?", "Events": "Events"}
@@ -349,7 +349,7 @@ def test_a_promoted_topic_says_who_promoted_it_and_why(
         endpoints, "both_logs", lambda _, *sides: tuple(dict.fromkeys(tps, away) for tps in sides)
     )
     said = "promoted by ann: A is lost, 2027-01-15T08:00:00Z"
-    part = replace(partition("original", lag=-1, state="PROMOTED"), message=said)
+    part = replace(partition("original", lag=None, state="PROMOTED"), message=said)
     monitor.update([flow(part), flow(flow="C->B")])
     page = browser.open(f"http://{rest.address}/page/{SCREENS['Topics']}")
     page.shows("PROMOTED", "main table")
@@ -407,7 +407,7 @@ def test_all_columns_of_the_flows_are_in_the_window(
 def test_a_flow_that_is_led_elsewhere_has_its_lag_and_its_last_proof(
     rest: Rest, monitor: Monitor, browser: Browser, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monitor.update([flow(state="STANDBY", generation=-1), flow(flow="C->B", state="STANDBY")])
+    monitor.update([flow(state="STANDBY", generation=None), flow(flow="C->B", state="STANDBY")])
     proof = Proof(mode="full", at_ms=1, records=123, differences=0, is_complete=True)
 
     def reports(flows: list[str], *_: object) -> dict[str, Reported]:
@@ -486,7 +486,7 @@ def test_it_fits_and_can_be_read(rest: Rest, browser: Browser, *, dark: bool, wi
         assert page.run(f"{CHECKS}.nameless()") == [], address
 
 
-@pytest.mark.witness("the page is accessible by axe's rules")
+@pytest.mark.witness("the page passes axe's accessibility rules")
 @pytest.mark.parametrize(
     ("wide", "dark"),
     [
@@ -529,7 +529,7 @@ def test_what_is_not_known_is_no_yes(rest: Rest, monitor: Monitor, browser: Brow
     monitor.update(
         [
             flow(loss_records=0, loss_ms=0),
-            flow(flow="C->B", state="STANDBY", generation=-1),
+            flow(flow="C->B", state="STANDBY", generation=None),
         ]
     )
     page.shows("Check C->B (STANDBY, but no leader reports)", "#verdict")

@@ -13,8 +13,7 @@ from tests.support.browser import Browser, axe_script
 from tests.support.eventually import eventually
 from tests.support.rest import Rest
 from tests.support.snapshots import PUBLISHED, flow, partition
-from twinlog.cluster.groups.group_members import Member
-from twinlog.cluster.groups.group_sides import NOT_THERE, GroupSide
+from twinlog.cluster.groups.group_members import NOT_THERE, GroupSide, Member
 from twinlog.control.check.group_readiness import CommittedOffset, FlowGroups, GroupReadiness
 from twinlog.control.check.reported_status import Reported
 from twinlog.control.watch.monitor import Monitor
@@ -120,7 +119,7 @@ def test_what_is_kept_in_one_place_is_shown_where_others_are_not_known(
 def test_a_standby_names_who_has_copied(
     rest: Rest, monitor: Monitor, browser: Browser, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monitor.update([flow(state="STANDBY", generation=-1), flow(flow="C->B")])
+    monitor.update([flow(state="STANDBY", generation=None), flow(flow="C->B")])
 
     def reports(flows: list[str], *_: object) -> dict[str, Reported]:
         row = structs.replace(PUBLISHED, at_ms=int(time.time() * 1000), records=4321)
@@ -140,7 +139,7 @@ def test_a_groups_lag_may_be_unknown(
         topic="orders",
         partition=0,
         offset=7,
-        end=-1,
+        end=None,
         to_topic="A.orders",
         to_offset=7,
         why_not="",

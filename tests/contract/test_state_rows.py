@@ -107,6 +107,25 @@ def test_version_2_of_an_offset_map_row_is_that_of_a_branch() -> None:
     assert BRANCH_ROW_2.encode() == (BRANCH_ROW_2_KEY, BRANCH_ROW_2_VALUE)
 
 
+TRANSFORMED_ROW_3 = ChunkRow(
+    key=KEY,
+    term=Term(7, 2),
+    chunk=5,
+    topic="orders",
+    runs=(Run(0, 5, 0), Run(2, 9, 2)),
+    producer_id=4_002,
+    transform="00ff",
+)
+TRANSFORMED_ROW_3_VALUE = (
+    b'{"v":3,"topic":"orders","runs":[0,5,0,2,4,2],"pid":4002,"transform":"00ff"}'
+)
+
+
+def test_version_3_of_an_offset_map_row_is_that_of_transformed_records() -> None:
+    assert ChunkRow.decode(ROW_1_KEY, TRANSFORMED_ROW_3_VALUE) == TRANSFORMED_ROW_3
+    assert TRANSFORMED_ROW_3.encode() == (ROW_1_KEY, TRANSFORMED_ROW_3_VALUE)
+
+
 def test_version_1_of_a_claim() -> None:
     (history,) = winning_claims([(CLAIM_1_KEY, CLAIM_1_VALUE)]).values()
     assert history.latest == CLAIM_1
@@ -322,7 +341,7 @@ ROWS_1: list[tuple[StateRow, bytes, bytes]] = [
             p50_ms=7,
             p99_ms=95,
             code="DIVERGED",
-            kept=Kept(ms=-1, topic="orders", near_deletion=("a", "b"), is_known=True),
+            kept=Kept(ms=None, topic="orders", near_deletion=("a", "b"), is_known=True),
         ),
         b'["flow","us-west->us-east","status"]',
         b'{"v":1,"at_ms":1800000000000,"every_ms":5000,"host":"east-1","pid":77,"generation":4,'
@@ -346,7 +365,7 @@ ROWS_1: list[tuple[StateRow, bytes, bytes]] = [
             every_ms=5000,
             host="east-1",
             pid=77,
-            generation=-1,
+            generation=None,
             state="FAILED",
             reason="",
             guarantee="",
@@ -354,8 +373,8 @@ ROWS_1: list[tuple[StateRow, bytes, bytes]] = [
             since_ms=1_799_999_000_000,
             records=0,
             bytes=0,
-            loss_records=-1,
-            loss_ms=-1,
+            loss_records=None,
+            loss_ms=None,
             loss_unknown=0,
             partitions=0,
             unusual_partitions=0,
@@ -381,7 +400,7 @@ ROWS_1: list[tuple[StateRow, bytes, bytes]] = [
                     message=ODD,
                     code="DIVERGED",
                     topic="orders",
-                    partition=-1,
+                    partition=None,
                     person="ann",
                 ),
             ),
@@ -473,5 +492,5 @@ def test_fields_that_a_later_release_adds_do_no_harm() -> None:
 def test_a_newer_version_is_refused_whatever_its_key(key: bytes) -> None:
     with pytest.raises(CorruptData, match=r"newer release.*upgrade Twinlog \[STATE_TOO_NEW\]$"):
         winning_claims([(key, b'{"v":2}')])
-    with pytest.raises(CorruptData, match=r"version 3.*upgrade Twinlog \[STATE_TOO_NEW\]$"):
-        ChunkRow.decode(key, b'{"v":3}')
+    with pytest.raises(CorruptData, match=r"version 4.*upgrade Twinlog \[STATE_TOO_NEW\]$"):
+        ChunkRow.decode(key, b'{"v":4}')

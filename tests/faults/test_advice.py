@@ -38,7 +38,7 @@ def values(*numbers: int) -> list[str]:
     return [f"u{n}" for n in numbers]
 
 
-@pytest.mark.witness("the command of an advice saves foreign data")
+@pytest.mark.witness("the recommended command saves foreign records")
 def test_foreign_data(rig: Rig, tmp_path: Path) -> None:
     rig.create()
     rig.put(range(10))
@@ -76,7 +76,7 @@ def test_extra_records_found_at_a_start_and_what_only_the_target_has(
     assert saved(rig, message, tmp_path) == values(*range(10), 900)
 
 
-@pytest.mark.witness("the command of an advice saves the copy of a topic that was created again")
+@pytest.mark.witness("the recommended command saves the copy of a topic that was created again")
 def test_source_recreated(rig: Rig, tmp_path: Path) -> None:
     rig.create()
     rig.put(range(10))

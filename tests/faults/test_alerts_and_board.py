@@ -239,7 +239,7 @@ TROUBLES: Final = {
 }
 
 
-@pytest.mark.witness("each alert fires for its trouble")
+@pytest.mark.witness("each alert fires for its problem")
 def test_each_alert_fires_for_its_trouble_and_no_other(rig: Rig, tmp_path: Path) -> None:
     check("check", "rules", RULES)
     with mirrored(rig) as server:

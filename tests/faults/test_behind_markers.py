@@ -39,7 +39,7 @@ def test_idle_transactional_topic_whose_retention_has_passed(rig: Rig, prefixed:
     rig.offsets_are_exact()
 
 
-@pytest.mark.witness("a lane killed behind a marker")
+@pytest.mark.witness("a lane is killed after a transaction marker")
 def test_lane_that_is_killed_behind_a_marker(rig: Rig) -> None:
     rig.create()
     transaction(rig, 0, 10)

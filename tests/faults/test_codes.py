@@ -126,7 +126,7 @@ def test_batch_of_another_lane_of_ours_with_other_bounds(rig: Rig) -> None:
     assert rig.numbers() == list(range(20))
 
 
-@pytest.mark.witness("a map topic that takes no row is reported")
+@pytest.mark.witness("a map topic that rejects rows is reported")
 def test_map_topic_that_takes_no_row(rig: Rig) -> None:
     rig.create()
     rig.put(range(10))

@@ -30,7 +30,7 @@ OTHER = "memoryview(bytes(1) + args[place][1:].tobytes())"
 
 
 @pytest.mark.witness(
-    "an answer that makes no sense costs its connection, and no record", case="produce"
+    "an invalid response closes its connection, and loses no record", case="produce"
 )
 @pytest.mark.parametrize(
     ("module", "function", "damage"),

@@ -41,7 +41,7 @@ def records(count: int, *, size: int = 0, first: int = 0) -> list[Outgoing]:
     ]
 
 
-@pytest.mark.witness("a broker's time at the source is the record's own on the target", case="none")
+@pytest.mark.witness("records keep their LogAppendTime on the target", case="none")
 @pytest.mark.parametrize("codec", CODECS)
 def test_brokers_time_at_the_source_is_the_records_own_on_the_target(rig: Rig, codec: str) -> None:
     rig.create(message_timestamp_type="LogAppendTime")
@@ -83,7 +83,7 @@ def test_aborted_data_is_copied_where_the_flow_reads_uncommitted(rig: Rig) -> No
     assert rig.end() == 30, "and no marker"
 
 
-@pytest.mark.witness("a batch that outgrows the target's limit there is split")
+@pytest.mark.witness("a batch that is too large after re-encoding on the target is split")
 def test_batch_that_outgrows_the_limit_where_the_target_compresses_anew(rig: Rig) -> None:
     rig.create()
     rig.put(range(5))

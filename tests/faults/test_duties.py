@@ -59,7 +59,7 @@ def await_refusal(caplog: pytest.LogCaptureFixture, remote: str, code: str) -> N
 
 
 @pytest.mark.witness(
-    "a source topic re-created with a retention of its own does not empty the copy"
+    "a source topic that is created again with another retention does not empty the copy"
 )
 def test_source_topic_that_was_created_again(rig: Rig, caplog: pytest.LogCaptureFixture) -> None:
     create_topic(rig.source, rig.topic, configs=FOR_EVER)
@@ -75,7 +75,9 @@ def test_source_topic_that_was_created_again(rig: Rig, caplog: pytest.LogCapture
     assert len(read_all(rig.target, rig.remote)) == 20
 
 
-@pytest.mark.witness("the old cluster's retention does not empty a topic that clients went over to")
+@pytest.mark.witness(
+    "the old cluster's retention does not empty a topic after its clients have moved"
+)
 def test_topic_that_clients_went_over_to(rig: Rig, caplog: pytest.LogCaptureFixture) -> None:
     rig.prefixed = False
     rig.create()
@@ -96,7 +98,9 @@ def test_topic_that_clients_went_over_to(rig: Rig, caplog: pytest.LogCaptureFixt
     assert len(read_all(rig.target, rig.topic)) == 30
 
 
-@pytest.mark.witness("a stranger's topic of the remote name is neither grown, configured nor begun")
+@pytest.mark.witness(
+    "another client's topic of the remote name is not extended, configured or written to"
+)
 def test_topic_of_somebody_else(rig: Rig) -> None:
     create_topic(rig.target, rig.remote, 2, configs=FOR_EVER)
     old_ms = rig.began_ms - 30 * DAY_MS
@@ -122,7 +126,9 @@ def rounds(monkeypatch: pytest.MonkeyPatch) -> Rounds:
     return Rounds(monkeypatch, ConfigSync, "round", lambda _: "round")
 
 
-@pytest.mark.witness("between two lanes nothing is done to a topic", case="topic pause")
+@pytest.mark.witness(
+    "while no lane runs, a topic to which clients have moved is not changed", case="topic pause"
+)
 @pytest.mark.parametrize("between", ["lease change", "killed lane", "topic pause", "flow pause"])
 def test_topic_that_clients_went_over_to_while_no_lane_watches(
     rig: Rig, rounds: Rounds, between: str
@@ -168,7 +174,7 @@ def test_topic_that_clients_went_over_to_while_no_lane_watches(
             False,
             id="identity",
             marks=pytest.mark.witness(
-                "an application's topic of that name is neither grown nor emptied"
+                "an application's topic of the remote name is neither extended nor emptied"
             ),
         ),
         pytest.param(True, id="keyed"),
@@ -197,7 +203,9 @@ def test_topic_with_records_of_others(
     assert partition_count(rig.target, rig.topic) == 2
     assert topic_configs(rig.target, rig.topic) == FOR_EVER
     told = [one.getMessage() for one in caplog.records]
-    assert keyed or any("keeps its configs, as others write to it, too" in line for line in told)
+    assert keyed or any(
+        "keeps its configs, because other flows write to it, too" in line for line in told
+    )
 
 
 def test_two_flows_into_one_topic_do_not_fight_over_its_retention(
@@ -261,7 +269,7 @@ def test_source_topic_that_is_created_again_between_two_questions(
     assert len(read_all(rig.target, rig.remote)) == 20
 
 
-@pytest.mark.witness("a frozen leader that wakes up changes nothing of what was promoted")
+@pytest.mark.witness("a frozen leader changes nothing in promoted topics after it wakes up")
 def test_frozen_leader_of_topics_that_were_promoted_meanwhile(rig: Rig) -> None:
     rig.create()
     rig.put(range(20))
@@ -283,7 +291,7 @@ def test_frozen_leader_of_topics_that_were_promoted_meanwhile(rig: Rig) -> None:
         eventually(lambda: committed(rig.target, group, rig.remote) == 7)
         driver.signal(signal.SIGSTOP)
         try:
-            assert run(["flow", "promote", str(file)]) == 0
+            assert run(["flow", "promote", "--yes", str(file)]) == 0
             produce(rig.target, rig.remote, [Outgoing(key=b"f", value=b"app")] * 10)
             commit(rig.target, group, rig.remote, 0)
             alter_topic_configs(rig.source, rig.topic, {RETENTION: "1000"})
@@ -295,7 +303,9 @@ def test_frozen_leader_of_topics_that_were_promoted_meanwhile(rig: Rig) -> None:
     assert len(read_all(rig.target, rig.remote)) == 30
 
 
-@pytest.mark.witness("a topic that somebody makes while we do is judged before it is begun")
+@pytest.mark.witness(
+    "a topic that another client creates at the same time is checked before the copy begins"
+)
 def test_topic_that_somebody_makes_at_the_same_time(
     rig: Rig, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -322,7 +332,7 @@ def test_topic_that_somebody_makes_at_the_same_time(
     assert [one.value for one in read_all(rig.target, rig.remote)] == [b"theirs"] * 10
 
 
-@pytest.mark.witness("a topic that cannot be read now is neither grown nor begun")
+@pytest.mark.witness("an unreadable topic is neither extended nor written to")
 def test_topic_whose_records_have_no_leader(
     fault_source: LocalCluster, target3: LocalCluster, tmp_path: Path
 ) -> None:

@@ -200,7 +200,7 @@ def test_a_look_that_began_before_a_promotion_makes_no_topic(
         found = judge(self, topics, *arguments)
         if later in topics and not seen:
             seen.append(looks.ended["look"])
-            assert run(["flow", "promote", str(rig.config(keys))]) == 0
+            assert run(["flow", "promote", "--yes", str(rig.config(keys))]) == 0
         return found
 
     monkeypatch.setattr(LoopGuard, "_judge", judged_then_promoted)

@@ -14,7 +14,11 @@ from twinlog.client import MirrorClient, Translation
 pytestmark = [pytest.mark.faults, pytest.mark.broker]
 
 COPIED = 10
-WHAT = {"flow": ("flow", "promote"), "topic": ("topic", "promote"), "release": ("topic", "release")}
+WHAT = {
+    "flow": ("flow", "promote", "--yes"),
+    "topic": ("topic", "promote"),
+    "release": ("topic", "release"),
+}
 
 
 def copied(rig: Rig) -> None:

@@ -46,7 +46,8 @@ def test_naive_pipeline_loses_a_refused_batch_and_its_tail_check_passes(rig: Rig
 
 
 @pytest.mark.witness(
-    "H1: a batch refused between others is neither lost nor overtaken", case="long after-too-old"
+    "H1: a batch that is refused between others is neither lost nor overtaken",
+    case="long after-too-old",
 )
 @pytest.mark.parametrize(
     ("refuses", "takes", "code"),
@@ -89,7 +90,7 @@ def test_batch_refused_between_others_is_neither_lost_nor_overtaken(
     rig.offsets_are_exact()
 
 
-@pytest.mark.witness("H1: a written gap is reported with its range")
+@pytest.mark.witness("H1: a gap in the target's log is reported with its range")
 def test_gap_that_was_written_is_told_with_its_range_at_once_and_at_a_restart(rig: Rig) -> None:
     rig.create()
     rig.put(range(10), age_ms=OLD)

@@ -63,7 +63,7 @@ def test_naive_lane_that_comes_back_after_an_expiry_writes_twice_and_makes_the_n
     assert rig.numbers() == [*range(60), *range(30, 60)]
 
 
-@pytest.mark.witness("H2: a frozen lane writes nothing when it wakes", case="anywhere")
+@pytest.mark.witness("H2: a frozen lane writes nothing after it wakes up", case="anywhere")
 @pytest.mark.usefixtures("short_silence")
 @pytest.mark.parametrize("place", ["anywhere", "about-to-send"])
 def test_lane_frozen_past_its_deadline_writes_nothing_when_it_wakes(
@@ -150,7 +150,9 @@ def test_late_request_of_old_records_behind_a_start_where_we_were_known(
     rig.offsets_are_exact()
 
 
-@pytest.mark.witness("H2: a fresh record waits for no late request of old ones", case="ours")
+@pytest.mark.witness(
+    "H2: a fresh record does not wait for late requests of old records", case="ours"
+)
 @pytest.mark.parametrize("first", ["ours", "late"])
 def test_fresh_record_of_a_partition_where_we_are_forgotten_waits_for_no_late_request(
     rig: Rig, monkeypatch: pytest.MonkeyPatch, first: str
@@ -222,7 +224,7 @@ def test_stale_batch_that_got_in_is_a_stop_and_never_a_second_copy(rig: Rig) -> 
     assert rig.numbers() == [*range(40), *range(10, 20)]
 
 
-@pytest.mark.witness("H2: a stranger beside a running copy is reported with the range")
+@pytest.mark.witness("H2: another producer during a copy is reported with the range of its records")
 def test_stranger_who_writes_beside_a_running_copy_is_noticed_with_the_range(rig: Rig) -> None:
     rig.create()
     rig.put(range(10))
@@ -252,7 +254,7 @@ def test_stranger_who_wrote_while_no_mirror_ran_is_noticed_at_the_start(rig: Rig
     assert rig.numbers() == [*range(10), 900, 901]
 
 
-@pytest.mark.witness("H2: a topic with records of others is not written to")
+@pytest.mark.witness("H2: a topic with foreign records is not written to")
 def test_topic_that_was_there_with_records_of_others_is_not_written_to(rig: Rig) -> None:
     rig.create()
     rig.put(range(10))

@@ -63,7 +63,7 @@ def test_naive_writer_takes_the_answer_to_another_batch_for_its_own(rig: Rig) ->
 
 
 @pytest.mark.witness(
-    "H3: another lane was first with records that the source lacks now", case="compacted"
+    "H3: an earlier lane wrote records that the source has lost since", case="compacted"
 )
 @pytest.mark.parametrize("cause", ["compacted", "deleted"])
 def test_other_lane_was_first_with_records_that_the_source_has_no_more(
@@ -134,7 +134,7 @@ def test_other_lane_was_first_with_records_whose_timestamps_are_newer(
     assert [run.upstream_of(at) for at in range(22) if (run := run_at(known, at))] == [*range(22)]
 
 
-@pytest.mark.witness("H3: rows that a killed lane wrote ahead are void")
+@pytest.mark.witness("H3: map rows that a killed lane wrote ahead are ignored")
 def test_rows_that_a_killed_lane_wrote_ahead_are_void(rig: Rig, tmp_path: Path) -> None:
     flag = tmp_path / "hold"
     rig.create(**COMPACTED)
@@ -165,7 +165,7 @@ def test_rows_that_a_killed_lane_wrote_ahead_are_void(rig: Rig, tmp_path: Path) 
     rig.offsets_are_exact()
 
 
-@pytest.mark.witness("H3: late rows of dead lanes change nothing")
+@pytest.mark.witness("H3: late map rows of dead lanes have no effect")
 def test_late_rows_of_dead_lanes_change_nothing(rig: Rig) -> None:
     rig.create()
     rig.put(range(10))
@@ -211,7 +211,7 @@ def test_map_that_lost_its_newest_row_is_put_right_by_comparing_the_records(rig:
     rig.offsets_are_exact()
 
 
-@pytest.mark.witness("H3: a changed isolation takes effect from the position on")
+@pytest.mark.witness("H3: a changed isolation level applies from the current position")
 def test_changed_isolation_takes_effect_from_the_position_on(rig: Rig) -> None:
     rig.create()
     transactions(rig, 0)

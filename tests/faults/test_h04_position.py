@@ -22,7 +22,9 @@ pytestmark = [pytest.mark.faults, pytest.mark.broker]
 TARGET_COMPACTED = {name.replace("_", "."): value for name, value in COMPACTED.items()}
 
 
-@pytest.mark.witness("H4: an emptied target still says how far the copy is", case="earliest")
+@pytest.mark.witness(
+    "H4: an emptied target topic still determines how far the copy is", case="earliest"
+)
 @pytest.mark.parametrize("start", ["earliest", "latest"])
 def test_idle_topic_that_was_emptied_on_a_target_that_was_restarted(rig: Rig, start: str) -> None:
     keys = {f"{rig.alias}.consumer.auto.offset.reset": start}
@@ -58,7 +60,9 @@ def test_old_records_on_a_target_that_was_restarted(rig: Rig) -> None:
     rig.same()
 
 
-@pytest.mark.witness("H4: our last batches were cleaned away in a shared topic", case="gone")
+@pytest.mark.witness(
+    "H4: the last batches of a lane were compacted away in a shared topic", case="gone"
+)
 @pytest.mark.parametrize("age_ms", [OLD, 0], ids=["gone", "emptied"])
 def test_last_batches_of_ours_were_cleaned_away_in_a_shared_compacted_topic(
     fault_source: LocalCluster,
@@ -160,7 +164,7 @@ def test_source_batch_without_a_record_is_passed_over(rig: Rig) -> None:
     rig.offsets_are_exact()
 
 
-@pytest.mark.witness("H4: a compacted remote topic is continued at its end")
+@pytest.mark.witness("H4: the copy into a compacted remote topic resumes at its end")
 def test_compacted_remote_topic_is_continued_where_it_ends(rig: Rig) -> None:
     rig.create(**COMPACTED)
     rig.put(range(10), age_ms=OLD)

@@ -45,7 +45,7 @@ def test_naive_reader_goes_on_in_the_middle_of_the_new_topic(rig: Rig) -> None:
     assert found == [b"u%d" % n for n in range(110, 120)], "a Fetch by name misses the first 10"
 
 
-@pytest.mark.witness("H5: a target topic created again is copied again", case="earliest")
+@pytest.mark.witness("H5: a target topic that was created again is copied again", case="earliest")
 @pytest.mark.parametrize("start", ["earliest", "latest"])
 def test_target_recreated_under_a_running_lane_is_copied_anew_from_the_beginning(
     rig: Rig, start: str
@@ -92,7 +92,7 @@ def test_target_deleted_under_a_running_lane_is_made_and_copied_anew(rig: Rig) -
     rig.offsets_are_exact()
 
 
-@pytest.mark.witness("H5: a source topic created again is not appended to its old copy")
+@pytest.mark.witness("H5: a source topic that was created again is not appended to the old copy")
 def test_source_recreated_under_a_running_lane_stops_before_anything_of_it_is_written(
     rig: Rig,
 ) -> None:

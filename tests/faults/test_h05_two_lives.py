@@ -49,7 +49,10 @@ def all_wait(parts: list[PartitionSnapshot], count: int) -> bool:
     return len(parts) == len(held) == count
 
 
-@pytest.mark.witness("H5: two lives are never mixed in one remote topic", case="3-1-default")
+@pytest.mark.witness(
+    "H5: records of the old and the new topic are never mixed in one remote topic",
+    case="3-1-default",
+)
 @pytest.mark.parametrize("prefixed", [True, False], ids=["default", "identity"])
 @pytest.mark.parametrize(("before", "after"), [(1, 3), (3, 1)])
 def test_created_again_under_a_running_mirror(

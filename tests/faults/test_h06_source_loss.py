@@ -93,7 +93,7 @@ def test_log_cut_under_a_running_mirror(rig: Rig) -> None:
     assert rig.numbers() == list(range(50))
 
 
-@pytest.mark.witness("H6: a source log that was cut and refilled is reported")
+@pytest.mark.witness("H6: a source log that was truncated and written again is reported")
 @pytest.mark.usefixtures("patient_driver")
 def test_log_cut_and_refilled_while_the_lane_was_away(rig: Rig) -> None:
     """A reader that knows no epochs goes on at 50 as if nothing had happened."""

@@ -32,7 +32,7 @@ def limit(rig: Rig, client_id: str, bytes_per_second: int | None) -> None:
     quota(rig.target_client, client_id, {"producer_byte_rate": bytes_per_second})
 
 
-@pytest.mark.witness("H8: a muted request that is written after its writer froze")
+@pytest.mark.witness("H8: a delayed request is written after its lane froze")
 def test_log_that_stood_still_grows_while_its_writer_is_frozen(rig: Rig) -> None:
     """Why the next lane may not start when the target's log end has stood still for a while."""
     create_topic(rig.target, rig.remote)

@@ -82,7 +82,7 @@ def transactional(rig: Rig) -> Producer:
     return client
 
 
-@pytest.mark.witness("H9: a marker behind every pair of records")
+@pytest.mark.witness("H9: a transaction marker after every two records")
 def test_transactional_source_with_a_marker_behind_every_pair(rig: Rig) -> None:
     rig.create()
     transactions = 300

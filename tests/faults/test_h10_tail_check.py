@@ -35,7 +35,7 @@ def payloads(rig: Rig) -> tuple[bytes, bytes]:
     return found[0], found[1]
 
 
-@pytest.mark.witness("H10: a target that recompresses is not DIVERGED")
+@pytest.mark.witness("H10: a target that recompresses batches does not cause DIVERGED")
 def test_target_that_compresses_anew(rig: Rig) -> None:
     rig.create()
     create_topic(rig.target, rig.remote, configs={"compression.type": "gzip"})
@@ -113,7 +113,7 @@ def test_source_that_was_compacted(rig: Rig) -> None:
     rig.offsets_are_exact()
 
 
-@pytest.mark.witness("H10: another tail is DIVERGED")
+@pytest.mark.witness("H10: a different tail causes DIVERGED")
 def test_really_another_tail(rig: Rig) -> None:
     """Somebody restored other records of the same number under our producer id."""
     rig.create()

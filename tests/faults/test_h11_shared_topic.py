@@ -65,7 +65,7 @@ def is_taken_over(parts: list[PartitionSnapshot]) -> bool:
     return [(p.state, p.code) for p in parts] == [(TAKEN_OVER, "")]
 
 
-@pytest.mark.witness("H11: records of others between ours are in the map")
+@pytest.mark.witness("H11: foreign records between copied ones are in the map")
 def test_records_of_others_between_ours_are_known_to_the_map(flow: Rig) -> None:
     flow.put(range(10))
     with flow.mirror() as mirror:
@@ -169,7 +169,7 @@ def test_flow_is_no_stranger_whose_claims_the_state_topic_lost(
         assert [number for number in numbers if number >= 1000] == list(range(1000, 1020))
 
 
-@pytest.mark.witness("H11: consumers first, by hand")
+@pytest.mark.witness("H11: consumers are moved first, by hand")
 def test_consumers_first_migration_by_hand(flow: Rig) -> None:
     """Drain, move the consumers, move the producers: nothing is lost and nothing is an error."""
     flow.put(range(20))

@@ -47,7 +47,7 @@ def test_lost_state_and_a_stranger_at_the_tail(rig: Rig) -> None:
     assert rig.numbers() == [*range(10), 900]
 
 
-@pytest.mark.witness("H12: lost state alone stops nothing")
+@pytest.mark.witness("H12: a lost state topic alone does not stop the copy")
 def test_lost_state_alone_is_no_reason_to_stop(rig: Rig, monkeypatch: pytest.MonkeyPatch) -> None:
     # nobody says that the process before has ended, so its lanes get the time to stop
     monkeypatch.setattr("twinlog.lane.late_requests.SILENCE_MS", 2_000)

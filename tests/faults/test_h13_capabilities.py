@@ -55,7 +55,7 @@ def client(target_cluster: LocalCluster) -> Iterator[ClusterClient]:
         yield made
 
 
-@pytest.mark.witness("H13: what a stock broker can do is found by trying")
+@pytest.mark.witness("H13: the features of a stock broker are probed")
 def test_stock_broker_can_do_everything(
     target_cluster: LocalCluster, client: ClusterClient
 ) -> None:

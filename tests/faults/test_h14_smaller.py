@@ -29,7 +29,7 @@ def wide(source_cluster: LocalCluster, target3: LocalCluster, tmp_path: Path) ->
         yield rig
 
 
-@pytest.mark.witness("H14: too few replicas are waited for")
+@pytest.mark.witness("H14: the copy waits while too few replicas are in sync")
 def test_target_with_too_few_replicas_is_waited_for(
     wide: Rig, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -56,7 +56,7 @@ def test_target_with_too_few_replicas_is_waited_for(
     wide.offsets_are_exact()
 
 
-@pytest.mark.witness("H14: batches of the old formats")
+@pytest.mark.witness("H14: batches of the old message formats are copied")
 def test_source_with_batches_of_the_old_formats(rig: Rig) -> None:
     """No broker writes them any more; a topic that is old enough has them on disk."""
     rig.create()

@@ -107,7 +107,7 @@ def recovered(rig: Rig, mirror: Mirror, count: int) -> None:
     rig.offsets_are_exact()
 
 
-@pytest.mark.witness("a record that the target cannot hold stops its partition alone")
+@pytest.mark.witness("a record that the target cannot store stops only its partition")
 def test_record_that_no_batch_of_the_target_can_hold(rig: Rig) -> None:
     rig.create()
     rig.put(range(5))
@@ -146,7 +146,7 @@ def test_limit_that_was_lowered_below_whole_batches_only_makes_them_smaller(rig:
 Damage = Callable[[LocalCluster, TopicPartition, int], None]
 
 
-@pytest.mark.witness("corrupt bytes at the source are never sent", case="flip_byte")
+@pytest.mark.witness("corrupt bytes from the source are never sent", case="flip_byte")
 @pytest.mark.parametrize("damage", [surgery.flip_byte, surgery.spoil_length])
 def test_corrupt_bytes_in_the_source_log(rig: Rig, damage: Damage) -> None:
     rig.create()
@@ -220,7 +220,7 @@ def test_source_that_answers_nothing_for_ever(rig: Rig, policy: str) -> None:
         recovered(rig, mirror, 50)
 
 
-@pytest.mark.witness("a segment that the source jumps over is reported", case="delete")
+@pytest.mark.witness("a damaged segment that the source skips is reported", case="delete")
 @pytest.mark.parametrize("policy", ["delete", "compact"])
 def test_segment_that_the_source_jumps_over(
     rig: Rig, policy: str, caplog: pytest.LogCaptureFixture

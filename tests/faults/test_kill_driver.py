@@ -58,7 +58,7 @@ def finish(rig: Rig, load: Load) -> None:
     eventually(lambda: arrived(rig) >= count, what="everything that was produced")
 
 
-@pytest.mark.witness("a killed driver's successor resumes")
+@pytest.mark.witness("after a killed driver another process resumes")
 def test_driver_killed_and_a_new_one_started(flow: Rig) -> None:
     config = flow.config()
     with Load(flow.source, flow.topic, partitions=PARTITIONS) as load:
@@ -100,7 +100,7 @@ def test_second_mirror_stands_by_and_takes_over_within_seconds(flow: Rig) -> Non
     flow.same()
 
 
-@pytest.mark.witness("a frozen driver wakes as a standby")
+@pytest.mark.witness("a frozen driver becomes a standby when it wakes up")
 def test_frozen_driver_finds_its_flow_led_by_another_and_stands_by(flow: Rig) -> None:
     config = flow.config()
     with Load(flow.source, flow.topic, partitions=PARTITIONS) as load, Driver(config) as first:

@@ -47,7 +47,7 @@ def under_load(
     assert arrived(rig) == count
 
 
-@pytest.mark.witness("lanes killed again and again")
+@pytest.mark.witness("lanes are killed repeatedly")
 def test_lanes_killed_again_and_again(flow: Rig) -> None:
     mirror = Mirror(flow.config(), lanes=2, lease_s=3.0)
     dice = random.Random(1)

@@ -16,7 +16,7 @@ pytestmark = [pytest.mark.faults, pytest.mark.broker]
 SIZE = 600_000
 
 
-@pytest.mark.witness("large records do not hide a lost row")
+@pytest.mark.witness("large records do not hide a lost map row")
 def test_map_that_lost_a_row_behind_large_records(rig: Rig) -> None:
     """The records that a lost row announced are the last ones of thirty large ones."""
     rig.create()

@@ -69,7 +69,7 @@ def test_last_records_compacted_away_behind_a_leader_change(rig: Rig) -> None:
     assert rig.numbers() == list(range(22))
 
 
-@pytest.mark.witness("a position with the right leader epoch")
+@pytest.mark.witness("a position has the right leader epoch")
 def test_record_announced_behind_the_marker_of_a_newer_epoch(rig: Rig, tmp_path: Path) -> None:
     flag = tmp_path / "hold"
     rig.create()

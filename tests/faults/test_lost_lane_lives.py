@@ -43,7 +43,7 @@ def one(rig: Rig, number: int, *, commit: bool = True) -> None:
 
 
 @pytest.mark.witness(
-    "a lane that is thought dead copies on, and nothing is copied twice", case="ours alone"
+    "a lane that is considered dead continues, and nothing is copied twice", case="ours alone"
 )
 @pytest.mark.parametrize("prefixed", [True, False], ids=["ours alone", "shared"])
 def test_what_it_wrote_behind_the_map_of_the_next_is_not_copied_again(

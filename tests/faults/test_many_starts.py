@@ -70,7 +70,7 @@ def looked_at(file: Path) -> int:
     return sum(count for count, _ in looks_of(file.read_text() if file.exists() else ""))
 
 
-@pytest.mark.witness("starts that wait for late requests are one look", case="40-0.05")
+@pytest.mark.witness("starts that wait for late requests share their reads", case="40-0.05")
 @pytest.mark.parametrize(
     ("partitions", "trip_s"),
     [(40, 0.05), pytest.param(1_000, 0.1, marks=pytest.mark.alone)],

@@ -69,7 +69,7 @@ def test_late_row_of_an_older_term_takes_no_run_away_once_the_map_is_compacted(r
 
 
 @pytest.mark.parametrize(
-    ("value", "code"), [(b'{"v":3}', "STATE_TOO_NEW"), (b"\xff\xff", "STATE_CORRUPT")]
+    ("value", "code"), [(b'{"v":4}', "STATE_TOO_NEW"), (b"\xff\xff", "STATE_CORRUPT")]
 )
 def test_row_that_cannot_be_read_stops_the_flow_at_it_every_time(
     rig: Rig, caplog: pytest.LogCaptureFixture, value: bytes, code: str
@@ -218,7 +218,7 @@ def test_rows_that_the_map_lost_are_written_again(rig: Rig) -> None:
     rig.offsets_are_exact()
 
 
-@pytest.mark.witness("rows in the room of lost ones are read")
+@pytest.mark.witness("rows written in place of lost map rows are read")
 def test_reader_of_the_map_sees_rows_in_the_room_of_lost_ones(rig: Rig) -> None:
     rig.create()
     rig.put(range(5))

@@ -79,7 +79,7 @@ def test_map_deleted_under_a_running_mirror_is_reported_and_not_made_anew(rig: R
         delete_topic(rig.target, map_topic(rig))
         transactions(rig, range(10, 13))
         (part,) = mirror.eventually(lambda parts: parts[0].code == "MAP_MISSING")
-        assert part.lag > 0
+        assert part.lag
         assert "twinlog offsets rebuild" in part.message
         mirror.stop()
     end = rig.end()

@@ -58,7 +58,7 @@ def is_ready(server: WebServer) -> bool:
     return ask(server.address, "/readyz").status == 200
 
 
-@pytest.mark.witness("metrics are the numbers of both logs")
+@pytest.mark.witness("metrics match both logs")
 def test_numbers_of_a_copy_are_those_of_both_logs(rig: Rig) -> None:
     rig.create()
     rig.began_ms = int(time.time() * 1000) - 50_000

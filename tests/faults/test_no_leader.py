@@ -398,7 +398,7 @@ def committed(cluster: LocalCluster, group: str, topic: str, partition: int) -> 
     return max(found.offset, -1)
 
 
-@pytest.mark.witness("a partition without a leader holds up no group of others")
+@pytest.mark.witness("a partition without a leader does not delay groups of other partitions")
 def test_groups_of_others_are_kept_up(flow: Rig) -> None:
     group = f"app-{flow.topic}"
     keys = KEYS | GROUPS | {f"{flow.flow}.groups": group}

@@ -33,7 +33,7 @@ v.ClusterLogView.{question} = ask
 """The first start of all stops right before a question, until the flag is taken away."""
 
 
-@pytest.mark.witness("a batch that lands between two questions of a start", case="ends-1")
+@pytest.mark.witness("a batch is appended between two requests of a start", case="ends-1")
 @pytest.mark.parametrize(
     ("question", "turn"), [("ends", 1), ("producers", 1), ("producers", 2), ("read", 1)]
 )

@@ -58,7 +58,7 @@ def short_leads(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("twinlog.cli.terminal.progress.PASSING_TROUBLE_MS", 0)
 
 
-@pytest.mark.witness("an outage of the target is one state until it is over", case="killed")
+@pytest.mark.witness("an outage of the target is one state change until it ends", case="killed")
 @pytest.mark.parametrize("how", ["killed", "frozen"])
 def test_target_that_is_away_for_longer_than_a_lead(
     rig: Rig, how: str, caplog: pytest.LogCaptureFixture
@@ -73,14 +73,14 @@ def test_target_that_is_away_for_longer_than_a_lead(
         try:
             eventually(lambda: mirror.snapshots[0].next_try_ms, what="a set-up that failed")
             (flow,) = mirror.snapshots
-            assert (flow.state, flow.generation) == ("DEGRADED", -1)
+            assert (flow.state, flow.generation) == ("DEGRADED", None)
             assert rig.target_alias in flow.reason
             assert rig.target.bootstrap in flow.reason
             (row,) = flow.partitions
             assert (row.state, row.message.count("[")) == ("RETRYING", 0), row
             assert row.code in {"UNREACHABLE", "DISCONNECTED", "TARGET_DISCONNECTED"}
             assert row.records > 20
-            assert row.lag >= 0
+            assert row.lag is not None
             assert ALL_CLEAR not in caplog.text
             eventually(lambda: not screen.readiness[-1].is_ready, what="what a probe sees")
         finally:

@@ -27,7 +27,7 @@ def anew(rig: Rig, side: str) -> None:
     create_topic(cluster, topic)
 
 
-@pytest.mark.witness("a position by name is no start in a topic re-created")
+@pytest.mark.witness("a position by topic name is not used after the topic was created again")
 def test_late_commit_of_a_former_topic_is_no_start(rig: Rig) -> None:
     """Kafka drops the offsets of a deleted topic; one that a leader commits a moment later stays,
     and would skip the first records of the new topic.
@@ -45,7 +45,7 @@ def test_late_commit_of_a_former_topic_is_no_start(rig: Rig) -> None:
     assert rig.numbers() == list(range(100, 150))
 
 
-@pytest.mark.witness("positions are written between the topics of the copy alone")
+@pytest.mark.witness("positions of a deleted topic are not written for its successor")
 def test_position_of_a_former_topic_is_written_nowhere(rig: Rig) -> None:
     position_is_written_nowhere(rig, "source")
 

@@ -50,7 +50,7 @@ def checkpoints(flow: LedFlow) -> list[tuple[int, int]]:
     return [(one.upstream_offset, one.downstream_offset) for one in found]
 
 
-@pytest.mark.witness("a checkpoint of a former leader that comes late is put right")
+@pytest.mark.witness("a late checkpoint of a former leader is corrected")
 def test_late_checkpoint_of_a_former_leader(rig: Rig, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(CHECK_EVERY_S, 0.0)
     group = f"app-{rig.alias}"
@@ -122,7 +122,7 @@ def test_late_offset_sync_of_a_former_leader(rig: Rig, monkeypatch: pytest.Monke
         duty.close()
 
 
-@pytest.mark.witness("a group moves only by a log that a lane has checked")
+@pytest.mark.witness("a group is set only from a log that a lane has checked")
 def test_group_is_not_moved_by_a_log_that_no_lane_has_checked(rig: Rig) -> None:
     """Ten to fourteen are missing there: by its end and the map, the place of twelve is that of
     seventeen, and the group would leave five records out.

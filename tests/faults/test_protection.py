@@ -62,7 +62,7 @@ def test_leader_that_lost_its_end_behind_a_copy_that_never_sent(rig: Rig) -> Non
         lose_the_end_and_copy_more(rig, mirror)
 
 
-@pytest.mark.witness("a lowered expiry is noticed while a lane copies")
+@pytest.mark.witness("a lowered producer ID expiry is detected while a lane copies")
 def test_expiry_that_is_lowered_while_a_lane_copies(rig: Rig) -> None:
     rig.create()
     rig.put(range(10), age_ms=2 * HOUR_MS)

@@ -127,7 +127,7 @@ PIECE: Final = 100_000
 """Bytes of a record. A broker lets ten seconds of a quota pass at once, and mutes us then."""
 
 
-@pytest.mark.witness("an export is whole under a quota", case="16-100000.0")
+@pytest.mark.witness("an export is complete under a quota", case="16-100000.0")
 @pytest.mark.parametrize(
     ("records", "rate"),
     [(16, 100_000.0), pytest.param(400, 1_000_000.0, marks=pytest.mark.long)],
@@ -163,7 +163,7 @@ def test_rows_are_read_under_a_quota(rig: Rig) -> None:
     assert read == rows
 
 
-@pytest.mark.witness("a start under a quota waits for it", case="target")
+@pytest.mark.witness("a start waits for a quota", case="target")
 @pytest.mark.parametrize("sides", ["target", pytest.param("both", marks=pytest.mark.long)])
 def test_start_under_a_quota(rig: Rig, sides: str) -> None:
     rig.create()

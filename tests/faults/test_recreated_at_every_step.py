@@ -146,7 +146,7 @@ every_step = pytest.mark.parametrize(
 )
 
 
-@pytest.mark.witness("a source topic created again at a step of a start", case="looked")
+@pytest.mark.witness("a source topic is created again during each step of a start", case="looked")
 @every_step
 def test_source(flow: Rig, step: str, tmp_path: Path) -> None:
     with started(flow, "source", step, tmp_path) as mirror:
@@ -163,7 +163,7 @@ def test_source(flow: Rig, step: str, tmp_path: Path) -> None:
     assert len(found) >= 10
 
 
-@pytest.mark.witness("a target topic created again at a step of a start", case="claimed")
+@pytest.mark.witness("a target topic is created again during each step of a start", case="claimed")
 @every_step
 def test_target(flow: Rig, step: str, tmp_path: Path) -> None:
     with started(flow, "target", step, tmp_path) as mirror:

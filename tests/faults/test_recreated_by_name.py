@@ -70,7 +70,7 @@ def quick_retry(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("twinlog.control.lanes.partitions.RETRY_FAILED_S", 1.0)
 
 
-@pytest.mark.witness("a topic created again on brokers without topic ids")
+@pytest.mark.witness("a topic is created again on brokers without topic IDs")
 def test_it_is_copied_anew_from_the_beginning(rig: Rig) -> None:
     rig.create()
     with rig.mirror(prelude=BY_NAME) as mirror:

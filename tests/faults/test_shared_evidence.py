@@ -81,9 +81,7 @@ def kind(request: pytest.FixtureRequest, rig: Rig) -> tuple[Rig, Mapping[str, st
     return rig, KEYED if request.param == "keyed" else {}
 
 
-@pytest.mark.witness(
-    "H03: lost rows of the map are MAP_MISSING, never a second copy", case="identity"
-)
+@pytest.mark.witness("H03: lost map rows cause MAP_MISSING, never a second copy", case="identity")
 def test_lost_rows_are_never_a_second_copy(kind: tuple[Rig, Mapping[str, str]]) -> None:
     rig, keys = kind
     rig.copy_once(keys)
@@ -94,7 +92,7 @@ def test_lost_rows_are_never_a_second_copy(kind: tuple[Rig, Mapping[str, str]]) 
     assert rig.on_target() == before
 
 
-@pytest.mark.witness("H03: in the way of MirrorMaker 1 lost rows are MAP_MISSING, too")
+@pytest.mark.witness("H03: lost map rows cause MAP_MISSING with MirrorMaker 1's arguments, too")
 def test_lost_rows_are_no_reason_to_begin_where_the_group_stands(rig: Rig) -> None:
     rig.prefixed = False
     rig.create()
@@ -227,7 +225,7 @@ def test_what_is_wanted_stays_wanted_in_a_state_topic_that_was_made_anew(
 
 @pytest.mark.parametrize("prefixed", [True, False], ids=["own", "identity"])
 @pytest.mark.witness(
-    "H02: records of ours that are missing are a gap at each start", case="identity"
+    "H02: missing records of this flow are reported as a gap at each start", case="identity"
 )
 def test_missing_records_of_ours_stay_a_gap(rig: Rig, *, prefixed: bool) -> None:
     rig.prefixed = prefixed

@@ -146,7 +146,7 @@ def test_once_does_not_forget_what_was_copied_before_by_a_pattern(
     rig.same()
 
 
-@pytest.mark.witness("a topic that one broker does not show is kept")
+@pytest.mark.witness("a topic that one broker does not list is kept")
 def test_running_mirror_keeps_a_topic_that_one_look_does_not_show(
     rig: Rig, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:

@@ -50,7 +50,9 @@ def test_a_time_in_a_compacted_topic(rig: Rig) -> None:
     rig.offsets_are_exact()
 
 
-@pytest.mark.witness("a start at the end is where it was when the copy began", case="latest")
+@pytest.mark.witness(
+    "a start at the log's end is fixed by the first run, even if it copies nothing", case="latest"
+)
 @pytest.mark.parametrize("start", ["latest", "a time that has not come"])
 def test_the_end_is_where_it_was_when_the_copy_began(rig: Rig, start: str) -> None:
     """A run with nothing to copy leaves the place: what comes before the next run is copied."""
@@ -124,7 +126,7 @@ def test_what_is_made_while_the_mirror_runs(rig: Rig, of_new: str) -> None:
         mirror.stop()
 
 
-@pytest.mark.witness("a topic made while nobody looks is copied whole")
+@pytest.mark.witness("a topic that is created while no mirror runs is copied completely")
 def test_what_is_made_while_no_mirror_runs(rig: Rig) -> None:
     """Also where the process that first finds it dies before its first row."""
     rig.create()

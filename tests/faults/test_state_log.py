@@ -57,7 +57,7 @@ def known(client: ClusterClient, rig: Rig) -> set[int]:
     return {*producers_of(rig.flow, state_rows(client))}
 
 
-@pytest.mark.witness("flows of a process share one reading of the state topic")
+@pytest.mark.witness("flows of a process share one reader of the state topic")
 def test_each_row_is_read_once_for_all_flows_of_a_process(
     state: Rig, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -59,7 +59,7 @@ def test_idle_copy_without_a_compared_record(rig: Rig, keys: Mapping[str, str]) 
         cut_is_found(rig, mirror)
 
 
-@pytest.mark.witness("a source cut under an idle copy without a known epoch")
+@pytest.mark.witness("a source log is truncated under an idle copy without a known epoch")
 @pytest.mark.usefixtures("patient_driver")
 def test_idle_copy_by_key(rig: Rig) -> None:
     create_topic(rig.target, rig.remote, partitions=3)

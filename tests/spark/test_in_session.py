@@ -6,17 +6,13 @@ import os
 import signal
 import subprocess
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from tests.support.client import produce
-from tests.support.eventually import PATIENCE_S, eventually
-from tests.support.spark_mirror import PARTITIONS, arrived, assert_identical, config, orders
-from tests.support.standalone import HOME, Cluster, conf  # noqa: F401 (a fixture)
-from tests.support.topics import create_topic
-from twinlog.sandbox import LocalCluster
+from tests.support.eventually import PATIENCE_S
+from tests.support.spark_mirror import Orders
+from tests.support.standalone import HOME, Cluster
 
 pytestmark = [pytest.mark.spark, pytest.mark.broker, pytest.mark.xdist_group("spark")]
 
@@ -48,43 +44,18 @@ spark.stop()
 
 
 @pytest.fixture
-def master(
-    request: pytest.FixtureRequest,
-    tmp_path: Path,
-    conf: Path,  # noqa: F811 (the fixture)
-) -> Iterator[str]:
+def master(request: pytest.FixtureRequest, cluster: Cluster) -> str:
     """A local master, or the address of a standalone one with a worker of two slots."""
-    assert conf.is_dir()
-    if request.param != "cluster":
-        yield request.param
-        return
-    cluster = Cluster(tmp_path)
-    try:
-        cluster.start_master()
-        cluster.add_worker()
-        yield cluster.url
-    finally:
-        cluster.end()
-
-
-@pytest.fixture
-def file(
-    source_cluster: LocalCluster, target_cluster: LocalCluster, fresh_topic: str, tmp_path: Path
-) -> Path:
-    """A configuration whose topic has 3000 records."""
-    create_topic(source_cluster, fresh_topic, partitions=PARTITIONS)
-    produce(source_cluster, fresh_topic, orders(3000))
-    return config(tmp_path, source_cluster, target_cluster, fresh_topic)
+    return cluster.start() if request.param == "cluster" else str(request.param)
 
 
 def session(tmp_path: Path, *words: str) -> subprocess.Popen[str]:
     script = tmp_path / "session.py"
     script.write_text(SESSION)
     more = {"PYSPARK_PYTHON": sys.executable, "SPARK_HOME": str(HOME)}
-    more |= {"SPARK_LOCAL_IP": "127.0.0.1"}
     return subprocess.Popen(
         [sys.executable, str(script), *words],
-        env={**os.environ, **more, "JDK_JAVA_OPTIONS": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"},
+        env={**os.environ, **more},
         stdout=subprocess.PIPE,
         stderr=(tmp_path / "session.log").open("w"),
         text=True,
@@ -99,32 +70,22 @@ def said(process: subprocess.Popen[str], tmp_path: Path) -> list[str]:
 
 @pytest.mark.parametrize("master", ["local[2]", "cluster"], indirect=True)
 def test_a_mirror_runs_in_a_session_and_leaves_it_as_it_was(
-    source_cluster: LocalCluster,
-    target_cluster: LocalCluster,
-    fresh_topic: str,
-    tmp_path: Path,
-    master: str,
-    file: Path,
+    orders: Orders, tmp_path: Path, master: str
 ) -> None:
-    lines = said(session(tmp_path, master, str(file), "once"), tmp_path)
+    lines = said(session(tmp_path, master, str(orders.file), "once"), tmp_path)
     assert lines == ["refused: SPARK_UNAUTHENTICATED", "copied: 3000 of the session: 10 7"]
-    assert assert_identical(source_cluster, target_cluster, fresh_topic) == 3000
+    assert orders.are_identical()
 
 
 @pytest.mark.parametrize("master", ["local[2]"], indirect=True)
 def test_an_interrupt_ends_the_mirror_and_not_the_session(
-    source_cluster: LocalCluster,
-    target_cluster: LocalCluster,
-    fresh_topic: str,
-    tmp_path: Path,
-    master: str,
-    file: Path,
+    orders: Orders, tmp_path: Path, master: str
 ) -> None:
-    process = session(tmp_path, master, str(file), "on")
+    process = session(tmp_path, master, str(orders.file), "on")
     try:
-        eventually(lambda: arrived(target_cluster, fresh_topic) == 3000)
+        orders.arrive()
         process.send_signal(signal.SIGINT)
         assert said(process, tmp_path)[1] == "copied: 3000 of the session: 10 7"
     finally:
         process.kill()
-    assert assert_identical(source_cluster, target_cluster, fresh_topic) == 3000
+    assert orders.are_identical()

@@ -115,7 +115,7 @@ def test_every_lane_comes_to_its_end(driver: Driver) -> None:
     assert said == [Finished(lease=1, lane=lane, attempt=0) for lane in (0, 1)]
 
 
-@pytest.mark.witness("a killed worker is started again, its neighbour stays")
+@pytest.mark.witness("a killed worker is restarted, and the other one continues")
 def test_a_killed_worker_is_tried_again_and_its_neighbour_stays(driver: Driver) -> None:
     job = driver.lease(2, "until_told")
     killed, neighbour = driver.hellos(2)
@@ -131,7 +131,7 @@ def test_a_killed_worker_is_tried_again_and_its_neighbour_stays(driver: Driver) 
     assert attempts == {killed.identity.lane: 1, neighbour.identity.lane: 0}
 
 
-@pytest.mark.witness("nothing that executors answer is run on the driver")
+@pytest.mark.witness("the driver executes nothing from responses of executors")
 def test_nothing_that_executors_answer_is_run_here(driver: Driver, tmp_path: Path) -> None:
     driver.address = replace(driver.address, host=str(tmp_path))
     job = driver.lease(11, "hostile", lanes=1)
@@ -142,7 +142,7 @@ def test_nothing_that_executors_answer_is_run_here(driver: Driver, tmp_path: Pat
     assert [path.name for path in tmp_path.iterdir()] == ["control"]
 
 
-@pytest.mark.witness("a lease that is over admits nobody")
+@pytest.mark.witness("an expired lease accepts no lane")
 def test_a_lease_that_is_over_admits_nobody(driver: Driver) -> None:
     job = driver.lease(12, "until_told", lanes=1)
     (lane,) = driver.hellos(1)
@@ -259,7 +259,7 @@ def test_slots_of_a_given_master_are_counted_and_too_few_are_one_line(
     )
 
 
-@pytest.mark.witness("Spark never speculates")
+@pytest.mark.witness("Spark speculation is always off")
 def test_spark_leaves_no_folder_here_and_never_speculates(engine: Engine) -> None:
     assert threading.main_thread().is_alive()
     assert not Path("spark-warehouse").exists()
@@ -280,7 +280,7 @@ time.sleep(600)
 """
 
 
-@pytest.mark.witness("a killed driver leaves no process")
+@pytest.mark.witness("a killed driver leaves no process behind")
 def test_a_killed_driver_leaves_no_process_no_folder_and_said_nothing(tmp_path: Path) -> None:
     process = subprocess.Popen(
         [sys.executable, "-c", PROGRAM],

@@ -35,7 +35,7 @@ from twinlog.sandbox import LocalCluster
 pytestmark = [pytest.mark.spark, pytest.mark.broker, pytest.mark.xdist_group("spark")]
 
 
-@pytest.mark.witness("mirror --once copies what is there")
+@pytest.mark.witness("mirror --once copies all existing records")
 def test_once_copies_what_is_there_and_tells_it_as_json(
     source_cluster: LocalCluster, target_cluster: LocalCluster, fresh_topic: str, tmp_path: Path
 ) -> None:
@@ -72,7 +72,7 @@ def test_once_copies_what_is_there_and_tells_it_as_json(
     assert assert_identical(source_cluster, target_cluster, fresh_topic) == 2140
 
 
-@pytest.mark.witness("killed Spark workers and lease changes lose and repeat nothing")
+@pytest.mark.witness("killed Spark workers and lease changes cause no loss and no duplicates")
 def test_killed_workers_and_lease_changes_under_load_lose_and_repeat_nothing(
     source_cluster: LocalCluster, target_cluster: LocalCluster, fresh_topic: str, tmp_path: Path
 ) -> None:

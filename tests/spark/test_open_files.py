@@ -29,7 +29,7 @@ def started_under(limit: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(command, capture_output=True, text=True, timeout=PATIENCE_S, check=True)
 
 
-@pytest.mark.witness("too few open files are one line", case="64")
+@pytest.mark.witness("a limit of open files that is too low is reported in one line", case="64")
 @pytest.mark.parametrize("limit", [64, 256, 320])
 def test_too_few_open_files_are_one_true_line(limit: int) -> None:
     done = started_under(f"-n {limit}")

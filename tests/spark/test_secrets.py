@@ -56,7 +56,7 @@ def test_what_a_job_carries_leads_to_the_driver_and_says_nothing_else() -> None:
     assert len(pickle.dumps(task)) < 400
 
 
-@pytest.mark.witness("nothing that Spark keeps has a password")
+@pytest.mark.witness("Spark stores no password")
 def test_nothing_that_spark_keeps_has_a_password(
     source: LocalCluster,
     target_cluster: LocalCluster,

@@ -190,10 +190,10 @@ def test_the_service_is_ready_watched_scraped_and_stopped(
     assert {"time", "level", "logger", "message"} <= events[0].keys()
     told_states = [e["message"].rpartition(" ")[2] for e in events if "monitoring" in e["logger"]]
     assert [state for state in told_states if "=" not in state][:2] == ["STARTING", "RUNNING"]
-    assert events[-1]["message"].startswith("mirror_ends")
+    assert events[-1]["message"].startswith("Twinlog ends")
 
 
-@pytest.mark.witness("a wrong configuration ends a service with 2")
+@pytest.mark.witness("a service with an invalid configuration ends with exit code 2")
 def test_a_wrong_configuration_is_never_ready_and_ends_with_2(
     manager: Manager, tmp_path: Path
 ) -> None:

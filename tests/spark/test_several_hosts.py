@@ -11,28 +11,11 @@ from pathlib import Path
 import psutil
 import pytest
 
-from tests.support.client import produce
 from tests.support.command import Command
 from tests.support.eventually import eventually
 from tests.support.hosts import Host, hosts
-from tests.support.spark_mirror import (
-    PARTITIONS,
-    Load,
-    arrived,
-    assert_identical,
-    caught_up,
-    config,
-    orders,
-)
-from tests.support.standalone import (  # noqa: F401 (a fixture)
-    address_of,
-    conf,
-    end,
-    executors,
-    spread,
-)
-from tests.support.topics import create_topic
-from twinlog.sandbox import LocalCluster
+from tests.support.spark_mirror import Load, Orders, arrived, assert_identical, caught_up
+from tests.support.standalone import address_of, end, executors, spread
 
 pytestmark = [
     pytest.mark.spark,
@@ -69,24 +52,15 @@ def is_daemon(process: psutil.Process) -> bool:
     return "twinlog.spark.daemon" in process.cmdline()
 
 
+@pytest.mark.usefixtures("conf", "quick_jvms")
 def test_a_flow_over_two_hosts_outlives_an_executor_a_worker_and_the_master(
-    source_cluster: LocalCluster,
-    target_cluster: LocalCluster,
-    fresh_topic: str,
-    tmp_path: Path,
-    conf: Path,  # noqa: F811 (the fixture)
-    monkeypatch: pytest.MonkeyPatch,
+    orders: Orders, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    assert conf.is_dir()
-    monkeypatch.setenv("JDK_JAVA_OPTIONS", "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC")
-    create_topic(source_cluster, fresh_topic, partitions=PARTITIONS)
-    produce(source_cluster, fresh_topic, orders(3000))
-    file = config(tmp_path, source_cluster, target_cluster, fresh_topic)
-    clusters = (source_cluster.bootstrap, target_cluster.bootstrap)
+    clusters = (orders.source.bootstrap, orders.target.bootstrap)
 
     def more_arrive() -> bool:
-        seen = arrived(target_cluster, fresh_topic)
-        return bool(eventually(lambda: arrived(target_cluster, fresh_topic) > seen + 2000))
+        seen = arrived(orders.target, orders.topic)
+        return bool(eventually(lambda: arrived(orders.target, orders.topic) > seen + 2000))
 
     with (
         hosts("master", "worker-1", "worker-2", "mirror", joined=True) as (master, *workers, own),
@@ -96,12 +70,12 @@ def test_a_flow_over_two_hosts_outlives_an_executor_a_worker_and_the_master(
         for host in (*workers, own):
             stack.enter_context(host.reaches(*clusters))
         monkeypatch.setenv("SPARK_LOCAL_IP", address_of(own))
-        words = ("mirror", str(file), "--master", spark.url, "--lanes", str(LANES), "--lease", "20")
-        with Command(tmp_path / "run", *words, host=own) as mirror:
-            eventually(lambda: arrived(target_cluster, fresh_topic) == 3000)
+        words = ("mirror", str(orders.file), "--master", spark.url, "--lanes", str(LANES))
+        with Command(tmp_path / "run", *words, "--lease", "20", host=own) as mirror:
+            orders.arrive()
             eventually(lambda: all(lanes_on(host) for host in workers))
             assert lanes_on(own) == 0
-            load = Load(source_cluster, fresh_topic, 3000)
+            load = Load(orders.source, orders.topic, orders.produced)
             try:
                 (executor,) = (one for one in executors() if is_on(workers[0], one))
                 executor.kill()
@@ -114,7 +88,7 @@ def test_a_flow_over_two_hosts_outlives_an_executor_a_worker_and_the_master(
                 assert more_arrive()
             finally:
                 load.stop()
-            eventually(lambda: caught_up(source_cluster, target_cluster, fresh_topic))
+            eventually(lambda: caught_up(orders.source, orders.target, orders.topic))
             mirror.terminate()
             assert mirror.wait() == 0, mirror.stderr
-    assert assert_identical(source_cluster, target_cluster, fresh_topic) > 7000
+    assert assert_identical(orders.source, orders.target, orders.topic) > 7000

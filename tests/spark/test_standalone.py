@@ -10,26 +10,17 @@ import re
 import subprocess
 import sys
 from collections import Counter
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
+from tests.support import spark_mirror
 from tests.support.client import produce, read_all
 from tests.support.command import Command
-from tests.support.eventually import PATIENCE_S
-from tests.support.spark_mirror import (
-    PARTITIONS,
-    arrived,
-    as_copied,
-    assert_identical,
-    config,
-    orders,
-)
-from tests.support.standalone import HOME, conf, standalone  # noqa: F401 (a fixture)
+from tests.support.spark_mirror import PARTITIONS, Orders, arrived, as_copied
+from tests.support.standalone import Cluster, spark_submit
 from tests.support.topics import create_topic
 from tests.support.verified import page_script
-from twinlog.sandbox import LocalCluster
 
 pytestmark = [pytest.mark.spark, pytest.mark.broker, pytest.mark.xdist_group("spark")]
 
@@ -64,45 +55,18 @@ nothing.write.format("twinlog").options(**to).mode("append").save()
 
 
 def submit(master: str, file: Path, script: str, *arguments: str) -> list[str]:
-    """Lines of a script that `spark-submit` runs, among them those on its standard error."""
+    """Run a script with this Python. Return the lines that it and Spark have written."""
     file.write_text(script)
-    program = str(HOME / "bin" / "spark-submit")
-    path = f"{Path(sys.executable).parent}:{os.environ['PATH']}"
-    done = subprocess.run(
-        [program, "--master", master, str(file), *arguments],
-        env={**os.environ, "PATH": path, "PYSPARK_PYTHON": sys.executable, "SPARK_HOME": str(HOME)}
-        | {"SPARK_LOCAL_IP": "127.0.0.1"},
-        capture_output=True,
-        text=True,
-        timeout=PATIENCE_S,
-        check=False,
-    )
-    assert done.returncode == 0, done.stdout[-4000:]
-    return [*done.stdout.splitlines(), *done.stderr.splitlines()]
-
-
-@pytest.fixture(autouse=True)
-def quick_jvms(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A dozen JVMs that live for seconds: launchers, daemons, executors."""
-    monkeypatch.setenv("JDK_JAVA_OPTIONS", "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC")
-
-
-@pytest.fixture
-def master(tmp_path: Path, conf: Path) -> Iterator[str]:  # noqa: F811 (the fixture)
-    """The address of a master with two workers of two slots each, with a secret."""
-    assert conf.is_dir()
-    with standalone(tmp_path) as url:
-        yield url
+    python = {"PYSPARK_PYTHON": sys.executable}
+    python["PATH"] = f"{Path(sys.executable).parent}:{os.environ['PATH']}"
+    return spark_submit("--master", master, str(file), *arguments, **python)
 
 
 def test_executors_need_only_a_python_and_the_archive(
-    source_cluster: LocalCluster,
-    target_cluster: LocalCluster,
-    fresh_topic: str,
-    tmp_path: Path,
-    master: str,
-    monkeypatch: pytest.MonkeyPatch,
+    orders: Orders, cluster: Cluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    source, target, topic, file = orders.source, orders.target, orders.topic, str(orders.file)
+    master = cluster.start(workers=2)
     bare = Path(sys.base_prefix) / "bin" / f"python3.{sys.version_info.minor}"
     without = subprocess.run(
         [bare, "-c", "import twinlog"], capture_output=True, check=False, cwd=tmp_path
@@ -111,61 +75,50 @@ def test_executors_need_only_a_python_and_the_archive(
     archive = tmp_path / "executors.zip"
     with Command(tmp_path / "pack", "pack", "--output", str(archive)) as packing:
         assert packing.wait() == 0, packing.stderr
-    create_topic(source_cluster, fresh_topic, partitions=PARTITIONS)
-    produce(source_cluster, fresh_topic, orders(3000))
-    file = config(tmp_path, source_cluster, target_cluster, fresh_topic)
     monkeypatch.setenv("PYSPARK_PYTHON", str(bare))
-    arguments = ("mirror", str(file), "--once", "--master", master, "--archive", str(archive))
+    arguments = ("mirror", file, "--once", "--master", master, "--archive", str(archive))
     with Command(tmp_path / "run", *arguments) as mirror:
         assert mirror.wait() == 0, mirror.stderr
-    assert assert_identical(source_cluster, target_cluster, fresh_topic) == 3000
-    question = ("verify", str(file), "--master", master, "--archive", str(archive))
+    assert orders.are_identical()
+    question = ("verify", file, "--master", master, "--archive", str(archive))
     with Command(tmp_path / "same", *question) as verify:
         assert verify.wait() == 0, verify.stderr
     assert "3,000 records are equal" in verify.stdout
-    produce(target_cluster, f"A.{fresh_topic}", orders(1))
+    produce(target, f"A.{topic}", spark_mirror.orders(1))
     with Command(tmp_path / "more", *question) as verify:
         assert verify.wait() == 1, verify.stderr
     line = r"extra: .*, 1 record: the source has no such record there$"
     assert re.search(line, verify.stdout, re.MULTILINE), verify.stdout
-    both = (source_cluster.bootstrap, target_cluster.bootstrap)
+    both = (source.bootstrap, target.bootstrap)
     names = dict(zip(("localhost:9092", "localhost:9093"), both, strict=True))
-    script = page_script({"mm2.properties": str(file), "spark://host:7077": master, **names})
+    script = page_script({"mm2.properties": file, "spark://host:7077": master, **names})
     said = submit(master, tmp_path / "verify.py", script.replace("# command +=", "command +="))
     assert "different" in said
     (found,) = [line for line in said if line.startswith("extra")]
-    assert found == f"extra {fresh_topic} 0 None [{PARTITION_ENDS}, {PARTITION_ENDS + 1}]"
-    create_topic(source_cluster, f"{fresh_topic}-back", partitions=PARTITIONS)
-    said = submit(master, tmp_path / "frames.py", FRAMES, *both, fresh_topic)
+    assert found == f"extra {topic} 0 None [{PARTITION_ENDS}, {PARTITION_ENDS + 1}]"
+    create_topic(source, f"{topic}-back", partitions=PARTITIONS)
+    said = submit(master, tmp_path / "frames.py", FRAMES, *both, topic)
     assert "3000 3000" in said, said
     grown = f"-back has 99 partitions now, but rows are partitioned among the {PARTITIONS} "
     assert sum(grown in line for line in said) == 1, said
     here, back = (
-        read_all(source_cluster, name, isolation="read_committed")
-        for name in (fresh_topic, f"{fresh_topic}-back")
+        read_all(source, name, isolation="read_committed") for name in (topic, f"{topic}-back")
     )
     assert Counter(as_copied(back)) == Counter(as_copied(here))
 
 
 def test_a_master_without_a_secret_is_refused_unless_named(
-    source_cluster: LocalCluster,
-    target_cluster: LocalCluster,
-    fresh_topic: str,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
+    orders: Orders, cluster: Cluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.delenv("SPARK_CONF_DIR", raising=False)
-    create_topic(source_cluster, fresh_topic, partitions=PARTITIONS)
-    produce(source_cluster, fresh_topic, orders(3000))
-    file = config(tmp_path, source_cluster, target_cluster, fresh_topic)
-    with standalone(tmp_path) as master:
-        arguments = ("mirror", str(file), "--once", "--master", master)
-        with Command(tmp_path / "refused", *arguments) as mirror:
-            assert mirror.wait() == 2, mirror.stderr
-        assert "[SPARK_UNAUTHENTICATED]" in mirror.stderr
-        assert "`spark.authenticate.secret` in conf/spark-defaults.conf" in mirror.stderr
-        assert arrived(target_cluster, fresh_topic) == 0
-        with Command(tmp_path / "named", *arguments, "--allow-unauthenticated-spark") as mirror:
-            assert mirror.wait() == 0, mirror.stderr
+    master = cluster.start(workers=2)
+    arguments = ("mirror", str(orders.file), "--once", "--master", master)
+    with Command(tmp_path / "refused", *arguments) as mirror:
+        assert mirror.wait() == 2, mirror.stderr
+    assert "[SPARK_UNAUTHENTICATED]" in mirror.stderr
+    assert "`spark.authenticate.secret` in conf/spark-defaults.conf" in mirror.stderr
+    assert arrived(orders.target, orders.topic) == 0
+    with Command(tmp_path / "named", *arguments, "--allow-unauthenticated-spark") as mirror:
+        assert mirror.wait() == 0, mirror.stderr
     assert "every client that reaches Spark's ports" in mirror.stderr
-    assert assert_identical(source_cluster, target_cluster, fresh_topic) == 3000
+    assert orders.are_identical()

@@ -17,7 +17,7 @@ from twinlog.survey.verify import sections
 pytestmark = [pytest.mark.spark, pytest.mark.broker, pytest.mark.xdist_group("spark")]
 
 
-@pytest.mark.witness("verify as a job of Spark answers as one process does")
+@pytest.mark.witness("verify as a Spark job gives the same result as in one process")
 def test_tasks_of_spark_find_the_same(
     source_cluster: LocalCluster,
     target_cluster: LocalCluster,

@@ -20,7 +20,7 @@ import pytest
 
 from tests.support.client import eventually, read_all
 from tests.support.eventually import PATIENCE_S
-from tests.support.standalone import conf, executors, standalone  # noqa: F401 (a fixture)
+from tests.support.standalone import executors, standalone
 from tests.support.topics import create_topic, delete_topic
 from tests.support.write_loop import options_for
 from twinlog.cluster.client import ClusterClient
@@ -261,7 +261,7 @@ def test_killed_at_any_moment(
     source_cluster: LocalCluster,
     topic: str,
     tmp_path: Path,
-    conf: Path,  # noqa: F811
+    conf: Path,
     who: str,
 ) -> None:
     assert conf.is_dir()

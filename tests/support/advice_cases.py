@@ -437,7 +437,7 @@ OF_VALUES: Final[list[Case]] = [
         lines(PYTHON_POLICY),
     ),
     (
-        "make topic_source() and upstream_topic() undo",
+        "make topic_source() and upstream_topic() the inverse",
         lines(f"replication.policy.class = {HERE}:OneWay"),
         lines(PYTHON_POLICY),
     ),

@@ -28,23 +28,29 @@ from typing import Any, Final
 
 import cramjam
 from crc32c import crc32c
+from msgspec import structs
 
 from tests.support.records import NOW_MS, message
 from twinlog.errors import CorruptData, TwinlogError
 from twinlog.mirror.copy.intake import Intake
-from twinlog.model import Isolation
+from twinlog.mirror.map.offset_map import Run
+from twinlog.mirror.skips import Skip
+from twinlog.model import SEQUENCE_MODULUS, Isolation
 from twinlog.wire.compression import compress
 from twinlog.wire.kernels import shapes
 from twinlog.wire.kernels.chosen import CHOSEN
 from twinlog.wire.kernels.library import NAME, Library
 from twinlog.wire.kernels.shapes import Kernels, Strings, Table
 from twinlog.wire.kernels.twin import TWIN, scan_state
+from twinlog.wire.recompress import Recompression
 from twinlog.wire.record_batch import CRC, HEADER_BYTES, Codec, read_headers
 from twinlog.wire.records import Record, decode_batch, decode_legacy, encode_batch
+from twinlog.wire.requests.fetch import AbortedTransaction
 from twinlog.wire.rows import encode_headers
 from twinlog.wire.varint import encode_varint
 
 LIMIT: Final = 1 << 20
+K: Final = 100
 FOREVER: Final = (1 << 63) - 1
 NUMBERS: Final = [
     encode_varint(value)
@@ -263,15 +269,34 @@ class Fuzzer:
         """A Fetch answer of small batches, and where the damage was last."""
         draw, out, offset = self.random, bytearray(), draw_offset(self.random)
         first = offset
+        if draw.random() < 0.3:
+            return self._plain_answer(first), first
         for _ in range(draw.randrange(1, 8)):
             count, seed = draw.choice(self._small)
             codec = draw.choice((Codec.NONE, Codec.NONE, Codec.NONE, Codec.LZ4, Codec.SNAPPY))
             one = bytearray(self.batch(seed, codec, draw.choice((0, 0, 0, 1))))
             struct.pack_into(">q", one, 0, min(offset, FOREVER))
             struct.pack_into(">i", one, 12, 3 + (draw.random() < 0.1))
+            if draw.random() < 0.03:
+                one[22] = one[22] & 0xF8 | draw.choice((Codec.NONE, Codec.LZ4, 7))
+                sealed(one)  # the codec is not that of the payload
             out += one
             offset += count + draw.choice((0, 0, 0, 2))
         return (self.damaged(bytes(out), 2) if draw.random() < 0.3 else bytes(out)), first
+
+    def _plain_answer(self, offset: int) -> bytes:
+        """Batches without a fault, one behind the other, of which most could be joined."""
+        draw, out = self.random, bytearray()
+        for _ in range(draw.randrange(1, 8)):
+            count, seed = draw.choice(self._small)
+            one = bytearray(seed.batch)
+            struct.pack_into(">q", one, 0, min(offset, FOREVER))
+            if draw.random() < 0.1:
+                one[22] |= draw.choice((0x10, 0x20, 0x30))
+                sealed(one)
+            out += one
+            offset += count
+        return bytes(out)
 
     def joins(self) -> None:
         """Small batches become one payload."""
@@ -298,15 +323,32 @@ class Fuzzer:
             seed = self.random.choice(self._seeds)
             data = self.batch(seed, self.random.choice(list(Codec)), 1) + data
             first = 0
-        position = first + self.random.choice((0, 0, 1))
-        limit, join = self.random.choice((LIMIT, 300)), self.random.choice((0, 1000))
+        way = self._way(first)
         taken = []
         for kernels in (self.library, TWIN):
             with use(kernels):
-                taken.append(take(data, position, limit, join))
-        same(taken[0], taken[1], f"intake at {position}, limit {limit}, join {join}", data)
+                taken.append(take(data, way))
+        same(taken[0], taken[1], repr(way), data)
         self.accepted += not isinstance(taken[0], str)
         self.refused += isinstance(taken[0], str)
+
+    def _way(self, first: int) -> Way:
+        draw = self.random
+        codecs = [Recompression(codec=codec) for codec in (Codec.NONE, Codec.LZ4)]
+        codecs += [replace(one, every=True) for one in codecs]
+        transaction = AbortedTransaction(draw.choice((-1, 7)), first + draw.choice((0, 2)))
+        skip = Skip(first=first + 2, next=first + draw.choice((3, 5)), is_batch=draw.random() < 0.5)
+        return Way(
+            position=first + draw.choice((0, 0, 0, 1)),
+            end=draw.choice((FOREVER, FOREVER, first + 3)),
+            ordinal=draw.choice((7, 7, SEQUENCE_MODULUS - 3)),
+            limit=draw.choice((LIMIT, LIMIT, 300)),
+            join=draw.choice((0, 0, 1000)),
+            continues=draw.random() < 0.7,
+            recompression=draw.choice(codecs) if draw.random() < 0.2 else None,
+            aborted=(transaction,) if draw.random() < 0.1 else (),
+            skips=(skip,) if draw.random() < 0.1 else (),
+        )
 
     def compressed(self) -> None:
         """Compressed bytes are damaged, of this library's frames and of other clients'."""
@@ -339,7 +381,7 @@ class Fuzzer:
             )
         data = self.damaged(inner, 1)
         self._both(lambda: decode_legacy(memoryview(data), LIMIT), data)
-        take(data, 0, LIMIT, 0)  # nothing but TwinlogError
+        take(data, Way())  # nothing but TwinlogError
 
     def columns(self) -> None:
         """Columns, some of which lie outside of their data, become a table."""
@@ -434,21 +476,43 @@ def draw_offset(draw: random.Random) -> int:
     return draw.choice((0, 0, 5, 2**40, FOREVER - 3))
 
 
-def take(data: bytes, position: int, limit: int, join: int) -> object:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Way:
+    """What the way in of a copy begins with, and what it is told to do."""
+
+    position: int = 0
+    end: int = FOREVER
+    ordinal: int = 7
+    limit: int = LIMIT
+    join: int = 0
+    continues: bool = False
+    """Whether the first record follows the one that was copied last."""
+    recompression: Recompression | None = None
+    aborted: tuple[AbortedTransaction, ...] = ()
+    skips: tuple[Skip, ...] = ()
+
+
+def take(data: bytes, way: Way) -> object:
     """What the way in makes of a Fetch answer; of an error its text."""
+    run = Run(way.ordinal, way.position, K + way.ordinal) if way.continues else None
     intake = Intake(
-        position=position, ordinal=7, k=100, last_run=None, producer_id=9, limit_bytes=limit,
-        join_bytes=join, isolation=Isolation.READ_COMMITTED,
+        position=way.position, ordinal=way.ordinal, k=K, last_run=run, producer_id=9,
+        limit_bytes=way.limit, join_bytes=way.join, isolation=Isolation.READ_COMMITTED,
+        recompression=way.recompression, skips=way.skips,
     )  # fmt: skip
     try:
-        out = intake.take(memoryview(bytearray(data)), (), FOREVER)
+        out = intake.take(memoryview(bytearray(data)), way.aborted, way.end)
     except TwinlogError as error:
         return error.message
-    return [replace(one, data=memoryview(bytes(one.data))) for one in out], (
+    return [structs.replace(one, data=memoryview(bytes(one.data))) for one in out], (
         intake.position,
         intake.ordinal,
         intake.last_fetched_epoch,
         intake.batches,
+        intake.deep_batches,
+        intake.packed_batches,
+        intake.jumps,
+        intake.left_out,
     )
 
 

@@ -148,7 +148,7 @@ class ProcessJob:
             return
         # it is to change what nothing has imported yet
         command = [sys.executable, "-c", self.prelude + PROGRAM, json.dumps(job)]
-        environment = {**os.environ, "PYTHONPATH": str(ROOT)}
+        environment = {**os.environ, "PYTHONPATH": f"{ROOT}:{ROOT / 'src'}"}
         self.processes[lane] = subprocess.Popen(command, env=environment)
 
     def _watch(self) -> None:

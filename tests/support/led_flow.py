@@ -13,6 +13,7 @@ from twinlog.control.duties.rounds import LedFlow, PartitionView
 from twinlog.control.flow.flow_setup import FlowSetup
 from twinlog.control.flow.wiring import flow_setup
 from twinlog.mirror.map.offset_map import ChunkRow, PartitionMap, Run, Term
+from twinlog.mirror.map.translation import Reach
 from twinlog.model import TopicPartition
 from twinlog.survey.copied_topics import copies_by_name
 from twinlog.survey.replica import Maps
@@ -46,7 +47,7 @@ def led_flow(config: Path) -> tuple[LedFlow, list[str]]:
 def led_to(led: LedFlow, offset: int) -> LedFlow:
     """The same flow, whose lane has copied its only partition as far as that."""
     (view,) = led.partitions()
-    view = replace(view, next_upstream=offset, next_downstream=offset, source_end=offset)
+    view = replace(view, reach=Reach(offset, offset))
     topic, term = view.source.topic, Term(1, 0)
     known = PartitionMap(key=view.map_key, topic=topic)
     runs = (Run(0, 0, 0),)
@@ -65,8 +66,6 @@ def _begun(setup: FlowSetup) -> Iterator[PartitionView]:
                     target=TopicPartition(remote, one.partition),
                     source_topic_id=here[name].topic_id,
                     target_topic_id=there[remote].topic_id,
-                    next_upstream=0,
-                    next_downstream=0,
-                    source_end=0,
+                    reach=Reach(0, 0),
                     is_begun=True,
                 )

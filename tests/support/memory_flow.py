@@ -15,7 +15,7 @@ from collections import deque
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from typing import Final
+from typing import Any, Final
 
 from tests.support.folded_rows import fold
 from tests.support.memory_lanes import Lane, Late, LivingLane
@@ -69,6 +69,8 @@ class MemoryFlow(MemorySource):
     taken: dict[str, int] = field(default_factory=dict)
     """How often each step was possible."""
     begins_at: int = -1
+    transform: str = ""
+    """Digest of what changes its records."""
     has_stranger: bool = False
     skips: tuple[Skip, ...] = ()
     """Records that somebody wants left out."""
@@ -158,6 +160,7 @@ class MemoryFlow(MemorySource):
             target_topic_id=TARGET_ID,
             runs=() if known is None else tuple(known.runs),
             mark=None if known is None else known.mark,
+            transformed=() if known is None else known.transformed,
             fingerprints={} if known is None else known.fingerprints,
             our_producers=frozenset({PRODUCER_ID}),
             acked_ordinal=self._acked[0],
@@ -188,7 +191,10 @@ class MemoryFlow(MemorySource):
         taken = () if known is None else tuple(known.runs)
         position = Run(found.ordinal, found.upstream, found.k + found.ordinal)
         open_from = -1 if known is None else known.open_from
-        runs = map_tail.first_runs(taken, open_from, found.jumps, position)
+        earlier = "" if known is None else known.transform
+        runs = map_tail.first_runs(
+            taken, open_from, found.jumps, position, begins_chunk=earlier != self.transform
+        )
         prints = {} if known is None else known.fingerprints
         term = self.new_term()
         tail = MapTail.beginning(
@@ -200,6 +206,8 @@ class MemoryFlow(MemorySource):
             mark=None,
             fingerprint=prints.get(runs[-1].ordinal),
             dirty=not taken or bool(found.jumps),
+            transform=self.transform,
+            earlier=earlier,
         )
         self._copy(found, tail)
 
@@ -225,13 +233,14 @@ class MemoryFlow(MemorySource):
             producer_id=PRODUCER_ID,
             durable_ordinal=handed.durable_ordinal,
             dirty=handed.durable_ordinal < 0 and known is None,
+            transform=self.transform,
         )
         self._copy(handed.start, tail)
 
     def _copy(self, start: StartPoint, tail: MapTail) -> None:
         if self.begins_at < 0:
             self.begins_at = start.upstream
-        copy = PartitionCopy(
+        copy = self._made(
             source=HERE,
             target=THERE,
             source_topic_id=SOURCE_ID,
@@ -250,6 +259,9 @@ class MemoryFlow(MemorySource):
         )
         copy.leader.is_now(self.target.epoch, requested_epoch=-1)
         self.lane = Lane(copy)
+
+    def _made(self, **given: Any) -> PartitionCopy:
+        return PartitionCopy(**given)
 
     def _trouble(self, error: TwinlogError) -> None:
         """A partition that was given back: tried again, or stopped for people to see."""
@@ -442,6 +454,11 @@ class MemoryFlow(MemorySource):
             self._report(copy)
             self._give_back(wait_ms)
             self._trouble(copy.trouble)
+        elif copy.source_trouble is not None:
+            if copy.is_drained:
+                self._report(copy)
+                self._give_back(0)
+                self._trouble(copy.source_trouble)
         elif copy.state is CopyState.DRAINING and not (copy.tail.dirty and self.known() is None):
             self._report(copy)
             handed = hand_over(copy)

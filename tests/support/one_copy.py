@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from twinlog.mirror.copy.intake import OutBatch
 from twinlog.mirror.copy.partition import PartitionCopy
 from twinlog.mirror.map.map_tail import MapTail
 from twinlog.mirror.map.offset_map import PartitionKey, Run, Term
+from twinlog.mirror.skips import Skip
 from twinlog.mirror.start_point import CopyRules, StartPoint
 from twinlog.model import NO_TOPIC_ID, Isolation, TopicPartition
 from twinlog.wire.record_batch import Codec
@@ -37,7 +40,12 @@ def fetched(*parts: bytes) -> memoryview:
     return memoryview(bytearray(b"".join(parts)))
 
 
-def a_copy(
+def a_copy(**given: Any) -> PartitionCopy:
+    """A raw copy (`arguments`)."""
+    return PartitionCopy(**arguments(**given))
+
+
+def arguments(
     *,
     ordinal: int = 0,
     upstream: int = 0,
@@ -50,7 +58,10 @@ def a_copy(
     end: int = FOREVER,
     late: bool = False,
     old_lane: bool = False,
-) -> PartitionCopy:
+    limit_bytes: int = 1 << 20,
+    skips: tuple[Skip, ...] = (),
+) -> dict[str, Any]:
+    """What a copy is made of."""
     run = Run(ordinal, upstream, K + ordinal)
     tail = MapTail(
         key=PartitionKey(NO_TOPIC_ID, NO_TOPIC_ID, 0),
@@ -61,18 +72,18 @@ def a_copy(
         producer_id=9,
         durable_ordinal=ordinal if durable else -1,
     )
-    return PartitionCopy(
-        source=TopicPartition("orders", 0),
-        target=TopicPartition("A.orders", 0),
-        source_topic_id=NO_TOPIC_ID,
-        target_topic_id=NO_TOPIC_ID,
-        rules=CopyRules(
+    return {
+        "source": TopicPartition("orders", 0),
+        "target": TopicPartition("A.orders", 0),
+        "source_topic_id": NO_TOPIC_ID,
+        "target_topic_id": NO_TOPIC_ID,
+        "rules": CopyRules(
             producer_id=9,
             isolation=Isolation.READ_COMMITTED,
             is_ours_alone=alone,
             producer_expiry_ms=expiry,
         ),
-        start=StartPoint(
+        "start": StartPoint(
             ordinal=ordinal,
             upstream=upstream,
             k=K,
@@ -80,15 +91,16 @@ def a_copy(
             is_protected=listed,
             last_timestamp=last_timestamp,
         ),
-        tail=tail,
-        end=end,
-        limit_bytes=1 << 20,
-        last_run=run,
-        now_ms=NOW,
-        stamps_own_time=stamps,
-        late_requests=late,
-        old_lane=old_lane,
-    )
+        "tail": tail,
+        "end": end,
+        "limit_bytes": limit_bytes,
+        "skips": skips,
+        "last_run": run,
+        "now_ms": NOW,
+        "stamps_own_time": stamps,
+        "late_requests": late,
+        "old_lane": old_lane,
+    }
 
 
 def sent(copy: PartitionCopy, now: int = NOW) -> list[OutBatch]:

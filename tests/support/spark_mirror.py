@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Iterator
+from dataclasses import dataclass
 from pathlib import Path
 
 from confluent_kafka import KafkaException
 
 from tests.support.client import Outgoing, Seen, produce, read_all
 from tests.support.command import write_config
+from tests.support.eventually import eventually
 from tests.support.topics import end_offsets, topic_names
 from twinlog.sandbox import LocalCluster
 
@@ -93,3 +95,32 @@ def arrived(target: LocalCluster, topic: str) -> int:
 
 def caught_up(source: LocalCluster, target: LocalCluster, topic: str) -> bool:
     return sum(end_offsets(source, topic).values()) == arrived(target, topic)
+
+
+@dataclass(slots=True, kw_only=True)
+class Orders:
+    """A topic of orders, and the file of a mirror that copies it."""
+
+    source: LocalCluster
+    target: LocalCluster
+    topic: str
+    file: Path
+    produced: int = 0
+
+    @property
+    def flow(self) -> str:
+        return f"A->{alias_of(self.topic)}"
+
+    def produce(self, count: int) -> None:
+        produce(self.source, self.topic, orders(count, begin=self.produced))
+        self.produced += count
+
+    def arrive(self) -> bool:
+        """Wait until the copy has as many records."""
+        return bool(eventually(self.are_copied, what=f"{self.produced} records"))
+
+    def are_copied(self) -> bool:
+        return arrived(self.target, self.topic) == self.produced
+
+    def are_identical(self) -> bool:
+        return assert_identical(self.source, self.target, self.topic) == self.produced

@@ -5,9 +5,9 @@ from __future__ import annotations
 import json
 import os
 import re
-import secrets
 import socket
 import subprocess
+import sys
 import urllib.request
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager, suppress
@@ -17,9 +17,8 @@ from typing import Any
 
 import psutil
 import pyspark
-import pytest
 
-from tests.support.eventually import eventually
+from tests.support.eventually import PATIENCE_S, eventually
 from tests.support.hosts import Host
 
 HOME = Path(pyspark.__file__).parent
@@ -33,22 +32,6 @@ def free_port() -> int:
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         return int(probe.getsockname()[1])
-
-
-@pytest.fixture
-def conf(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """What an operator sets for the master, the workers and the mirror."""
-    folder = tmp_path / "conf"
-    folder.mkdir()
-    lines = {
-        "spark.authenticate": "true",
-        "spark.network.crypto.enabled": "true",
-        "spark.authenticate.secret": secrets.token_hex(32),
-    }
-    text = "".join(f"{key} {value}\n" for key, value in lines.items())
-    (folder / "spark-defaults.conf").write_text(text)
-    monkeypatch.setenv("SPARK_CONF_DIR", str(folder))
-    return folder
 
 
 def address_of(host: Host | None) -> str:
@@ -76,6 +59,21 @@ def daemon(
         )
 
 
+def spark_submit(*words: str, **environment: str) -> list[str]:
+    """Run a script by `spark-submit`. Return the lines that it and Spark have written."""
+    usual = {"PYSPARK_PYTHON": sys.executable, "SPARK_LOCAL_IP": "127.0.0.1"}
+    done = subprocess.run(
+        [str(HOME / "bin" / "spark-submit"), *words],
+        env={**usual, **os.environ, "SPARK_HOME": str(HOME), **environment},
+        capture_output=True,
+        text=True,
+        timeout=PATIENCE_S,
+        check=False,
+    )
+    assert done.returncode == 0, done.stdout[-4000:] + done.stderr[-6000:]
+    return [*done.stdout.splitlines(), *done.stderr.splitlines()]
+
+
 def answer_of(url: str) -> Any:
     """The JSON there; an AssertionError as long as nothing answers."""
     try:
@@ -98,6 +96,13 @@ class Cluster:
         where = ("--host", "127.0.0.1", "--port", str(self._port), "--webui-port", "0")
         self._daemons.append(daemon(self._folder, "master", f"{DEPLOY}.master.Master", *where))
         eventually(lambda: _listens(self._port))
+
+    def start(self, workers: int = 1) -> str:
+        """Start a master and its workers. Return its address."""
+        self.start_master()
+        for _ in range(workers):
+            self.add_worker()
+        return self.url
 
     def add_worker(self, host: str = "127.0.0.1", cores: int = 2) -> subprocess.Popen[bytes]:
         name = f"worker-{len(self._daemons)}"

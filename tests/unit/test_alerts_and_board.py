@@ -52,6 +52,9 @@ NOT_ON_BOARD: Final[Mapping[str, str]] = {
     **{one.name: f"another name of {name}" for name, one in metrics.PLUGIN_NAMES.items()},
     **{one.name: "for Strimzi's board; the doctor shows what slows a flow" for one in metrics.LOAD},
     **{one.name: "of Spark's JVM, through which no record passes" for one in metrics.JVM},
+    metrics.FLOW_BATCH_LATENCY.name: (
+        f"the batches of {metrics.FLOW_LATENCY_SECONDS.name}, for questions about longer times"
+    ),
     metrics.FLOW_HELD_RATE.name: "only while a quota is set, which the log says",
 }
 """Why a series is on no panel of deploy/grafana/twinlog-mirror.json; all others are on one."""
@@ -115,14 +118,14 @@ def test_an_alert_says_how_bad_it_is_and_where_to_look(alert: str) -> None:
     rule = ALERTS[alert]
     assert rule["labels"]["severity"] in {"critical", "warning", "info"}
     notes = rule["annotations"]
-    assert set(notes) == {"summary", "description", "runbook"}
+    assert set(notes) == {"summary", "description", "runbook_url", "run_first"}
     assert all(text and "\n" not in text for text in notes.values())
-    runbook = re.fullmatch(
-        r"docs/([\w-]+\.md)#([\w-]+); run first: twinlog (\w+) (.+)", notes["runbook"]
-    )
+    runbook = re.fullmatch(r"docs/([\w-]+\.md)#([\w-]+)", notes["runbook_url"])
     assert runbook is not None
-    page, anchor, command, _ = runbook.groups()
+    page, anchor = runbook.groups()
     assert anchor in anchors(ROOT / "docs" / page)
+    program, command, _ = notes["run_first"].split(" ", 2)
+    assert program == "twinlog"
     assert command in COMMANDS
 
 

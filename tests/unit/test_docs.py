@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import re
+import shutil
+import subprocess
 from pathlib import Path
 
 import pytest
 
-from tools.pages import configuration, strimzi
+from tools.pages import configuration, man, strimzi
 from tools.pages.configuration import TESTED
 from twinlog.cli.main import COMMANDS
 from twinlog.config.flow.tuning import MOST_REQUEST_BYTES
@@ -29,6 +31,19 @@ def test_the_configuration_page_is_current() -> None:
 def test_the_page_of_strimzis_fields_is_current() -> None:
     page = (ROOT / "docs" / "strimzi.md").read_text()
     assert page == strimzi.render(), "run: python -m tools.pages"
+
+
+def test_the_man_page_has_what_the_commands_have() -> None:
+    assert (ROOT / man.PATH).read_text() == man.render(), "run: python -m tools.pages"
+
+
+@pytest.mark.skipif(shutil.which("groff") is None, reason="needs groff")
+def test_the_man_page_is_read_without_a_warning() -> None:
+    command = ["groff", "-ww", "-man", "-Tutf8", "-P-c", str(ROOT / man.PATH)]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=True)
+    assert done.stderr == ""
+    plain = re.sub(".\b", "", done.stdout)  # bold letters are written twice
+    assert "twinlog flow promote [OPTIONS] FILE" in plain
 
 
 def test_keys_that_are_tuned_for_mirror_maker_2_have_a_line_each() -> None:

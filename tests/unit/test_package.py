@@ -52,7 +52,7 @@ def test_it_holds_the_source_and_nothing_of_this_machine(unpacked: Path) -> None
     files = {str(path.relative_to(unpacked)) for path in unpacked.rglob("*") if path.is_file()}
     assert {name for name in files if name.endswith((".so", ".pyc"))} == set()
     sources = subprocess.run(
-        ["git", "ls-files", "src", "bin", "deploy"],
+        ["git", "ls-files", "src", "bin", "deploy", "share"],
         cwd=ROOT,
         capture_output=True,
         text=True,
@@ -60,7 +60,7 @@ def test_it_holds_the_source_and_nothing_of_this_machine(unpacked: Path) -> None
     )
     assert set(sources.stdout.splitlines()) - files == set()
     assert {name.split("/")[0] for name in files} - {"PKG-INFO", ".gitignore"} == {
-        *("src", "tests", "bin", "deploy", "hatch_build.py", "pyproject.toml"),
+        *("src", "tests", "bin", "deploy", "share", "hatch_build.py", "pyproject.toml"),
         *("LICENSE", "NOTICE", "README.md", "CHANGELOG.md"),
         *("requirements.lock", "requirements-dev.lock", "requirements-build.lock"),
     }
@@ -75,11 +75,12 @@ def test_a_wheel_is_made_of_it_and_is_imported(unpacked: Path, tmp_path: Path) -
     with zipfile.ZipFile(wheel) as file:
         file.extractall(installed)  # noqa: S202 (our own)
     assert list(installed.rglob("*.so")) == [installed / "twinlog/wire/kernels" / NAME]
-    (shared,) = installed.glob("*.data/data/share/twinlog")
-    deployed = [path for path in (ROOT / "deploy").rglob("*") if path.is_file()]
-    assert len(deployed) > 2
-    for path in deployed:
-        assert (shared / path.relative_to(ROOT / "deploy")).read_bytes() == path.read_bytes()
+    (shared,) = installed.glob("*.data/data/share")
+    for folder, there in (("deploy", shared / "twinlog"), ("share", shared)):
+        files = [path for path in (ROOT / folder).rglob("*") if path.is_file()]
+        assert len(files) > 2
+        for path in files:
+            assert (there / path.relative_to(ROOT / folder)).read_bytes() == path.read_bytes()
     program = (
         "import twinlog.cli.main; from twinlog.wire.kernels.chosen import CHOSEN;"
         "from twinlog.codes import conditions;"

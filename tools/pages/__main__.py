@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Final
 
-from tools.pages import codes, configuration, hazards, openapi, rest, strimzi
+from tools.pages import codes, configuration, hazards, man, openapi, rest, strimzi
 
 ROOT: Final = Path(__file__).parents[2]
 DOCS: Final = ROOT / "docs"
@@ -16,3 +16,4 @@ for module in (codes, configuration, strimzi):
 (DOCS / "hazards.md").write_text(hazards.with_index((DOCS / "hazards.md").read_text()))
 for folder in (DOCS, ROOT / "src" / "twinlog" / "control" / "web" / "api"):
     (folder / openapi.FILE).write_text(openapi.render())
+(ROOT / man.PATH).write_text(man.render())

@@ -212,7 +212,7 @@ _BY_FILE: Final = {
     "broker/test_least_privilege.py": "twinlog.target.producer.id.expiration.ms",
     "broker/test_steering.py": "twinlog.rpo.seconds",
     "broker/test_tuning.py": (
-        "twinlog.compression producer.batch.size consumer.fetch.max.bytes "
+        "twinlog.compression twinlog.latency producer.batch.size consumer.fetch.max.bytes "
         "consumer.max.partition.fetch.bytes consumer.fetch.min.bytes consumer.fetch.max.wait.ms "
         "producer.buffer.memory producer.compression.type "
         "producer.max.request.size producer.request.timeout.ms"

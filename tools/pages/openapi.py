@@ -9,6 +9,7 @@ from typing import Any, Final
 from pydantic import BaseModel
 from pydantic.json_schema import JsonSchemaMode, models_json_schema
 
+from tools.pages.reports import REPORTS
 from twinlog import __version__
 from twinlog.control.web.api import answers
 from twinlog.control.web.api.endpoints import ENDPOINTS, ROOT, STREAM, STREAM_SUMMARY, Endpoint
@@ -28,7 +29,7 @@ def document() -> dict[str, Any]:
     """Return the whole document."""
     models: list[tuple[type[BaseModel], JsonSchemaMode]] = [(answers.Problem, "serialization")]
     for one in ENDPOINTS:
-        models.append((one.answer, "serialization"))
+        models.append((_answer(one), "serialization"))
         if one.body is not None:
             models.append((one.body, "validation"))
     unique = list(dict.fromkeys(models))
@@ -59,13 +60,17 @@ def _operation(one: Endpoint) -> dict[str, Any]:
         "operationId": _id(one),
         "parameters": [*_of_path(one.path), *_of_query(one.query)],
         "responses": {
-            "200": {"description": _said(one.answer), "content": _content(one.answer)},
+            "200": {"description": _said(_answer(one)), "content": _content(_answer(one))},
             "default": _PROBLEM,
         },
     }
     if one.body is not None:
         found["requestBody"] = {"required": True, "content": _content(one.body)}
     return found
+
+
+def _answer(one: Endpoint) -> type[BaseModel]:
+    return REPORTS[one.answer] if isinstance(one.answer, str) else one.answer
 
 
 def _id(one: Endpoint) -> str:

@@ -33,11 +33,11 @@ The names that `twinlog.client` and `twinlog.records` export. [Python API](../do
 
 def commands() -> str:
     """Return a page with the help of all commands."""
-    top = click.Context(program, info_name="twinlog", terminal_width=_WIDTH)
+    top = whole()
     sections = {name: title for title, names in SECTIONS.items() for name in names}
     parts = [_COMMANDS, *_help(top)]
     last = ""
-    for name, context in _below(top):
+    for name, context in below(top):
         if sections[name] != last:
             last = sections[name]
             parts.append(f"## {last}\n")
@@ -45,14 +45,20 @@ def commands() -> str:
     return "\n".join(parts)
 
 
+def whole() -> click.Context:
+    """Return the context of `twinlog` itself."""
+    settings: Any = program.context_settings
+    return click.Context(program, info_name="twinlog", terminal_width=_WIDTH, **settings)
+
+
 def _with_subcommands(context: click.Context) -> Iterator[str]:
     yield f"### {context.command_path.removeprefix('twinlog ')}\n"
     yield from _help(context)
-    for _, one in _below(context):
+    for _, one in below(context):
         yield from _with_subcommands(one)
 
 
-def _below(context: click.Context) -> Iterator[tuple[str, click.Context]]:
+def below(context: click.Context) -> Iterator[tuple[str, click.Context]]:
     """Yield the subcommands of a group with their contexts."""
     group = context.command
     if not isinstance(group, click.Group):

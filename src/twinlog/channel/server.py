@@ -30,7 +30,7 @@ from cryptography.x509.oid import NameOID
 from twinlog.addresses import is_loopback
 from twinlog.channel.codec import MessageCodec
 from twinlog.channel.frame_socket import ClosedByPeer
-from twinlog.channel.frames import MAX_FRAME_BYTES, ChannelAddress
+from twinlog.channel.frames import MAX_FRAME_BYTES, ChannelAddress, Frame, LaneIdentity
 from twinlog.channel.lane_secrets import LaneSecrets
 from twinlog.channel.peer import Peer
 from twinlog.channel.stranger import (
@@ -85,7 +85,9 @@ class ChannelServer:
         host: str = "127.0.0.1",
         port: int = 0,
         advertised_host: str | None = None,
+        admit: Callable[[Frame], LaneIdentity] | None = None,
     ) -> None:
+        """`admit` checks the first frame of each connection, instead of `secrets`."""
         self._codec = codec
         self._deliver = deliver
         self._tls: ssl.SSLContext | None = None
@@ -102,6 +104,7 @@ class ChannelServer:
         )
         self.secrets = LaneSecrets()
         """The secrets of the lanes that may connect."""
+        self._admit = admit or self.secrets.admit
         self._selector = selectors.DefaultSelector()
         self._alarm, self._alarm_end = socket.socketpair()
         self._alarm.setblocking(False)
@@ -117,6 +120,11 @@ class ChannelServer:
         self._closing = threading.Event()
         self._refusals = Refusals()
         self._thread = threading.Thread(target=self._run, name="twinlog-channel", daemon=True)
+
+    @property
+    def is_alive(self) -> bool:
+        """Whether connections are served."""
+        return self._thread.is_alive()
 
     def start(self) -> None:
         self._selector.register(self._listener, selectors.EVENT_READ, None)
@@ -177,7 +185,9 @@ class ChannelServer:
                 try:
                     known = self._greet(stranger)
                 except Exception as error:
-                    log.exception("channel_error remote=%s", stranger.remote)
+                    log.exception(
+                        "internal error in the channel, connection from %s", stranger.remote
+                    )
                     self._dismiss(stranger, f"{type(error).__name__}: {error}")
                 else:
                     if known is not None:
@@ -201,7 +211,7 @@ class ChannelServer:
             # connection is closed
             self._refusals.note(str(error), "the listener")
             for stranger in self._strangers.oldest(1):
-                self._dismiss(stranger, "no descriptor is left for others")
+                self._dismiss(stranger, "no file descriptor is left for other tasks")
             self._selector.unregister(self._listener)
             self._listens_at = time.monotonic() + TICK_S
             return
@@ -239,7 +249,7 @@ class ChannelServer:
             if first is None:
                 self._selector.modify(stranger.frames, selectors.EVENT_READ, stranger)
                 return None
-            identity = self.secrets.admit(first)
+            identity = self._admit(first)
         except (ClosedByPeer, AuthenticationFailed, CorruptData) as error:
             # this includes frames that have another length than a hello
             self._dismiss(stranger, str(error.args[0]))
@@ -249,7 +259,7 @@ class ChannelServer:
         peer = Peer(stranger.frames, self._codec, identity, self._wake)
         self._selector.modify(stranger.frames, selectors.EVENT_READ, peer)
         self._peers.add(peer)
-        log.info("lane_connected peer=%s remote=%s", identity, stranger.remote)
+        log.info("lane connected: %s, from %s", identity, stranger.remote)
         self._deliver(LaneConnected(peer))
         return peer
 
@@ -265,7 +275,7 @@ class ChannelServer:
         try:
             self._exchange(peer, events)
         except Exception as error:
-            log.exception("channel_error peer=%s", peer.identity)
+            log.exception("internal error in the channel, %s", peer.identity)
             peer.ending = peer.ending or f"{type(error).__name__}: {error}"
         self._settle(peer)
 
@@ -287,7 +297,7 @@ class ChannelServer:
             self._peers.discard(peer)
             self._selector.unregister(peer)
             peer.shut()
-            log.info("lane_gone peer=%s reason=%s", peer.identity, peer.ending)
+            log.info("lane disconnected: %s: %s", peer.identity, peer.ending)
             self._deliver(LaneGone(peer, peer.ending))
             return
         interest = selectors.EVENT_READ | (selectors.EVENT_WRITE if peer.wants_write else 0)

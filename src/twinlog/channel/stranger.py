@@ -111,10 +111,10 @@ class Refusals:
             return
         self._quiet_until = now + WARN_EVERY_S
         log.warning(
-            "channel_refused remote=%s count=%d reason=%s; a client that is not one of Twinlog's "
-            "lanes connects to the driver's channel [CHANNEL_TOKEN]",
-            remote,
+            "connections to the driver's channel were refused (%d, the last from %s): %s; the "
+            "client is not one of Twinlog's lanes [CHANNEL_TOKEN]",
             self._unreported,
+            remote,
             why,
         )
         self._unreported = 0

@@ -10,8 +10,8 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping
 from contextlib import suppress
-from dataclasses import asdict, dataclass, replace
-from typing import Any, Final
+from dataclasses import dataclass, replace
+from typing import Final
 
 from twinlog.client.export import first_records
 from twinlog.cluster.client import ClusterClient, prompt_client
@@ -57,9 +57,6 @@ class TranslatedOffset:
     @property
     def to_tp(self) -> TopicPartition:
         return TopicPartition(self.to_topic, self.partition)
-
-    def as_json(self) -> dict[str, Any]:
-        return asdict(self)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

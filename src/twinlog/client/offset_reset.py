@@ -88,8 +88,8 @@ class ResetBounds:
 
     start: int
     end: int
-    at_time: int = -1
-    """-1 if no record is at or after the time, or no time was given."""
+    at_time: int | None = None
+    """None if no record is at or after the time, or no time was given."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -148,8 +148,9 @@ def fitted(goal: Goal, before: int | None, log: ResetBounds) -> tuple[int, Fit] 
         case GoalKind.LATEST:
             return log.end, Fit.AS_ASKED
         case GoalKind.TIMESTAMP:
-            none = log.at_time < 0
-            return (log.end, Fit.NONE_SO_NEW) if none else (log.at_time, Fit.AS_ASKED)
+            return (
+                (log.end, Fit.NONE_SO_NEW) if log.at_time is None else (log.at_time, Fit.AS_ASKED)
+            )
         case GoalKind.OFFSET:
             return _within(goal.value, log)
         case GoalKind.SHIFT:
@@ -302,7 +303,9 @@ class OffsetReset:
             try:
                 start, end = or_raise(starts[tp]).offset, or_raise(ends[tp]).offset
                 at_time = or_raise(times[tp]).offset if tp in times else -1
-                out[tp] = ResetBounds(start=start, end=end, at_time=at_time)
+                out[tp] = ResetBounds(
+                    start=start, end=end, at_time=None if at_time < 0 else at_time
+                )
             except TwinlogError as error:
                 out[tp] = error
         return out

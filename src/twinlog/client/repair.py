@@ -80,7 +80,7 @@ class RepairLine:
     wanted: WantedAcceptance | None = None
     """The acceptance to write, or None if nothing can be accepted."""
     found: ForeignWalk | None = None
-    resumes_at: int = -1
+    resumes_at: int | None = None
     """The upstream offset at which copying would resume."""
     problem: str = ""
 
@@ -95,12 +95,13 @@ class RepairLine:
         }
         if found is None:
             return body
+        foreign = [one for one in found.foreign if one.max_timestamp >= 0]
         return body | {
             "ranges": [list(one) for one in found.ranges],
             "producer_ids": sorted({one.producer_id for one in found.foreign}),
             "records": sum(max(0, one.count) for one in found.foreign if not one.is_control),
-            "first_timestamp": min((one.base_timestamp for one in found.foreign), default=-1),
-            "last_timestamp": max((one.max_timestamp for one in found.foreign), default=-1),
+            "first_timestamp": min((one.base_timestamp for one in foreign), default=None),
+            "last_timestamp": max((one.max_timestamp for one in foreign), default=None),
             "resumes_upstream": self.resumes_at,
             "resumes_downstream": found.end,
         }
@@ -119,7 +120,7 @@ class RepairLine:
             f"producer ids {ids}"
         )
         first, last = said["first_timestamp"], said["last_timestamp"]
-        yield f"  their timestamps: {in_iso(max(0, first))} to {in_iso(max(0, last))}"
+        yield f"  their timestamps: {in_iso(max(0, first or 0))} to {in_iso(last or 0)}"
         yield (
             f"  if accepted, they stay; the copy resumes with upstream offset {self.resumes_at} at "
             f"target offset {self.found.end}"

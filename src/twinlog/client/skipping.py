@@ -176,7 +176,7 @@ class RecordSkip:
             raise self._refused(f"{said}; this is not caused by a record, unlike {codes}")
         poison = standing.poison
         if poison is None:
-            raise self._refused(f"{said}; the exact record is not known")
+            raise self._refused(f"{said}; the exact record is unknown")
         if NO_TOPIC_ID not in (topic_id, poison.topic_id) and topic_id != poison.topic_id:
             raise self._refused(f"{tp}: the topic was re-created since the mirror checked it")
         if poison.skip.first != offset:

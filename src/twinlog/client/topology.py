@@ -11,8 +11,9 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, replace
-from typing import Any, Final
+from typing import Final
+
+from msgspec import Struct
 
 from twinlog.cluster.client import ClusterClient
 from twinlog.cluster.topics.internal_log import ends_of_logs, read_to_end
@@ -60,31 +61,21 @@ NEWEST_RECORDS: Final = 20_000
 """Maximum records read of each topic: hours of heartbeats, one per second, of a few flows."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class KnownFlow:
+class KnownFlow(Struct, frozen=True, kw_only=True):
     """A flow that heartbeats mention."""
 
-    flow: Flow
-    hops: int
-    """Number of flows from its source to the queried cluster, or -1 if no path is known."""
+    flow: str
+    source: str
+    target: str
+    hops: int | None
+    """Number of flows from its source to the queried cluster, or None if no path is known."""
     copies: bool
     """True if it mirrored heartbeats; False if only its own heartbeats are known."""
     last_heartbeat_ms: int | None = None
     """Time of the newest heartbeat, or None if there is no recent one."""
 
-    def as_json(self) -> dict[str, Any]:
-        return {
-            "flow": str(self.flow),
-            "source": self.flow.source,
-            "target": self.flow.target,
-            "hops": self.hops,
-            "copies": self.copies,
-            "last_heartbeat_ms": self.last_heartbeat_ms,
-        }
 
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class KnownCluster:
+class KnownCluster(Struct, frozen=True, kw_only=True):
     """One cluster upstream, and the shortest path from it."""
 
     alias: str
@@ -92,28 +83,16 @@ class KnownCluster:
     way: tuple[str, ...]
     """The path from that cluster to the queried one, both included."""
 
-    def as_json(self) -> dict[str, Any]:
-        return {"alias": self.alias, "hops": self.hops, "way": list(self.way)}
 
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Topology:
+class Topology(Struct, frozen=True, kw_only=True):
     """The flows and clusters that one cluster knows."""
 
-    alias: str
+    cluster: str
     clusters: tuple[KnownCluster, ...]
     """The known clusters, the nearest first."""
     flows: tuple[KnownFlow, ...]
     unread: tuple[str, ...]
     """Heartbeats topics that the user may not read; only their names are used."""
-
-    def as_json(self) -> dict[str, Any]:
-        return {
-            "cluster": self.alias,
-            "clusters": [one.as_json() for one in self.clusters],
-            "flows": [one.as_json() for one in self.flows],
-            "unread": list(self.unread),
-        }
 
 
 def read_topology(client: ClusterClient, policy: ReplicationPolicy, alias: str) -> Topology:
@@ -159,24 +138,27 @@ def topology(
     ways = _ways(alias, copying)
     flows = [
         KnownFlow(
-            flow=flow,
-            hops=len(ways[flow.target]) if flow.target in ways else -1,
+            flow=str(flow),
+            source=flow.source,
+            target=flow.target,
+            # a flow that only emits heartbeats mirrors nothing, so its source has no path here
+            hops=len(ways[flow.target]) if flow in copying and flow.target in ways else None,
             copies=flow in copying,
             last_heartbeat_ms=beats.get(flow),
         )
         for flow in {*copying, *beats}
     ]
-    # a flow that only emits heartbeats mirrors nothing, so the distance of its source is unknown
-    flows = [flow if flow.copies else replace(flow, hops=-1) for flow in flows]
     clusters = [
         KnownCluster(alias=source, hops=len(way) - 1, way=way)
         for source, way in ways.items()
         if source != alias
     ]
     return Topology(
-        alias=alias,
+        cluster=alias,
         clusters=tuple(sorted(clusters, key=lambda one: (one.hops, one.alias))),
-        flows=tuple(sorted(flows, key=lambda one: (not one.copies, one.hops, one.flow))),
+        flows=tuple(
+            sorted(flows, key=lambda one: (not one.copies, one.hops or -1, one.source, one.target))
+        ),
         unread=tuple(unread),
     )
 

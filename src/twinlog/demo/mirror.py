@@ -15,12 +15,13 @@ import threading
 from collections import deque
 from collections.abc import Callable
 from contextlib import AbstractContextManager, suppress
-from dataclasses import replace
 from logging.handlers import QueueHandler
 from multiprocessing import resource_tracker
 from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any, Final, Protocol
+
+from msgspec.structs import replace
 
 from twinlog.config.flow.schema import MirrorConfig
 from twinlog.config.load import load
@@ -144,7 +145,11 @@ def _run(file: Path, serve: Serve, levels: dict[str, int], demo: Connection[Any,
 
     for name, level in levels.items():
         logging.getLogger(name).setLevel(level)
-    logging.getLogger().addHandler(_Lines(report))
+    lines = _Lines(report)
+    lines.setLevel(levels["twinlog"])
+    logging.getLogger().addHandler(lines)
+    # the page shows events of normal operation, too
+    logging.getLogger("twinlog").setLevel(min(levels["twinlog"], logging.INFO))
     threading.Thread(target=hear, name="demo", daemon=True).start()
     config = load(file, environment={})
     try:

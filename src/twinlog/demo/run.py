@@ -249,7 +249,9 @@ class _Demo:
         stands_by = f"twinlog mirror {self._config} --listen {urlsplit(page).netloc}"
         if self._mirror.was_killed:
             return f"the demo's mirror was killed; to continue at this page, run\n{stands_by}"
-        return f"{page} says whether all is well\ntwinlog flow pause {self._config}\n{stands_by}"
+        return (
+            f"{page} shows the state of all flows\ntwinlog flow pause {self._config}\n{stands_by}"
+        )
 
     def _on_snapshot(self, flows: list[FlowSnapshot]) -> None:
         self._flows = flows

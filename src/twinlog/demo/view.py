@@ -68,16 +68,12 @@ class PlainView:
 def _topic_line(topic: TopicRate) -> str:
     return (
         f"  {topic.topic}: {count(topic.records_per_s)} records/s, "
-        f"{topic.bytes_per_s / 1e6:.2f} MB/s, lag {_lag(topic)} records, {_lag_s(topic)} s"
+        f"{topic.bytes_per_s / 1e6:.2f} MB/s, lag {count(topic.lag)} records, {_lag_s(topic)} s"
     )
 
 
-def _lag(topic: TopicRate) -> str:
-    return "?" if topic.lag < 0 else count(topic.lag)
-
-
 def _lag_s(topic: TopicRate) -> str:
-    return "?" if topic.lag_ms < 0 else f"{topic.lag_ms / 1000:.1f}"
+    return "?" if topic.lag_ms is None else f"{topic.lag_ms / 1000:.1f}"
 
 
 def check_text(check: CheckState) -> Text:
@@ -113,7 +109,7 @@ def demo_table(state: DemoState) -> RenderableType:
             count(topic.records),
             count(topic.records_per_s),
             f"{topic.bytes_per_s / 1e6:.2f}",
-            _lag(topic),
+            count(topic.lag),
             _lag_s(topic),
         )
     status = Text.assemble(

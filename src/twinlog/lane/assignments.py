@@ -68,8 +68,9 @@ responses mean.
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
+from functools import partial
 from typing import TypeVar
 
 from twinlog.errors import Fate, PartitionError, TwinlogError
@@ -93,6 +94,7 @@ from twinlog.lane.reporting import Reporter, given_back, hand_over, handed_tail
 from twinlog.lane.sides.pace import TopicBuckets
 from twinlog.lane.sides.source_side import SourceSide
 from twinlog.lane.sides.target_side import TargetSide
+from twinlog.lane.transforming import Transforming
 from twinlog.lane.watches.expiry_watch import ExpiryWatch
 from twinlog.lane.watches.foreign_records import ForeignRecordWatch
 from twinlog.lane.watches.no_leader import NO_LEADER_AFTER_S, NoLeaderWatch
@@ -100,6 +102,7 @@ from twinlog.lane.watches.offset_gaps import GapWatch
 from twinlog.lane.watches.stalls import StallWatch
 from twinlog.mirror.copy.fan_out import Branch, Copy, FanOut, read_to
 from twinlog.mirror.copy.partition import CopyState, PartitionCopy
+from twinlog.mirror.copy.transformed import TransformedCopy
 from twinlog.mirror.map.map_tail import MapTail, first_runs
 from twinlog.mirror.map.offset_map import Mark, Run
 from twinlog.mirror.skips import Skip
@@ -129,6 +132,7 @@ class Assignments:
             pace=TopicBuckets(clock, is_bound=work.has_budget),
             tuning=work.tuning,
         )
+        self._transforming = Transforming(work, ports.transformer)
         self._stalls = StallWatch(ports=ports, source=self.source, isolation=work.isolation)
         self.target = TargetSide(
             side=target, clock=clock, events=self, request_bytes=work.tuning.request_bytes
@@ -191,6 +195,15 @@ class Assignments:
         """Whether partitions are draining, so that the loop should turn quickly."""
         return bool(self._leaving)
 
+    @property
+    def responses_can_wait(self) -> bool:
+        """Whether the target's responses can be read with the next records of the source.
+
+        Each response would otherwise wake the lane once more. More records are then due within
+        milliseconds, and nothing waits for a response.
+        """
+        return not (self._leaving or self.target.is_blocked) and self.source.is_steady
+
     def know(self, producers: frozenset[int]) -> None:
         """Update the producer IDs of all Twinlog flows.
 
@@ -211,6 +224,7 @@ class Assignments:
         now_ms = self._ports.clock.wall_ms()
         self._starter.tick()
         self._note_ended_lanes()
+        self._use_answers(now_ms)
         self.map.pump(now_ms)
         self.target.pump(now_ms)
         self.source.pump(hurry=hurry or self._starter.is_busy)
@@ -234,7 +248,9 @@ class Assignments:
         for partition in take.partitions:
             held = self._partitions[partition.source] = LanePartition(ColdStart(partition))
             self._starter.expect_late_requests(held.start)
-            if partition.handed is None:
+            if (error := self._transforming.refusal(partition)) is not None:
+                self._give_back(held, error, wait_ms=partition.late_requests_ms)
+            elif partition.handed is None:
                 cold.append(held.start)
             else:
                 handed = partition.handed
@@ -256,7 +272,8 @@ class Assignments:
             self._begin_fan(held, found)
             return
         position = Run(found.ordinal, found.upstream, found.k + found.ordinal)
-        runs = first_runs(take.runs, take.open_from, found.jumps, position)
+        is_other = take.written_by != take.transform
+        runs = first_runs(take.runs, take.open_from, found.jumps, position, begins_chunk=is_other)
         mark = found.mark(take.mark)
         tail = MapTail.beginning(
             key=take.map_key,
@@ -269,17 +286,24 @@ class Assignments:
             # these rows are written even if there is nothing to copy: the very first row,
             # corrections of the map, and the end of a copy that other clients ended
             dirty=not take.runs or bool(found.jumps) or (found.taken_over and mark != take.mark),
+            transform=take.transform,
+            earlier=take.written_by,
         )
         self._begin_copy(held, found, tail)
 
     def _begin_copy(self, held: LanePartition, start: StartPoint, tail: MapTail) -> None:
         take = held.take
-        copy = self._part(PartitionCopy, held, take.target, start, tail, self._rules, take.skips)
+        kind: Callable[..., PartitionCopy] = PartitionCopy
+        if take.transform:
+            desk = self._transforming.desk
+            assert desk is not None  # noqa: S101 (`Transforming.refusal`)
+            kind = partial(TransformedCopy, transform=take.transform, desk=desk)
+        copy = self._part(kind, held, take.target, start, tail, self._rules, take.skips)
         self._begin(held, copy, [start])
 
     def _part(
         self,
-        kind: type[Part],
+        kind: Callable[..., Part],
         held: LanePartition,
         target: TopicPartition,
         start: StartPoint,
@@ -355,6 +379,15 @@ class Assignments:
             self.map.note(part)
             self.target.wake(part)
         self._check_done(copy)
+
+    def _use_answers(self, now_ms: int) -> None:
+        """Pass on what the application of the transforms has answered."""
+        desk = self._transforming.desk
+        for copy in () if desk is None else desk.deliver(now_ms):
+            if copy.source_trouble is not None:
+                self.troubled(copy.source, copy.source_trouble)
+            self._unsettled.add(copy.source)
+            self.arrived(copy)
 
     def jumped(self, tp: TopicPartition, jumps: Iterable[tuple[int, int]]) -> None:
         self._gaps.note(tp, jumps)
@@ -470,7 +503,8 @@ class Assignments:
             handed=handed,
             done=held.is_done and copy is not None,
         )
-        self._report_now(held)
+        if copy is not None:
+            self._report([held])
         self._remove(held)
         self._ports.send(Released(partitions=(last,)))
 
@@ -487,7 +521,7 @@ class Assignments:
     def _give_back(self, held: LanePartition, error: TwinlogError, wait_ms: int) -> None:
         troubled = given_back(held.take.source, error, held.copy, wait_ms)
         if held.copy is not None:
-            self._report_now(held)
+            self._report([held])
         self._remove(held)
         self._ports.send(troubled)
 
@@ -499,6 +533,8 @@ class Assignments:
         if held.copy is not None:
             self.source.remove(tp)
             self._gaps.forget(tp)
+            if isinstance(held.copy, TransformedCopy):
+                held.copy.let_go()
             for part in held.copy.parts:
                 self.target.remove(part)
                 self.map.forget(part)
@@ -507,7 +543,10 @@ class Assignments:
         """Write positions, and in shared topics marks, to the offset map, so that the next cold
         start has less to read.
         """
-        for copy in self._copies():
+        self._note_marks(self._copies())
+
+    def _note_marks(self, copies: Iterable[Copy]) -> None:
+        for copy in copies:
             for part in copy.parts:
                 has_ended = part.state is CopyState.TAKEN_OVER
                 if (part.state is not CopyState.COPYING and not has_ended) or part.trouble:
@@ -522,6 +561,10 @@ class Assignments:
     def report(self) -> None:
         """Report changes to the driver, and check every partition again. Called once a second."""
         self._stop_leaderless()
+        for copy, error in list(self._transforming.unanswered(self._copies())):
+            self.troubled(copy.source, error)
+        # what a filter drops is read again after a crash, unless its position is in the map
+        self._note_marks(copy for copy in self._copies() if isinstance(copy, TransformedCopy))
         self._unsettled.update(self._partitions)
         self._stalls.poll()
         self._gaps.poll()
@@ -556,10 +599,6 @@ class Assignments:
         return Throttle(
             source_ms=self._ports.source.muted_ms(), target_ms=self._ports.target.muted_ms()
         )
-
-    def _report_now(self, held: LanePartition) -> None:
-        if held.copy is not None:
-            self._report([held])
 
 
 def _is_waiting(copy: Copy) -> bool:

@@ -365,6 +365,7 @@ class ColdStarts:
             runs=take.runs,
             runs_from=take.runs_from,
             mark=take.mark,
+            transformed=take.transformed,
             fingerprints=take.fingerprints,
             our_producers=frozenset((*take.our_producers, self._rules.producer_id)),
             start=take.start,

@@ -17,7 +17,7 @@ import logging
 import selectors
 import time
 from collections.abc import Sequence
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from twinlog.channel.port import Channel
 from twinlog.clock import CLOCK, Clock
@@ -45,8 +45,12 @@ from twinlog.lane.messages import (
 )
 from twinlog.lane.ports import LanePorts
 from twinlog.lane.sides.background import LaneJobs
-from twinlog.lane.sides.cluster_side import ClusterSide
+from twinlog.lane.sides.cluster_side import ClusterSide, node_of
+from twinlog.lane.sides.source_side import HELD_S
 from twinlog.lane.sides.target_side import Sent
+
+if TYPE_CHECKING:
+    from twinlog.lane.sides.range_port import RangePort
 
 log = logging.getLogger(__name__)
 
@@ -85,7 +89,10 @@ class LaneLoop:
         self._channel = channel
         self._clock = clock
         self._work = work
-        self._selector = selectors.DefaultSelector()
+        self._selector = selectors.EpollSelector()
+        self._target_selector = selectors.EpollSelector()
+        """The target's connections. The loop waits for them unless their responses can wait."""
+        self._waits_for_target = False
         self._background = LaneJobs()
         self._selector.register(channel, selectors.EVENT_READ, self._on_channel)
         self._selector.register(self._background, selectors.EVENT_READ, self._on_background)
@@ -99,23 +106,31 @@ class LaneLoop:
         self._target_cluster = ClusterSide(
             settings=work.target,
             background=self._background,
-            selector=self._selector,
+            selector=self._target_selector,
             pool=FramePool(0),
             clock=clock,
             user_timeout_ms=USER_TIMEOUT_MS,
             before_sending=self._check_silence,
         )
+        self._range_port = self._open_range_port() if work.transforms else None
         ports = LanePorts(
             clock=clock,
             source=self._source_cluster,
             target=self._target_cluster,
             background=self._background,
             send=self._send,
+            transformer=self._range_port,
         )
         self._assignments = Assignments(work, ports)
         self._hurry_until = 0.0
         self._is_ready = False
         self._is_stopping = False
+
+    def _open_range_port(self) -> RangePort:
+        # the server needs modules for TLS, which other lanes do not load
+        from twinlog.lane.sides.range_port import RangePort
+
+        return RangePort(self._clock, lambda: self._background.post(lambda: None))
 
     # -- turning
 
@@ -131,12 +146,7 @@ class LaneLoop:
                 self._check_silence()
                 if self._assignments.target.in_flight_bytes >= SATURATED_BYTES:
                     time.sleep(GATHER_S)
-                for key, mask in self._selector.select(self._turn_s()):
-                    if callable(key.data):
-                        key.data()
-                    else:
-                        side, node = key.data
-                        self._on_socket(side, node, mask)
+                self._take_events()
                 self._pump()
                 now = self._clock.monotonic()
                 if now >= next_progress:
@@ -149,10 +159,40 @@ class LaneLoop:
             self._assignments.report()
             self._channel.flush()
         finally:
+            if self._range_port is not None:
+                self._range_port.close()
             self._background.close()
             self._source_cluster.close()
             self._target_cluster.close()
+            self._target_selector.close()
             self._selector.close()
+
+    def _take_events(self) -> None:
+        """Wait for sockets that are ready, and handle them."""
+        turn_s, waits_for_target = self._turn_s(), not self._assignments.responses_can_wait
+        self._watch_target(is_watched=waits_for_target)
+        events = self._selector.select(turn_s if waits_for_target else min(turn_s, HELD_S))
+        self._handle(events if waits_for_target else events + self._target_selector.select(0))
+
+    def _watch_target(self, *, is_watched: bool) -> None:
+        if is_watched == self._waits_for_target:
+            return
+        self._waits_for_target = is_watched
+        if is_watched:
+            self._selector.register(self._target_selector, selectors.EVENT_READ, self._on_target)
+        else:
+            self._selector.unregister(self._target_selector)
+
+    def _on_target(self) -> None:
+        self._handle(self._target_selector.select(0))
+
+    def _handle(self, events: Sequence[tuple[selectors.SelectorKey, int]]) -> None:
+        for key, mask in events:
+            if callable(key.data):
+                key.data()
+            else:
+                side, node = key.data
+                self._on_socket(side, node, mask)
 
     def _turn_s(self) -> float:
         if self._assignments.is_releasing:
@@ -190,7 +230,8 @@ class LaneLoop:
         target_is_warm = self._target_cluster.is_warm((*work.target_topics, work.map_topic))
         if source_is_warm and target_is_warm:
             self._is_ready = True
-            self._send(Ready())
+            port = self._range_port
+            self._send(Ready(range_port=None if port is None else port.address))
 
     # -- the driver
 
@@ -260,7 +301,7 @@ class LaneLoop:
 
     def _on_broken(self, side: ClusterSide, node: int, error: TwinlogError) -> None:
         unanswered = side.drop(node)
-        FlowLog(log, self._work.flow).info("connection lost node=%s error=%s", node, error)
+        FlowLog(log, self._work.flow).info("connection lost node=%s error=%s", node_of(node), error)
         if side is self._source_cluster:
             self._assignments.source.on_disconnected(node)
             return

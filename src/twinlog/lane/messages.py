@@ -5,7 +5,7 @@ channel also sends the signs of life.
 
     lane                          driver
      |  <- Work --------------------|   clusters, rules, topics (contains secrets, as does Renewed)
-     |  -- Ready ------------------>|   connections to both clusters are open
+     |  -- Ready ------------------>|   connections to both clusters are open (has a ticket)
      |  <- Take --------------------|   start these partitions: cold (after a search) or handed over
      |  -- Progress --------------->|   once a second; it is the lane's sign of life
      |  <- Pace --------------------|   once a second with a byte budget: this lane's share
@@ -26,6 +26,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from twinlog.channel.codec import Message
+from twinlog.channel.frames import ChannelAddress
 from twinlog.cluster.net.settings import ClusterSettings
 from twinlog.cluster.security.security_settings import SecuritySettings
 from twinlog.config.flow.tuning import Tuning
@@ -66,6 +67,8 @@ class Work(Message, frozen=True, kw_only=True):
     has_budget: bool
     """Whether Pace limits the fetches."""
     tuning: Tuning
+    transforms: tuple[str, ...] = ()
+    """Digests of the transforms that the flow's application runs."""
     silence_ms: int
     """A lane that receives nothing from the driver for this long stops."""
 
@@ -136,6 +139,14 @@ class TakePartition(Pairing):
     """Upstream records to skip, as configured by the operator."""
     accepted: tuple[Accepted, ...] = ()
     """Foreign records in the target's log that an operator accepted."""
+    transform: str = ""
+    """Digest of the topic's transforms, in hex; empty: its records are copied unchanged. A lane
+    whose application does not run this transform gives the partition back.
+    """
+    written_by: str = ""
+    """Transform of the map's newest chunk; empty: none."""
+    transformed: tuple[tuple[int, int], ...] = ()
+    """Ordinals [first, next) of transformed records on the target."""
     late_requests_ms: int = 0
     """For how long from now requests of a dead lane or connection may still arrive. This matters if
     the target may have forgotten the producer ID (`lane.cold_starts`).
@@ -172,6 +183,8 @@ class HandOver(Struct, frozen=True, kw_only=True):
     durable_ordinal: int
     map_epoch: int = -1
     """Leader epoch of the map's partition under which these runs are durable; -1: unknown."""
+    transform: str = ""
+    """Transform of the records of these runs; empty: none. A lane with another one must search."""
 
 
 class Take(Message, frozen=True, kw_only=True):
@@ -200,6 +213,11 @@ class EndLane(Message, frozen=True, kw_only=True):
 
 class Ready(Message, frozen=True, kw_only=True):
     """The lane is connected to both clusters."""
+
+    range_port: ChannelAddress | None = None
+    """Where the application of the transforms takes ranges, with the ticket for it (a secret); None
+    if the flow has no transforms.
+    """
 
 
 class Renewed(Message, frozen=True, kw_only=True):

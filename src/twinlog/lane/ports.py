@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from twinlog.clock import Clock
 from twinlog.lane.sides.background import LaneJobs
 from twinlog.lane.sides.cluster_side import ClusterSide
+from twinlog.mirror.copy.transformed import Transformer
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -22,3 +23,5 @@ class LanePorts:
     background: LaneJobs
     send: Callable[[object], None]
     """Sends a message to the driver."""
+    transformer: Transformer | None = None
+    """The application of the transforms, or None if the flow has none."""

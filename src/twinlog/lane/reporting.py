@@ -136,6 +136,7 @@ def handed_tail(key: PartitionKey, take: TakePartition, handed: HandOver, work: 
         mark=mark,
         durable_ordinal=durable,
         dirty=handed.durable_ordinal < 0 and not take.runs,
+        transform=take.transform,
     )
 
 
@@ -165,4 +166,5 @@ def hand_over(copy: PartitionCopy, map_epoch: int = -1) -> HandOver | None:
         runs=handed.runs,
         durable_ordinal=handed.durable_ordinal,
         map_epoch=map_epoch,
+        transform=copy.tail.transform,
     )

@@ -59,6 +59,8 @@ class PartitionPlan(Pairing):
     """
     producer_id: int = -1
     """Producer ID of a keyed topic's source partition, which no other one uses."""
+    transform: str = ""
+    """Digest of the topic's transforms, in hex; empty: its records are copied unchanged."""
     end: int = FOREVER
     is_new: bool = False
     """Whether it was created while this process ran the flow."""

@@ -37,7 +37,7 @@ unprotected, it has one request in flight.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Final
 
 from twinlog.mirror.map.offset_map import Mark, Run
@@ -118,14 +118,15 @@ class CopyRules:
     join_bytes: int = 0
     """Small batches are joined up to this size; 0 disables joining."""
 
-    @property
-    def safe_age_ms(self) -> int | None:
-        """Age of a record up to which the target certainly remembers the producer ID, or None if
-        unknown.
-        """
-        if self.producer_expiry_ms is None:
-            return None
-        return self.producer_expiry_ms - min(EXPIRY_MARGIN_MS, self.producer_expiry_ms // 4)
+    safe_age_ms: int | None = field(init=False)
+    """Age of a record up to which the target certainly remembers the producer ID, or None if
+    unknown.
+    """
+
+    def __post_init__(self) -> None:
+        expiry = self.producer_expiry_ms
+        age = None if expiry is None else expiry - min(EXPIRY_MARGIN_MS, expiry // 4)
+        object.__setattr__(self, "safe_age_ms", age)
 
     def is_remembered_after(self, timestamp: int, now_ms: int) -> bool:
         """Return whether the target remembers this producer ID after a record with this

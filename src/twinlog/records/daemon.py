@@ -23,6 +23,7 @@ NEEDED: Final = (
     OF_TASKS,
     "twinlog.records.source",
     "twinlog.records.tasks",
+    "twinlog.records.lent",
     "twinlog.records.write.writers",
 )
 ALLOCATOR: Final = "JE_ARROW_MALLOC_CONF"

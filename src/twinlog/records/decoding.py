@@ -194,9 +194,9 @@ class ColumnDecoder:
                 ends = array("i", range(0, len(topic) * self._rows + 1, len(topic)))
                 made = _of_buffers(pa.string(), self._rows, ends, topic * self._rows)
             case "partition":
-                made = _numbers(array("i", [self._tp.partition]) * self._rows, pa.int32())
+                made = number_array(array("i", [self._tp.partition]) * self._rows, pa.int32())
             case "offset":
-                made = _numbers(_cells(parts, shapes.OFFSET), pa.int64())
+                made = number_array(_cells(parts, shapes.OFFSET), pa.int64())
             case "timestamp":
                 made = _timestamps(_cells(parts, shapes.TIMESTAMP))
             case "timestampType":
@@ -211,7 +211,7 @@ class ColumnDecoder:
 def _bytes_array(parts: Sequence[_Part], column: int) -> pa.Array:
     rows = sum(part.end - part.first for part in parts)
     if rows < FEW_ROWS * len(parts):
-        return _of_values([one for part in parts for one in _values(part, column)])
+        return binary_array([one for part in parts for one in _values(part, column)])
     arrays = [_gathered(part, column) for part in parts]
     return arrays[0] if len(arrays) == 1 else pa.concat_arrays(arrays)
 
@@ -221,7 +221,8 @@ def _gathered(part: _Part, column: int) -> pa.Array:
     return _of_buffers(pa.binary(), part.end - part.first, ends, out, present if nulls else None)
 
 
-def _of_values(values: Sequence[bytes | None]) -> pa.Array:
+def binary_array(values: Sequence[bytes | None]) -> pa.Array:
+    """Return an array of bytes, without `pa.array`, which would load pandas."""
     ends = array("i", accumulate((len(one) if one else 0 for one in values), initial=0))
     present = None
     if None in values:
@@ -260,13 +261,14 @@ def _cells(parts: Sequence[_Part], column: int) -> array[int]:
     return out
 
 
-def _numbers(cells: array[int], kind: Any) -> pa.Array:
+def number_array(cells: array[int], kind: Any) -> pa.Array:
+    """Return an array of numbers that shares their memory."""
     return pa.Array.from_buffers(kind, len(cells), [None, pa.py_buffer(cells)])
 
 
 def _timestamps(times: array[int]) -> pa.Array:
     try:
-        return _numbers(times, MILLISECONDS).cast(MICROSECONDS)
+        return number_array(times, MILLISECONDS).cast(MICROSECONDS)
     except pa.ArrowInvalid:  # Spark has no value for a time that is more than 292,000 years away
         known = [t if -_MOST_MS <= t <= _MOST_MS else None for t in times]
         return pa.array(known, MILLISECONDS).cast(MICROSECONDS)
@@ -276,7 +278,7 @@ def _kinds(parts: Sequence[_Part]) -> pa.Array:
     out = array("i")
     for kind, some in groupby(parts, key=lambda part: part.kind):
         out.extend(array("i", [kind]) * sum(part.end - part.first for part in some))
-    return _numbers(out, pa.int32())
+    return number_array(out, pa.int32())
 
 
 def _upstreams(parts: Sequence[_Part], origins: Origins | None) -> pa.Array:
@@ -294,10 +296,10 @@ def _upstreams(parts: Sequence[_Part], origins: Origins | None) -> pa.Array:
             numbers.extend(array("i", [number]) * (end - at))
             distances.extend(array("q", [one.distance]) * (end - at))
             at = end
-    number = _numbers(numbers, pa.int32())
+    number = number_array(numbers, pa.int32())
     is_nobody = compute.equal(number, nobody)
     offset = compute.add(
-        _numbers(_cells(parts, shapes.OFFSET), pa.int64()), _numbers(distances, pa.int64())
+        number_array(_cells(parts, shapes.OFFSET), pa.int64()), number_array(distances, pa.int64())
     )
     columns = [
         pa.array([*(one.cluster for one in known), None], pa.string()).take(number),

@@ -113,7 +113,7 @@ def find_losses(wanted: OffsetRange, bounds: LogBounds) -> list[RecordsLost]:
             RecordsLost(
                 f"{tp}: offsets [{lost[0]}, {lost[1]}) were deleted before they were read, the log "
                 f"starts at {bounds.start}: check retention.ms and retention.bytes of the topic; "
-                "failOnDataLoss=false reads what is left",
+                "failOnDataLoss=false reads the remaining records",
                 code="RETENTION",
                 lost=lost,
             )
@@ -231,7 +231,8 @@ class LeftOut:
             f"{gap.tp}: offsets [{gap.first}, {gap.end}) are missing inside the log, though the "
             "topic is not compacted: a segment of the leader is damaged, or the topic was "
             "compacted before; compare it with another replica (kafka-dump-log.sh); "
-            "failOnDataLoss=false reads what is left, and is right for a topic that was compacted",
+            "failOnDataLoss=false reads the remaining records, and is right for a topic that was "
+            "compacted",
             code="LOG_GAP",
             lost=(gap.first, gap.end),
         )

@@ -105,7 +105,7 @@ class TwinlogSource(DataSource):
 def say_slow_kernels(chosen: Chosen = CHOSEN) -> None:
     """Warn about slow kernels each time a query is planned. Its tasks may run in another Python."""
     if not chosen.is_compiled:
-        text = chosen.warning("rows that are decoded or encoded take")
+        text = chosen.warning("reading and writing rows takes")
         log.warning("%s", text, extra={"code": KERNELS_MISSING})
 
 

@@ -72,8 +72,8 @@ def cores_wanted(url: str, slots: int, given: Mapping[str, str]) -> dict[str, st
     cores = slots * int(given.get("spark.task.cpus", 1))
     cores = -(-cores // each) * each  # the remaining cores would start no executor
     log.info(
-        "%s: %d cores for %s, of which each flow has one for its next lease; %s sets another "
-        "number",
+        "%s: %d cores for %s; each flow keeps one slot for its next lease; %s sets another "
+        "number of cores",
         url,
         cores,
         plural(slots, "task slot"),

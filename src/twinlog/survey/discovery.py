@@ -387,12 +387,14 @@ def _plan(
             continue
         differs = len(found.partitions) != len(topics[name].partitions)
         targets = len(found.partitions) if flow.keyed_partitions and differs else 0
+        transform = flow.transforms.digest_of(name)
         for partition in topics[name].partitions[: usable.get(name)]:
             out.plans.append(
                 PartitionPlan(
                     source=TopicPartition(name, partition.partition),
                     target=TopicPartition(remote[name], 0 if targets else partition.partition),
                     targets=targets,
+                    transform=transform,
                     source_topic_id=topics[name].topic_id,
                     target_topic_id=found.topic_id,
                     **rules.get(remote[name], UNKNOWN_RULES)._asdict(),

@@ -178,7 +178,7 @@ def _unreadable(error: Exception, topic: str, partition: int, offset: int) -> Fl
     said = error.message if isinstance(error, CorruptData) else f"its key cannot be read: {error!r}"
     return FlowError(
         f"{TopicPartition(topic, partition)}: the row at offset {offset} cannot be used: {said}; "
-        "nothing is translated or started with a map that may lack it",
+        "without this row, no offset is translated and no copy is started",
         code=code,
         fate=Fate.FATAL,
     )

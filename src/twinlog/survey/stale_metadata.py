@@ -54,8 +54,7 @@ def require_gone(client: ClusterClient, seen: ClusterMetadata, names: Collection
     if shown:
         what = f"one shows {first_few(sorted(shown))}, another does not"
     elif len(answers) < min(NEEDED, len(seen.brokers)):
-        are = "is" if len(lacking) == 1 else "are"
-        what = f"{first_few(lacking)} {are} not shown by one, and others do not answer"
+        what = f"one broker does not list {first_few(lacking)}, and the others do not respond"
     else:
         return
     client.close()

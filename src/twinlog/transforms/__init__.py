@@ -12,8 +12,9 @@ here return such functions:
     masked = orders.transform(mask).transform(drop_json("$.cvc"))
 
 Read `json_fields` and `rows` (the helpers), `loading` (transforms of a configuration), `plan` (the
-check that a transform is row by row), then `trial` (`twinlog transform try`). docs/transforms.md
-has recipes.
+check that a transform is row by row), then `trial` (`twinlog transform try`). `application` runs
+transforms for lanes (ADR 40). `rounds` has its jobs, `failing` finds records on which they fail.
+docs/transforms.md has recipes.
 """
 
 from __future__ import annotations

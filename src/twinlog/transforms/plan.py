@@ -63,8 +63,8 @@ class TransformPlan:
     columns: tuple[tuple[str, str], ...]
     """Names and types of the columns that the transform returns."""
     is_deterministic: bool
-    """False if the plan has rand(), uuid() or a similar function, so that a repetition gives other
-    records."""
+    """False if the plan has rand(), uuid(), now() or a similar function, so that a repetition gives
+    other records."""
     is_proven: bool
     """False if Python functions return whole rows, so that only their results can be checked."""
 
@@ -141,7 +141,7 @@ def _checked(spark: SparkSession, transform: Transform) -> TransformPlan:
             )
     return TransformPlan(
         columns=tuple((field.name, field.dataType.simpleString()) for field in found.schema),
-        is_deterministic=bool(plan.deterministic()),
+        is_deterministic=bool(plan.deterministic()) and not _depends_on_time(spark, plan),
         is_proven=is_proven,
     )
 
@@ -200,6 +200,12 @@ def _analyzed(rows: DataFrame) -> Any:
             "plans are checked in a session of Spark classic, and this one is Spark Connect"
         ) from None
     return frame.queryExecution().analyzed()
+
+
+def _depends_on_time(spark: Any, plan: Any) -> bool:
+    """Return whether the plan has the current time, date, or a similar function."""
+    patterns = spark._jvm.org.apache.spark.sql.catalyst.trees.TreePattern
+    return bool(plan.containsPattern(patterns.CURRENT_LIKE()))
 
 
 def _operators(plan: Any) -> Iterator[Any]:

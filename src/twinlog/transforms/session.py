@@ -1,38 +1,55 @@
-"""An ordinary local session of Spark, for commands that run users' DataFrame code.
+"""An ordinary local session of Spark, for processes that run users' DataFrame code.
 
 Unlike the Spark of a mirror it has no lanes, and nothing of PySpark is replaced in it.
 """
 
 from __future__ import annotations
 
+import logging
 import os
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Final
 
+from pyspark.logger import PySparkLogger
 from pyspark.sql import SparkSession
 
 from twinlog.spark.gateway import start_jvm
 from twinlog.spark.options import USUAL, SparkOptions
 from twinlog.spark.session import LOG_CONFIG, forget_gateway
 
+EXCLUDED_RULES: Final = "spark.sql.optimizer.excludedRules"
 SETTINGS: Final = {
     **USUAL,
     "spark.ui.enabled": "false",  # the UI shows plans, with the options in them
     "spark.python.daemon.module": "twinlog.records.daemon",
     "spark.sql.session.timeZone": "UTC",
     "spark.sql.shuffle.partitions": "1",
+    # few rows, because for each row Spark computes the size of a batch for its limit, which takes
+    # time in proportion to its rows: with 10,000 rows that is half of the time of a round
+    "spark.sql.execution.arrow.maxRecordsPerBatch": "256",
+    "spark.sql.execution.arrow.maxBytesPerBatch": "16m",
+    # a plan without rows would have no tasks, and each range needs the task that answers it
+    EXCLUDED_RULES: ",".join(
+        f"org.apache.spark.sql.catalyst.optimizer.{rule}"
+        for rule in ("PruneFilters", "PropagateEmptyRelation")
+    ),
 }
+
+LOGGERS: Final = ("DataFrameQueryContextLogger", "SQLQueryContextLogger")
+"""Loggers to which PySpark writes each error that it raises, with values of the record."""
 
 
 @contextmanager
-def local_session(name: str) -> Iterator[SparkSession]:
+def local_session(name: str, *, cores: int = 2) -> Iterator[SparkSession]:
     """Start Spark in this process, and end it with the `with` block. Raises EnvironmentMissing."""
     os.environ["PYSPARK_PYTHON"] = sys.executable  # the JVM also reads this
+    for logger in LOGGERS:
+        PySparkLogger.getLogger(logger).setLevel(logging.CRITICAL)
     gateway = start_jvm(SparkOptions(), [f"-Dlog4j2.configurationFile={LOG_CONFIG.as_uri()}"])
     try:
-        builder = SparkSession.builder.master("local[2]").appName(name)
+        builder = SparkSession.builder.master(f"local[{cores}]").appName(name)
         for key, value in SETTINGS.items():
             builder = builder.config(key, value)
         session = builder.getOrCreate()

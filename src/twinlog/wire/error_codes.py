@@ -136,7 +136,7 @@ _ROWS: Final = (
     _row(
         23,
         "INCONSISTENT_GROUP_PROTOCOL",
-        advice="members of another kind of application already use this group ID",
+        advice="members of another protocol type already use this group ID",
     ),
     _row(24, "INVALID_GROUP_ID"),
     _row(25, "UNKNOWN_MEMBER_ID"),

@@ -13,12 +13,13 @@ from twinlog.errors import CorruptData
 
 EMPTY_TAGS: Final = b"\x00"
 _INT16 = struct.Struct(">h")
+_SMALL: Final = tuple(bytes((value,)) for value in range(0x80))
 
 
 def uvarint(value: int) -> bytes:
     """Encode an unsigned varint: at most 5 bytes for 32 bits."""
     if value < 0x80:
-        return bytes((value,))
+        return _SMALL[value]
     out = bytearray()
     while value >= 0x80:
         out.append(value & 0x7F | 0x80)
@@ -55,6 +56,9 @@ class Reader:
     def uvarint(self) -> int:
         value = shift = 0
         view, pos = self.view, self.pos
+        if pos < len(view) and (byte := view[pos]) < 0x80:  # usually: one byte
+            self.pos = pos + 1
+            return byte
         while True:
             if pos >= len(view) or shift > 63:
                 raise CorruptData(f"a varint at byte {self.pos} of a response does not end")

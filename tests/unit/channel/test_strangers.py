@@ -237,7 +237,7 @@ def test_an_error_on_one_connection_ends_only_that_connection(
         gone = events.get(timeout=PATIENCE_S)
         assert isinstance(gone, LaneGone)
         assert "a bug of ours" in gone.reason
-        assert "channel_error" in caplog.text
+        assert "internal error in the channel" in caplog.text
         client.close()
         assert_lanes_are_heard(server, events, replace(LANE, lane=1))
 

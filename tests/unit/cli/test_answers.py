@@ -37,8 +37,7 @@ from twinlog.client.skipping import SkipChange
 from twinlog.client.spark_checkpoint import MovedMark, MovedMarks, Noted, Rewritten
 from twinlog.client.steering import Change
 from twinlog.client.topology import KnownCluster, KnownFlow, Topology
-from twinlog.cluster.groups.group_members import Member
-from twinlog.cluster.groups.group_sides import NOT_THERE, GroupSide
+from twinlog.cluster.groups.group_members import NOT_THERE, GroupSide, Member
 from twinlog.control.check.group_readiness import CommittedOffset, FlowGroups, GroupReadiness
 from twinlog.control.check.report import (
     CheckReport,
@@ -70,7 +69,7 @@ from twinlog.mirror.state.intents import Intent, IntentKind
 from twinlog.mirror.state.published import Unusual
 from twinlog.mirror.state.skipping import WantedSkip
 from twinlog.mirror.verify.difference import Compared, DifferenceKind, Range
-from twinlog.model import Flow, TopicId, TopicPartition
+from twinlog.model import TopicId, TopicPartition
 from twinlog.sandbox.registry import SandboxCluster
 from twinlog.spark.pack import Packed
 
@@ -197,7 +196,7 @@ def readiness(*, is_ready: bool) -> dict[str, Any]:
             topic="orders",
             partition=1,
             offset=5,
-            end=-1,
+            end=None,
             to_topic=None,
             to_offset=None,
             why_not="not copied",
@@ -300,7 +299,7 @@ def named_scope(*_given: Any, **_named: Any) -> Any:
 
 GROUP_PLAN: Final = GroupPlan(
     group="shop",
-    partitions=(GroupPartition(source=HERE, target=THERE, committed=10, to=9, now=-1),),
+    partitions=(GroupPartition(source=HERE, target=THERE, committed=10, to=9, now=None),),
 )
 COPY: Final = Copy(source=HERE, target=THERE, upstream=20, source_end=25)
 
@@ -435,11 +434,11 @@ def verified(*, is_equal: bool, flows: int = 1) -> dict[str, Any]:
 
 
 def topology(*, is_known: bool) -> dict[str, Any]:
-    flow = KnownFlow(flow=Flow("A", "B"), hops=1, copies=True)
-    idle = KnownFlow(flow=Flow("B", "A"), hops=-1, copies=False)
+    flow = KnownFlow(flow="A->B", source="A", target="B", hops=1, copies=True)
+    idle = KnownFlow(flow="B->A", source="B", target="A", hops=None, copies=False)
     cluster = KnownCluster(alias="A", hops=1, way=("A", "B"))
     found = Topology(
-        alias="B",
+        cluster="B",
         clusters=(cluster,) if is_known else (),
         flows=(flow, idle) if is_known else (),
         unread=("A.heartbeats",) if is_known else (),
@@ -575,8 +574,9 @@ CASES: Final[dict[str, Case]] = {
         changes(IntentKind.LIMIT, is_set=False),
     ),
     "flow-limit-usage": (("flow", "limit", FILE), {}),
-    "flow-promote": (("flow", "promote", FILE), changes(IntentKind.PROMOTE)),
-    "flow-demote": (("flow", "demote", FILE), changes(IntentKind.PROMOTE, is_set=False)),
+    "flow-promote": (("flow", "promote", FILE, "--yes"), changes(IntentKind.PROMOTE)),
+    "flow-promote-usage": (("flow", "promote", FILE), {}),
+    "flow-demote": (("flow", "demote", FILE, "--yes"), changes(IntentKind.PROMOTE, is_set=False)),
     "unthrottle": (("flow", "unthrottle", FILE), quota(5_000_000)),
     "unthrottle-dry": (("flow", "unthrottle", FILE, "--dry-run"), quota(5_000_000)),
     "unthrottle-none": (("flow", "unthrottle", FILE, "--flow", "A->B"), quota(None)),
@@ -657,6 +657,11 @@ CASES: Final[dict[str, Case]] = {
 }
 WITHOUT_FORMAT: Final = {"token-dry"}
 TYPED: Final[dict[str, tuple[str, Case]]] = {
+    "asked-promote": ("A:B", (("flow", "promote", FILE), changes(IntentKind.PROMOTE))),
+    "asked-demote-no": (
+        "y",
+        (("flow", "demote", FILE, "--flow", "A:B"), changes(IntentKind.PROMOTE, is_set=False)),
+    ),
     "asked-repair": ("A->B", (("repair", "run", FILE), repairs(is_found=True))),
     "asked-repair-no": ("A", (("repair", "run", FILE), repairs(is_found=True))),
     "asked-rebuild": ("y", (("offsets", "rebuild", FILE), rebuilt(DONE))),

@@ -132,10 +132,15 @@ def test_an_unknown_shell_is_refused(
     assert run([]) == 1
 
 
-def test_bash_itself_completes(file: Path) -> None:
+INSTALLED = Path(__file__).parents[3] / "share" / "bash-completion" / "completions" / "twinlog"
+
+
+@pytest.mark.parametrize(
+    "begin", ['eval "$(twinlog completion bash)"', f"source '{INSTALLED}'"], ids=["eval", "wheel"]
+)
+def test_bash_itself_completes(file: Path, begin: str) -> None:
     """The script in a real bash: what it would put on the line."""
     script = """
-        eval "$(twinlog completion bash)"
         [[ $(complete -p twinlog) == *"-F _twinlog_completion twinlog" ]] || exit 3
         COMP_WORDS=(twinlog topic pause mm2.properties --flow A) COMP_CWORD=5
         _twinlog_completion twinlog
@@ -147,7 +152,7 @@ def test_bash_itself_completes(file: Path) -> None:
     (file.parent / "'pay.html'").touch()  # what the offered 'pay.*' would become as a pattern
     path = f"{Path(ENTRY[0]).parent}:{os.environ['PATH']}"
     done = subprocess.run(
-        ["bash", "--norc", "-c", script],
+        ["bash", "--norc", "-c", f"{begin}\n{script}"],
         cwd=file.parent,
         env={**os.environ, "PATH": path},
         capture_output=True,

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import re
-from dataclasses import replace
 from typing import Any
+
+from msgspec.structs import replace
 
 from tests.support.snapshots import flow, partition
 from twinlog.cli.terminal.progress import FailureLines
@@ -140,12 +141,12 @@ def test_different_reasons_and_a_few_topics_keep_their_own_lines() -> None:
 def test_topics_of_a_flow_between_two_runs_are_not_released() -> None:
     said = Said()
     said.after(1, bad(0, code="UNREACHABLE"))
-    assert said.after(60, generation=-1, state="DEGRADED") == []
+    assert said.after(60, generation=None, state="DEGRADED") == []
     assert said.after(60, partition()) == ["A->B: orders: UNREACHABLE is over after 2 min"]
 
 
 def test_whoever_stands_by_says_nothing_of_what_another_leads() -> None:
     said = Said()
     said.after(1, bad(0))
-    assert said.after(60, generation=-1, state="STANDBY") == []
+    assert said.after(60, generation=None, state="STANDBY") == []
     assert said.after(60, partition()) == []

@@ -6,6 +6,9 @@ import json
 import logging
 import os
 import re
+import time
+from collections.abc import Iterator
+from datetime import datetime
 from pathlib import Path
 
 import pytest
@@ -20,6 +23,17 @@ log = logging.getLogger("twinlog.control.anything")
 pytestmark = pytest.mark.usefixtures("logs_as_before")
 
 
+@pytest.fixture
+def far_east(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """A host whose local time is nine hours ahead."""
+    monkeypatch.setenv("TZ", "JST-9")
+    time.tzset()
+    yield
+    monkeypatch.undo()
+    time.tzset()
+
+
+@pytest.mark.usefixtures("far_east")
 def test_events_go_to_the_file_and_warnings_to_stderr_as_well(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -30,10 +44,13 @@ def test_events_go_to_the_file_and_warnings_to_stderr_as_well(
     log.debug("too much")
     logging.getLogger("kafka.client").info("of the library")
     lines = file.read_text().splitlines()
-    assert [line.split(" ", 2)[2] for line in lines] == [
+    assert [line.partition(" ")[2] for line in lines] == [
         "INFO A->B: began",
         "WARNING A->B: trouble [UNREACHABLE]",
     ]
+    at = lines[0].partition(" ")[0]
+    assert re.fullmatch(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z", at)
+    assert abs(datetime.fromisoformat(at).timestamp() - time.time()) < 3600, "it is UTC"
     err = capsys.readouterr().err
     assert "trouble" in err
     assert "began" not in err

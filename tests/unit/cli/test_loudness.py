@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import pytest
@@ -101,3 +102,21 @@ def test_a_variable_makes_every_command_quiet(
     monkeypatch.setenv("TWINLOG_QUIET", "true")
     assert run(["explain", "GAP_WRITTEN"]) == 0
     assert capsys.readouterr() == ("", "")
+
+
+def test_colours_are_left_out_on_request(
+    file: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("FORCE_COLOR", "1")
+    monkeypatch.delenv("NO_COLOR", raising=False)
+    monkeypatch.setenv("TERM", "xterm")
+    for words, has_colours in (
+        (["check", file], True),
+        (["--no-color", "check", file], False),
+        (["check", file, "--no-color"], False),
+    ):
+        monkeypatch.setenv("NO_COLOR", "")
+        run(words)
+        assert bool(re.search("\x1b\\[[0-9;]*3[0-7]m", capsys.readouterr().out)) == has_colours, (
+            words
+        )

@@ -160,14 +160,14 @@ def test_status_without_a_mirror(
     assert run(["status", "--format", "json"]) == 3
     assert json.loads(capsys.readouterr().out) == {
         "command": "status",
-        "version": 1,
+        "version": 2,
         "ok": False,
         "errors": [],
         "source": "mirror",
         "mirrors": [],
         "totals": {
             **dict.fromkeys(("flows", "topics", "partitions"), 0),
-            **dict.fromkeys(("lag", "lag_ms", "copied", "records_per_s"), -1),
+            **dict.fromkeys(("lag", "lag_ms", "copied", "records_per_s"), None),
         },
     }
 

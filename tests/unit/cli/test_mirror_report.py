@@ -94,7 +94,7 @@ def test_the_error_of_a_whole_flow_is_said_once_with_its_code() -> None:
 @pytest.mark.parametrize("state", ["DEGRADED", "FAILED"])
 def test_flow_that_could_not_begin_until_the_end_has_failed(state: str) -> None:
     why = "the source is another cluster [CLUSTER_CHANGED]"
-    away = flow(state=state, reason=why, code="CLUSTER_CHANGED", generation=-1)
+    away = flow(state=state, reason=why, code="CLUSTER_CHANGED", generation=None)
     found = report(away, once=False)
     assert found.exit_code == 1
     assert list(found.lines()) == []
@@ -102,13 +102,13 @@ def test_flow_that_could_not_begin_until_the_end_has_failed(state: str) -> None:
 
 
 def test_whoever_stood_by_has_not_failed() -> None:
-    found = report(flow(state="STANDBY", reason="east leads it", generation=-1), once=False)
+    found = report(flow(state="STANDBY", reason="east leads it", generation=None), once=False)
     assert found.exit_code == 0
     assert list(found.lines()) == ["A->B: STANDBY: east leads it"]
 
 
 def test_a_flow_that_was_stopped_while_it_was_set_up_copied_nothing() -> None:
-    (line,) = report(flow(state="STARTING", reason="", generation=-1), once=False).lines()
+    (line,) = report(flow(state="STARTING", reason="", generation=None), once=False).lines()
     assert line == "A->B: stopped before it started copying"
 
 
@@ -125,10 +125,10 @@ def test_quiet_report_has_only_flows_that_are_not_whole() -> None:
 
 def test_a_flow_that_another_process_led_to_the_end_names_its_state_once() -> None:
     error = TwinlogError("standing by: process 7 on east-1 leads this flow", code="STANDBY")
-    led = flow(state="STANDBY", generation=-1, reason=str(error), error=error)
+    led = flow(state="STANDBY", generation=None, reason=str(error), error=error)
     (line,) = report(led, once=False).lines()
     assert line == f"A->B: {error}"
     (line,) = report(
-        flow(state="PAUSED", generation=-1, reason="paused by ann"), once=False
+        flow(state="PAUSED", generation=None, reason="paused by ann"), once=False
     ).lines()
     assert line == "A->B: PAUSED: paused by ann"

@@ -129,7 +129,7 @@ def test_a_start_says_what_it_waits_for() -> None:
 
 def test_records_are_those_of_the_copy_or_are_not_known() -> None:
     """What this process alone has copied would look like a copy that has lost its records."""
-    behind = partition(records=1951, copied=-1, lag=-1)
+    behind = partition(records=1951, copied=None, lag=None)
     (row,) = [line for line in shown(flow(behind)).splitlines() if line.startswith("  orders")]
     assert row.split() == ["orders", "?", "0", "0", "B/s", "?"]
 
@@ -154,7 +154,7 @@ def test_what_is_asked_again_is_not_said_to_be_at_the_end() -> None:
 def test_what_happens_is_said_once() -> None:
     lines: list[str] = []
     events = EventLines(lines.append)
-    first = flow(partition(), state="STANDBY", generation=-1, reason="it runs on east-1")
+    first = flow(partition(), state="STANDBY", generation=None, reason="it runs on east-1")
     leads = flow(partition())
     more = flow(partition(), *(partition("audit", number) for number in range(3)))
     gone = flow(partition(), partition("old", state="RELEASED"), *more.partitions[1:])
@@ -181,7 +181,7 @@ def test_the_reason_of_a_degraded_flow_is_shown() -> None:
 
 
 def test_a_standby_shows_itself_as_such() -> None:
-    seen = shown(flow(state="STANDBY", generation=-1, reason="east-1 leads it", lanes=0))
+    seen = shown(flow(state="STANDBY", generation=None, reason="east-1 leads it", lanes=0))
     first, second, *_ = seen.splitlines()
     assert first.startswith("A->B  STANDBY  since ")
     assert second == "  east-1 leads it; this process is on standby"
@@ -206,7 +206,7 @@ def test_the_end_of_each_outage_is_on_the_screen_with_its_length() -> None:
 def test_whoever_takes_over_does_not_run_again() -> None:
     console = Console(file=io.StringIO(), width=100)
     bars = BarProgress(console)
-    waits = flow(state="STANDBY", generation=-1, reason="east-1 leads it", lanes=0)
+    waits = flow(state="STANDBY", generation=None, reason="east-1 leads it", lanes=0)
     for each in (waits, waits, flow(partition())):
         bars.update([each])
     assert isinstance(console.file, io.StringIO)

@@ -27,7 +27,7 @@ from twinlog.cli.terminal.output import write_line
 from twinlog.cli.terminal.progress import PlainProgress, mirror_view
 from twinlog.client.group_translation import TranslatedGroup, TranslatedOffset
 from twinlog.client.offset_reset import GroupReset, ResetOffset
-from twinlog.cluster.groups.group_sides import GroupSide
+from twinlog.cluster.groups.group_members import GroupSide
 from twinlog.config.flow.schema import MirrorConfig
 from twinlog.config.values.warnings import ConfigWarning, WarningCode
 from twinlog.control.check.group_readiness import CommittedOffset, FlowGroups, GroupReadiness

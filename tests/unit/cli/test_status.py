@@ -22,7 +22,7 @@ from twinlog.codes import FlowState, PartitionState
 from twinlog.codes.states import severity_of
 from twinlog.control.check import offline_status
 from twinlog.control.watch.snapshot import FlowSnapshot
-from twinlog.control.watch.status_file import StatusFile
+from twinlog.control.watch.status_file import RunningMirror, StatusFile
 from twinlog.control.watch.verified import Verified
 
 HOUR_MS = 3_600_000
@@ -33,12 +33,14 @@ def test_partitions_of_one_state_share_a_row() -> None:
         flow(
             partition(number=0, lag=3, lag_ms=10),
             partition(number=1, lag=4, lag_ms=20),
-            partition(number=2, state="FAILED", code="DIVERGED", message="no", since_ms=77, lag=-1),
-        ).as_json()
+            partition(
+                number=2, state="FAILED", code="DIVERGED", message="no", since_ms=77, lag=None
+            ),
+        )
     )
     assert [(row.partitions, row.state, row.lag, row.lag_ms) for row in found] == [
         ("0-1", "AT_END", 7, 20),
-        ("2", "FAILED", -1, 0),
+        ("2", "FAILED", None, 0),
     ]
     assert found[1].trouble == "no [DIVERGED]"
     assert (found[0].since_ms, found[1].since_ms) == (0, 77), "unknown is not the flow's start"
@@ -50,7 +52,7 @@ def test_partitions_that_copy_and_those_at_the_end_are_one_row() -> None:
         partition(number=n, state=state, copied=10, lag=n, lag_ms=n)
         for n, state in enumerate(states)
     ]
-    (row,) = rows(flow(*parts, rates={"orders": 12.5}).as_json())
+    (row,) = rows(flow(*parts, rates={"orders": 12.5}))
     assert (row.partitions, row.state, row.lag, row.copied) == ("all 4", "STARTING", 6, 40)
     assert row.records_per_s == 12.5
 
@@ -58,13 +60,13 @@ def test_partitions_that_copy_and_those_at_the_end_are_one_row() -> None:
 def test_totals_are_of_the_copy_and_of_what_is_known() -> None:
     one = flow(
         partition(lag=3, lag_ms=10, copied=1000, records=5),
-        partition("audit", lag=-1, lag_ms=-1),
+        partition("audit", lag=None, lag_ms=None),
         rates={"orders": 7.0, "gone": 100.0},
     )
-    found = totals([one.as_json(), flow(flow="B->A").as_json()])
+    found = totals([one, flow(flow="B->A")])
     assert (found.flows, found.topics, found.partitions) == (2, 2, 2)
     assert (found.lag, found.lag_ms, found.copied, found.records_per_s) == (3, 10, 1000, 7.0)
-    assert totals([]).lag == -1
+    assert totals([]).lag is None
 
 
 def test_what_the_flow_waits_for_is_said_once() -> None:
@@ -80,7 +82,7 @@ def test_what_the_flow_waits_for_is_said_once() -> None:
         state="DEGRADED",
         reason="B: refused",
         code="UNREACHABLE",
-    ).as_json()
+    )
     ((first, second),) = troubles(one, rows(one))
     assert (first.topic, second.topic, first.trouble) == ("c", "d", "no [DIVERGED]")
 
@@ -88,21 +90,20 @@ def test_what_the_flow_waits_for_is_said_once() -> None:
 def test_partitions_that_the_flow_speaks_for_do_not_part_from_the_others() -> None:
     """In the first seconds of an outage some of a topic have met it, and others not yet."""
     parts = partition(), partition(number=1, code="UNREACHABLE", message="B: refused")
-    away = flow(*parts, state="DEGRADED", reason="B: refused", code="UNREACHABLE").as_json()
+    away = flow(*parts, state="DEGRADED", reason="B: refused", code="UNREACHABLE")
     assert [one.partitions for one in rows(away)] == ["all 2"]
-    other = flow(*parts, state="DEGRADED", reason="A: refused", code="UNREACHABLE").as_json()
+    other = flow(*parts, state="DEGRADED", reason="A: refused", code="UNREACHABLE")
     assert [one.partitions for one in rows(other)] == ["0", "1"]
+
+
+def mirror_of(*flows: FlowSnapshot, **changes: Any) -> RunningMirror:
+    usual: dict[str, Any] = {"pid": 7, "config": "f", "written_ms": 1000}
+    return RunningMirror(flows=flows, **(usual | changes))
 
 
 def shown(width: int, *flows: FlowSnapshot, most: int | None = None, lagging: bool = False) -> str:
     console = Console(file=io.StringIO(), width=width, highlight=False)
-    mirror = {
-        "pid": 7,
-        "config": "/etc/twinlog/mm2.properties",
-        "written_ms": 1000,
-        "every_ms": 1000,
-        "flows": [one.as_json() for one in flows],
-    }
+    mirror = mirror_of(*flows, config="/etc/twinlog/mm2.properties")
     wanted = ShownParts(width=width, most_rows=most, lagging=lagging)
     for part in screen([mirror], wanted, 2000):
         console.print(part)
@@ -182,15 +183,10 @@ def test_rows_that_do_not_fit_are_counted_and_troubles_stay() -> None:
 
 
 def test_speeds_of_what_another_host_runs_come_of_two_looks() -> None:
-    def mirrors_of(copied: int) -> list[dict[str, Any]]:
-        return [{"flows": [flow(partition(copied=copied)).as_json()]}]
-
-    speeds, mirrors = Speeds(), mirrors_of(100)
-    speeds.fill_in(mirrors, 10.0)
-    assert mirrors[0]["flows"][0]["rates"] == {}
-    mirrors = mirrors_of(150)
-    speeds.fill_in(mirrors, 12.0)
-    assert mirrors[0]["flows"][0]["rates"] == {"orders": 25.0}
+    speeds = Speeds()
+    for copied, now, rates in ((100, 10.0, {}), (150, 12.0, {"orders": 25.0})):
+        (mirror,) = speeds.fill_in([mirror_of(flow(partition(copied=copied)))], now)
+        assert mirror.flows[0].rates == rates
 
 
 def test_since_names_the_day_when_it_was_another() -> None:
@@ -215,32 +211,29 @@ def test_since_names_the_day_when_it_was_another() -> None:
     ],
 )
 def test_exit_code_says_whether_all_is_well(states: tuple[str, ...], code: int) -> None:
-    flows = [flow(partition(), state=state).as_json() for state in states]
-    mirror = {"pid": 7, "config": "f", "written_ms": 1000, "flows": flows}
-    assert exit_code([mirror] if flows else [], 2000) == code
+    flows = [flow(partition(), state=state) for state in states]
+    assert exit_code([mirror_of(*flows)] if flows else [], 2000) == code
 
 
-@pytest.mark.parametrize(("lag", "code"), [(0, 0), (1, 1), (-1, 1)])
-def test_flow_that_nobody_runs_is_well_while_nothing_waits(lag: int, code: int) -> None:
-    gone = partition("gone", lag=-1, state="SOURCE_DELETED")
-    idle = flow(partition(), partition(number=1, lag=lag), gone, state="NOT_RUNNING").as_json()
-    assert exit_code([{"pid": None, "config": "f", "written_ms": 0, "flows": [idle]}], 1) == code
+@pytest.mark.parametrize(("lag", "code"), [(0, 0), (1, 1), (None, 1)])
+def test_flow_that_nobody_runs_is_well_while_nothing_waits(lag: int | None, code: int) -> None:
+    gone = partition("gone", lag=None, state="SOURCE_DELETED")
+    idle = flow(partition(), partition(number=1, lag=lag), gone, state="NOT_RUNNING")
+    assert exit_code([mirror_of(idle, pid=None)], 1) == code
 
 
 def test_flow_whose_process_was_killed_is_not_well_though_nothing_waits() -> None:
     reason = "it last ran on east-1 (process 7), without a report [PROCESS_GONE]"
-    idle = flow(partition(), state="NOT_RUNNING", code="PROCESS_GONE", reason=reason).as_json()
-    assert exit_code([{"pid": None, "config": "f", "written_ms": 0, "flows": [idle]}], 1) == 1
+    idle = flow(partition(), state="NOT_RUNNING", code="PROCESS_GONE", reason=reason)
+    assert exit_code([mirror_of(idle, pid=None)], 1) == 1
 
 
 def test_exit_code_of_what_is_wrong_below_the_flow() -> None:
-    failed = flow(partition(state="FAILED"), state="THROTTLED").as_json()
-    mirror = {"pid": 7, "config": "f", "written_ms": 1000, "flows": [failed]}
-    assert exit_code([mirror], 2000) == 1
-    silent = mirror | {"flows": [flow().as_json()]}
-    assert exit_code([silent], 2000) == 0
-    assert exit_code([silent], 60_000) == 1, "the process has said nothing for a minute"
-    assert exit_code([silent | {"pid": None}], 60_000) == 0, "as the clusters have it"
+    failed = flow(partition(state="FAILED"), state="THROTTLED")
+    assert exit_code([mirror_of(failed)], 2000) == 1
+    assert exit_code([mirror_of(flow())], 2000) == 0
+    assert exit_code([mirror_of(flow())], 60_000) == 1, "the process has said nothing for a minute"
+    assert exit_code([mirror_of(flow(), pid=None)], 60_000) == 0, "as the clusters have it"
 
 
 @pytest.fixture

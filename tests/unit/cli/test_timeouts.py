@@ -69,7 +69,7 @@ ASKING = (
     "switchover plan FILE",
     "switchover run FILE --yes",
     "failback plan FILE",
-    "flow promote FILE",
+    "flow promote FILE --yes",
     "flow pause FILE",
     "topic release FILE --topics orders",
     "drill clean FILE --yes",

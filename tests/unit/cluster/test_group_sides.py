@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from twinlog.cluster.groups.group_list import Group
-from twinlog.cluster.groups.group_members import Member
-from twinlog.cluster.groups.group_sides import NOT_THERE, GroupSides
+from twinlog.cluster.groups.group_members import NOT_THERE, GroupSides, Member
 from twinlog.errors import Unauthorized, Unreachable
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import socket
 import struct
 import threading
+import time
 from collections.abc import Iterator
 
 import pytest
@@ -26,6 +27,7 @@ class Peer:
         self.traffic = Traffic()
         connection = Connection(ours, "127.0.0.1", 1, settings)
         self.hot = HotConnection(connection, "us", FramePool(0), self.traffic)
+        self.began = time.monotonic()
         for context in "abc":
             self.hot.submit(0, 9, [b"question"], context)
         assert self.hot.flush()
@@ -112,6 +114,17 @@ def test_responses_are_whole_whatever_pieces_arrive(peer: Peer) -> None:
         found += peer.received()
     assert found == [("a", b"one"), ("b", b""), ("c", b"three" * 50)]
     assert peer.received() == []
+
+
+def test_trip_is_the_shortest_response_time(peer: Peer) -> None:
+    peer.sock.sendall(peer.answer(1, b""))
+    peer.received()
+    shortest = peer.hot.trip_s
+    assert 0 < shortest < 10
+    eventually(lambda: time.monotonic() - peer.began > 2 * shortest)
+    peer.sock.sendall(peer.answer(2, b""))
+    peer.received()
+    assert peer.hot.trip_s == shortest
 
 
 def may_send(peer: Peer) -> bool:

@@ -94,4 +94,6 @@ def test_what_is_no_policy_is_refused_with_its_line(read: Loader, name: str, wha
 def test_one_that_does_not_undo_its_names_is_refused(read: Loader) -> None:
     message = refusal(lambda: read("replication.policy.class = our_names:OneWay"))
     assert "names `topic` of `source` 'topic-of-source', but maps that name back to None" in message
-    assert "make topic_source() and upstream_topic() undo format_remote_topic()" in message
+    assert (
+        "make topic_source() and upstream_topic() the inverse of format_remote_topic()" in message
+    )

@@ -93,6 +93,7 @@ ANOTHER = {
     "tuning.partition_fetch_bytes": {"A.consumer.max.partition.fetch.bytes": "7000"},
     "tuning.fetch_least_bytes": {"A.consumer.fetch.min.bytes": "7000"},
     "tuning.fetch_wait_ms": {"A.consumer.fetch.max.wait.ms": "70"},
+    "tuning.gather_ms": {"twinlog.latency": "lowest"},
     "tuning.request_bytes": {"B.producer.max.request.size": "7000"},
     "tuning.join_bytes": {"A->B.producer.override.batch.size": "7000"},
     "tuning.rack": {"A.consumer.client.rack": "east-1"},

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import FrozenInstanceError
 
 import pytest
@@ -170,3 +171,20 @@ def test_a_mirror_runs_without_transforms(read: Loader) -> None:
     config = read("A->B.twinlog.transforms = ", "A->B.twinlog.transforms.on-error = stop")
     assert refuse_transforms(config) is config
     assert config.warnings == ()
+
+
+def test_digest_depends_on_the_lines_of_the_topics_transforms_alone(read: Loader) -> None:
+    def digests_of(*lines: str) -> list[str]:
+        found = flow_of(read(*lines)).transforms
+        return [*map(found.digest_of, ("orders", "clicks", "other")), found.digest]
+
+    assert digests_of() == ["", "", "", ""]
+    orders, clicks, other, both = digests_of(*MASK)
+    assert other == "" and len({orders, clicks, both}) == 3
+    assert re.fullmatch("[0-9a-f]{32}", orders)
+    changed = digests_of(*MASK[:-1], SQL)
+    assert changed[0] == orders and changed[1] != clicks and changed[3] != both
+    more_topics = digests_of(*(line.replace("clicks,", "clicks, taps,") for line in MASK))
+    assert more_topics[:3] == [orders, clicks, ""] and more_topics[3] != both
+    skipping = digests_of(*MASK, "A->B.twinlog.transforms.on-error = skip")
+    assert skipping[0] != orders

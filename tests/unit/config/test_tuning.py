@@ -6,7 +6,7 @@ import pytest
 
 from tests.support.properties import Loader, flow_of, refusal
 from twinlog.config.flow.schema import FlowConfig
-from twinlog.config.flow.tuning import MEBIBYTE, Tuning
+from twinlog.config.flow.tuning import GATHER_MS, MEBIBYTE, Tuning
 from twinlog.control.flow.wiring import flow_setup
 from twinlog.wire.recompress import Recompression
 from twinlog.wire.record_batch import Codec
@@ -32,6 +32,9 @@ def test_a_file_that_tunes_nothing(read: Loader) -> None:
         ("A.consumer.fetch.max.wait.ms = 100", "fetch_wait_ms", 100),
         ("A.consumer.fetch.max.wait.ms = 0", "fetch_wait_ms", 5),
         ("A.consumer.fetch.max.wait.ms = 10000", "fetch_wait_ms", 500),
+        ("twinlog.latency = balanced", "gather_ms", GATHER_MS),
+        ("A->B.twinlog.latency = lowest", "gather_ms", 0),
+        ("A.consumer.fetch.min.bytes = 2", "gather_ms", 0),
         ("B.producer.max.request.size = 157286400", "request_bytes", 64 * MEBIBYTE),
         ("A->B.producer.override.max.request.size = 9", "request_bytes", 9),
         ("B.producer.batch.size = 50000", "join_bytes", 50_000),

@@ -39,7 +39,7 @@ HERE, THERE = TopicPartition("orders", 0), TopicPartition("A.orders", 0)
 ALL = frozenset((HERE,))
 
 
-def position(to: int = 10, now: int = -1, **more: Any) -> GroupPartition:
+def position(to: int | None = 10, now: int | None = None, **more: Any) -> GroupPartition:
     return GroupPartition(source=HERE, target=THERE, committed=10, to=to, now=now, **more)
 
 
@@ -50,12 +50,12 @@ def group(*partitions: GroupPartition, **more: Any) -> GroupPlan:
 @pytest.mark.parametrize(
     ("to", "now", "outcome"),
     [
-        (10, -1, GroupOutcome.BEHIND),
+        (10, None, GroupOutcome.BEHIND),
         (10, 9, GroupOutcome.BEHIND),
         (10, 10, GroupOutcome.THERE),
         (10, 11, GroupOutcome.AHEAD),
-        (-1, -1, GroupOutcome.NO_COUNTERPART),
-        (-1, 5, GroupOutcome.LEFT),
+        (None, None, GroupOutcome.NO_COUNTERPART),
+        (None, 5, GroupOutcome.LEFT),
     ],
 )
 def test_a_group_only_moves_forwards(to: int, now: int, outcome: GroupOutcome) -> None:
@@ -91,7 +91,7 @@ def failover(
 ) -> FailoverPlan:
     return FailoverPlan(
         flow="A->B",
-        source_problem="it is gone" if one.source_end < 0 else "",
+        source_problem="it is gone" if one.source_end is None else "",
         newest=newest,
         copies=(one,),
         groups=groups,
@@ -111,7 +111,7 @@ def test_what_is_missing_is_told_by_the_source_or_by_whoever_saw_it_last() -> No
     markers = failover(seen.copies[0], NewestStatus(status=None), lacking=frozenset())
     assert markers.missing(seen.copies[0]) == 0
     gone = copy(upstream=20)
-    assert failover(gone, NewestStatus(status=None)).missing(gone) == -1
+    assert failover(gone, NewestStatus(status=None)).missing(gone) is None
     newest = structs.replace(
         PUBLISHED, at_ms=now_ms, loss_records=30, behind=(behind("orders", 20, 50),)
     )
@@ -126,18 +126,18 @@ def test_what_is_missing_is_told_by_the_source_or_by_whoever_saw_it_last() -> No
     others = structs.replace(newest, loss_records=30, behind=(behind("audit", 20, 50),))
     assert failover(gone, NewestStatus(status=others)).missing(gone) == 0
     old = structs.replace(others, at_ms=now_ms - 24 * 3_600_000)
-    assert failover(gone, NewestStatus(status=old)).missing(gone) == -1, "its mirror is gone"
+    assert failover(gone, NewestStatus(status=old)).missing(gone) is None, "its mirror is gone"
     killed = NewestStatus(status=others, over="no mirror leads the flow")
-    assert failover(gone, killed).missing(gone) == -1, "no mirror is in the group"
+    assert failover(gone, killed).missing(gone) is None, "no mirror is in the group"
     ahead = NewestStatus(status=structs.replace(others, at_ms=now_ms + 3_600_000), is_new=True)
     assert failover(gone, ahead).missing(gone) == 0, "its host's clock is an hour ahead"
     ended = structs.replace(others, state="STOPPED")
-    assert failover(gone, NewestStatus(status=ended)).missing(gone) == -1
-    assert failover(gone, NewestStatus(status=ended, is_new=True)).missing(gone) == -1
+    assert failover(gone, NewestStatus(status=ended)).missing(gone) is None
+    assert failover(gone, NewestStatus(status=ended, is_new=True)).missing(gone) is None
     more = structs.replace(others, loss_records=31)
-    assert failover(gone, NewestStatus(status=more)).missing(gone) == -1, "not all is in the row"
+    assert failover(gone, NewestStatus(status=more)).missing(gone) is None, "not all is in the row"
     unknown = structs.replace(others, loss_unknown=1)
-    assert failover(gone, NewestStatus(status=unknown)).missing(gone) == -1
+    assert failover(gone, NewestStatus(status=unknown)).missing(gone) is None
 
 
 def test_a_row_of_another_clock_is_current_for_as_long_as_it_may_be_old(

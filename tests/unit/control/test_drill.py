@@ -121,7 +121,7 @@ def test_a_cluster_that_is_away_while_it_cleans_up_is_no_error(
     said: list[str] = []
     with ClusterClient(settings_for("127.0.0.1:1"), api_timeout_s=0.3) as client:
         assert not cleaning.clean(client, "twinlog-drill-0123abcd", said.append)
-    assert "left: cluster A: what is left is unknown" in said[0]
+    assert "left: cluster A: what a drill left there is unknown" in said[0]
 
 
 def test_a_terminal_that_is_closed_ends_it_as_an_interrupt_does() -> None:

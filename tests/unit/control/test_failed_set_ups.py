@@ -21,7 +21,6 @@ from twinlog.config.flow.schema import MirrorConfig
 from twinlog.config.load import load
 from twinlog.control.check.reported_status import Reported, _report
 from twinlog.control.duties import publication
-from twinlog.control.flow import set_up_publication
 from twinlog.control.flow.flow_setup import FlowSetup
 from twinlog.control.flow.wiring import flow_setup
 from twinlog.control.process.supervisor import FailedSetUps
@@ -36,12 +35,12 @@ from twinlog.survey.state_reader import Rows
 
 NOW_MS = PUBLISHED.at_ms
 FAILED = structs.replace(
-    PUBLISHED, host="west-1", generation=-1, state="FAILED", code="WRONG_CLUSTER", reason="why"
+    PUBLISHED, host="west-1", generation=None, state="FAILED", code="WRONG_CLUSTER", reason="why"
 )
 LED = structs.replace(PUBLISHED, at_ms=NOW_MS - 1000)
 CLAIM = Claim(
     flow="A->B",
-    generation=PUBLISHED.generation,
+    generation=4,
     claimant="c",
     producer_id=1,
     meaning="m",
@@ -161,8 +160,8 @@ def test_rest_shows_it_with_who_and_age_unless_it_knows_better(config: MirrorCon
 
     west = ("FAILED", "WRONG_CLUSTER", "why", "west-1 (process 77)")
     assert seen(None) == west
-    assert seen(flow(state="STANDBY", generation=-1)) == west
-    own = flow(state="DEGRADED", generation=-1, code="UNREACHABLE", reason="B: no broker")
+    assert seen(flow(state="STANDBY", generation=None)) == west
+    own = flow(state="DEGRADED", generation=None, code="UNREACHABLE", reason="B: no broker")
     assert seen(own) == ("DEGRADED", "UNREACHABLE", "B: no broker", "here")
     found = shown.flow(config.flows[0], None, 1.0, LeaderReport(reported=reported))
     assert (found.generation, found.retention) == (None, None)
@@ -207,10 +206,9 @@ class Target:
 @pytest.fixture
 def target(monkeypatch: pytest.MonkeyPatch) -> Target:
     made = Target()
-    monkeypatch.setattr(set_up_publication, "has_state", made.asked_for_state)
+    monkeypatch.setattr(publication, "has_state", made.asked_for_state)
     monkeypatch.setattr(publication, "ensure_mm2_topic", made.made_topic)
-    for module in (publication, set_up_publication):
-        monkeypatch.setattr(module, "append_rows", made.append)
+    monkeypatch.setattr(publication, "append_rows", made.append)
     monkeypatch.setattr("twinlog.control.duties.rounds.FIRST_PAUSE_S", 0.01)
     return made
 
@@ -229,7 +227,7 @@ def failed() -> Iterator[FailedSetUps]:
 
 
 def own(**changes: Any) -> FlowSnapshot:
-    usual = {"state": "FAILED", "generation": -1, "code": "WRONG_CLUSTER", "reason": "why"}
+    usual = {"state": "FAILED", "generation": None, "code": "WRONG_CLUSTER", "reason": "why"}
     return flow(partition(lag=5), **usual | changes)
 
 

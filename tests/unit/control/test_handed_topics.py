@@ -9,6 +9,7 @@ import pytest
 
 from twinlog.control.duties.handed_topics import MAX_PAUSE_S, TopicRounds, handed_topics
 from twinlog.control.duties.rounds import LedFlow, PartitionView
+from twinlog.mirror.map.translation import Reach
 from twinlog.model import TopicId, TopicPartition
 
 ONE, TWO = (TopicId(bytes([n]) * 16) for n in (1, 2))
@@ -20,9 +21,7 @@ def view(topic: str = "orders", number: int = 0, **changes: Any) -> PartitionVie
         target=TopicPartition(f"A.{topic}", number),
         source_topic_id=ONE,
         target_topic_id=TWO,
-        next_upstream=5,
-        next_downstream=5,
-        source_end=5,
+        reach=Reach(5, 5),
         is_begun=True,
     )
     return replace(usual, **changes)

@@ -22,7 +22,7 @@ def test_a_row_every_ten_seconds_for_an_hour() -> None:
 
 def test_what_is_not_known_is_none_and_a_standby_has_no_row() -> None:
     history = LastHour()
-    unknown = flow(partition("orders", lag=-1), loss_records=-1, loss_ms=-1, latency=None)
+    unknown = flow(partition("orders", lag=None), loss_records=None, loss_ms=None, latency=None)
     standby = flow(flow="C->B", state=FlowState.STANDBY)
     history.update(0.0, 1, [unknown, standby])
     (row,) = history.rows("A->B")
@@ -33,13 +33,13 @@ def test_what_is_not_known_is_none_and_a_standby_has_no_row() -> None:
 def test_a_topic_has_a_row_every_half_minute_for_an_hour() -> None:
     history = LastHour()
     for second in range(0, 3600 + 120, 10):
-        parts = [partition("orders", n, lag=second if n else -1, bytes=second) for n in range(3)]
-        history.update(second, second * 1000, [flow(*parts, partition("dark", lag=-1))])
+        parts = [partition("orders", n, lag=second if n else None, bytes=second) for n in range(3)]
+        history.update(second, second * 1000, [flow(*parts, partition("dark", lag=None))])
     rows = history.topics.rows("A->B", "orders")
     assert len(rows) == TOPIC_ROWS
     assert (rows[0].at_ms, rows[-1].at_ms) == (120_000, 3_690_000)
     assert rows[-1][1:] == (2 * 3690, 3 * 3690)
-    assert {row.lag for row in history.topics.rows("A->B", "dark")} == {-1}
+    assert {row.lag for row in history.topics.rows("A->B", "dark")} == {None}
     assert history.topics.rows("A->B", "nothing") == []
     kept = history.topics._rows["A->B", "orders"]
     assert kept.itemsize * len(kept) == 2880, "bytes of a topic"
@@ -70,5 +70,7 @@ def test_the_topics_of_a_flow_that_is_no_longer_led_have_no_rows() -> None:
     history = LastHour()
     history.update(0, 0, [flow(partition("orders"))])
     assert history.topics.rows("A->B", "orders")
-    history.update(60, 60_000, [flow(partition("orders"), state=FlowState.STANDBY, generation=-1)])
+    history.update(
+        60, 60_000, [flow(partition("orders"), state=FlowState.STANDBY, generation=None)]
+    )
     assert history.topics.rows("A->B", "orders") == []

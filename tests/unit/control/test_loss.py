@@ -202,7 +202,7 @@ def test_of_a_source_topic_made_anew_nobody_knows_what_would_be_lost(count: int)
     flow.source.made_anew, flow.source.at = {"orders"}, {FIRST: count, SECOND: count}
     found = flow.pass_time(3)
     assert found.loss_unknown == 2
-    assert [part.loss_records for part in found.partitions] == [-1, -1]
+    assert [part.loss_records for part in found.partitions] == [None, None]
 
 
 def test_beyond_the_rpo_the_flow_is_degraded_and_says_so_once(
@@ -230,7 +230,7 @@ def test_without_an_rpo_nothing_is_exceeded() -> None:
     flow = Flow(rpo_seconds=None)
     flow.source.at = {FIRST: 200, SECOND: 200}
     found = flow.pass_time(3600)
-    assert (found.state, found.loss_records, found.rpo_ms) == (FlowState.RUNNING, 200, -1)
+    assert (found.state, found.loss_records, found.rpo_ms) == (FlowState.RUNNING, 200, None)
 
 
 def test_a_source_that_does_not_answer_proves_nothing() -> None:
@@ -312,7 +312,7 @@ def test_another_topic_in_place_of_the_copied_one_is_nothing_that_is_safe() -> N
     flow.source.at = {FIRST: 99, SECOND: 100}
     found = flow.pass_time(20)
     assert (found.loss_records, found.loss_ms, found.loss_unknown) == (0, 19_000, 1)
-    assert found.partitions[0].loss_records == -1
+    assert found.partitions[0].loss_records is None
     assert "RPO_EXCEEDED" in flow.pass_time(20).reason
 
 
@@ -321,7 +321,7 @@ def test_a_source_that_diverged_is_nothing_that_is_safe() -> None:
     flow.pass_time(1)
     next(one for one in flow.lanes if one.holds(FIRST)).troubled(FIRST, "SOURCE_DIVERGED")
     found = flow.pass_time(20)
-    assert (found.partitions[0].loss_records, found.loss_unknown) == (-1, 1)
+    assert (found.partitions[0].loss_records, found.loss_unknown) == (None, 1)
     assert "it has stopped with SOURCE_DIVERGED" in flow.pass_time(20).rpo_excess
 
 
@@ -447,7 +447,9 @@ def test_what_is_kept_for_long_enough_is_no_trouble() -> None:
         found = flow.pass_time(1)
     assert found.state is FlowState.RUNNING, "an hour is left, and 15 minutes are needed"
     part = found.partitions[0]
+    assert part.left_ms is not None
     assert 3400_000 < part.left_ms < 3600_000
+    assert part.needs_ms is not None
     assert 800_000 < part.needs_ms < 1000_000
     assert not part.is_near_deletion
 
@@ -483,10 +485,10 @@ def test_a_topic_that_falls_behind_later_has_its_outlook_as_soon() -> None:
     lane.progress(payments, ordinal=100, end=100, last_timestamp=flow.at_ms)
     flow.copied(100, end=10_000)
     first, second = flow.pass_time(30).partitions
-    assert (first.left_ms > 0, second.left_ms) == (True, -1)
+    assert (bool(first.left_ms), second.left_ms) == (True, None)
     flow.source.at[payments] = 10_000
     found = flow.pass_time(40)
-    assert all(part.left_ms > 0 for part in found.partitions)
+    assert all(part.left_ms for part in found.partitions)
 
 
 def test_a_partition_that_is_retried_in_vain_keeps_its_outlook() -> None:
@@ -501,7 +503,7 @@ def test_a_partition_that_is_retried_in_vain_keeps_its_outlook() -> None:
         assert lane.lane.partitions[FIRST].progress is None
         stopped(flow)
     found = flow.pass_time(60)
-    assert all(part.left_ms > 0 for part in found.partitions)
+    assert all(part.left_ms for part in found.partitions)
 
 
 @pytest.mark.parametrize("why", ["paused", "stopped"])
@@ -520,9 +522,10 @@ def test_a_partition_that_no_lane_of_this_run_has_begun_has_its_outlook(why: str
             for tp in filter(lane.holds, (FIRST, SECOND)):
                 lane.troubled(tp, "TARGET_CHANGED")
     first, second = flow.pass_time(60).partitions
+    assert first.left_ms is not None
     assert 0 < first.left_ms <= 2 * HOUR_S * 1000
-    assert second.left_ms == -1, "it is at the end"
-    assert (first.loss_records, second.loss_records) == (-1, -1), "nobody has looked"
+    assert second.left_ms is None, "it is at the end"
+    assert (first.loss_records, second.loss_records) == (None, None), "nobody has looked"
     found = flow.pass_time(HOUR_S + 60)
     assert found.partitions[0].is_near_deletion
     assert sorted(flow.source.rests_asked) == [FIRST, SECOND], "each once"
@@ -596,9 +599,10 @@ def test_a_log_that_is_cut_for_its_size_is_seen_by_its_start() -> None:
         flow.source.at[FIRST] = 50_000 + 10 * second
         found = flow.pass_time(1)
     first, second_part = found.partitions
+    assert first.left_ms is not None
     assert 1_600_000 < first.left_ms < 1_800_000, "17,000 records at 10 a second"
     assert first.is_near_deletion
-    assert second_part.left_ms == -1
+    assert second_part.left_ms is None
 
 
 def test_a_topic_that_is_kept_for_ever_is_near_nothing_and_one_that_is_hidden_not_known() -> None:
@@ -607,10 +611,10 @@ def test_a_topic_that_is_kept_for_ever_is_near_nothing_and_one_that_is_hidden_no
     flow.source.kept_ms = None
     found = flow.pass_time(200)
     assert found.state is FlowState.RUNNING
-    assert {(part.left_ms, part.is_left_known) for part in found.partitions} == {(-1, False)}
+    assert {(part.left_ms, part.is_left_known) for part in found.partitions} == {(None, False)}
     flow.source.kept_ms = NO_LIMIT
     found = flow.pass_time(700)
-    assert {(part.left_ms, part.is_left_known) for part in found.partitions} == {(-1, True)}
+    assert {(part.left_ms, part.is_left_known) for part in found.partitions} == {(None, True)}
 
 
 def test_a_flow_whose_source_nobody_asks_claims_nothing() -> None:
@@ -618,5 +622,5 @@ def test_a_flow_whose_source_nobody_asks_claims_nothing() -> None:
     flow = Flow()
     far_behind(flow)
     found = flow_snapshot(flow.driver.run, "exact", None, [], Counter(), FlowSince())
-    assert (found.loss_records, found.loss_ms, found.loss_unknown) == (-1, -1, 0)
+    assert (found.loss_records, found.loss_ms, found.loss_unknown) == (None, None, 0)
     assert (found.rpo_excess, found.state) == ("", FlowState.RUNNING)

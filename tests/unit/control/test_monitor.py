@@ -24,7 +24,7 @@ from twinlog.cli.terminal import monitoring
 from twinlog.cluster.security.security_settings import SecuritySettings
 from twinlog.control.watch.groups_report import CheckpointTiming
 from twinlog.control.watch.monitor import Monitor
-from twinlog.control.watch.spread import Quantiles
+from twinlog.control.watch.spread import LatencyHistogram, Quantiles
 from twinlog.control.watch.timing_window import TimingView
 from twinlog.control.watch.verified import Verified
 from twinlog.control.web import server as web_server
@@ -79,14 +79,14 @@ def test_lag_is_told_in_records_and_seconds_for_every_partition() -> None:
 
 
 def test_a_flow_that_stands_by_has_a_state_of_its_own_and_is_ready() -> None:
-    found = metrics_of(flow(state="STANDBY", generation=-1, guarantee="", lanes=0))
+    found = metrics_of(flow(state="STANDBY", generation=None, guarantee="", lanes=0))
     assert found["twinlog_flow_state", labels(state="STANDBY")] == 1
     assert found["twinlog_flow_state", labels(state="DEGRADED")] == 0
     assert found["twinlog_flow_ready", labels()] == 1
 
 
 def test_lag_that_is_not_known_has_no_series() -> None:
-    found = metrics_of(flow(partition(lag=-1, lag_ms=-1)))
+    found = metrics_of(flow(partition(lag=None, lag_ms=None)))
     assert not any(name.startswith("twinlog_lag") for name, _ in found)
 
 
@@ -97,7 +97,7 @@ def test_a_topic_that_was_taken_off_the_list_has_counts_and_no_lag() -> None:
 
 
 def test_no_series_is_served_twice() -> None:
-    again = partition(state="FAILED", lag=-1, target_topic="", code="X", records=0)
+    again = partition(state="FAILED", lag=None, target_topic="", code="X", records=0)
     monitor = Monitor()
     monitor.update([flow(partition(), again)])
     answer = monitor.answer("/metrics")
@@ -149,6 +149,7 @@ def test_every_metric_that_is_named_is_served_and_no_other() -> None:
                 rpo_ms=30_000,
                 held_rate=50_000,
                 latency=Quantiles(p50_ms=5, p99_ms=70),
+                latencies=LatencyHistogram(counts={5: 1}, total_ms=5),
                 verified=Verified(mode="sample", at_ms=7),
                 clusters=lambda: (TRUSTED,),
                 load=LaneLoad(),
@@ -159,14 +160,16 @@ def test_every_metric_that_is_named_is_served_and_no_other() -> None:
     ours = {name for name in names if not name.startswith(("process_", "python_"))}
     # served only where a flow asks for it
     plugins = {metric.name for metric in metrics.PLUGIN_NAMES.values()}
-    assert ours == {metric.name for metric in metrics.ALL} - plugins
+    histogram = metrics.FLOW_BATCH_LATENCY.name
+    parts = {f"{histogram}_{end}" for end in ("bucket", "sum", "count")}
+    assert ours == {metric.name for metric in metrics.ALL} - plugins - {histogram} | parts
 
 
 def test_series_of_connect_count_the_flows_that_are_led_and_all_lanes() -> None:
     found = metrics_of(
         flow(partition(), lanes=3),
         flow(partition(), flow="C->B", lanes=1, state="PAUSED"),
-        flow(flow="D->B", lanes=0, state="STANDBY", generation=-1),
+        flow(flow="D->B", lanes=0, state="STANDBY", generation=None),
     )
     expected = {
         "kafka_connect_worker_connector_count": 2,
@@ -182,7 +185,7 @@ def test_lag_of_a_consumer_is_told_by_flow() -> None:
     found = metrics_of(
         flow(partition(lag=12)),
         flow(partition(lag=5), flow="C->B"),
-        flow(partition(lag=-1), flow="D->B"),
+        flow(partition(lag=None), flow="D->B"),
     )
     lags = {
         dict(where)["clientid"]: value

@@ -134,11 +134,11 @@ def test_nobody_builds_on_offsets_of_a_log_that_is_wrong(*, code: str, is_broken
     partition.on_progress(REPORT)
     before = view_of(partition)
     assert not before.is_broken
-    assert min(before.next_upstream, before.next_downstream) > 0
+    assert before.reach is not None
+    assert min(before.reach) > 0
     partition.troubled(code, "message", retriable=False)
     view = view_of(partition)
-    given = (-1, -1) if is_broken else (before.next_upstream, before.next_downstream)
-    assert (view.is_broken, (view.next_upstream, view.next_downstream)) == (is_broken, given)
+    assert (view.is_broken, view.reach) == (is_broken, None if is_broken else before.reach)
 
 
 def test_a_partition_is_unseen_until_a_lane_has_found_its_place() -> None:
@@ -175,14 +175,14 @@ def test_nobody_is_told_a_position_in_a_topic_created_since(*, is_planned: bool)
     partition = a_partition()
     partition.taken = partition.plan
     partition.on_progress(REPORT)
-    assert view_of(partition).next_upstream == 40
+    assert view_of(partition).upstream == 40
     if is_planned:
         new_id = TopicId("1" * 32)
         partition.replan(replace(partition.plan, source_topic_id=new_id))
         partition.on_progress(REPORT)  # of the lane that has it still
     else:
         partition.troubled("SOURCE_RECREATED", "another topic", retriable=True)
-    assert view_of(partition).next_upstream == view_of(partition).source_end == -1
+    assert view_of(partition).reach is None
 
 
 def test_what_a_lane_has_begun_is_ours_while_a_lane_has_it() -> None:

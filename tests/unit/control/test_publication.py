@@ -37,7 +37,7 @@ def test_what_waits_the_objective_and_the_last_proof_are_told() -> None:
         flow(
             partition(lag=7),
             partition(number=1, lag=5),
-            partition(number=2, lag=-1),
+            partition(number=2, lag=None),
             rpo_ms=30_000,
             rpo_excess="é" * 5 * LONGEST_TEXT,
             verified=Verified(mode="full", at_ms=9, records=80, differences=1, is_complete=True),

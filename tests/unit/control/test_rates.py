@@ -22,7 +22,7 @@ def test_partitions_of_a_topic_are_added_up() -> None:
     parts = [
         partition(number=0, lag=5, lag_ms=40, records=10, bytes=100),
         partition(number=1, lag=7, lag_ms=90, records=20, bytes=200, state="FAILED"),
-        partition(number=2, lag=-1, lag_ms=-1, records=0, bytes=0),
+        partition(number=2, lag=None, lag_ms=None, records=0, bytes=0),
     ]
     (topic,) = Rates().update(0.0, [flow(*parts)])
     assert (topic.lag, topic.lag_ms, topic.records, topic.bytes) == (12, 90, 30, 300)
@@ -30,8 +30,8 @@ def test_partitions_of_a_topic_are_added_up() -> None:
 
 
 def test_lag_is_unknown_until_a_source_end_is() -> None:
-    (topic,) = Rates().update(0.0, [flow(partition(lag=-1, records=3))])
-    assert (topic.lag, topic.known) == (-1, 3)
+    (topic,) = Rates().update(0.0, [flow(partition(lag=None, records=3))])
+    assert (topic.lag, topic.known) == (None, 3)
 
 
 def test_a_count_that_falls_is_no_negative_rate() -> None:

@@ -33,7 +33,7 @@ def copying(records: int, upstream: int, **changes: object) -> FlowSnapshot:
 
 def test_a_flow_that_never_moved_is_not_ready() -> None:
     watch = Watch()
-    assert not watch.after(1, flow(state="STARTING", generation=-1))
+    assert not watch.after(1, flow(state="STARTING", generation=None))
     assert not watch.after(5, copying(0, 1000)), "where it continues is no movement"
     assert watch.after(1, copying(1, 1001))
 
@@ -53,7 +53,7 @@ def test_at_its_end_a_flow_is_ready_for_ever() -> None:
 
 def test_one_partition_with_lag_is_not_the_end() -> None:
     watch = Watch()
-    stuck = partition(number=1, state="FAILED", lag=-1, code="X", message="it is stuck")
+    stuck = partition(number=1, state="FAILED", lag=None, code="X", message="it is stuck")
     assert not watch.after(61, flow(partition(records=0), stuck))
 
 
@@ -113,11 +113,11 @@ def test_outage_that_is_over_is_ready_when_something_moves_again() -> None:
 def test_a_flow_without_topics_is_at_its_end() -> None:
     watch = Watch()
     assert watch.after(1, flow())
-    assert not Watch().after(1, flow(generation=-1)), "it is not known yet that there are none"
+    assert not Watch().after(1, flow(generation=None)), "it is not known yet that there are none"
 
 
 def test_the_reason_is_told() -> None:
-    stuck = partition(state="FAILED", lag=-1, code="RECORD_TOO_LARGE", message="too large")
+    stuck = partition(state="FAILED", lag=None, code="RECORD_TOO_LARGE", message="too large")
     (one,) = Readiness().update(0.0, [flow(stuck)])
     assert (one.is_ready, one.reason) == (False, "too large [RECORD_TOO_LARGE]")
 
@@ -125,8 +125,8 @@ def test_the_reason_is_told() -> None:
 def test_a_flow_that_another_process_leads_is_ready() -> None:
     """It does what it should; and when it takes over it has a minute for it."""
     watch = Watch()
-    standby = flow(state="STANDBY", generation=-1, reason="standing by [CONFIG_MISMATCH]")
+    standby = flow(state="STANDBY", generation=None, reason="standing by [CONFIG_MISMATCH]")
     assert watch.after(1000, standby)
-    starting = flow(state="STARTING", generation=-1)
+    starting = flow(state="STARTING", generation=None)
     assert watch.after(60, starting)
     assert not watch.after(1, starting)

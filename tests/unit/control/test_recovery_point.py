@@ -65,7 +65,7 @@ def test_a_source_that_ends_below_what_was_copied_is_doubtful_until_a_lane_has_l
     see(point, 100, 1000)
     for at in (2000, 3000):
         see(point, 99, at)
-        assert (point.at, point.records, point.doubtful_since) == (None, -1, 2000)
+        assert (point.at, point.records, point.doubtful_since) == (None, None, 2000)
     point.reach(100)
     see(point, 100, 4000)
     assert (point.at, point.records, point.doubtful_since) == (4000, 0, None)
@@ -96,7 +96,7 @@ def test_an_empty_partition_that_never_began_has_nothing_to_lose() -> None:
     assert (point.at, point.records) == (1000, 0)
     see(point, 5, 2000)
     see(point, 9, 3000)
-    assert (point.records, point.waits_since) == (-1, 2000)
+    assert (point.records, point.waits_since) == (None, 2000)
 
 
 STEPS = st.lists(

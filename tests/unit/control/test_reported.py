@@ -70,7 +70,7 @@ def of(status: PublishedStatus | None, run: LastRun | None = None) -> Reported:
 
 
 def test_its_own_last_row_hides_no_outage(config: MirrorConfig) -> None:
-    own = flow(state="DEGRADED", reason="B: no broker", generation=-1, code="UNREACHABLE")
+    own = flow(state="DEGRADED", reason="B: no broker", generation=None, code="UNREACHABLE")
     last = of(row(host=socket.gethostname(), pid=os.getpid()))
     for problem in ("", AWAY):
         found = shown_flow(config, own, last, problem)
@@ -80,7 +80,7 @@ def test_its_own_last_row_hides_no_outage(config: MirrorConfig) -> None:
             "here",
         )
     # processes of two containers may have one host name and number: a standby shows its leader
-    assert shown_flow(config, flow(state="STANDBY", generation=-1), last).state == "RUNNING"
+    assert shown_flow(config, flow(state="STANDBY", generation=None), last).state == "RUNNING"
 
 
 def test_a_leader_that_said_nothing_for_long_is_not_known_to_run(config: MirrorConfig) -> None:

@@ -74,6 +74,26 @@ def test_a_number_that_is_none_is_written_as_the_format_says() -> None:
 
 
 @pytest.mark.parametrize(
+    ("read", "end"), [(read_text, ""), (read_openmetrics, "# EOF\n")], ids=["text", "open"]
+)
+def test_a_histogram_is_read(read: Read, end: str) -> None:
+    metric = metrics.FLOW_BATCH_LATENCY
+    text = SeriesText([metric], is_openmetrics=bool(end), fixed=(("site", "x"),))
+    text.add_histogram(metric, ("A", "B"), [(0.5, 2), (math.inf, 3)], 1.75)
+    (family,) = read(text.encode().decode() + end)
+    assert family.type == "histogram"
+    of = {"source": "A", "target": "B", "site": "x"}
+    assert [
+        (one.name.removeprefix(metric.name), one.labels, one.value) for one in family.samples
+    ] == [
+        ("_bucket", {**of, "le": "0.5"}, 2),
+        ("_bucket", {**of, "le": "+Inf"}, 3),
+        ("_count", of, 3),
+        ("_sum", of, 1.75),
+    ]
+
+
+@pytest.mark.parametrize(
     ("accept", "read"), [("", read_text), (OPENMETRICS, read_openmetrics)], ids=["text", "open"]
 )
 def test_both_formats_say_the_same(accept: str, read: Read) -> None:

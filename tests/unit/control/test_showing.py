@@ -92,7 +92,7 @@ def test_the_status_file_is_written_by_its_own_thread_and_removed(tmp_path: Path
             status.update([flow(partition(records=records))])
 
         def newest() -> bool:
-            found = [one.flows[0]["partitions"][0]["records"] for one in running_mirrors()]
+            found = [one.flows[0].partitions[0].records for one in running_mirrors()]
             return found == [3]
 
         eventually(newest)
@@ -111,7 +111,7 @@ def test_a_large_status_file_is_written_seldom_and_says_so(
         status.update([flow(*many)])
         eventually(lambda: list(running_mirrors()))
         (mirror,) = running_mirrors()
-        assert len(mirror.flows[0]["partitions"]) == len(many)
+        assert len(mirror.flows[0].partitions) == len(many)
         assert mirror.every_ms == 1000 * status_file.LONGEST_PAUSE_S
         assert mirror.late_ms == 0
         status.update([flow(state="PAUSED")])

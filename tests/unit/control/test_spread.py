@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -42,3 +44,22 @@ def test_what_is_older_than_a_minute_is_forgotten() -> None:
     assert window.view(59.0) == Quantiles(p50_ms=0, p99_ms=1023)
     assert window.view(61.0) == Quantiles(p50_ms=0, p99_ms=0)
     assert window.view(96.0) is None
+
+
+def test_the_histogram_keeps_what_the_window_forgets() -> None:
+    window = SpreadWindow()
+    window.add(0.0, summed(-5, 7, 8))
+    window.add(500.0, summed(1023, 1024, 1 << 20))
+    found = dict(window.histogram().cumulative())
+    assert list(found)[:2] == [0.007, 0.015]
+    assert (found[0.007], found[0.015], found[1.023], found[2.047]) == (2, 3, 4, 5)
+    assert (found[131.071], found[math.inf]) == (5, 6)
+    assert window.histogram().total_ms == 10 + 1023 + 1024 + (1 << 20)
+
+
+@given(st.lists(st.integers(min_value=0, max_value=1 << 18)))
+def test_a_bound_of_the_histogram_is_exact(passed_ms: list[int]) -> None:
+    window = SpreadWindow()
+    window.add(0.0, summed(*passed_ms))
+    for bound, count in window.histogram().cumulative():
+        assert count == sum(ms <= round(bound * 1000, 3) for ms in passed_ms)

@@ -41,7 +41,7 @@ def test_a_folder_that_was_cleaned_away_is_made_again(folder: Path) -> None:
             status.write([flow(partition())])
             kept.save()
             (mirror,) = running_mirrors(config)
-            assert mirror.flows[0]["flow"] == "A->B"
+            assert mirror.flows[0].flow == "A->B"
             assert len(last_events(config)) == 1
     finally:
         kept.stop()
@@ -83,7 +83,7 @@ def test_mirror_of_an_older_release_is_shown(folder: Path) -> None:
     del value["flows"][0]["groups_without_checkpoint"]
     file.write_text(json.dumps(value))
     (mirror,) = running_mirrors(config)
-    assert mirror.flows[0]["groups_without_checkpoint"] == {}
+    assert mirror.flows[0].groups_without_checkpoint == {}
 
 
 def test_a_disk_that_takes_nothing_ends_no_copy_and_is_said_once(

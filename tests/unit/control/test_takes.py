@@ -12,6 +12,7 @@ from tests.support.folded_rows import fold
 from twinlog.control.lanes.partitions import Partition, Placement
 from twinlog.control.lanes.takes import former_targets, may_begin, put_off, take_of
 from twinlog.mirror.map.offset_map import (
+    END_OF_MAP,
     ChunkRow,
     Mark,
     PartitionKey,
@@ -82,6 +83,30 @@ def test_nothing_waits_that_has_a_row_or_no_lane_before_it() -> None:
     key = PartitionKey(plan.source_topic_id, plan.target_topic_id, 0)
     assert not put_off(one, {key: PartitionMap(key=key, topic="orders")})
     assert not put_off(partition(waits=False), {})
+
+
+@pytest.mark.parametrize(("planned", "written"), [("ab", "ab"), ("ab", ""), ("", "ab")])
+def test_transformed_partition_waits_also_if_it_has_a_row(planned: str, written: str) -> None:
+    one = partition()
+    plan = one.plan = replace(one.plan, transform=planned)
+    key = PartitionKey(plan.source_topic_id, plan.target_topic_id, 0)
+    row = ChunkRow(
+        key=key,
+        term=Term(1, 0),
+        chunk=0,
+        topic="orders",
+        runs=(Run(0, 7, 7),),
+        transform=written,
+    )
+    maps = fold([row])
+    assert put_off(one, maps)
+    one.wait_until = time.monotonic()
+    assert not put_off(one, maps)
+    assert put_off(one, maps, one.wait_until - 1), "rows may have arrived since the map was read"
+    assert one.is_due(time.monotonic())
+    take = take_of(one, maps, LATEST)
+    assert (take.transform, take.written_by) == (planned, written)
+    assert take.transformed == (((0, END_OF_MAP),) if written else ())
 
 
 def test_a_fan_waits_only_while_none_of_its_branches_has_a_row() -> None:

@@ -43,7 +43,7 @@ def test_the_lag_of_a_flow_is_that_of_its_partitions() -> None:
     parts = [
         partition("orders", 0, lag=12, lag_ms=2500),
         partition("orders", 1, lag=3, lag_ms=4000),
-        partition("orders", 2, lag=-1, lag_ms=-1),
+        partition("orders", 2, lag=None, lag_ms=None),
         partition("orders", 3, lag=900, lag_ms=900_000, state="RELEASED"),
     ]
     found = served([flow(*parts)])
@@ -52,7 +52,7 @@ def test_the_lag_of_a_flow_is_that_of_its_partitions() -> None:
 
 
 def test_lag_of_which_nothing_is_known_has_no_series() -> None:
-    found = served([flow(partition(lag=-1, lag_ms=-1))])
+    found = served([flow(partition(lag=None, lag_ms=None))])
     assert [name for name, _ in found if name.startswith("twinlog_flow_lag")] == []
 
 
@@ -202,9 +202,9 @@ def test_connect_s_series_have_the_names_of_both_of_strimzi_s_layouts() -> None:
 def test_the_rate_of_connect_s_source_task_is_that_of_the_whole_flow() -> None:
     clock = [100.0]
     monitor = Monitor(clock=lambda: clock[0])
-    monitor.update([flow(copied(0, 100), copied(1, 50)), flow(flow="C->B", generation=-1)])
+    monitor.update([flow(copied(0, 100), copied(1, 50)), flow(flow="C->B", generation=None)])
     clock[0] += 20
-    monitor.update([flow(copied(0, 300), copied(1, 150)), flow(flow="C->B", generation=-1)])
+    monitor.update([flow(copied(0, 300), copied(1, 150)), flow(flow="C->B", generation=None)])
     answer = monitor.answer("/metrics")
     assert answer is not None
     found = series(answer.body)

@@ -23,6 +23,7 @@ from twinlog.errors import Unreachable
 from twinlog.mirror.map.checkpoints import GroupSync
 from twinlog.mirror.map.offset_map import NO_TERM, ChunkRow, PartitionMap, Run
 from twinlog.mirror.map.synced_offsets import SyncedOffsets
+from twinlog.mirror.map.translation import Reach
 from twinlog.mirror.plan import Pairing
 from twinlog.model import TopicId, TopicPartition
 from twinlog.survey.ends import LogState
@@ -39,9 +40,7 @@ def view_of(tp: TopicPartition) -> PartitionView:
         target=TopicPartition(f"A.{tp.topic}", tp.partition),
         source_topic_id=TopicId("c" * 32),
         target_topic_id=TopicId("a" * 32),
-        next_upstream=100,
-        next_downstream=100,
-        source_end=100,
+        reach=Reach(100, 100),
     )
 
 

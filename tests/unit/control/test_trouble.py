@@ -198,7 +198,7 @@ def test_it_is_told_at_once_for_each_code_and_once_a_minute(flow: WatchedFlow) -
 
 
 def test_it_is_told_until_when_a_flow_that_is_given_up_is_tried(flow: WatchedFlow) -> None:
-    at = time.strftime("%H:%M:%S", time.localtime(1_790_000_000))
+    at = time.strftime("%H:%M:%SZ", time.gmtime(1_790_000_000))
     flow.trouble.set_up_failed(Unreachable(AWAY), until_ms=1_790_000_000_400)
     assert flow.lines[0].endswith(f"; trying again until {at}, then it gives up")
 

@@ -11,6 +11,7 @@ from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
+from msgspec import structs
 
 from tests.support import snapshots
 from tests.support.fetched_logs import Cluster, fetch_from_memory
@@ -24,6 +25,7 @@ from twinlog.control.flow.managed_flow import duties_of
 from twinlog.control.flow.wiring import flow_setup
 from twinlog.errors import TwinlogError, Unauthorized
 from twinlog.mirror.map.offset_map import ChunkRow, Mark, PartitionMap, Run, Term
+from twinlog.mirror.map.translation import Reach
 from twinlog.mirror.names.naming import STATE_TOPIC
 from twinlog.model import TopicId, TopicPartition
 from twinlog.survey.replica import Maps
@@ -69,9 +71,7 @@ class Copy:
             target=TopicPartition("A.orders", 0),
             source_topic_id=TopicId("s"),
             target_topic_id=TopicId("t"),
-            next_upstream=COUNT,
-            next_downstream=COUNT,
-            source_end=COUNT,
+            reach=Reach(COUNT, COUNT),
             is_begun=True,
         )
         self.maps, self.map_s, self.asked = 0, 0.0, 0
@@ -84,7 +84,9 @@ class Copy:
             target=setup.target,
             partitions=self._partitions,
             read_map=self._read_map,
-            snapshot=lambda: replace(snapshots.flow(), lane_cpu_ms=self.lane_ms, state=self.state),
+            snapshot=lambda: structs.replace(
+                snapshots.flow(), lane_cpu_ms=self.lane_ms, state=self.state
+            ),
             log_once=lambda _: None,
         )
         fetch_from_memory(monkeypatch)

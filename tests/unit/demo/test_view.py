@@ -52,7 +52,7 @@ def test_the_picture_has_every_number() -> None:
 def test_what_to_look_at_is_said_once_in_lines_and_stays_in_the_picture() -> None:
     lines = list[str]()
     view = PlainView(lines.append, clock=lambda: 0.0)
-    state = replace(MIRRORING, hint="http://127.0.0.1:1/page/ says whether all is well")
+    state = replace(MIRRORING, hint="http://127.0.0.1:1/page/ shows the state of all flows")
     for one in (DemoState(phase="Starting"), state, state):
         view.show(one)
     assert lines == ["Starting", state.hint, "Mirroring"]

@@ -6,18 +6,21 @@ from __future__ import annotations
 
 import selectors
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, cast
 
 import pytest
+from msgspec import structs
 
 from tests.support.driver import HandClock, work_of
 from tests.support.lane_takes import take
 from tests.support.one_copy import NOW, batch, fetched
+from tests.support.python_transformer import PythonTransformer
 from twinlog.cluster.net.frame_pool import FramePool
 from twinlog.errors import Unreachable
 from twinlog.lane.assignments import Assignments
 from twinlog.lane.messages import (
+    Fan,
     HandOver,
     LaneLoad,
     Progress,
@@ -30,13 +33,24 @@ from twinlog.lane.messages import (
 from twinlog.lane.ports import LanePorts
 from twinlog.lane.sides.background import JobKind
 from twinlog.lane.sides.cluster_side import ClusterSide, Leader
+from twinlog.lane.transforming import UNANSWERED_AFTER_S
 from twinlog.lane.watches.no_leader import NO_LEADER_AFTER_S
 from twinlog.mirror.copy.partition import PartitionCopy
+from twinlog.mirror.copy.transformed import TransformedCopy
 from twinlog.mirror.map.offset_map import Run
 from twinlog.mirror.start_point import StartPoint
 from twinlog.model import TopicPartition
+from twinlog.wire.records import Record
 
 HERE, THERE = TopicPartition("t", 0), TopicPartition("A.t", 0)
+DIGEST = "ab"
+
+
+def masked(record: Record) -> Record | None:
+    """Keep records of odd offsets, and fail at the ninth."""
+    if record.offset == 9:
+        raise ValueError("nine")
+    return record._replace(value=b"masked") if record.offset % 2 else None
 
 
 @dataclass
@@ -61,7 +75,8 @@ class Lane:
     def __init__(self) -> None:
         self.clock, self.jobs, self.said = HandClock(), Jobs(), list[object]()
         self._selector = selectors.DefaultSelector()
-        work = work_of()
+        self.application = PythonTransformer(masked)
+        work = work_of(transforms=(DIGEST,))
         self.source, self.target = (
             ClusterSide(
                 settings=settings,
@@ -78,6 +93,7 @@ class Lane:
             target=self.target,
             background=cast("Any", self.jobs),
             send=self.said.append,
+            transformer=self.application,
         )
         self.assignments = Assignments(work, ports)
 
@@ -229,3 +245,99 @@ def test_partition_taken_again_begins_with_fresh_state(lane: Lane) -> None:
     lane.take(handed(wait_ms=0))
     lane.assignments.release([HERE])
     assert only(lane.after(0.0)).handed is not None
+
+
+def transformed(**changes: Any) -> TakePartition:
+    """A transformed partition, handed over by the lane before."""
+    one = handed()
+    assert one.handed is not None
+    over = structs.replace(one.handed, transform=DIGEST)
+    given: dict[str, Any] = {"handed": over, "transform": DIGEST, "written_by": DIGEST}
+    return replace(one, **(given | changes))
+
+
+def test_transformed_partition_is_read_answered_and_announced(lane: Lane) -> None:
+    lane.take(transformed())
+    (copy,) = lane.assignments._copies()
+    assert isinstance(copy, TransformedCopy)
+    copy.on_fetched(fetched(batch(1, 4)), (), NOW)
+    assert lane.after(0.0) == [] and copy.intake.ordinal == 1
+    lane.application.answer()
+    assert lane.after(0.0) == [] and copy.intake.ordinal == 3
+    row = copy.tail.next_row()
+    assert row is not None
+    assert (row[0].transform, row[0].runs[-1]) == (DIGEST, Run(2, 3, 2))
+
+
+def test_position_of_filtered_records_is_announced_once_a_second(lane: Lane) -> None:
+    lane.take(transformed())
+    (copy,) = lane.assignments._copies()
+    copy.on_fetched(fetched(batch(2, 1)), (), NOW)
+    lane.application.answer()
+    assert lane.after(0.0) == []
+    lane.assignments.report()
+    assert isinstance(copy, TransformedCopy) and copy.tail.runs[-1] == Run(1, 3, 1)
+
+
+def test_record_at_which_the_function_fails_gives_the_partition_back(lane: Lane) -> None:
+    lane.take(transformed())
+    (copy,) = lane.assignments._copies()
+    copy.on_fetched(fetched(batch(9, 2)), (), NOW)
+    lane.application.answer()
+    (troubled,) = lane.after(0.0)
+    assert isinstance(troubled, Troubled)
+    assert (troubled.code, troubled.poison) == ("RECORD_NOT_TRANSFORMED", (9, 10))
+    assert not troubled.is_retriable and troubled.message.endswith("ValueError: nine")
+
+
+def test_partition_whose_ranges_are_not_answered_is_given_back(lane: Lane) -> None:
+    lane.take(transformed())
+    (copy,) = lane.assignments._copies()
+    copy.on_fetched(fetched(batch(1, 4)), (), NOW)
+    lane.application.silence_s = UNANSWERED_AFTER_S - 1
+    lane.assignments.report()
+    assert lane.after(0.0) == []
+    lane.application.silence_s = UNANSWERED_AFTER_S
+    lane.assignments.report()
+    (troubled,) = lane.after(0.0)
+    assert isinstance(troubled, Troubled)
+    assert (troubled.code, troubled.is_retriable) == ("TRANSFORM_UNAVAILABLE", True)
+    assert lane.application.waiting == {} and copy.queued_bytes == 0
+
+
+def test_released_partition_withdraws_its_ranges(lane: Lane) -> None:
+    lane.take(transformed())
+    (copy,) = lane.assignments._copies()
+    copy.on_fetched(fetched(batch(1, 4)), (), NOW)
+    (number,) = lane.application.waiting
+    lane.assignments.release([HERE])
+    over = only(lane.after(0.0)).handed
+    assert over is not None and (over.start.upstream, over.transform) == (1, DIGEST)
+    assert lane.application.withdrawn == [number]
+
+
+@pytest.mark.parametrize(
+    ("changes", "code", "wait_ms"),
+    [
+        ({"transform": "cd", "handed": None}, "TRANSFORM_UNAVAILABLE", 0),
+        ({"handed": None, "late_requests_ms": 2_000}, "HELD_BACK", 2_000),
+        ({"handed": None, "transform": "", "late_requests_ms": 2_000}, "HELD_BACK", 2_000),
+        ({"transform": ""}, "HELD_BACK", 0),
+        ({"handed": None, "fan": Fan(producer_id=1, branches=())}, "TRANSFORM_UNAVAILABLE", 0),
+    ],
+    ids=["unknown transform", "late requests", "raw after it", "another one", "by key"],
+)
+def test_partition_that_this_lane_must_not_transform_now_is_given_back(
+    lane: Lane, changes: dict[str, Any], code: str, wait_ms: int
+) -> None:
+    lane.take(transformed(**changes))
+    (troubled,) = [one for one in lane.said if isinstance(one, Troubled)]
+    assert (troubled.code, troubled.wait_ms) == (code, wait_ms)
+    assert lane.assignments.is_empty
+    assert lane.jobs.waiting == [] or {kind for kind, _ in lane.jobs.waiting} != {JobKind.SEARCH}
+
+
+def test_raw_partition_after_transformed_records_is_searched(lane: Lane) -> None:
+    lane.take(transformed(transform="", handed=None))
+    assert lane.after(0.0) == []
+    assert not lane.assignments.is_empty

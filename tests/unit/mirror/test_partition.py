@@ -51,6 +51,20 @@ def test_first_request_goes_alone_then_the_window_opens() -> None:
     assert len(sent(copy)) == PIPELINE
 
 
+def test_long_link_holds_more_batches_and_their_bytes_are_counted() -> None:
+    copy = a_copy()
+    copy.on_fetched(fetched(*(batch(n, 1) for n in range(2 * PIPELINE))), (), NOW)
+    copy.pipeline = PIPELINE + 5
+    first = sent(copy)
+    assert copy.in_flight_bytes == len(first[0].data)
+    answer(copy, K)
+    more = sent(copy)
+    assert len(more) == PIPELINE + 5
+    assert copy.in_flight_bytes == sum(len(one.data) for one in more) < copy.queued_bytes
+    copy.on_disconnected(PartitionError("lost", code="TARGET_DISCONNECTED"), NOW)
+    assert copy.in_flight_bytes == 0
+
+
 @pytest.mark.parametrize(
     ("change", "window"),
     [
@@ -62,7 +76,7 @@ def test_first_request_goes_alone_then_the_window_opens() -> None:
 def test_unprotected_partition_has_one_request_in_flight_after_trouble(
     change: dict[str, object], window: int
 ) -> None:
-    copy = a_copy(**change)  # type: ignore[arg-type]
+    copy = a_copy(**change)
     age = 2 * DAY if "last_timestamp" in change else 0
     copy.on_fetched(fetched(*(batch(n, 1, timestamp=NOW - age) for n in range(40))), (), NOW)
     sent(copy)

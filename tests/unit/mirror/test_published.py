@@ -14,7 +14,7 @@ from twinlog.mirror.skips import Poison, Skip
 from twinlog.mirror.state.published import Behind, Proof, failed_set_up, published_status
 
 FAILED = structs.replace(
-    PUBLISHED, generation=-1, state="FAILED", code="WRONG_CLUSTER", reason="why"
+    PUBLISHED, generation=None, state="FAILED", code="WRONG_CLUSTER", reason="why"
 )
 """The status of a process that cannot set the flow up."""
 

@@ -129,7 +129,7 @@ def test_a_loss_is_raised_or_said(caplog: pytest.LogCaptureFixture) -> None:
         report(loss, fails=False)
     assert "[10, 20)" in caplog.text
     assert "[RETENTION]" in caplog.text
-    with pytest.raises(RecordsLost, match="failOnDataLoss=false reads what is left"):
+    with pytest.raises(RecordsLost, match="failOnDataLoss=false reads the remaining records"):
         report(loss, fails=True)
 
 

@@ -55,6 +55,18 @@ def test_time_and_bytes_that_a_response_waits_for() -> None:
     assert asked(session).min_bytes == 1
 
 
+def test_requests_outside_of_a_session_name_everything_and_may_overlap() -> None:
+    session = FetchSession(VERSION_BY_ID, Isolation.READ_COMMITTED, is_kept=False)
+    for offset in (100, 200):
+        session.want(tp(1), ORDERS, position(offset))
+        request = asked(session)
+        assert (request.session_id, request.session_epoch) == (0, -1)
+        assert offsets(request) == {1: offset}
+    for _ in range(2):
+        found = session.parse(memoryview(answer(VERSION_BY_ID, one(), session=0)))
+        assert [each.tp for each in found.partitions] == [tp(1)]
+
+
 def offsets(request: Any) -> dict[int, int]:
     return {p.partition: p.fetch_offset for t in request.topics for p in t.partitions}
 

@@ -60,6 +60,12 @@ def test_damaged_batches_have_the_same_result(seed: int) -> None:
 
 
 @with_compiler
+def test_kernels_for_processors_without_crc_instructions(tmp_path: Path) -> None:
+    assert compile_kernels(FOLDER / "kernels.c", tmp_path / NAME, "-DPORTABLE")
+    Fuzzer(1, Library(tmp_path / NAME)).run(5_000)
+
+
+@with_compiler
 @pytest.mark.parametrize(
     ("right", "wrong"),
     [
@@ -75,6 +81,19 @@ def test_damaged_batches_have_the_same_result(seed: int) -> None:
         ("if (first == 0xED) high = 0x9F;", "if (first == 0xED) high = 0x9E;"),
         ("has_value[header >> 3] |= (u8)(1u << (header & 7));", "has_value[header >> 3] |= 1;"),
         ("|| key_size < 0) return BAD;", ") return BAD;"),
+        ("if (big32(head + 17) != ~after) break;", ""),
+        ("if (count > (i64)SEQUENCE_MASK + 1 - sequence) break;", ""),
+        ("head[22] &= KEPT_ATTRIBUTES;", ""),
+        ("|| length > state[REWRITE_LIMIT]", ""),
+        ("offset >= state[REWRITE_END] || offset >", "offset >"),
+        ("== next + count)", "== next)"),
+        ("!(state[REWRITE_CODECS] >> codec & 1) ||", ""),
+        ("if (count < 1 ||", "if ("),
+        ("shifted(change, length - HEADER_BYTES)", "shifted(change, length)"),
+        ("head[22] & LOG_APPEND_TIME ||", ""),
+        ("|| (begins && codec)", ""),
+        ("begins = is_control;", "begins = 0;"),
+        ("put32(numbers, one.value_size < 0", "put32(numbers, one.key_size < 0"),
     ],
     ids=[
         "fields end",
@@ -89,6 +108,19 @@ def test_damaged_batches_have_the_same_result(seed: int) -> None:
         "text",
         "null values",
         "null keys",
+        "rewritten crc",
+        "rewritten wrap",
+        "rewritten attributes",
+        "rewritten size",
+        "rewritten end",
+        "rewritten few",
+        "rewritten codec",
+        "rewritten count",
+        "rewritten shift",
+        "rewritten times",
+        "rewritten runs of codecs",
+        "rewritten runs",
+        "rewritten fingerprints",
     ],
 )
 def test_wrong_kernels_are_detected(tmp_path: Path, right: str, wrong: str) -> None:

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 import click
+from msgspec import to_builtins
 from rich.console import RenderableType
 from rich.table import Table
 from rich.text import Text
@@ -118,7 +119,7 @@ def check(
         found = [*shown.error_parts(error)]
         return Answer({}, found, error.exit_code, problems=found)
     return Answer(
-        lambda: {**report.as_json(), **shown.explanation_json(config)},
+        lambda: {**to_builtins(report), **shown.explanation_json(config)},
         _parts(report, config),
         1 if report.problems else 0,
         problems=_what_is_wrong(report, config),

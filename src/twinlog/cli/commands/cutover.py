@@ -69,9 +69,11 @@ def require_an_answer(*, yes: bool, dry_run: bool) -> None:
 
 
 def is_confirmed(flow: str, question: str) -> bool:
-    """Ask the user to type the flow's name. Return whether it was typed."""
-    answer = click.prompt(f"{question} Type {flow} to continue", default="", err=True)
-    return str(answer).replace(" ", "") == flow
+    """Ask the user to type the flow's name, as A->B or A:B. Return whether it was typed."""
+    answer = click.prompt(
+        f"{question} Type {flow} to continue", default="", show_default=False, err=True
+    )
+    return str(answer).replace(" ", "").replace(":", "->") == flow
 
 
 @contextmanager
@@ -89,6 +91,7 @@ class Evidence:
     """Prints lines of evidence for people immediately, and returns them to programs at the end."""
 
     lines: list[str] = field(default_factory=list)
+    version: int = 2
 
     def say(self, line: str) -> None:
         """Print a line of evidence, for programs to stderr, because a run takes a while."""
@@ -121,11 +124,11 @@ class Evidence:
 
     def nothing(self) -> Answer:
         self.say("nothing was changed")
-        return Answer({}, exit_code=1)
+        return Answer({}, exit_code=1, version=self.version)
 
     def answer(self, fields: dict[str, Any], exit_code: int = 0) -> Answer:
         """Return an answer with these fields, and with the lines printed so far as `evidence`."""
-        return Answer({**fields, "evidence": self.lines}, exit_code=exit_code)
+        return Answer({**fields, "evidence": self.lines}, exit_code=exit_code, version=self.version)
 
 
 gate_options = option(
@@ -164,9 +167,9 @@ def switchover() -> None:
     back.
 
     \b
-    twinlog switchover plan mm2.properties --flow 'A->B'
-    twinlog switchover run mm2.properties --flow 'A->B' --hook './move-dns.sh'
-    twinlog switchover abort mm2.properties --flow 'A->B'
+    twinlog switchover plan mm2.properties --flow A:B
+    twinlog switchover run mm2.properties --flow A:B --hook './move-dns.sh'
+    twinlog switchover abort mm2.properties --flow A:B
     """
 
 
@@ -179,7 +182,7 @@ def plan_switchover(chosen: ChosenFlow, topics: str | None, most_lag: int) -> An
     Exit code 0 if every gate is open, else 1.
 
     \b
-    twinlog switchover plan mm2.properties --flow 'A->B'
+    twinlog switchover plan mm2.properties --flow A:B
     twinlog switchover plan mm2.properties --topics 'orders.*' --format json
     """
     return _show_switchover(chosen, topics, most_lag)
@@ -192,7 +195,7 @@ def status_switchover(chosen: ChosenFlow, topics: str | None, most_lag: int) -> 
     """Print the progress of a switchover, as read from both clusters; exit codes as of `plan`.
 
     \b
-    twinlog switchover status mm2.properties --flow 'A->B'
+    twinlog switchover status mm2.properties --flow A:B
     """
     return _show_switchover(chosen, topics, most_lag)
 
@@ -244,8 +247,8 @@ def run_switchover(  # noqa: PLR0913, PLR0917 (the options)
     why. Completed steps stay, and the same command resumes from there.
 
     \b
-    twinlog switchover run mm2.properties --flow 'A->B' --dry-run
-    twinlog switchover run mm2.properties --flow 'A->B' --yes --hook './move-dns.sh'
+    twinlog switchover run mm2.properties --flow A:B --dry-run
+    twinlog switchover run mm2.properties --flow A:B --yes --hook './move-dns.sh'
     twinlog switchover run mm2.properties --fence none --accept acls
     """
     from twinlog.control.cutover.switchover import FenceKind, Switchover, Ways
@@ -283,7 +286,7 @@ def abort_switchover(
     """Remove the fence; refused after the promotion.
 
     \b
-    twinlog switchover abort mm2.properties --flow 'A->B'
+    twinlog switchover abort mm2.properties --flow A:B
     twinlog switchover abort mm2.properties --fence hook --fence-hook './producers.sh'
     """
     from twinlog.control.cutover.switchover import FenceKind, Switchover, Ways
@@ -318,9 +321,9 @@ def failover() -> None:
     run that was killed.
 
     \b
-    twinlog failover plan mm2.properties --flow 'A->B'
-    twinlog failover run mm2.properties --flow 'A->B' --reason 'A is lost'
-    twinlog failover status mm2.properties --flow 'A->B'
+    twinlog failover plan mm2.properties --flow A:B
+    twinlog failover run mm2.properties --flow A:B --reason 'A is lost'
+    twinlog failover status mm2.properties --flow A:B
     """
 
 
@@ -333,7 +336,7 @@ def plan_failover(chosen: ChosenFlow, topics: str | None) -> Answer:
     neither in use nor further on the target; else 1.
 
     \b
-    twinlog failover plan mm2.properties --flow 'A->B'
+    twinlog failover plan mm2.properties --flow A:B
     twinlog failover plan mm2.properties --topics 'orders.*' --format json
     """
     return _show_failover(chosen, topics, "plan")
@@ -347,7 +350,7 @@ def status_failover(chosen: ChosenFlow, topics: str | None) -> Answer:
     Exit codes as of `plan`; 0 also after the promotion.
 
     \b
-    twinlog failover status mm2.properties --flow 'A->B'
+    twinlog failover status mm2.properties --flow A:B
     """
     return _show_failover(chosen, topics, "status")
 
@@ -369,8 +372,8 @@ def run_failover(
     planned.
 
     \b
-    twinlog failover run mm2.properties --flow 'A->B' --dry-run
-    twinlog failover run mm2.properties --flow 'A->B' --yes --reason 'A is lost'
+    twinlog failover run mm2.properties --flow A:B --dry-run
+    twinlog failover run mm2.properties --flow A:B --yes --reason 'A is lost'
     """
     from twinlog.control.cutover.failover import Failover
 
@@ -394,7 +397,7 @@ def abort_failover(chosen: ChosenFlow, topics: str | None) -> Answer:
     """Take the failover back; refused after the promotion.
 
     \b
-    twinlog failover abort mm2.properties --flow 'A->B'
+    twinlog failover abort mm2.properties --flow A:B
     """
     from twinlog.control.cutover.failover import Failover
 
@@ -422,9 +425,9 @@ def failback() -> None:
     and the saved files and resumes from there, so repeat a run that was killed.
 
     \b
-    twinlog failback plan mm2.properties --flow 'A->B'
-    twinlog failback run mm2.properties --flow 'A->B' --tail keep --save ./tail
-    twinlog failback status mm2.properties --flow 'A->B'
+    twinlog failback plan mm2.properties --flow A:B
+    twinlog failback run mm2.properties --flow A:B --tail keep --save ./tail
+    twinlog failback status mm2.properties --flow A:B
     """
 
 
@@ -436,7 +439,7 @@ def plan_failback(chosen: ChosenFlow, topics: str | None) -> Answer:
     The command reads the whole tail and changes nothing. Exit code 0 if a run could begin, else 1.
 
     \b
-    twinlog failback plan mm2.properties --flow 'A->B'
+    twinlog failback plan mm2.properties --flow A:B
     twinlog failback plan mm2.properties --topics 'orders.*' --format json
     """
     return _show_failback(chosen, topics)
@@ -448,7 +451,7 @@ def status_failback(chosen: ChosenFlow, topics: str | None) -> Answer:
     """Print the progress of a failback, as read from both clusters; exit codes as of `plan`.
 
     \b
-    twinlog failback status mm2.properties --flow 'A->B'
+    twinlog failback status mm2.properties --flow A:B
     """
     return _show_failback(chosen, topics)
 
@@ -486,8 +489,8 @@ def run_failback(
     Completed steps stay, and the same command resumes from there.
 
     \b
-    twinlog failback run mm2.properties --flow 'A->B' --tail keep --save ./tail --dry-run
-    twinlog failback run mm2.properties --flow 'A->B' --tail replay --save ./tail --yes
+    twinlog failback run mm2.properties --flow A:B --tail keep --save ./tail --dry-run
+    twinlog failback run mm2.properties --flow A:B --tail replay --save ./tail --yes
     """
     from twinlog.control.failback.failback import Failback, folder_of
 
@@ -518,7 +521,7 @@ def abort_failback(chosen: ChosenFlow, topics: str | None) -> Answer:
     """Take back a replay that has not appended anything; appended records cannot be removed.
 
     \b
-    twinlog failback abort mm2.properties --flow 'A->B'
+    twinlog failback abort mm2.properties --flow A:B
     """
     from twinlog.control.failback.failback import Failback
 

@@ -40,7 +40,7 @@ def diff(chosen: ChosenFlow, topics: str | None, every: bool) -> Answer:
 
     \b
     twinlog diff mm2.properties
-    twinlog diff mm2.properties --flow 'A->B' --topics 'orders.*' --all
+    twinlog diff mm2.properties --flow A:B --topics 'orders.*' --all
     twinlog diff mm2.properties --format json
     """
     from twinlog.control.compare.comparison import compare_flows, matching

@@ -33,7 +33,7 @@ def doctor(chosen: ChosenFlow) -> Answer:
 
     \b
     twinlog doctor mm2.properties
-    twinlog doctor mm2.properties --flow 'A->B'
+    twinlog doctor mm2.properties --flow A:B
     twinlog doctor mm2.properties --format json
     """
     from twinlog.control.doctor.findings import as_json, findings
@@ -65,7 +65,7 @@ def parts(seen: Observation, found: list[Finding]) -> Iterator[Text]:
 def measured(seen: Observation) -> str:
     """Return the known numbers as one line."""
     behind = "at its end"
-    if any(one.lag < 0 for one in seen.snapshot.partitions) or not seen.snapshot.partitions:
+    if any(one.lag is None for one in seen.snapshot.partitions) or not seen.snapshot.partitions:
         behind = "lag unknown"
     if seen.behind:
         behind = f"{count(seen.lag)} records behind ({duration(max(0, seen.lag_ms) / 1000)})"

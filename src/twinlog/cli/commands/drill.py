@@ -49,8 +49,8 @@ def drill() -> None:
     producers are interrupted, and then removes everything that it created.
 
     \b
-    twinlog drill run mm2.properties --flow 'A->B' --report ./drills
-    twinlog drill clean mm2.properties --flow 'A->B' --dry-run
+    twinlog drill run mm2.properties --flow A:B --report ./drills
+    twinlog drill clean mm2.properties --flow A:B --dry-run
     """
 
 
@@ -126,8 +126,8 @@ def run(  # noqa: PLR0913, PLR0917 (the options)
     whose names begin with twinlog-drill- on both clusters.
 
     \b
-    twinlog drill run mm2.properties --flow 'A->B' --dry-run
-    twinlog drill run mm2.properties --flow 'A->B' --yes --report ./drills --sign drill.pem
+    twinlog drill run mm2.properties --flow A:B --dry-run
+    twinlog drill run mm2.properties --flow A:B --yes --report ./drills --sign drill.pem
     twinlog drill run mm2.properties --part failover --seconds 60 --rate 1000
     """
     from twinlog.config.config_file import read_raw
@@ -141,7 +141,7 @@ def run(  # noqa: PLR0913, PLR0917 (the options)
         raise UsageError("--sign: give it with --report")
     key = None if sign is None else signing_key(sign)
     pattern = topic_pattern(topics)
-    shown = Evidence()
+    shown = Evidence(version=1)
     raw = read_raw(chosen.file, secrets_folder())
     work = Drill(raw, chosen.of(load_raw(raw)), shown.say)
     load = Load(seconds=seconds, records_per_s=rate, record_bytes=record_bytes)
@@ -174,8 +174,8 @@ def clean(chosen: ChosenFlow, yes: bool, dry_run: bool) -> Answer:
     minute.
 
     \b
-    twinlog drill clean mm2.properties --flow 'A->B' --dry-run
-    twinlog drill clean mm2.properties --flow 'A->B' --yes
+    twinlog drill clean mm2.properties --flow A:B --dry-run
+    twinlog drill clean mm2.properties --flow A:B --yes
     """
     from twinlog.cluster.client import prompt_client
     from twinlog.control.drill.cleaning import clean as clean_up
@@ -183,7 +183,7 @@ def clean(chosen: ChosenFlow, yes: bool, dry_run: bool) -> Answer:
     from twinlog.quantities import first_few
 
     require_an_answer(yes=yes, dry_run=dry_run)
-    shown = Evidence()
+    shown = Evidence(version=1)
     setup = chosen.setup
     with prompt_client(setup.source) as source, prompt_client(setup.target) as target:
         found = [leftovers(source), leftovers(target)]

@@ -84,7 +84,7 @@ def export(  # noqa: PLR0913, PLR0917 (options of a command)
 
     \b
     twinlog export mm2.properties --topic A.orders --partition 3 --side target --output kept.jsonl
-    twinlog export mm2.properties --flow 'A->B' --topic A.orders --side target --from 100 \\
+    twinlog export mm2.properties --flow A:B --topic A.orders --side target --from 100 \\
         --to 250 --output lost-by-the-source.jsonl
     twinlog export mm2.properties --topic orders --side source --from 100 --output new.jsonl
     """

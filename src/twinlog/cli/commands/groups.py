@@ -48,7 +48,7 @@ def ready(chosen: ChosenFlow, names: tuple[str, ...]) -> Answer:
 
     \b
     twinlog groups ready mm2.properties
-    twinlog groups ready mm2.properties --flow 'A->B' --group shop
+    twinlog groups ready mm2.properties --flow A:B --group shop
     twinlog groups ready mm2.properties --format json
     """
     from twinlog.control.check.group_readiness import ready_groups
@@ -63,7 +63,7 @@ def ready(chosen: ChosenFlow, names: tuple[str, ...]) -> Answer:
     )
     is_ready = all(group.is_ready for one in found for group in one.groups)
     text = (part for one in found for part in parts(one))
-    return Answer({"flows": flows}, text, 0 if is_ready else 1)
+    return Answer({"flows": flows}, text, 0 if is_ready else 1, version=2)
 
 
 def parts(one: FlowGroups) -> Iterator[RenderableType]:
@@ -99,7 +99,7 @@ def _groups(found: Iterable[GroupReadiness]) -> Table:
             text("yes", style="green") if one.is_ready else text("no", style="yellow"),
             one.here.state or "?",
             str(len(one.committed)),
-            "?" if one.lag < 0 else count(one.lag),
+            count(one.lag),
             f"{exact} of {len(one.committed)}",
             "; ".join(one.why_not),
         )
@@ -116,7 +116,7 @@ def _offset_rows(found: Iterable[GroupReadiness]) -> Iterator[RenderableType]:
     names = ("  group", "topic", "partition", "offset", "lag", "resumes in", "at", "")
     table = plain_table(*names, numbers=NUMBERS)
     for group, one in rows:
-        where = str(one.partition), str(one.offset), "?" if one.lag < 0 else count(one.lag)
+        where = str(one.partition), str(one.offset), count(one.lag)
         there = "" if one.to_offset is None else str(one.to_offset)
         row(table, f"  {group}", one.topic, *where, one.to_topic or "", there, one.why_not)
     yield text()

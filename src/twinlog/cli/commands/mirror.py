@@ -333,12 +333,12 @@ class MirrorReport:
 def never_began(flow: FlowSnapshot) -> bool:
     """Return whether the flow never started copying because of its error."""
     return flow.state is FlowState.FAILED or (
-        flow.state is FlowState.DEGRADED and flow.generation < 0
+        flow.state is FlowState.DEGRADED and flow.generation is None
     )
 
 
 def _flow_line(flow: dict[str, Any], snapshot: FlowSnapshot) -> str:
-    if snapshot.generation < 0:  # another process led it, or it was still being set up
+    if snapshot.generation is None:  # another process led it, or it was still being set up
         if snapshot.error is not None and snapshot.error.code == snapshot.state:
             return f"{flow['flow']}: {snapshot.reason}"
         reason = f": {snapshot.reason}" if snapshot.reason else ""

@@ -66,7 +66,7 @@ def rebuild(chosen: ChosenFlow, topics: str | None, dry_run: bool, yes: bool) ->
 
     \b
     twinlog offsets rebuild mm2.properties --dry-run
-    twinlog offsets rebuild mm2.properties --flow 'A->B' --topics 'orders.*' --yes
+    twinlog offsets rebuild mm2.properties --flow A:B --topics 'orders.*' --yes
     twinlog offsets rebuild mm2.properties --yes --format json
     """
     from twinlog.control.rebuild.map_rebuild import LineOutcome, MapRebuild
@@ -83,13 +83,13 @@ def rebuild(chosen: ChosenFlow, topics: str | None, dry_run: bool, yes: bool) ->
         if not dry_run:
             if not (yes or _is_wanted(name, plans)):
                 write_line("nothing was changed")
-                return Answer({}, exit_code=1)
+                return Answer({}, exit_code=1, version=2)
             work.lead()
         lines = list(work.run(plans))
     fields = {"flow": name, "dry_run": dry_run, "partitions": map(_as_json, lines)}
     is_refused = any(line.outcome is LineOutcome.REFUSED for line in lines)
     report = _report(lines, dry_run=dry_run)
-    return Answer(fields, report, int(is_refused), problems=_refusals(lines))
+    return Answer(fields, report, int(is_refused), problems=_refusals(lines), version=2)
 
 
 def _pattern(topics: str | None) -> re.Pattern[str] | None:
@@ -261,7 +261,7 @@ def translate(
 
     \b
     twinlog offsets translate mm2.properties --group shop
-    twinlog offsets translate mm2.properties --flow 'A->B' --topic orders --partition 3 --offset 42
+    twinlog offsets translate mm2.properties --flow A:B --topic orders --partition 3 --offset 42
     twinlog offsets translate mm2.properties --topic A.orders --offset 40 --reverse
     twinlog offsets translate mm2.properties --group shop --reverse --format json
     """

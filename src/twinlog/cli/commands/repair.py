@@ -57,7 +57,7 @@ def plan(chosen: ChosenFlow, *, topics: str | None) -> Answer:
     with chosen.open(TopicRepair, "") as work:
         lines = work.plan(topic_pattern(topics))
     fields = {"flow": chosen.name, "partitions": lines}
-    return Answer(fields, _text(lines), 1 if any(line.found is None for line in lines) else 0)
+    return Answer(fields, _text(lines), int(any(line.found is None for line in lines)), version=2)
 
 
 @repair.command("run")
@@ -88,14 +88,14 @@ def run(chosen: ChosenFlow, *, yes: bool, dry_run: bool, reason: str, topics: st
         what = f"{plural(offsets, 'offset')} in {plural(len(can), 'partition')} will stay."
         if not dry_run and can and not (yes or is_confirmed(chosen.name, what)):
             write_line("nothing was changed", sys.stderr)
-            return Answer({}, exit_code=1)
+            return Answer({}, exit_code=1, version=2)
         if not dry_run:
             work.accept(can)
     fields = {"flow": chosen.name, "dry_run": dry_run, "partitions": lines}
     done = f"{plural(len(can), 'partition')}: {'would be' if dry_run else 'is'} accepted"
-    return Answer(fields, [done] if can else (), 1 if len(can) < len(lines) else 0)
+    return Answer(fields, [done] if can else (), int(len(can) < len(lines)), version=2)
 
 
 def _text(lines: Iterable[RepairLine]) -> Iterable[str]:
     said = [text for line in lines for text in line.lines()]
-    return said or ["no partition has stopped because of its records"]
+    return said or ["no partition has stopped because of records of other clients"]

@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import re
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import asdict, replace
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import asdict
+from dataclasses import replace as configured
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 import click
+from msgspec import to_builtins
+from msgspec.structs import replace
 from rich.text import Text
 
 from twinlog.cli.options.command import Command
@@ -32,7 +35,8 @@ from twinlog.errors import TwinlogError
 
 if TYPE_CHECKING:
     from twinlog.config.flow.schema import MirrorConfig
-    from twinlog.control.watch.snapshot import FlowSnapshot
+    from twinlog.control.watch.snapshot import FlowStatus, PartitionStatus
+    from twinlog.control.watch.status_file import RunningMirror
 
 NOBODY_KNOWS: Final = 3
 NOT_WELL: Final = frozenset(
@@ -118,135 +122,133 @@ def status(
 
     def fields() -> dict[str, Any]:
         shown = _behind(mirrors) if lagging else mirrors
-        sums = asdict(totals(flow for one in shown for flow in one["flows"]))
-        return {"source": source, "mirrors": shown, "totals": sums}
+        sums = asdict(totals(flow for one in shown for flow in one.flows))
+        return {"source": source, "mirrors": to_builtins(shown), "totals": sums}
 
     return Answer(
         fields,
         _text(mirrors, topics, lagging=lagging),
         code,
         problems=_what_is_wrong(mirrors),
+        version=2,
         errors=_errors(mirrors),
     )
 
 
 def _text(
-    mirrors: Sequence[Mapping[str, Any]], topics: re.Pattern[str] | None, *, lagging: bool
+    mirrors: Sequence[RunningMirror], topics: re.Pattern[str] | None, *, lagging: bool
 ) -> Iterator[Part]:
     if not mirrors:
         yield NOBODY_RUNS
         return
     wanted = ShownParts(width=shown_width(), lagging=lagging)
     yield from screen(mirrors, wanted, int(time.time() * 1000))
-    if topics and not any(flow["partitions"] for one in mirrors for flow in one["flows"]):
+    if topics and not any(flow.partitions for flow in _flows(mirrors)):
         yield f"no topic on the source or the target matches {topics.pattern}"
+
+
+def _flows(mirrors: Iterable[RunningMirror]) -> Iterator[FlowStatus]:
+    return (flow for one in mirrors for flow in one.flows)
 
 
 def _mirrors(
     file: Path | None, read: Callable[[], MirrorConfig] | None, timeout_s: float
-) -> tuple[str, list[dict[str, Any]]]:
+) -> tuple[str, list[RunningMirror]]:
     """Return where the state comes from (`mirror` or `clusters`), and the state."""
     from twinlog.control.watch.status_file import running_mirrors
 
-    mirrors: list[dict[str, Any]] = [
-        {
-            "pid": one.pid,
-            "config": one.config,
-            "written_ms": one.written_ms,
-            "every_ms": one.every_ms,
-            "flows": one.flows,
-        }
-        for one in running_mirrors(file)
-    ]
+    mirrors = list(running_mirrors(file))
     if file is None or read is None:
         return "mirror", mirrors
     if not mirrors:
         return "clusters", [_offline(file, read(), timeout_s)]
-    return "mirror", [*mirrors, *_led_elsewhere(file, mirrors, read, timeout_s)]
+    return "mirror", _led_elsewhere(file, mirrors, read, timeout_s)
 
 
-def exit_code(mirrors: Iterable[Mapping[str, Any]], now_ms: int) -> int:
+def exit_code(mirrors: Iterable[RunningMirror], now_ms: int) -> int:
     """Return 0 if all is well, 1 if there is a problem, 3 if the state is unknown."""
     known = list(mirrors)
-    flows = [flow for one in known for flow in one["flows"]]
-    ran = (one for one in known if one["pid"] is not None)
-    silent = any(now_ms - one["written_ms"] > STALE_MS + one.get("every_ms", 0) for one in ran)
-    failed = any(part["state"] == PartitionState.FAILED for f in flows for part in f["partitions"])
+    flows = list(_flows(known))
+    ran = (one for one in known if one.pid is not None)
+    silent = any(now_ms - one.written_ms > STALE_MS + one.every_ms for one in ran)
+    failed = any(part.state is PartitionState.FAILED for f in flows for part in f.partitions)
     if silent or failed or any(map(_is_not_well, flows)):
         return 1
-    is_unknown = not known or any(flow["state"] == FlowState.UNKNOWN for flow in flows)
+    is_unknown = not known or any(flow.state is FlowState.UNKNOWN for flow in flows)
     return NOBODY_KNOWS if is_unknown else 0
 
 
-def _is_not_well(flow: Mapping[str, Any]) -> bool:
+def _is_not_well(flow: FlowStatus) -> bool:
     """Return whether a flow has a problem, or is not running while records may wait, or ended
     without being stopped.
     """
-    is_idle = flow["state"] == FlowState.NOT_RUNNING
-    if flow.get("source_problem"):
+    is_idle = flow.state is FlowState.NOT_RUNNING
+    if flow.source_problem:
         return True
     # partitions that are no longer mirrored do not wait for records
-    there = (p for p in flow["partitions"] if p["state"] not in NOT_MIRRORED)
-    waits = is_idle and (bool(flow["code"]) or any(part["lag"] != 0 for part in there))
-    differs = bool((flow.get("verified") or {}).get("differences"))
-    return waits or differs or flow["state"] in NOT_WELL
+    there = (part for part in flow.partitions if part.state not in NOT_MIRRORED)
+    waits = is_idle and (bool(flow.code) or any(part.lag != 0 for part in there))
+    differs = flow.verified is not None and flow.verified.differences > 0
+    return waits or differs or flow.state in NOT_WELL
 
 
-def _errors(mirrors: Iterable[dict[str, Any]]) -> Iterator[dict[str, Any]]:
+def _errors(mirrors: Iterable[RunningMirror]) -> Iterator[dict[str, Any]]:
     """Yield the errors of failed flows, for programs."""
-    for flow in (flow for one in mirrors for flow in one["flows"]):
-        is_gone = flow["state"] == FlowState.NOT_RUNNING and flow["code"]
-        if flow.get("source_problem"):
-            yield error_object(flow["code"], f"{flow['flow']}: {flow['source_problem']}")
-        elif is_gone or flow["state"] in (FlowState.FAILED, FlowState.UNKNOWN):
-            yield error_object(flow["code"], f"{flow['flow']}: {flow['reason']}")
+    for flow in _flows(mirrors):
+        is_gone = flow.state is FlowState.NOT_RUNNING and flow.code
+        if flow.source_problem:
+            yield error_object(flow.code, f"{flow.flow}: {flow.source_problem}")
+        elif is_gone or flow.state in (FlowState.FAILED, FlowState.UNKNOWN):
+            yield error_object(flow.code, f"{flow.flow}: {flow.reason}")
 
 
 def _led_elsewhere(
     file: Path,
-    mirrors: Sequence[dict[str, Any]],
+    mirrors: Sequence[RunningMirror],
     read: Callable[[], MirrorConfig],
     timeout_s: float,
-) -> Iterator[dict[str, Any]]:
-    """For flows for which a process here is on standby, fill in the state that their leaders on
-    other hosts report. Yield the flows of the file that no process here runs (because of
-    `--clusters`).
+) -> list[RunningMirror]:
+    """Return the mirrors. Flows for which a process here is on standby have the state that their
+    leaders on other hosts report. Flows of the file that no process here runs (because of
+    `--clusters`) are added.
     """
-    flows: list[dict[str, Any]] = [flow for one in mirrors for flow in one["flows"]]
-    led = {flow["flow"] for flow in flows if flow["state"] != FlowState.STANDBY}
-    waiting = [
-        flow for flow in flows if flow["state"] == FlowState.STANDBY and flow["flow"] not in led
-    ]
+    flows = list(_flows(mirrors))
+    led = {flow.flow for flow in flows if flow.state is not FlowState.STANDBY}
+    waiting = {flow.flow: flow for flow in flows if flow.flow not in led}
     try:
         config = read()
     except TwinlogError as error:
-        for flow in waiting:
-            flow["reason"] = f"{flow['reason']}; its leader was not queried: {error}"
-        return
-    names, here = {flow["flow"] for flow in waiting}, {flow["flow"] for flow in flows}
+        found = {
+            name: replace(flow, reason=f"{flow.reason}; its leader was not queried: {error}")
+            for name, flow in waiting.items()
+        }
+        return _with_flows(mirrors, lambda flow: found.get(flow.flow, flow))
+    here = {flow.flow for flow in flows}
     missing = tuple(flow for flow in config.flows if str(flow.flow) not in here)
-    if missing:
-        yield _offline(file, replace(config, flows=missing), timeout_s)
-    wanted = tuple(flow for flow in config.flows if str(flow.flow) in names)
-    leaders = {one.flow: one for one in _asked(replace(config, flows=wanted), timeout_s)}
-    for flow in waiting:
-        leader = leaders.get(flow["flow"])
-        if leader is not None and leader.where:
-            reason = "; ".join(filter(None, (leader.reason, f"here: {flow['reason']}")))
-            flow.update(replace(leader, reason=reason).as_json())
+    wanted = tuple(flow for flow in config.flows if str(flow.flow) in waiting)
+    offline = [_offline(file, configured(config, flows=missing), timeout_s)] if missing else []
+    found = {}
+    for leader in _asked(configured(config, flows=wanted), timeout_s):
+        if leader.where:
+            here_said = f"here: {waiting[leader.flow].reason}"
+            reason = "; ".join(filter(None, (leader.reason, here_said)))
+            found[leader.flow] = replace(leader, reason=reason)
+    return [*_with_flows(mirrors, lambda flow: found.get(flow.flow, flow)), *offline]
 
 
-def _offline(file: Path, config: MirrorConfig, timeout_s: float) -> dict[str, Any]:
-    return {
-        "pid": None,
-        "config": str(file.resolve()),
-        "written_ms": int(time.time() * 1000),
-        "every_ms": 0,
-        "flows": [flow.as_json() for flow in _asked(config, timeout_s)],
-    }
+def _offline(file: Path, config: MirrorConfig, timeout_s: float) -> RunningMirror:
+    from twinlog.control.watch.status_file import RunningMirror
+
+    return RunningMirror(
+        pid=None,
+        config=str(file.resolve()),
+        written_ms=int(time.time() * 1000),
+        every_ms=0,
+        flows=tuple(_asked(config, timeout_s)),
+    )
 
 
-def _asked(config: MirrorConfig, timeout_s: float) -> Iterator[FlowSnapshot]:
+def _asked(config: MirrorConfig, timeout_s: float) -> Iterator[FlowStatus]:
     """Yield each flow's state as read from the clusters. If the source is unavailable, it is read
     from the target alone.
     """
@@ -257,51 +259,49 @@ def _asked(config: MirrorConfig, timeout_s: float) -> Iterator[FlowSnapshot]:
         if seen.source_problem:
             from twinlog.control.cutover.target_alone import with_copies
 
-            yield with_copies(flow, seen)
+            yield with_copies(flow, seen).status
         else:
-            yield seen
+            yield seen.status
 
 
-def _what_is_wrong(mirrors: Iterable[Mapping[str, Any]]) -> Iterator[Text]:
+def _what_is_wrong(mirrors: Iterable[RunningMirror]) -> Iterator[Text]:
     """Yield a line for each flow and each topic with a problem."""
-    for flow in (flow for one in mirrors for flow in one["flows"]):
-        if flow.get("source_problem"):
-            yield text(f"{flow['flow']}: not reached: {flow['source_problem']}")
-        if flow["reason"]:
-            yield text(f"{flow['flow']}: {flow['state']}: {flow['reason']}")
-        for line in (flow.get("verified") or {}).get("first_differences", ()):
-            yield text(f"{flow['flow']}: {line} [COPY_DIFFERS]")
+    for flow in _flows(mirrors):
+        if flow.source_problem:
+            yield text(f"{flow.flow}: not reached: {flow.source_problem}")
+        if flow.reason:
+            yield text(f"{flow.flow}: {flow.state}: {flow.reason}")
+        for line in () if flow.verified is None else flow.verified.first_differences:
+            yield text(f"{flow.flow}: {line} [COPY_DIFFERS]")
         for one in rows(flow):
             if one.trouble:
-                yield text(f"{flow['flow']}: {one.where}: {one.trouble}")
+                yield text(f"{flow.flow}: {one.where}: {one.trouble}")
 
 
-def _behind(mirrors: list[dict[str, Any]]) -> list[dict[str, Any]]:
+def _behind(mirrors: Sequence[RunningMirror]) -> list[RunningMirror]:
     """Return the mirrors with only those topics that have a row with lag or a problem."""
 
-    def kept(flow: Mapping[str, Any]) -> list[Mapping[str, Any]]:
+    def kept(flow: FlowStatus) -> FlowStatus:
         topics = {one.topic for one in rows(flow) if one.is_behind}
-        return [part for part in flow["partitions"] if part["topic"] in topics]
+        return replace(flow, partitions=tuple(p for p in flow.partitions if p.topic in topics))
 
-    return _with_partitions(mirrors, kept)
+    return _with_flows(mirrors, kept)
 
 
-def _only(mirrors: list[dict[str, Any]], topics: re.Pattern[str] | None) -> list[dict[str, Any]]:
+def _only(mirrors: list[RunningMirror], topics: re.Pattern[str] | None) -> list[RunningMirror]:
     """Return the mirrors with only the topics that match by either name."""
     if topics is None:
         return mirrors
 
-    def is_wanted(part: Mapping[str, Any]) -> bool:
-        return bool(topics.fullmatch(part["topic"]) or topics.fullmatch(part["target_topic"]))
+    def is_wanted(part: PartitionStatus) -> bool:
+        return bool(topics.fullmatch(part.topic) or topics.fullmatch(part.target_topic))
 
-    return _with_partitions(mirrors, lambda flow: [*filter(is_wanted, flow["partitions"])])
+    return _with_flows(
+        mirrors, lambda flow: replace(flow, partitions=tuple(filter(is_wanted, flow.partitions)))
+    )
 
 
-def _with_partitions(
-    mirrors: list[dict[str, Any]],
-    kept: Callable[[Mapping[str, Any]], list[Mapping[str, Any]]],
-) -> list[dict[str, Any]]:
-    return [
-        one | {"flows": [flow | {"partitions": kept(flow)} for flow in one["flows"]]}
-        for one in mirrors
-    ]
+def _with_flows(
+    mirrors: Iterable[RunningMirror], changed: Callable[[FlowStatus], FlowStatus]
+) -> list[RunningMirror]:
+    return [replace(one, flows=tuple(map(changed, one.flows))) for one in mirrors]

@@ -10,12 +10,14 @@ intents, too (`control.web.connect`). Intents are shown by `control.flow.snapsho
 from __future__ import annotations
 
 import shlex
+import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 import click
 
+from twinlog.cli.commands.cutover import is_confirmed, require_an_answer
 from twinlog.cli.options import candidates
 from twinlog.cli.options.command import CommandGroup
 from twinlog.cli.options.flow_option import (
@@ -25,9 +27,10 @@ from twinlog.cli.options.flow_option import (
     names_of,
     on_file,
     one_flow,
+    spellings,
 )
-from twinlog.cli.options.option import option, options, reason_option
-from twinlog.cli.terminal.output import Answer
+from twinlog.cli.options.option import option, options, reason_option, yes_option
+from twinlog.cli.terminal.output import Answer, write_line
 from twinlog.config.keys.key_table import DEFINITIONS
 from twinlog.config.values.times import in_iso
 from twinlog.errors import UsageError
@@ -48,10 +51,10 @@ chosen_flows = options(
         "--flow",
         "flows",
         multiple=True,
-        metavar="'A->B'",
+        metavar="A:B",
         shell_complete=candidates.flows,
-        help="Only this flow of FILE, or the flows that match this regular expression; may be "
-        "given several times.",
+        help="Only this flow of FILE, as A:B or 'A->B', or the flows that match this regular "
+        "expression; may be given several times.",
     ),
     option("--dry-run", is_flag=True, help="Show what would change, and write nothing."),
 )
@@ -73,14 +76,24 @@ def steer(
     reason: str,
     dry_run: bool,
     nothing: str = "",
+    question: str = "",
 ) -> Answer:
     """Query every flow before writing anything: a flow that cannot be queried stops the command.
 
-    `nothing`: the error if no flow has anything to change (exit code 2).
+    `nothing`: the error if no flow has anything to change (exit code 2). `question`: what to
+    confirm before anything is written; if empty, nothing is asked.
     """
     from twinlog.control.flow.wishes import wish
 
     chosen = _chosen(load_file(file).flows, flows)
+    if question:
+        planned = [one for one in wish(chosen, ask, reason=reason, dry_run=True) if one.is_needed]
+        for change in planned:
+            write_line(_said_change(change, dry_run=True), sys.stderr)
+        names = ",".join(change.intent.flow for change in planned)
+        if planned and not is_confirmed(names, question):
+            write_line("nothing was changed", sys.stderr)
+            return Answer({}, exit_code=1)
     changes = wish(chosen, ask, reason=reason, dry_run=dry_run, nothing=nothing)
     said = [_said_change(change, dry_run=dry_run) for change in changes]
     if not dry_run and any(change.is_needed for change in changes):
@@ -91,7 +104,7 @@ def steer(
 def in_force(file: Path) -> str:
     """Return a line that says when the change is applied, and which command shows it."""
     status = shlex.join(["twinlog", "status", str(file)])
-    return f"a running mirror applies it within 2 s, others when they start; see `{status}`"
+    return f"a running mirror applies it within 2 s, others at their start; see `{status}`"
 
 
 def _chosen(flows: Sequence[FlowConfig], names: Sequence[str]) -> list[FlowConfig]:
@@ -107,13 +120,13 @@ def _matching(flows: Sequence[FlowConfig], name: str) -> list[FlowConfig]:
     from twinlog.config.regex.reader import RegexProblem
 
     wanted = name.replace(" ", "")
-    if wanted in [str(one.flow) for one in flows]:
+    if any(wanted in spellings(one) for one in flows):
         return [one_flow(flows, name)]
     try:
         matches = linear_matcher(wanted)
     except RegexProblem as problem:
         raise UsageError(f"--flow: {wanted} is no regular expression: {problem}") from problem
-    return [one for one in flows if matches(str(one.flow))] or [one_flow(flows, name)]
+    return [one for one in flows if any(map(matches, spellings(one)))] or [one_flow(flows, name)]
 
 
 def _said_change(change: Change, *, dry_run: bool) -> str:
@@ -167,7 +180,7 @@ def pause_flows(file: Path, **given: Any) -> Answer:
 
     \b
     twinlog flow pause mm2.properties --reason 'brokers are upgraded'
-    twinlog flow pause mm2.properties --flow 'A->B' --dry-run
+    twinlog flow pause mm2.properties --flow A:B --dry-run
     """
     return steer(file, lambda one: one.want(IntentKind.PAUSE), **given)
 
@@ -181,7 +194,7 @@ def resume_flows(file: Path, **given: Any) -> Answer:
 
     \b
     twinlog flow resume mm2.properties
-    twinlog flow resume mm2.properties --flow 'A->B'
+    twinlog flow resume mm2.properties --flow A:B
     """
     return steer(file, lambda one: one.take_back(IntentKind.PAUSE), **given)
 
@@ -196,7 +209,7 @@ def unthrottle_flows(file: Path, *, flows: Sequence[str], dry_run: bool) -> Answ
 
     \b
     twinlog flow unthrottle mm2.properties --dry-run
-    twinlog flow unthrottle mm2.properties --flow 'A->B'
+    twinlog flow unthrottle mm2.properties --flow A:B
     """
     from twinlog.client.producer_hold import Freed, ProducerHold
     from twinlog.cluster.client import prompt_client
@@ -239,7 +252,7 @@ def limit_flows(file: Path, bytes_per_second: int | None, is_none: bool, **given
 
     \b
     twinlog flow limit mm2.properties --bytes-per-second 50000000
-    twinlog flow limit mm2.properties --flow 'A->B' --none
+    twinlog flow limit mm2.properties --flow A:B --none
     """
     if (bytes_per_second is None) != is_none:
         raise UsageError("give either --bytes-per-second NUMBER or --none")
@@ -248,23 +261,30 @@ def limit_flows(file: Path, bytes_per_second: int | None, is_none: bool, **given
 
 @flow.command("promote")
 @steering_options
-def promote_flows(file: Path, **given: Any) -> Answer:
+@yes_option
+def promote_flows(file: Path, *, yes: bool, dry_run: bool, **given: Any) -> Answer:
     """Make the remote topics of flows the originals: the flows stop copying permanently.
 
     This also holds after restarts and for topics that are created later. The flows stop syncing
     configs, ACLs and groups too, and producers may write to the remote topics. `twinlog switchover`
-    and `failover` include this step, after those that should precede it.
+    and `failover` include this step, after those that should precede it. Without --yes, type the
+    name of the flow to confirm; several names are separated by commas.
 
     \b
-    twinlog flow promote mm2.properties --flow 'A->B' --reason 'A is lost'
+    twinlog flow promote mm2.properties --flow A:B --reason 'A is lost'
     twinlog flow promote mm2.properties --dry-run
     """
-    return steer(file, lambda one: one.want(IntentKind.PROMOTE), **given)
+    require_an_answer(yes=yes, dry_run=dry_run)
+    question = "" if yes or dry_run else "The remote topics become the originals."
+    return steer(
+        file, lambda one: one.want(IntentKind.PROMOTE), dry_run=dry_run, question=question, **given
+    )
 
 
 @flow.command("demote")
 @steering_options
-def demote_flows(file: Path, **given: Any) -> Answer:
+@yes_option
+def demote_flows(file: Path, *, yes: bool, dry_run: bool, **given: Any) -> Answer:
     """Take a promotion of flows back; each resumes copying at exactly the next record.
 
     If other clients have written to a remote topic since, its partitions stop with a code. Topics
@@ -272,10 +292,18 @@ def demote_flows(file: Path, **given: Any) -> Answer:
     begun to replay the tail of a topic (REPLAYED): promote that topic by name first.
 
     \b
-    twinlog flow demote mm2.properties --flow 'A->B'
-    twinlog flow demote mm2.properties --flow 'A->B' --dry-run
+    twinlog flow demote mm2.properties --flow A:B
+    twinlog flow demote mm2.properties --flow A:B --dry-run
     """
-    return steer(file, lambda one: one.take_back(IntentKind.PROMOTE), **given)
+    require_an_answer(yes=yes, dry_run=dry_run)
+    question = "" if yes or dry_run else "The mirror writes to the remote topics again."
+    return steer(
+        file,
+        lambda one: one.take_back(IntentKind.PROMOTE),
+        dry_run=dry_run,
+        question=question,
+        **given,
+    )
 
 
 @click.group("topic", cls=CommandGroup)

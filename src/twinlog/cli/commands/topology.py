@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
+from msgspec import to_builtins
 from rich.console import RenderableType
 
 from twinlog.cli.options.candidates import aliases
@@ -45,7 +46,7 @@ def topology(file: Path, alias: str | None) -> Answer:
     twinlog topology mm2.properties --format json
     """
     seen = _read(load_file(file), alias)
-    return Answer(seen.as_json(), _parts(seen, int(time.time() * 1000)))
+    return Answer(to_builtins(seen), _parts(seen, int(time.time() * 1000)), version=2)
 
 
 def _read(config: MirrorConfig, wanted: str | None) -> Topology:
@@ -72,8 +73,8 @@ def _read(config: MirrorConfig, wanted: str | None) -> Topology:
 def _parts(seen: Topology, now_ms: int) -> Iterator[RenderableType]:
     if not seen.flows:
         yield text(
-            f"no heartbeats on {seen.alias}: no mirror writes to it, or heartbeats are turned off "
-            "(emit.heartbeats.enabled, heartbeats.replication.enabled)"
+            f"no heartbeats on {seen.cluster}: no mirror writes to it, or heartbeats are turned "
+            "off (emit.heartbeats.enabled, heartbeats.replication.enabled)"
         )
     if seen.clusters:
         table = plain_table("cluster", "hops", "way", numbers=("hops",))
@@ -84,9 +85,9 @@ def _parts(seen: Topology, now_ms: int) -> Iterator[RenderableType]:
     if seen.flows:
         table = plain_table("flow", "hops", "last heartbeat", "", numbers=("hops",))
         for flow in seen.flows:
-            hops = "" if flow.hops < 0 else str(flow.hops)
+            hops = "" if flow.hops is None else str(flow.hops)
             note = "" if flow.copies else "heartbeats only: no topic of it is mirrored here"
-            row(table, str(flow.flow), hops, _age(flow, now_ms), note)
+            row(table, flow.flow, hops, _age(flow, now_ms), note)
         yield table
     for topic in seen.unread:
         yield text(

@@ -65,7 +65,7 @@ def try_transforms(chosen: ChosenFlow, topic: str, limit: int) -> Answer:
 
     \b
     twinlog transform try mm2.properties --topic orders
-    twinlog transform try mm2.properties --flow 'A->B' --topic orders --limit 5
+    twinlog transform try mm2.properties --flow A:B --topic orders --limit 5
     twinlog transform try mm2.properties --topic orders --format json
     """
     names = _names(chosen.config, topic)

@@ -72,7 +72,7 @@ def verify(
 
     \b
     twinlog verify mm2.properties
-    twinlog verify mm2.properties --flow 'A->B' --topics 'orders.*' --since 2026-01-31T00:00:00Z
+    twinlog verify mm2.properties --flow A:B --topics 'orders.*' --since 2026-01-31T00:00:00Z
     twinlog verify mm2.properties --deep --format json > report.json
     twinlog verify mm2.properties --master 'local[*]'
     """
@@ -163,7 +163,7 @@ def compared(one: VerifiedFlow) -> str:
     total = sum(each.bytes for each in found)
     return (
         f"{plural(len(found), 'partition')}, {size(total)} of the target: {count(equal)} records "
-        f"are equal and where the map says, {count(as_bytes)} compared as bytes; "
+        f"are equal and at the offsets in the map, {count(as_bytes)} as whole batches; "
         f"{plural(len({each.group for each in one.groups}), 'group')}"
     )
 

@@ -111,4 +111,4 @@ def _mirrored(ctx: click.Context) -> Iterator[tuple[str, str]]:
         return
     for mirror in mirrors:
         for flow in mirror.flows:
-            yield from ((part["topic"], part["target_topic"]) for part in flow["partitions"])
+            yield from ((part.topic, part.target_topic) for part in flow.partitions)

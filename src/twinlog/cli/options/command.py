@@ -1,5 +1,5 @@
-"""The base of every command: options in sections, `-v` and `-q` after its name, suggestions for
-mistyped names.
+"""The base of every command: options in sections, `-v`, `-q` and `--no-color` after its name,
+suggestions for mistyped names.
 
 Errors found after parsing begin with the flag that they are about, or with the environment variable
 if that set the value.
@@ -33,11 +33,11 @@ help."""
 
 
 class _Sectioned(click.Command):
-    """Show options in sections, with -v and -q."""
+    """Show options in sections, with -v, -q and --no-color."""
 
     def __init__(self, *args: Any, **attributes: Any) -> None:
         super().__init__(*args, **attributes)
-        self.params.extend(_loudness_options())
+        self.params.extend(_common_options())
 
     def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         write_sections(self.get_params(ctx), ctx, formatter)
@@ -118,22 +118,28 @@ def write_sections(
                 formatter.write_dl(found[section])
 
 
-def _loudness_options() -> list[click.Parameter]:
-    """Return -v and -q, which are accepted before and after the name of a command."""
+def _common_options() -> list[click.Parameter]:
+    """Return -v, -q and --no-color, which are accepted before and after the name of a command."""
     return [
         Option(
-            [short, long],
+            names,
             is_flag=True,
             expose_value=False,
-            callback=_be,
+            callback=callback,
             section=Section.OUTPUT,
             help=text,
         )
-        for short, long, text in (
-            ("-v", "--verbose", "Print more, and show tracebacks."),
-            ("-q", "--quiet", "Print only warnings and errors."),
+        for names, callback, text in (
+            (["-v", "--verbose"], _be, "Print more, and show tracebacks."),
+            (["-q", "--quiet"], _be, "Print only warnings and errors."),
+            (["--no-color"], _without_color, "Print no colours; NO_COLOR=1 does the same."),
         )
     ]
+
+
+def _without_color(_ctx: click.Context, _option: click.Parameter, is_wanted: bool) -> None:
+    if is_wanted:
+        os.environ["NO_COLOR"] = "1"  # read by rich, also in commands that this one starts
 
 
 def _be(ctx: click.Context, option: click.Parameter, is_wanted: bool) -> None:

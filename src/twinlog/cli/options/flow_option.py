@@ -68,9 +68,9 @@ class ChosenFlow:
 
 flow_option = option(
     "--flow",
-    metavar="'A->B'",
+    metavar="A:B",
     shell_complete=flows,
-    help="The flow of FILE; not needed if FILE has only one.",
+    help="The flow of FILE, as A:B or 'A->B'; not needed if FILE has only one.",
 )
 topics_option = option(
     "--topics",
@@ -121,8 +121,15 @@ def one_flow(flows: Sequence[FlowConfig], name: str | None) -> FlowConfig:
     if name is None:
         raise UsageError(f"--flow: the file has {len(flows)} flows: {', '.join(names)}")
     wanted = name.replace(" ", "")
-    if wanted not in names:
+    found = next((one for one in flows if wanted in spellings(one)), None)
+    if found is None:
         raise UsageError(
             f"--flow: {wanted} is not a flow of the file, which has {', '.join(names)}"
         )
-    return flows[names.index(wanted)]
+    return found
+
+
+def spellings(flow: FlowConfig) -> tuple[str, str]:
+    """Return both spellings of a flow: `A->B`, and `A:B`, which needs no quotes in a shell."""
+    name = str(flow.flow)
+    return name, name.replace("->", ":")

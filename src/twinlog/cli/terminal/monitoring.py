@@ -116,8 +116,8 @@ def watched(
             closing.enter_context(hiding(secrets.clean))
         events.start()
         closing.callback(events.stop)
-        log.info("mirror_starts version=%s config=%s", __version__, config.resolve())
-        closing.callback(log.info, "mirror_ends config=%s", config.resolve())
+        log.info("Twinlog %s starts with %s", __version__, config.resolve())
+        closing.callback(log.info, "Twinlog ends with %s", config.resolve())
         if listen is not None:
             listener = _Listener(
                 lambda address: web_server(monitor, address, current, events, config),

@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Any, Final, TextIO, TypeAlias, cast
 
 import click
 from click.core import ParameterSource
+from msgspec import to_builtins
 
 from twinlog.errors import ConfigError, TwinlogError
 from twinlog.shown import ShownFormatter, shown
@@ -67,8 +68,9 @@ Part: TypeAlias = "str | RenderableType"
 
 log = logging.getLogger(__name__)
 
-LOG_FORMAT: Final = "%(asctime)s %(levelname)s %(message)s"
-TIME_FORMAT: Final = "%Y-%m-%d %H:%M:%S"
+LOG_FORMAT: Final = "%(asctime)s.%(msecs)03dZ %(levelname)s %(message)s"
+TIME_FORMAT: Final = "%Y-%m-%dT%H:%M:%S"
+"""UTC, like the times of JSON lines."""
 
 LONGEST: Final = 1 << 30
 """Line width for YAML, so that strings are not wrapped."""
@@ -150,7 +152,8 @@ class Answer:
     """What a command returns: its result for programs and for people, and its exit code."""
 
     fields: Mapping[str, Any] | Callable[[], Mapping[str, Any]]
-    """The fields of the JSON object. Values may be iterators and objects with `as_json`."""
+    """The fields of the JSON object. Values may be iterators, structs, and
+    objects with `as_json`."""
     text: Iterable[Part] = ()
     """The lines and tables that are printed without `--format json` or `yaml`."""
     exit_code: int = 0
@@ -213,7 +216,7 @@ def _plain(value: Any) -> Any:
     """Return an object in the form that JSON has."""
     if isinstance(value, Iterator):
         return [*value]
-    return value.as_json() if hasattr(value, "as_json") else str(value)
+    return value.as_json() if hasattr(value, "as_json") else to_builtins(value, enc_hook=str)
 
 
 def error_object(

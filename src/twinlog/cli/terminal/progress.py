@@ -32,7 +32,7 @@ from twinlog.codes import NOT_MIRRORED, FlowState, PartitionState
 from twinlog.control.watch.rates import Rates, TopicRate
 from twinlog.control.watch.readiness import RESTING
 from twinlog.control.watch.snapshot import FlowSnapshot, PartitionSnapshot
-from twinlog.quantities import count, duration, first_few, plural, ranges, size
+from twinlog.quantities import count, duration, first_few, plural, ranges, size, total
 
 ONCE_LINE_EVERY_S: Final = 10.0
 LINE_EVERY_S: Final = 600.0
@@ -108,7 +108,7 @@ class PlainProgress:
     def _hour_line(self, topics: list[TopicRate], now: float) -> str:
         records = sum(t.records for t in topics) - self._last_records
         volume = sum(t.bytes for t in topics) - self._last_bytes
-        lag = sum(max(t.lag, 0) for t in topics)
+        lag = total(t.lag for t in topics) or 0
         failed = sum(t.failed for t in topics)
         line = (
             f"{_flows(topics)}: copied {count(records)} records, {size(volume)} "
@@ -226,7 +226,10 @@ class EventLines:
     def _leads(self, flow: FlowSnapshot) -> None:
         if flow.state is FlowState.STANDBY:
             self._waited[flow.flow] = flow.reason
-        elif flow.generation >= 0 and (before := self._waited.pop(flow.flow, None)) is not None:
+        elif (
+            flow.generation is not None
+            and (before := self._waited.pop(flow.flow, None)) is not None
+        ):
             said = f"; before: {before}" if before else ""
             self._write(f"{flow.flow}: this process leads it now{said}")
 
@@ -332,7 +335,7 @@ def mirror_view(
     shown = topics
     if len(topics) > most_rows:
         most = max(most_rows - 1, 1)
-        shown = sorted(topics, key=lambda t: (-t.failed, -t.lag, -t.records_per_s))[:most]
+        shown = sorted(topics, key=lambda t: (-t.failed, -(t.lag or 0), -t.records_per_s))[:most]
     parts: list[RenderableType] = []
     for flow in flows:
         parts += _heading(flow, [one for one in topics if one.flow == flow.flow], width, now_ms)
@@ -358,7 +361,7 @@ def _heading(
         speed = sum(one.records_per_s for one in topics)
         old = is_lag_old(flow.state, (one.state for one in flow.partitions))
         line += [
-            f"lag {'at least ' if old else ''}{_known(flow.lag)}",
+            f"lag {'at least ' if old else ''}{count(flow.lag)}",
             f"{count(speed)} records/s",
         ]
     yield from packed(line, width)
@@ -383,13 +386,13 @@ def _cells(topic: TopicRate, *, named: bool) -> list[str | Text | ProgressBar]:
     if topic.failed:
         name.append((f"  {topic.failed} FAILED", "red"))
     copied = topic.copied  # of the whole copy, and not only by this process
-    waits = topic.lag > 0 and copied >= 0
+    whole = copied + topic.lag if copied is not None and topic.lag else None
     bar: str | Text | ProgressBar = ""
     if topic.is_deleted:
         bar = "copy kept"
-    elif waits:
+    elif whole is not None and copied is not None:
         bar = ProgressBar(
-            total=copied + topic.lag,
+            total=whole,
             completed=copied,
             width=BAR,
             complete_style="green",
@@ -402,16 +405,12 @@ def _cells(topic: TopicRate, *, named: bool) -> list[str | Text | ProgressBar]:
     return [
         text(*name),
         bar,
-        f"{count(copied)} of {count(copied + topic.lag)}" if waits else _known(copied),
+        count(copied) if whole is None else f"{count(copied)} of {count(whole)}",
         count(topic.records_per_s),
         f"{size(topic.bytes_per_s)}/s",
-        _known(topic.lag),
-        duration(topic.left_s) if waits and topic.left_s >= 0 else "",
+        count(topic.lag),
+        "" if whole is None or topic.left_s is None else duration(topic.left_s),
     ]
-
-
-def _known(number: int) -> str:
-    return "?" if number < 0 else count(number)
 
 
 # Each failure is reported once: with a line per topic and code, and a line when it is over. Many
@@ -517,7 +516,7 @@ class FailureLines:
         resting = {flow.flow for flow in known if flow.state in RESTING}
         self._open = {key: at for key, at in self._open.items() if key.flow not in resting}
         # a flow between two runs does not list all of its topics
-        idle = {flow.flow for flow in known if flow.generation < 0}
+        idle = {flow.flow for flow in known if flow.generation is None}
         over = [key for key in self._open if key not in troubled and key.flow not in idle]
         self._say_ends(now, known, over)
 

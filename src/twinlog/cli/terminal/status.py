@@ -17,8 +17,9 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Any, Final
+from typing import TYPE_CHECKING, Final, TypeAlias
 
+from msgspec.structs import replace
 from rich.console import Console, Group, RenderableType
 from rich.live import Live
 from rich.padding import Padding
@@ -40,7 +41,12 @@ from twinlog.cli.terminal.tables import (
     write_all,
 )
 from twinlog.codes import FlowState, PartitionState
-from twinlog.quantities import count, duration, first_few, plural, ranges
+from twinlog.quantities import count, duration, first_few, largest, plural, ranges, total
+
+if TYPE_CHECKING:
+    from twinlog.control.watch.snapshot import FlowStatus, GroupPosition, PartitionStatus
+    from twinlog.control.watch.status_file import RunningMirror
+    from twinlog.control.watch.verified import Verified
 
 AS_USUAL: Final = (
     PartitionState.NEW,
@@ -61,7 +67,7 @@ ONLY: Final = "all 1"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Row:
-    """Partitions of one topic in the same state; unknown numbers are -1."""
+    """Partitions of one topic in the same state; unknown numbers are None."""
 
     topic: str
     target_topic: str
@@ -69,15 +75,15 @@ class Row:
     """`all 4`, or the partitions' numbers if the topic has several rows."""
     number: int
     state: str
-    lag: int
-    lag_ms: int
-    loss_ms: int
-    copied: int
+    lag: int | None
+    lag_ms: int | None
+    loss_ms: int | None
+    copied: int | None
     """Number of records copied by the flow, in all processes."""
-    records_per_s: float
-    """Rate of the topic, in its first row; -1 in its other rows."""
+    records_per_s: float | None
+    """Rate of the topic, in its first row; None in its other rows."""
     since_ms: int
-    newest_ms: int
+    newest_ms: int | None
     """Timestamp of the newest record on the target, if the source is unavailable."""
     code: str
     message: str
@@ -96,42 +102,41 @@ class Row:
         return self.lag != 0 or bool(self.message)
 
 
-def rows(flow: Mapping[str, Any]) -> list[Row]:
+def rows(flow: FlowStatus) -> list[Row]:
     """Return a row for each topic, or several if its partitions have different problems or unusual
     states.
     """
-    topics: dict[str, dict[tuple[str, str], list[Mapping[str, Any]]]] = {}
-    for part in flow["partitions"]:
-        code = "" if _is_the_flows(flow, part["code"], part["message"]) else part["code"]
-        state = "" if not code and part["state"] in AS_USUAL else part["state"]
-        topics.setdefault(part["topic"], {}).setdefault((state, code), []).append(part)
-    rates = flow.get("rates") or {}
+    topics: dict[str, dict[tuple[str, str], list[PartitionStatus]]] = {}
+    for part in flow.partitions:
+        code = "" if flow.speaks_for(part) else part.code
+        state = "" if not code and part.state in AS_USUAL else part.state
+        topics.setdefault(part.topic, {}).setdefault((state, code), []).append(part)
     return [
-        _row(parts, is_alone=len(groups) == 1, rate=-1 if number else rates.get(topic, -1))
+        _row(parts, is_alone=len(groups) == 1, rate=None if number else flow.rates.get(topic))
         for topic, groups in topics.items()
         for number, parts in enumerate(groups.values())
     ]
 
 
-def _row(parts: list[Mapping[str, Any]], *, is_alone: bool, rate: float) -> Row:
+def _row(parts: list[PartitionStatus], *, is_alone: bool, rate: float | None) -> Row:
     first = parts[0]
-    numbers = [part["partition"] for part in parts]
-    states = {part["state"] for part in parts}
+    numbers = [part.partition for part in parts]
+    states = {part.state for part in parts}
     return Row(
-        topic=first["topic"],
-        target_topic=first["target_topic"],
+        topic=first.topic,
+        target_topic=first.target_topic,
         partitions=_which(numbers, is_alone=is_alone),
         number=len(numbers),
-        state=next((one for one in AS_USUAL if one in states), first["state"]),
-        lag=known_sum(part["lag"] for part in parts),
-        lag_ms=max(part["lag_ms"] for part in parts),
-        loss_ms=max(part["loss_ms"] for part in parts),
-        copied=known_sum(part.get("copied", -1) for part in parts),
+        state=next((one for one in AS_USUAL if one in states), first.state),
+        lag=total(part.lag for part in parts),
+        lag_ms=largest(part.lag_ms for part in parts),
+        loss_ms=largest(part.loss_ms for part in parts),
+        copied=total(part.copied for part in parts),
         records_per_s=rate,
-        since_ms=min((part["since_ms"] for part in parts if part["since_ms"]), default=0),
-        newest_ms=max(part.get("newest_ms", -1) for part in parts),
-        code=first["code"],
-        message=first["message"],
+        since_ms=min((part.since_ms for part in parts if part.since_ms), default=0),
+        newest_ms=largest(part.newest_ms for part in parts),
+        code=first.code,
+        message=first.message,
     )
 
 
@@ -140,12 +145,6 @@ def _which(numbers: list[int], *, is_alone: bool) -> str:
     if numbers == [0] and is_alone:
         return ONLY
     return f"all {len(numbers)}" if is_alone and len(numbers) > 1 else ranges(numbers)
-
-
-def known_sum(numbers: Iterable[int]) -> int:
-    """Return the sum of the known numbers, or -1 if none is known."""
-    known = [number for number in numbers if number >= 0]
-    return sum(known) if known else -1
 
 
 def is_lag_old(state: str, partition_states: Iterable[str]) -> bool:
@@ -162,49 +161,39 @@ class Totals:
     flows: int
     topics: int
     partitions: int
-    lag: int
-    lag_ms: int
-    copied: int
-    records_per_s: float
+    lag: int | None
+    lag_ms: int | None
+    copied: int | None
+    records_per_s: float | None
 
 
-def totals(flows: Iterable[Mapping[str, Any]]) -> Totals:
+def totals(flows: Iterable[FlowStatus]) -> Totals:
     known = list(flows)
-    parts = [part for flow in known for part in flow["partitions"]]
+    parts = [part for flow in known for part in flow.partitions]
+    topics = {(flow.flow, part.topic) for flow in known for part in flow.partitions}
     rates = [
-        rate
-        for flow in known
-        for topic, rate in (flow.get("rates") or {}).items()
-        if any(part["topic"] == topic for part in flow["partitions"])
+        rate for flow in known for topic, rate in flow.rates.items() if (flow.flow, topic) in topics
     ]
     return Totals(
-        # a leader and a standby may both report a flow
-        flows=len({flow["flow"] for flow in known}),
-        topics=len(
-            {(flow["flow"], part["topic"]) for flow in known for part in flow["partitions"]}
-        ),
+        flows=len({flow.flow for flow in known}),  # a leader and a standby may both report a flow
+        topics=len(topics),
         partitions=len(parts),
-        lag=known_sum(part["lag"] for part in parts),
-        lag_ms=max((part["lag_ms"] for part in parts), default=-1),
-        copied=known_sum(part.get("copied", -1) for part in parts),
-        records_per_s=sum(rates) if rates else -1,
+        lag=total(part.lag for part in parts),
+        lag_ms=largest(part.lag_ms for part in parts),
+        copied=total(part.copied for part in parts),
+        records_per_s=sum(rates) if rates else None,
     )
 
 
-def troubles(flow: Mapping[str, Any], found: Iterable[Row]) -> Iterator[tuple[Row, ...]]:
+def troubles(flow: FlowStatus, found: Iterable[Row]) -> Iterator[tuple[Row, ...]]:
     """Yield rows with problems, grouped by message. The flow's own problem is shown with the flow
     and not repeated.
     """
     same: dict[tuple[str, str, str], list[Row]] = {}
     for one in found:
-        if one.trouble and not _is_the_flows(flow, one.code, one.message):
+        if one.trouble and not flow.speaks_for(one):
             same.setdefault((one.state, one.code, one.message), []).append(one)
     yield from map(tuple, same.values())
-
-
-def _is_the_flows(flow: Mapping[str, Any], code: str, message: str) -> bool:
-    """Return whether a partition's problem is the flow's own problem."""
-    return bool(code) and code == flow["code"] and message in flow["reason"]
 
 
 STALE_MS: Final = 10_000
@@ -223,15 +212,15 @@ class ShownParts:
 
 
 def screen(
-    mirrors: Sequence[Mapping[str, Any]], wanted: ShownParts, now_ms: int
+    mirrors: Sequence[RunningMirror], wanted: ShownParts, now_ms: int
 ) -> Iterator[RenderableType]:
     """Yield all lines about these mirrors."""
-    flows = [flow for one in mirrors for flow in one["flows"]]
+    flows = [flow for one in mirrors for flow in one.flows]
     left = wanted.most_rows
     number = 0
     for one in mirrors:
         yield _mirror_line(one, now_ms)
-        for flow in one["flows"]:
+        for flow in one.flows:
             yield from _flow_lines(flow, wanted.width, now_ms)
             found = [each for each in rows(flow) if each.is_behind or not wanted.lagging]
             number += len(found)
@@ -243,10 +232,10 @@ def screen(
                 yield text(f"  and {plural(len(found) - len(shown), 'more row')}", style="dim")
             for alike in troubles(flow, shown):
                 yield _trouble_line(alike, now_ms)
-            if flow.get("groups"):
-                yield group_table(flow["groups"], wanted.width)
-            yield from _group_lines("left alone on the target", flow["skipped_groups"])
-            yield from _group_lines("without a checkpoint", flow["groups_without_checkpoint"])
+            if flow.groups:
+                yield group_table(flow.groups, wanted.width)
+            yield from _group_lines("left alone on the target", flow.skipped_groups)
+            yield from _group_lines("without a checkpoint", flow.groups_without_checkpoint)
     if number > 1 or len(flows) > 1:
         yield from packed(_total(flows), wanted.width)
 
@@ -288,11 +277,11 @@ def _cells(one: Row, now_ms: int) -> list[Cell]:
         one.target_topic,
         one.partitions,
         text(one.state, style=state_style(one.state)),
-        "?" if one.lag < 0 else count(one.lag),
-        *("?" if ms < 0 else duration(ms / 1000) for ms in (one.lag_ms, one.loss_ms)),
-        "?" if one.copied < 0 else count(one.copied),
-        "" if one.records_per_s < 0 else count(one.records_per_s),
-        since(one.newest_ms, now_ms) if one.newest_ms > 0 else "",
+        count(one.lag),
+        *("?" if ms is None else duration(ms / 1000) for ms in (one.lag_ms, one.loss_ms)),
+        count(one.copied),
+        "" if one.records_per_s is None else count(one.records_per_s),
+        since(one.newest_ms, now_ms) if one.newest_ms else "",
         since(one.since_ms, now_ms) if one.since_ms else "",
     ]
 
@@ -303,68 +292,64 @@ def _most_urgent(found: list[Row], most: int) -> list[Row]:
     """
     if len(found) <= most:
         return found
-    urgent = sorted(found, key=lambda one: (not one.message, -one.lag, -one.records_per_s))
+    urgent = sorted(
+        found, key=lambda one: (not one.message, -(one.lag or 0), -(one.records_per_s or 0))
+    )
     kept = {id(one) for one in urgent[: max(most, 0)]}
     return [one for one in found if id(one) in kept]
 
 
-def _mirror_line(one: Mapping[str, Any], now_ms: int) -> Text:
-    if one["pid"] is None:
+def _mirror_line(one: RunningMirror, now_ms: int) -> Text:
+    if one.pid is None:
         return text(
-            f"{one['config']}: not run by this user on this machine; state read from the clusters",
+            f"{one.config}: not run by this user on this machine; state read from the clusters",
             style="dim",
         )
-    age_ms = now_ms - one["written_ms"]
-    line: list[Piece] = [f"{one['config']}: process {one['pid']}"]
-    if age_ms > STALE_MS + one["every_ms"]:
+    age_ms = now_ms - one.written_ms
+    line: list[Piece] = [f"{one.config}: process {one.pid}"]
+    if age_ms > STALE_MS + one.every_ms:
         line.append((f", silent for {duration(age_ms / 1000)}", "yellow"))
     return text(*line, style="dim")
 
 
-def _flow_lines(flow: Mapping[str, Any], width: int, now_ms: int) -> Iterator[RenderableType]:
-    from twinlog.control.watch.snapshot import with_next_try
-
-    pieces: list[Piece] = [(flow["flow"], "bold"), (flow["state"], state_style(flow["state"]))]
-    if flow["since_ms"]:
+def _flow_lines(flow: FlowStatus, width: int, now_ms: int) -> Iterator[RenderableType]:
+    pieces: list[Piece] = [(flow.flow, "bold"), (flow.state, state_style(flow.state))]
+    if flow.since_ms:
         # the clusters only show when the flow started, and not since when it has been stopped
-        word = "started" if flow["state"] == FlowState.NOT_RUNNING else "since"
-        pieces.append(f"{word} {since(flow['since_ms'], now_ms)}")
-    if flow["guarantee"]:
-        pieces.append(flow["guarantee"])
-    if flow["partitions"]:
+        word = "started" if flow.state is FlowState.NOT_RUNNING else "since"
+        pieces.append(f"{word} {since(flow.since_ms, now_ms)}")
+    if flow.guarantee:
+        pieces.append(flow.guarantee)
+    if flow.partitions:
         pieces += _figures(totals([flow]), before=at_least(flow))
     yield from packed(pieces, width)
-    if flow["where"]:
-        ago = duration(max(0, now_ms - flow["as_of_ms"]) / 1000)
-        yield _indented(f"on {flow['where']}, as of {ago} ago", "dim")
-    if flow.get("source_problem"):
-        yield _indented(f"not reached: {flow['source_problem']}", "yellow")
-    if flow["reason"]:
-        # a process of an earlier release does not report its next try
-        reason = with_next_try(flow["reason"], flow.get("next_try_ms", 0), now_ms)
-        yield _indented(reason, "yellow")
-    is_said = "RPO_EXCEEDED" in flow["reason"]
-    if not is_said and (flow["loss_ms"] >= 0 or flow["loss_unknown"]):
+    if flow.where:
+        ago = duration(max(0, now_ms - flow.as_of_ms) / 1000)
+        yield _indented(f"on {flow.where}, as of {ago} ago", "dim")
+    if flow.source_problem:
+        yield _indented(f"not reached: {flow.source_problem}", "yellow")
+    if flow.reason:
+        yield _indented(flow.why(now_ms), "yellow")
+    if "RPO_EXCEEDED" not in flow.reason and (flow.loss_ms is not None or flow.loss_unknown):
         yield _indented(loss_line(flow))
-    if flow.get("verified"):  # missing from a process of an earlier release
-        yield from _verified_lines(flow["verified"], now_ms)
+    if flow.verified is not None:
+        yield from _verified_lines(flow.verified, now_ms)
 
 
-def at_least(flow: Mapping[str, Any]) -> str:
+def at_least(flow: FlowStatus) -> str:
     """Return the prefix of numbers that may have grown since."""
-    states = (part["state"] for part in flow["partitions"])
-    return "at least " if is_lag_old(flow["state"], states) else ""
+    return "at least " if is_lag_old(flow.state, (part.state for part in flow.partitions)) else ""
 
 
 def _figures(of: Totals, *, before: str = "") -> Iterator[str]:
     if of.lag == 0 and not before:
         yield "lag 0"
-    elif of.lag >= 0:
-        age = "" if of.lag_ms < 0 else f" / {duration(of.lag_ms / 1000)}"
+    elif of.lag is not None:
+        age = "" if of.lag_ms is None else f" / {duration(of.lag_ms / 1000)}"
         yield f"lag {before}{count(of.lag)}{age}"
     else:
         yield "lag unknown"
-    if of.records_per_s >= 0:
+    if of.records_per_s is not None:
         yield f"{count(of.records_per_s)} records/s"
 
 
@@ -386,37 +371,37 @@ def _indented(line: str, style: str = "") -> Padding:
     return Padding(text(line, style=style), (0, 0, 0, 2), expand=False)
 
 
-def _verified_lines(verified: Mapping[str, Any], now_ms: int) -> Iterator[RenderableType]:
+def _verified_lines(verified: Verified, now_ms: int) -> Iterator[RenderableType]:
     """Yield the results of the mirror's own comparison."""
-    if not verified["at_ms"]:
+    if not verified.at_ms:
         return
-    ago = duration(max(0, now_ms - verified["at_ms"]) / 1000)
-    line = f"verified: {count(verified['records'])} records are equal, the last {ago} ago"
-    if verified["is_complete"]:
+    ago = duration(max(0, now_ms - verified.at_ms) / 1000)
+    line = f"verified: {count(verified.records)} records are equal, the last {ago} ago"
+    if verified.is_complete:
         line += ", all that is copied"
-    number = verified["differences"]
+    number = verified.differences
     if not number:
         yield _indented(line)
         return
     yield _indented(f"{line}; {plural(number, 'range')} differ [COPY_DIFFERS]", "red")
-    for one in verified["first_differences"]:
+    for one in verified.first_differences:
         yield _indented(f"  {one}", "red")
 
 
-def loss_line(flow: Mapping[str, Any]) -> str:
+def loss_line(flow: FlowStatus) -> str:
     """Return the line on the records that would be lost if the source were lost now."""
-    records, ago = flow["loss_records"], duration(flow["loss_ms"] / 1000)
-    if flow["loss_ms"] < 0:
-        return "what would be lost without the source is not known"
-    if records < 0:
+    if flow.loss_ms is None:
+        return "the loss if the source failed is unknown"
+    records, ago = flow.loss_records, duration(flow.loss_ms / 1000)
+    if records is None:
         line = f"without the source, records of the last {ago} would be lost"
     elif records > 0:
         number = f"{at_least(flow)}{plural(records, 'record')}"
         line = f"without the source, {number} of the last {ago} would be lost"
     else:
         line = f"without the source, nothing that it had {ago} ago would be lost"
-    unknown = flow["loss_unknown"]
-    return f"{line}; of {plural(unknown, 'partition')} it is not known" if unknown else line
+    unknown = flow.loss_unknown
+    return f"{line}; unknown for {plural(unknown, 'partition')}" if unknown else line
 
 
 def _trouble_line(alike: Sequence[Row], now_ms: int) -> RenderableType:
@@ -440,20 +425,20 @@ def _group_lines(what: str, reasons: Mapping[str, str]) -> Iterator[RenderableTy
         yield _indented(f"{number} {what} ({first_few(groups)}): {reason}")
 
 
-def _total(flows: Sequence[Mapping[str, Any]]) -> Iterator[Piece]:
+def _total(flows: Sequence[FlowStatus]) -> Iterator[Piece]:
     of = totals(flows)
     numbers = ((of.flows, "flow"), (of.topics, "topic"), (of.partitions, "partition"))
     yield (f"total: {', '.join(plural(number, word) for number, word in numbers)}", "bold")
     yield from _figures(of, before=max(map(at_least, flows), default=""))
-    if of.copied >= 0:
+    if of.copied is not None:
         yield f"{count(of.copied)} records copied"
 
 
-def group_table(positions: Iterable[Mapping[str, Any]], width: int) -> Table:
+def group_table(positions: Iterable[GroupPosition], width: int) -> Table:
     """Return a table with a row for each group and topic."""
-    groups: dict[tuple[str, str], list[Mapping[str, Any]]] = {}
+    groups: dict[tuple[str, str], list[GroupPosition]] = {}
     for one in positions:
-        groups.setdefault((one["group"], one["topic"]), []).append(one)
+        groups.setdefault((one.group, one.topic), []).append(one)
     shown = plain_table(numbers=())
     name = max(12, (width - 40) // 2)
     shown.add_column("  group", no_wrap=True, overflow="ellipsis", max_width=name)
@@ -473,19 +458,19 @@ def group_table(positions: Iterable[Mapping[str, Any]], width: int) -> Table:
     return shown
 
 
-def _left(found: Iterable[Mapping[str, Any]]) -> str:
+def _left(found: Iterable[GroupPosition]) -> str:
     """Return the number of records between a group's offset, current or to be set, and the end of
     the copy.
     """
-    positions = [(max(one["at"], one["resumes_at"]), one["end"]) for one in found]
-    known = [max(0, end - at) for at, end in positions if min(at, end) >= 0]
-    return count(sum(known)) if len(known) == len(positions) else "?"
+    positions = [(largest((one.at, one.resumes_at)), one.end) for one in found]
+    left = [max(0, end - at) for at, end in positions if at is not None and end is not None]
+    return count(sum(left)) if len(left) == len(positions) else "?"
 
 
-def _offsets(found: list[Mapping[str, Any]]) -> str:
+def _offsets(found: list[GroupPosition]) -> str:
     """Return whether the offsets are set on the target, and whether they are exact."""
-    unset = sum(one["at"] < 0 for one in found)
-    inexact = next((one["why_not_exact"] for one in found if one["why_not_exact"]), "")
+    unset = sum(one.at is None for one in found)
+    inexact = next((one.why_not_exact for one in found if one.why_not_exact), "")
     if unset == len(found):
         line = "not set: `failover` sets them"
     else:
@@ -497,33 +482,41 @@ EVERY_S: Final = 2.0
 OTHER_LINES: Final = 10
 """Lines of a terminal that are not for topics."""
 
-Mirrors = list[dict[str, Any]]
+Mirrors: TypeAlias = "list[RunningMirror]"
 
 
 class Speeds:
     """Computes records per second of flows that no mirror on this machine runs."""
 
     def __init__(self) -> None:
-        self._before: dict[tuple[str, str], tuple[float, int]] = {}
+        self._before: dict[tuple[str, str], tuple[float, int | None]] = {}
 
-    def fill_in(self, mirrors: Mirrors, now: float) -> None:
-        """Fill in missing rates; `now` is monotonic."""
-        seen: dict[tuple[str, str], tuple[float, int]] = {}
-        for flow in (flow for one in mirrors for flow in one["flows"]):
-            if flow.get("rates"):
-                continue
-            topics: dict[str, list[int]] = {}
-            for part in flow["partitions"]:
-                topics.setdefault(part["topic"], []).append(part.get("copied", -1))
-            rates = {}
-            for topic, numbers in topics.items():
-                copied, key = known_sum(numbers), (flow["flow"], topic)
-                at, before = self._before.get(key, (now, -1))
-                if min(copied, before) >= 0 and now > at:
-                    rates[topic] = max(0, copied - before) / (now - at)
-                seen[key] = (now, copied)
-            flow["rates"] = rates
+    def fill_in(self, mirrors: Mirrors, now: float) -> Mirrors:
+        """Return the mirrors with missing rates; `now` is monotonic."""
+        seen: dict[tuple[str, str], tuple[float, int | None]] = {}
+        found = [
+            replace(one, flows=tuple(self._with_rates(flow, seen, now) for flow in one.flows))
+            for one in mirrors
+        ]
         self._before = seen
+        return found
+
+    def _with_rates(
+        self, flow: FlowStatus, seen: dict[tuple[str, str], tuple[float, int | None]], now: float
+    ) -> FlowStatus:
+        if flow.rates:
+            return flow
+        topics: dict[str, list[int | None]] = {}
+        for part in flow.partitions:
+            topics.setdefault(part.topic, []).append(part.copied)
+        rates = {}
+        for topic, numbers in topics.items():
+            copied, key = total(numbers), (flow.flow, topic)
+            at, before = self._before.get(key, (now, None))
+            if copied is not None and before is not None and now > at:
+                rates[topic] = max(0, copied - before) / (now - at)
+            seen[key] = (now, copied)
+        return replace(flow, rates=rates)
 
 
 def watch(read: Callable[[], Mirrors], *, lagging: bool, nothing: str) -> Mirrors:
@@ -543,8 +536,7 @@ def watch(read: Callable[[], Mirrors], *, lagging: bool, nothing: str) -> Mirror
         yield from screen(found, wanted, int(time.time() * 1000))
 
     def step() -> None:
-        found[:] = read()
-        speeds.fill_in(found, time.monotonic())
+        found[:] = speeds.fill_in(read(), time.monotonic())
 
     before = signal.signal(signal.SIGTERM, signal.default_int_handler)
     try:

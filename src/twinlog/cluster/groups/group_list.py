@@ -1,18 +1,21 @@
-"""Lists groups of every kind. All brokers are queried, because each lists those it coordinates."""
+"""Lists groups of every kind, and deletes groups without members. All brokers are queried, because
+each lists those it coordinates.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from kafka.protocol.admin import DescribeGroupsRequest, ListGroupsRequest
+from kafka.protocol.admin import DeleteGroupsRequest, DescribeGroupsRequest, ListGroupsRequest
 
 from twinlog.cluster.groups.coordinators import Coordinators
 from twinlog.cluster.groups.group_protocol import PROTOCOL_TYPE
 from twinlog.cluster.groups.group_rights import MISSING_IS_DEAD
 from twinlog.cluster.net.protocol import Message
 from twinlog.errors import TwinlogError
+from twinlog.wire.error_codes import GROUP_ID_NOT_FOUND
 
 EMPTY: Final = "Empty"
 DEAD: Final = "Dead"
@@ -104,3 +107,23 @@ def _described(coordinators: Coordinators, names: Sequence[str]) -> dict[str, Gr
 
     found = coordinators.ask(names, ask, doing="describing") if names else {}
     return {name: group for name, group in found.items() if isinstance(group, Group)}
+
+
+def delete_groups(
+    coordinators: Coordinators, names: Iterable[str]
+) -> dict[str, TwinlogError | None]:
+    """Delete groups. Returns None for each deleted or missing group, or the error, for example
+    because it has members.
+    """
+
+    def ask(node: int, some: Sequence[str]) -> dict[str, TwinlogError | bool]:
+        answer = coordinators.client.attempt(node, DeleteGroupsRequest(groups_names=list(some)))
+        out: dict[str, TwinlogError | bool] = {}
+        for one in answer.results:
+            name, code = str(one.group_id), int(one.error_code)
+            is_gone = code in (0, GROUP_ID_NOT_FOUND)
+            out[name] = True if is_gone else coordinators.error(code, "deleting", name, "DELETE")
+        return out
+
+    found = coordinators.ask(names, ask, doing="deleting")
+    return {name: one if isinstance(one, TwinlogError) else None for name, one in found.items()}

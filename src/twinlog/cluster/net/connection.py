@@ -60,6 +60,8 @@ class Connection:
         """When to stop using the connection, because the broker ends the SASL session (KIP-368), by
         time.monotonic(); None if it does not.
         """
+        self.trip_s = math.inf
+        """How long the broker took to answer ApiVersions, which it does from memory."""
         self._muted_until = 0.0
         self._correlation_id = 0
         self._awaited: tuple[int, int, int] | None = None
@@ -233,10 +235,12 @@ class Connection:
         # version 3 exists since Kafka 2.4; an older broker returns error 35 in version 0, which is
         # then used (KIP-511)
         for version in (3, 0):
+            began = time.monotonic()
             self._begin(protocol.api_versions_request(version), protocol.API_VERSIONS, version)
             if not self._has_input(min(SILENT_S, deadline - time.monotonic())):
                 if_silent()
             key, sent, body = self._receive_body(deadline - time.monotonic())
+            self.trip_s = time.monotonic() - began
             answer = self._decode(key, sent, body)
             if answer.error_code != UNSUPPORTED_VERSION:
                 break

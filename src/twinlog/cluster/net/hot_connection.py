@@ -93,11 +93,13 @@ class HotConnection:
         self.peer = f"{connection.host}:{connection.port}"
         self.opened_at = time.monotonic()
         """When the connection was made. Until it breaks, the broker has not restarted."""
+        self.trip_s = connection.trip_s
+        """Shortest response time so far: about a round trip."""
         self._session_ends_at = connection.session_ends_at
         self._client_id = client_id.encode()
         self._correlation = 0
-        self._outgoing: deque[memoryview] = deque()
-        self._in_flight: deque[tuple[int, Any, int]] = deque()
+        self._outgoing: deque[Buffer] = deque()
+        self._in_flight: deque[tuple[int, Any, int, float]] = deque()
         self._bytes_in_flight = 0
         self._passed = self._passed_before = 0
         self._passed_since = 0.0
@@ -169,7 +171,7 @@ class HotConnection:
 
     def unanswered(self) -> list[Any]:
         """Return the contexts of the requests in flight, the oldest first."""
-        return [context for _, context, _ in self._in_flight]
+        return [context for _, context, _, _ in self._in_flight]
 
     def submit(self, api_key: int, version: int, parts: Sequence[Buffer], context: object) -> None:
         """Queue a request with a flexible header (v2). Its response comes with `context`."""
@@ -177,11 +179,12 @@ class HotConnection:
         head = _HEAD.pack(api_key, version, self._correlation, len(self._client_id))
         head += self._client_id + b"\x00"
         size = len(head) + sum(map(len, parts))
-        self._outgoing.append(memoryview(_SIZE.pack(size) + head))
-        self._outgoing.extend(memoryview(part) for part in parts)
+        self._outgoing.append(_SIZE.pack(size) + head)
+        self._outgoing.extend(parts)
+        now = time.monotonic()
         if not self._in_flight:
-            self._last_answer = max(self._last_answer, time.monotonic())
-        self._in_flight.append((self._correlation, context, size))
+            self._last_answer = max(self._last_answer, now)
+        self._in_flight.append((self._correlation, context, size, now))
         self._bytes_in_flight += size
 
     def flush(self) -> bool:
@@ -202,7 +205,7 @@ class HotConnection:
             while out and sent >= len(out[0]):
                 sent -= len(out.popleft())
             if sent:
-                out[0] = out[0][sent:]
+                out[0] = memoryview(out[0])[sent:]
         return True
 
     def receive(self, limit: int = 64) -> list[tuple[Any, memoryview]]:
@@ -228,7 +231,7 @@ class HotConnection:
 
     def put_back(self, contexts: Iterable[object]) -> None:
         """Count requests as unanswered again, because their responses could not be decoded."""
-        self._in_flight.extendleft((-1, context, 0) for context in reversed(list(contexts)))
+        self._in_flight.extendleft((-1, context, 0, 0.0) for context in reversed(list(contexts)))
 
     def _fill_scratch(self, answers: list[tuple[Any, memoryview]]) -> bool:
         got = self._recv(memoryview(self._scratch)[self._held :])
@@ -285,7 +288,7 @@ class HotConnection:
             raise CorruptData(
                 f"{self.peer} responded with correlation ID {correlation}, but no request was sent"
             )
-        expected, context, size = self._in_flight[0]
+        expected, context, size, sent_at = self._in_flight[0]
         self._last_answer = time.monotonic()
         if correlation != expected:
             raise CorruptData(
@@ -294,6 +297,7 @@ class HotConnection:
         if len(view) < 5 or view[4] != 0:
             raise CorruptData(f"{self.peer} sent a response header with unknown fields")
         self._in_flight.popleft()
+        self.trip_s = min(self.trip_s, self._last_answer - sent_at)
         self._pass(size)
         return context, view[5:]
 

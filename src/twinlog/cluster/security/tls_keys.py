@@ -174,7 +174,9 @@ def _tls_versions(keys: ClientKeys) -> tuple[str, ...]:
     if not usable:
         key = ENABLED if keys.words(ENABLED) else HIGHEST
         keys.fail(
-            key, f"{', '.join(wanted)} up to {highest} includes none of {', '.join(TLS_VERSIONS)}"
+            key,
+            f"no version is left: {', '.join(wanted)}, at most {highest}; "
+            f"use {', '.join(TLS_VERSIONS)}",
         )
     return usable
 

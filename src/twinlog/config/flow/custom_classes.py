@@ -42,7 +42,7 @@ _TODO: Final = (
     "write package.module:Class of an importable subclass of "
     "twinlog.mirror.names.naming.DefaultReplicationPolicy"
 )
-_WAY_BACK: Final = "make topic_source() and upstream_topic() undo format_remote_topic()"
+_WAY_BACK: Final = "make topic_source() and upstream_topic() the inverse of format_remote_topic()"
 
 
 def custom_instance(entry: str, **given: Any) -> Any:

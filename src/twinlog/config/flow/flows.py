@@ -120,7 +120,12 @@ def read_flow(raw: Settings, flow: Flow) -> FlowConfig:
             max_bytes_per_second=values.number_or_none("twinlog.max.bytes.per.second"),
             priorities=values.priorities("twinlog.priority"),
         ),
-        tuning=read_tuning(consumer, producer, settings.get("twinlog.compression")),
+        tuning=read_tuning(
+            consumer,
+            producer,
+            settings.get("twinlog.compression"),
+            gathers=values.choice_or("twinlog.latency", "balanced") == "balanced",
+        ),
         transforms=read_transforms(settings),
         producer_id_expiration_ms=values.number_or_none("twinlog.target.producer.id.expiration.ms"),
         state_topic_replication_factor=values.replicas("twinlog.state.topic.replication.factor"),

@@ -156,7 +156,9 @@ def enabled(raw: Settings, flow: Flow) -> tuple[bool, str]:
     )
     if not herder:
         blank = (
-            "a blank at the end of the value" if own else "without heartbeats a top-level `enabled`"
+            "a blank at the end of the value"
+            if own
+            else "if emit.heartbeats.enabled is false, `enabled` without a prefix"
         )
         return False, f"{blank} does not enable the flow; write: {flow}.enabled = true"
     return True, ""

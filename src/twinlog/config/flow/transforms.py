@@ -12,6 +12,8 @@ copied as they are. Functions are imported by `twinlog.transforms`, not here.
 
 from __future__ import annotations
 
+import hashlib
+import json
 import re
 from collections.abc import Iterable
 from dataclasses import dataclass, field
@@ -76,6 +78,24 @@ class TransformsConfig:
     def of_topic(self, topic: str) -> tuple[TransformConfig, ...]:
         """Return the transforms of a source topic."""
         return tuple(one for one in self.entries if one.topics.matches(topic))
+
+    def digest_of(self, topic: str) -> str:
+        """Return the digest of a source topic's transforms, in hex; empty if it has none.
+
+        It depends on their lines and on their order, not on the code that they name.
+        """
+        chain = [(one.function, one.sql) for one in self.of_topic(topic)]
+        return _digest([self.on_error.value, chain]) if chain else ""
+
+    @property
+    def digest(self) -> str:
+        """Digest of all transforms and of the topics that have them; empty if there are none."""
+        chain = [(str(one.topics), one.function, one.sql) for one in self.entries]
+        return _digest([self.on_error.value, chain]) if chain else ""
+
+
+def _digest(parts: object) -> str:
+    return hashlib.sha256(json.dumps(parts).encode()).hexdigest()[:32]
 
 
 def read_transforms(settings: Settings) -> TransformsConfig:

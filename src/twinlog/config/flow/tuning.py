@@ -25,6 +25,8 @@ LEAST_WAIT_MS, MOST_WAIT_MS = 5, 500
 """How long a Fetch may wait at the broker. A broker answers the requests of a connection in order,
 so newly assigned and revoked partitions wait for the current Fetch."""
 
+GATHER_MS: Final = 4
+
 _CODECS: Final = {codec.name.lower(): codec for codec in Codec}
 
 
@@ -39,6 +41,8 @@ class Tuning:
     fetch_least_bytes: int = 1
     """A Fetch response waits for this many bytes, but no longer than `fetch_wait_ms`."""
     fetch_wait_ms: int = MOST_WAIT_MS
+    gather_ms: int = GATHER_MS
+    """While batches arrive steadily, a Fetch waits this long for more of them; 0: never."""
     request_bytes: int = MEBIBYTE
     """A Produce request is sent when it reaches this size; one batch may be larger."""
     join_bytes: int = 0
@@ -52,22 +56,29 @@ class Tuning:
 
 
 def read_tuning(
-    consumer: ClientProperties, producer: ClientProperties, compression: Setting | None
+    consumer: ClientProperties,
+    producer: ClientProperties,
+    compression: Setting | None,
+    *,
+    gathers: bool = True,
 ) -> Tuning:
     """Return the tuning. Raises ConfigError for an invalid number or codec. `compression`: the
-    value of twinlog.compression.
+    value of twinlog.compression. `gathers`: whether twinlog.latency is balanced.
     """
     usual = Tuning()
+    least_bytes = _size(consumer, "fetch.min.bytes", usual.fetch_least_bytes)
     return Tuning(
         fetch_bytes=_size(consumer, "fetch.max.bytes", usual.fetch_bytes),
         partition_fetch_bytes=_size(
             consumer, "max.partition.fetch.bytes", usual.partition_fetch_bytes
         ),
-        fetch_least_bytes=_size(consumer, "fetch.min.bytes", usual.fetch_least_bytes),
+        fetch_least_bytes=least_bytes,
         fetch_wait_ms=max(
             LEAST_WAIT_MS,
             min(MOST_WAIT_MS, _size(consumer, "fetch.max.wait.ms", usual.fetch_wait_ms)),
         ),
+        # whoever sets fetch.min.bytes has decided how long records wait
+        gather_ms=usual.gather_ms if gathers and least_bytes == 1 else 0,
         request_bytes=min(
             MOST_REQUEST_BYTES, _size(producer, "max.request.size", usual.request_bytes)
         ),

@@ -37,8 +37,8 @@ OWN_KEYS: Final = (
          ".*:latest`; default: auto.offset.reset", replaces=("twinlog.source.start",)),
     _key("twinlog.start.new", _CHOICE, "start", _ACTS,
          "where the copy starts for topics and partitions that are created after the first run of "
-         "the flow: `start` follows `twinlog.start`; `earliest` copies all their records, so that "
-         "with `twinlog.start = latest` none is missed before they are discovered",
+         "the flow: `start` follows `twinlog.start`; `earliest` copies all their records, also "
+         "those from before their discovery",
          choices=("start", "earliest")),
     _key("twinlog.rename", _LIST, "", _ACTS,
          "other names for topics on the target, such as `orders:eu-orders, pay-(.*):pay.$1`: Java "
@@ -57,6 +57,11 @@ OWN_KEYS: Final = (
     _key("twinlog.lane.memory.bytes", _LONG, str(64 * _MEBIBYTE), _ACTS,
          "maximum bytes of fetched data per lane; if not set, the target producer's buffer.memory",
          low=_MEBIBYTE),
+    _key("twinlog.latency", _CHOICE, "balanced", _ACTS,
+         "`balanced`: while records arrive steadily, a fetch waits up to 4 ms for more of them, "
+         "which saves CPU, unless fetch.min.bytes is set; `lowest`: every record is copied as soon "
+         "as it arrives",
+         choices=("balanced", "lowest")),
     _key("twinlog.compression", _CHOICE, "keep", _ACTS,
          "`enforce` re-encodes every batch with the target producer's compression.type; `keep` "
          "applies it only to batches that are uncompressed or re-encoded anyway",
@@ -73,8 +78,8 @@ OWN_KEYS: Final = (
          "another, `full` all records, as fast as the limit allows",
          choices=("off", "sample", "full")),
     _key("twinlog.rpo.seconds", _INT, None, _ACTS,
-         "recovery point objective: if losing the source would lose more than the last so many "
-         "seconds, the flow is DEGRADED, and its reason names the cause", low=1),
+         "recovery point objective in seconds: the flow is DEGRADED while more than the records of "
+         "this time would be lost if the source failed, and its reason names the cause", low=1),
     _key("twinlog.rpo.enforce", _CHOICE, "none", _ACTS,
          "`quota`: while twinlog.rpo.seconds is exceeded and records are copied, set a producer "
          "quota on the source until the flow has caught up; needs ALTER_CONFIGS and "

@@ -4,10 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Collection
 from contextlib import ExitStack
-from dataclasses import dataclass, replace
 from typing import Final
 
+from msgspec import Struct
+from msgspec.structs import replace
+
 from twinlog.cluster.client import ClusterClient
+from twinlog.cluster.net.metadata import NO_EPOCH, NO_NODE
 from twinlog.cluster.net.settings import ClusterSettings
 from twinlog.config.flow.schema import FlowConfig
 from twinlog.control.check.offline_status import AskedClusters
@@ -19,17 +22,16 @@ from twinlog.survey.ends import Want, read_ends
 GIVES_UP_S: Final = 30.0
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class LogFacts:
-    """One log, in offsets; -1 means unknown."""
+class LogFacts(Struct, frozen=True, kw_only=True):
+    """One log, in offsets. Unknown values are None."""
 
     topic: str
-    start: int = -1
-    last_stable: int = -1
+    start: int | None = None
+    last_stable: int | None = None
     """Consumers with read_committed read up to this offset."""
-    end: int = -1
-    leader: int = -1
-    leader_epoch: int = -1
+    end: int | None = None
+    leader: int | None = None
+    leader_epoch: int | None = None
     replicas: tuple[int, ...] = ()
     in_sync: tuple[int, ...] = ()
     problem: str = ""
@@ -75,8 +77,8 @@ def _asked(
             if led is None
             else LogFacts(
                 topic=tp.topic,
-                leader=led.leader,
-                leader_epoch=led.leader_epoch,
+                leader=None if led.leader == NO_NODE else led.leader,
+                leader_epoch=None if led.leader_epoch == NO_EPOCH else led.leader_epoch,
                 replicas=led.replicas,
                 in_sync=led.isr,
             )
@@ -85,13 +87,11 @@ def _asked(
     stable = read_ends(client, there, isolation=Isolation.READ_COMMITTED)
     for tp, log in read_ends(client, there, Want.STARTS).items():
         problem = log.problem or stable[tp].problem
-        found = log.start, stable[tp].end, log.end
-        start, last_stable, end = (-1 if one is None else one for one in found)
         facts[tp] = replace(
             facts[tp],
-            start=start,
-            last_stable=last_stable,
-            end=end,
+            start=log.start,
+            last_stable=stable[tp].end,
+            end=log.end,
             problem="" if problem is None else str(problem.without_flow()),
         )
     return facts

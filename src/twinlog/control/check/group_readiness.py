@@ -15,8 +15,8 @@ from typing import Any, Final, TypeAlias
 from twinlog.cluster.client import prompt_client
 from twinlog.cluster.groups.coordinators import Coordinators
 from twinlog.cluster.groups.group_list import Group, list_groups
+from twinlog.cluster.groups.group_members import GroupSide, group_sides
 from twinlog.cluster.groups.group_offsets import GroupOffsets
-from twinlog.cluster.groups.group_sides import GroupSide, group_sides
 from twinlog.cluster.groups.share_groups import offsets_of
 from twinlog.config.flow.schema import MirrorConfig
 from twinlog.control.check.offline_status import resting_flow
@@ -33,11 +33,11 @@ from twinlog.control.groups.group_rights import sees_groups, unseen_line
 from twinlog.control.groups.shared_topics import other_flows, skipping_groups
 from twinlog.errors import TwinlogError
 from twinlog.model import TopicPartition
-from twinlog.quantities import first_few, plural
+from twinlog.quantities import first_few, plural, total
 from twinlog.survey.ends import known_ends
 
-BY_KEY: Final = "records are placed by key there, so no offset corresponds"
-BY_MM2: Final = "MirrorMaker 2 copied these records: it would resume somewhat before"
+BY_KEY: Final = "records are partitioned by key there, so offsets cannot be translated"
+BY_MM2: Final = "MirrorMaker 2 copied these records, so the group would read some of them again"
 
 Offsets: TypeAlias = Mapping[str, GroupOffsets | TwinlogError]
 
@@ -50,8 +50,8 @@ class CommittedOffset:
     """Source topic. `partition` and `offset` are also those of the source."""
     partition: int
     offset: int
-    end: int
-    """End of the source's log; -1 if unknown."""
+    end: int | None
+    """End of the source's log."""
     to_topic: str | None
     to_offset: int | None
     """None if it has no counterpart on the target."""
@@ -59,9 +59,9 @@ class CommittedOffset:
     """Why the counterpart is not exact; empty if it is."""
 
     @property
-    def lag(self) -> int:
-        """Return the number of offsets that the group has not read yet, or -1 if unknown."""
-        return max(0, self.end - self.offset) if self.end >= 0 else -1
+    def lag(self) -> int | None:
+        """Return the number of offsets that the group has not read yet, or None if unknown."""
+        return None if self.end is None else max(0, self.end - self.offset)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -83,10 +83,9 @@ class GroupReadiness:
         return not self.why_not
 
     @property
-    def lag(self) -> int:
-        """Return the sum over its partitions, or -1 if it is unknown for all of them."""
-        known = [one.lag for one in self.committed if one.lag >= 0]
-        return sum(known) if known else -1
+    def lag(self) -> int | None:
+        """Return the sum over its partitions, or None if it is unknown for all of them."""
+        return total(one.lag for one in self.committed)
 
     def as_json(self) -> dict[str, Any]:
         return {
@@ -264,7 +263,7 @@ def _committed_offsets(
             topic=tp.topic,
             partition=tp.partition,
             offset=one.offset,
-            end=ends.get(tp, -1),
+            end=ends.get(tp),
             to_topic=to_topic,
             to_offset=to_offset,
             why_not=why_not,

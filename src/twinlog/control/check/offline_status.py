@@ -9,10 +9,11 @@ import time
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, suppress
-from dataclasses import replace
+from dataclasses import replace as configured
 from functools import partial
 
 from msgspec import structs
+from msgspec.structs import replace
 
 from twinlog.cluster.client import REFUSED_FOR_S, ClusterClient
 from twinlog.cluster.logs.raw_log import fetch_records
@@ -37,11 +38,17 @@ from twinlog.control.risk.loss import loss_of
 from twinlog.control.watch.snapshot import FlowSnapshot, PartitionSnapshot
 from twinlog.control.watch.verified import Verified
 from twinlog.errors import CorruptData, TwinlogError
+from twinlog.mirror.map.translation import Reach
 from twinlog.mirror.names.naming import STATE_TOPIC
 from twinlog.mirror.plan import PartitionPlan
 from twinlog.mirror.state.generations import FlowHistory
 from twinlog.mirror.state.intents import FlowIntents, Intent, IntentKind, promoted
-from twinlog.mirror.state.published import PublishedStatus, failed_set_up, published_status
+from twinlog.mirror.state.published import (
+    PublishedStatus,
+    Unusual,
+    failed_set_up,
+    published_status,
+)
 from twinlog.model import TopicPartition
 from twinlog.quantities import plural
 from twinlog.survey.discovery import discover, mirrored_topics
@@ -161,7 +168,7 @@ def _snapshot(
         flow=name,
         state=state,
         reason=reason,
-        generation=-1 if latest is None else latest.generation,
+        generation=None if latest is None else latest.generation,
         since_ms=0 if latest is None else latest.started_ms,
         partitions=partitions,
         loss_records=loss.records,
@@ -179,7 +186,7 @@ class _OfflineFlow:
         self._target = target
         self._there = target.metadata(None)
         self._history, self._intents = self._state()
-        self._flow = replace(setup.config, released=self._intents.released)
+        self._flow = configured(setup.config, released=self._intents.released)
 
     def flow(self, problem: TwinlogError | None, *, without_source: bool) -> FlowSnapshot:
         """Return the flow's state. `problem` is why the source cannot be queried."""
@@ -226,7 +233,7 @@ class _OfflineFlow:
         return LedFlow(
             config=self._flow,
             policy=self.setup.policy,
-            generation=snapshot.generation,
+            generation=-1 if snapshot.generation is None else snapshot.generation,
             source=self.setup.source,
             target=self.setup.target,
             partitions=lambda: views,
@@ -322,10 +329,16 @@ class _OfflineFlow:
             pair = pair_into(picture.maps, target, topic_id, {})
             if pair is None or pair.source.topic in here:
                 continue
-            records = picture.replica(pair, 0).copied.ordinal
-            records = -1 if records is None else records
-            part = _part(pair.source, target.topic, PartitionState.SOURCE_DELETED, records=records)
-            yield replace(part, message=kept(target.topic))
+            yield PartitionSnapshot(
+                topic=pair.source.topic,
+                partition=pair.source.partition,
+                target_topic=target.topic,
+                state=PartitionState.SOURCE_DELETED,
+                copied=(records := picture.replica(pair, 0).copied.ordinal),
+                records=records or 0,
+                is_left_known=False,
+                message=kept(target.topic),
+            )
 
     def _promoted(self) -> Iterator[PartitionSnapshot]:
         """Yield the partitions of topics that were promoted by name."""
@@ -346,7 +359,7 @@ class _OfflineFlow:
         lag = max(0, end - upstream)
         if 0 < lag <= MARKERS_AT_MOST and self._are_markers(source, upstream, end):
             lag = 0
-        newest_ms, lag_ms = found.target.newest_ms or 0, -1 if lag else 0
+        newest_ms, lag_ms = found.target.newest_ms or 0, None if lag else 0
         if lag and newest_ms > 0:
             lag_ms = max(0, now_ms - newest_ms)
         return _part(
@@ -376,19 +389,17 @@ def _view(found: Replica, part: PartitionSnapshot | None) -> PartitionView:
     after its last record, which are not in the map.
     """
     pair, end, copied = found.pair, found.source.end, found.copied
-    reached = -1, -1
+    reach = None
     is_whole = part is not None and part.lag == 0 < part.records
     is_exact = copied.certainty is Certainty.EXACT
     if is_whole and is_exact and end is not None and copied.downstream is not None:
-        reached = end, copied.downstream
+        reach = Reach(end, copied.downstream)
     return PartitionView(
         source=pair.source,
         target=pair.target,
         source_topic_id=pair.source_topic_id,
         target_topic_id=pair.target_topic_id,
-        next_upstream=reached[0],
-        next_downstream=reached[1],
-        source_end=-1 if end is None else end,
+        reach=reach,
         is_broken=part is not None and has(part.code, Trait.NO_OFFSETS),
         is_keyed=isinstance(pair, PartitionPlan) and bool(pair.targets),
     )
@@ -397,17 +408,14 @@ def _view(found: Replica, part: PartitionSnapshot | None) -> PartitionView:
 def _overlaid(seen: FlowSnapshot, status: PublishedStatus) -> FlowSnapshot:
     """Add to a snapshot what only the leader knows: states, problems, and the possible loss."""
     unusual = {TopicPartition(one.topic, one.partition): one for one in status.unusual}
-    parts = list(seen.partitions)
-    for part in parts:  # made by this command and not shared yet, so they may be changed
-        if part.lag > 0 or status.unusual_partitions:
-            part.loss_ms = -1  # only the leader knows this time, and its row does not contain it
+    parts = []
+    for part in seen.partitions:
+        # only the leader knows the time of a loss, and its row does not contain it
+        is_unknown = bool(part.lag or status.unusual_partitions)
         one = unusual.pop(TopicPartition(part.topic, part.partition), None)
-        if one is not None:
-            part.state, part.code = PartitionState(one.state), one.code
-            part.message = one.message
-    for tp, one in unusual.items():
-        part = _part(tp, "", PartitionState(one.state))
-        parts.append(replace(part, code=one.code, message=one.message))
+        known = replace(part, loss_ms=None) if is_unknown else part
+        parts.append(_as_reported(known, one) if one is not None else known)
+    parts += [_as_reported(_part(tp, "", PartitionState.NEW), one) for tp, one in unusual.items()]
     rest = status.unusual_partitions - len(status.unusual)
     more = f"{plural(rest, 'more partition')} failed or paused: check on {status.host}"
     more = more if rest > 0 else ""
@@ -430,6 +438,10 @@ def _overlaid(seen: FlowSnapshot, status: PublishedStatus) -> FlowSnapshot:
         as_of_ms=status.at_ms,
         partitions=tuple(parts),
     )
+
+
+def _as_reported(part: PartitionSnapshot, one: Unusual) -> PartitionSnapshot:
+    return replace(part, state=PartitionState(one.state), code=one.code, message=one.message)
 
 
 def _not_set_up(seen: FlowSnapshot, status: PublishedStatus) -> FlowSnapshot:
@@ -460,10 +472,10 @@ def _part(  # noqa: PLR0913 (fields of a partition)
     remote: str,
     state: PartitionState,
     *,
-    lag: int = -1,
-    lag_ms: int = -1,
+    lag: int | None = None,
+    lag_ms: int | None = None,
     records: int = 0,
-    upstream: int = -1,
+    upstream: int | None = None,
     error: TwinlogError | None = None,
 ) -> PartitionSnapshot:
     return PartitionSnapshot(

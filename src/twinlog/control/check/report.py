@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import Any
 
 from twinlog.errors import TwinlogError
 
@@ -123,7 +122,3 @@ class CheckReport:
         clusters = [c.problem for c in self.clusters if c.problem is not None]
         of_flows = (problem for flow in self.flows for problem in flow.problems)
         return (*self.refused, *self.certificates, *clusters, *of_flows)
-
-    def as_json(self) -> dict[str, Any]:
-        """Return the JSON output."""
-        return asdict(self)

@@ -58,7 +58,7 @@ def last_run(
     if latest is None or history is None:
         return LastRun(FlowState.NOT_RUNNING, "it has never run")
     where = f"{latest.host} (process {latest.pid})"
-    if status is not None and status.generation < latest.generation:
+    if status is not None and status.rank < latest.generation:
         status = None
     # A generation that took over after a kill is not closed, because late requests of the previous
     # one may arrive. Its last row shows its end all the same.
@@ -257,7 +257,7 @@ def of_now(
         return None
     # another process has become the leader since, and has not written a row yet
     latest = None if history is None else history.latest
-    return status if latest is None or status.generation >= latest.generation else None
+    return status if latest is None or status.rank >= latest.generation else None
 
 
 def set_up_of_now(

@@ -92,7 +92,7 @@ class FlowUpstreams:
         return row if row is not None and row.is_of(remote, topic_id) else None
 
 
-UNKNOWN: Final = -1
+NO_ENDS: Final[Mapping[TopicPartition, int]] = {}
 NOTHING: Final = "nothing of it was copied"
 FORGOTTEN: Final = (
     "others may have written to it since it was promoted, and the brokers have forgotten where the "
@@ -102,7 +102,7 @@ FORGOTTEN: Final = (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Copy:
-    """The copy of one partition. Unknown offsets and times (ms) are -1."""
+    """The copy of one partition. Unknown offsets and times (ms) are None."""
 
     source: TopicPartition
     target: TopicPartition
@@ -111,13 +111,13 @@ class Copy:
     """ID of the topic that was copied, by the offset map."""
     replica: Replica | None = None
     """None if the end of the copy is unknown, or if nothing was copied."""
-    upstream: int = UNKNOWN
+    upstream: int | None = None
     """All source records below this offset are on the target."""
-    source_start: int = UNKNOWN
-    source_end: int = UNKNOWN
-    newest_ms: int = UNKNOWN
+    source_start: int | None = None
+    source_end: int | None = None
+    newest_ms: int | None = None
     """Timestamp of the newest record on the target."""
-    source_newest_ms: int = UNKNOWN
+    source_newest_ms: int | None = None
     foreign: int = 0
     """Number of target offsets after the copy, written by other clients."""
     problem: str = ""
@@ -129,7 +129,12 @@ class Copy:
     def is_copied(self) -> bool:
         """Return True if some of its records are on the target, and the end of the
         copy is known."""
-        return self.upstream != UNKNOWN
+        return self.upstream is not None
+
+    @property
+    def copied_to(self) -> int:
+        """Return the source offset up to which it is known to be copied."""
+        return self.upstream or 0
 
     @property
     def is_translated(self) -> bool:
@@ -150,14 +155,14 @@ class Copy:
         return 0 if first is None else first.offset
 
     @property
-    def left(self) -> int:
-        """Return the number of source offsets that are not on the target, or -1 if unknown. It is
+    def left(self) -> int | None:
+        """Return the number of source offsets that are not on the target, or None if unknown. It is
         also unknown if the source's log ends before the copy, because the source may have lost more
         records than that.
         """
-        if self.source_end == UNKNOWN or self.source_end < self.upstream:
-            return UNKNOWN
-        return self.source_end - max(self.upstream, 0)
+        if self.source_end is None or self.source_end < self.copied_to:
+            return None
+        return self.source_end - self.copied_to
 
     @property
     def deleted(self) -> Span | None:
@@ -165,17 +170,17 @@ class Copy:
         None. They may have had only markers; the mirror's status row shows that
         (`NewestStatus.missing`).
         """
-        lost = Span(max(self.upstream, 0), self.source_start)
+        lost = Span(self.copied_to, self.source_start or 0)
         return None if lost.is_empty else lost
 
     @property
-    def behind_ms(self) -> int:
-        """Return by how much the source's newest record is newer than the target's, or -1 if
+    def behind_ms(self) -> int | None:
+        """Return by how much the source's newest record is newer than the target's, or None if
         unknown."""
         if self.left == 0:
             return 0
-        if UNKNOWN in (self.newest_ms, self.source_newest_ms):
-            return UNKNOWN
+        if self.newest_ms is None or self.source_newest_ms is None:
+            return None
         return max(0, self.source_newest_ms - self.newest_ms)
 
     def translate(self, offset: int) -> Translation | None:
@@ -245,9 +250,9 @@ def copies(scope: CutoverScope, covers: Callable[[str], bool] | None = None) -> 
     if here is None:
         return [found[tp] for tp in sorted(found) if found[tp].is_copied or found[tp].problem]
     # the copy has advanced since the ends were read, or the source lost the end of its log
-    short = [tp for tp in ends if found[tp].source_end < found[tp].upstream]
+    short = [tp for tp in ends if found[tp].is_copied and found[tp].left is None]
     for tp, log in read_ends(scope.source, short, isolation=isolation).items():
-        found[tp] = replace(found[tp], source_end=_known(log.end))
+        found[tp] = replace(found[tp], source_end=log.end)
     topics = {row.source_topic for row in begun if row.is_of(row.topic, _id(there, row.topic))}
     topics -= {tp.topic for tp in ends}
     unlisted = [tp for tp in found if tp not in ends]
@@ -259,13 +264,15 @@ def copies(scope: CutoverScope, covers: Callable[[str], bool] | None = None) -> 
 
 
 def incomplete(
-    scope: CutoverScope, found: Iterable[Copy], ends: Mapping[TopicPartition, int]
+    scope: CutoverScope, found: Iterable[Copy], ends: Mapping[TopicPartition, int] = NO_ENDS
 ) -> list[Copy]:
-    """Return the copies that lack a record of the source below these ends. Any other copy lacks at
-    most markers, and records that were rolled back or compacted away.
+    """Return the copies that lack a record of the source below these ends, by default the source's.
+    Any other copy lacks at most markers, and records that were rolled back or compacted away.
     """
     listed = [one for one in found if not one.unlisted]
-    spans = {one.source: Span(max(one.upstream, 0), ends[one.source]) for one in listed}
+    spans = {
+        one.source: Span(one.copied_to, ends.get(one.source, one.source_end or 0)) for one in listed
+    }
     lacking = records_in(scope, spans)
     return [one for one in listed if one.source in lacking]
 
@@ -364,15 +371,11 @@ def _copy(found: Replica, *, is_shared: bool) -> Copy:
         target_topic_id=found.pair.target_topic_id,
         source_topic_id=NO_TOPIC_ID if found.key is None else found.key.source_topic_id,
         replica=None if problem else found,
-        upstream=UNKNOWN if problem else _known(copied.upstream),
-        source_start=_known(found.source.start),
-        source_end=_known(found.source.end),
-        newest_ms=_known(found.target.newest_ms),
-        source_newest_ms=_known(found.source.newest_ms),
+        upstream=None if problem else copied.upstream,
+        source_start=found.source.start,
+        source_end=found.source.end,
+        newest_ms=found.target.newest_ms,
+        source_newest_ms=found.source.newest_ms,
         foreign=0 if problem else copied.foreign,
         problem=problem,
     )
-
-
-def _known(value: int | None) -> int:
-    return UNKNOWN if value is None else value

@@ -25,7 +25,7 @@ from twinlog.control.cutover.newest_status import newest_status
 from twinlog.control.cutover.scope import CutoverScope, Say
 from twinlog.errors import FlowError, or_raise
 from twinlog.model import TopicPartition
-from twinlog.quantities import count, first_few, plural
+from twinlog.quantities import count, first_few, plural, total
 from twinlog.survey.open_transactions import open_transactions
 
 POLL_S: Final = 0.2
@@ -78,7 +78,7 @@ class Drain:
                 raise self._not_drained(missing, left, is_led=True)
             if now - last_said > SAID_EVERY_S:
                 last_said = now
-                records = sum(max(one.left, 0) for one in left)
+                records = total(one.left for one in left) or 0
                 say(f"{plural(len(left), 'partition')} left, {count(records)} records")
             time.sleep(POLL_S)
 
@@ -88,8 +88,7 @@ class Drain:
         return not (self._missing() or self._incomplete(found) or self._lost(found))
 
     def _incomplete(self, found: Sequence[Copy]) -> list[Copy]:
-        ends = {one.source: max(one.source_end, 0) for one in found}
-        return incomplete(self._scope, found, ends | self._ends)
+        return incomplete(self._scope, found, self._ends)
 
     def _lost(self, found: Sequence[Copy]) -> list[Copy]:
         """Return the copies for which the source has, or may have, deleted records before they were
@@ -105,9 +104,10 @@ class Drain:
             self._row_within_s = max(ROW_WITHIN_S, intervals_s)
         if at_ms not in self._rows_ms:
             self._rows_ms.append(at_ms)
-        if len(self._rows_ms) <= ROWS_AFTER or newest.recovery_ms < self._rows_ms[ROWS_AFTER]:
+        recovery_ms, is_early = newest.recovery_ms, len(self._rows_ms) <= ROWS_AFTER
+        if is_early or recovery_ms is None or recovery_ms < self._rows_ms[ROWS_AFTER]:
             return deleted
-        return [one for one in deleted if newest.missing(one.source, one.upstream) != 0]
+        return [one for one in deleted if newest.missing(one.source, one.copied_to) != 0]
 
     def _truncated(self, lost: Sequence[Copy]) -> FlowError:
         what = first_few(f"{one.source} {one.deleted}" for one in lost)

@@ -67,14 +67,14 @@ class FailoverPlan:
         """The source topics that fail over."""
         return sorted({copy.source.topic for copy in self.copies})
 
-    def missing(self, copy: Copy) -> int:
-        """Return the number of source offsets that are known to be missing on the target, or -1 if
-        unknown. Markers and records that were compacted away count.
+    def missing(self, copy: Copy) -> int | None:
+        """Return the number of source offsets that are known to be missing on the target, or None
+        if unknown. Markers and records that were compacted away count.
         """
-        reported = self.newest.missing(copy.source, copy.upstream)
+        reported = self.newest.missing(copy.source, copy.copied_to)
         if self.source_problem or (copy.deleted and copy.is_copied and reported == 0):
             return reported
-        if copy.left <= 0 or copy.source in self.lacking or (copy.deleted and copy.is_copied):
+        if not copy.left or copy.source in self.lacking or (copy.deleted and copy.is_copied):
             return copy.left
         # only markers, or records that were compacted away or expired before the flow began
         return 0
@@ -107,7 +107,7 @@ class FailoverPlan:
             yield f"groups: {self.groups_problem}"
         elif not self.groups:
             where = "checkpoints" if self.source_problem else "the source's groups"
-            yield f"no group is known by {where}: consumers start by their auto.offset.reset"
+            yield f"{where} has no group: consumers start by their auto.offset.reset"
         for one in self.groups:
             yield from one.lines()
             yield from one.ahead()
@@ -125,12 +125,12 @@ class FailoverPlan:
         missing = self.missing(copy)
         if copy.problem or not copy.is_copied:
             return copy.problem or NOTHING
-        if copy.unlisted or missing < 0:
+        if copy.unlisted or missing is None:
             why = copy.unlisted or "records after it are unknown"
-            return f"copied up to offset {copy.upstream}; {why}"
-        span = f"[{copy.upstream}, {copy.upstream + missing})"
-        text = f"copied up to offset {copy.upstream}; {span} is missing, up to {count(missing)}"
-        ago = "" if copy.behind_ms <= 0 else f" of the last {duration(copy.behind_ms / 1000)}"
+            return f"copied up to offset {copy.copied_to}; {why}"
+        span = f"[{copy.copied_to}, {copy.copied_to + missing})"
+        text = f"copied up to offset {copy.copied_to}; {span} is missing, up to {count(missing)}"
+        ago = "" if not copy.behind_ms else f" of the last {duration(copy.behind_ms / 1000)}"
         return f"{text} records{ago}"
 
     def as_json(self) -> dict[str, Any]:
@@ -163,7 +163,7 @@ class Failover:
         promotion = scope.intents().promotion
         lacking: Iterable[Copy] = ()
         if scope.source_problem is None:
-            lacking = incomplete(scope, found, {one.source: one.source_end for one in found})
+            lacking = incomplete(scope, found)
         return FailoverPlan(
             flow=scope.name,
             source_problem="" if scope.source_problem is None else str(scope.source_problem),
@@ -214,8 +214,8 @@ class Failover:
         left = self._settle(say)
         require_promoted(scope, topics)
         for one in left:
-            say(f"groups: {one.group} is left: {_why(one)}")
-        after = "the flow copies nothing more to the target, even if its source comes back"
+            say(f"groups: {one.group} is not set: {_why(one)}")
+        after = "the flow copies nothing more to the target, even if its source is available again"
         if left:
             say(f"done, but {plural(len(left), 'group')} would resume at the wrong offset: set it")
             say(f"  before the clients start on the target; {after}")

@@ -6,8 +6,9 @@ They are checked before the fence only. After it, each step checks its own condi
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
-from typing import Any, Final
+from typing import Final
+
+from msgspec import Struct
 
 from twinlog.cluster.logs.producers import describe_producers
 from twinlog.cluster.net.metadata import ClusterMetadata
@@ -22,7 +23,7 @@ from twinlog.control.duties.acl_sync import find_acl_changes
 from twinlog.control.duties.config_sync import find_drift
 from twinlog.errors import BrokerRefused, FlowError, TwinlogError, Unsupported
 from twinlog.mirror.names.acl_rules import fenced_topics
-from twinlog.quantities import count, first_few, plural
+from twinlog.quantities import count, first_few, plural, total
 from twinlog.survey.copied_topics import copies_by_name
 from twinlog.survey.open_transactions import open_transactions
 from twinlog.wire.topic_acl import TopicAcl
@@ -38,8 +39,7 @@ GATES: Final = (
 FEW: Final = 5
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Gate:
+class Gate(Struct, frozen=True, kw_only=True, rename={"name": "gate"}):
     """One condition and its evidence."""
 
     name: str
@@ -52,9 +52,6 @@ class Gate:
         first, *more = self.evidence or ("",)
         yield f"gate {self.name}: {word}: {first}"
         yield from (f"  {line}" for line in more)
-
-    def as_json(self) -> dict[str, Any]:
-        return {"gate": self.name, "is_open": self.is_open, "evidence": list(self.evidence)}
 
 
 class Gates:
@@ -118,7 +115,7 @@ class Gates:
         problems += [
             f"{one.source}: the source deleted {one.deleted} before it was copied"
             for one in self._copies
-            if one.deleted and self._newest.missing(one.source, one.upstream) != 0
+            if one.deleted and self._newest.missing(one.source, one.copied_to) != 0
         ]
         problems += self._newest.problems(self._scope.covers)
         if not self._copies:
@@ -127,15 +124,15 @@ class Gates:
         return _gate("copy", problems, evidence)
 
     def _lag(self, most: int) -> Gate:
-        late = [one for one in self._copies if one.left > 0]
-        records = sum(one.left for one in late)
-        unknown = [one for one in self._copies if one.left < 0 and not one.unlisted]
+        late = [one for one in self._copies if one.left]
+        records = total(one.left for one in late) or 0
+        unknown = [one for one in self._copies if one.left is None and not one.unlisted]
         said = f"{count(records)} records are not on the target yet (--max-lag {count(most)})"
         if unknown:
             first = unknown[0].source
             return _closed("lag", f"the number of missing records of {first} is unknown")
         if records > most:
-            worst = max(late, key=lambda one: one.left)
+            worst = max(late, key=lambda one: one.left or 0)
             return _closed("lag", said, f"most of them: {worst.source} with {count(worst.left)}")
         return _open("lag", said)
 
@@ -198,7 +195,7 @@ class Gates:
         except TwinlogError as error:
             return _closed("acls", f"they cannot be compared: {error}")
         problems = [f"not in sync: {acl}" for acl in changes if acl.name in remotes]
-        problems += [f"nobody may write to {name} on the target" for name in sorted(denied)]
+        problems += [f"no client may write to {name} on the target" for name in sorted(denied)]
         problems += [
             f"{name} is open without ACLs: a fence keeps readers out too" for name in open_
         ]

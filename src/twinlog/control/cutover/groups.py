@@ -64,21 +64,26 @@ class GroupPartition:
     committed: int
     metadata: str = ""
     target: TopicPartition
-    to: int = -1
-    """The target offset at which it resumes, or -1 if unknown."""
+    to: int | None = None
+    """The target offset at which it resumes, or None if unknown."""
     why_not_exact: str = ""
     waits_for_copy: bool = False
     """The offset is not exact because the copy has not reached it."""
-    now: int = -1
-    """The group's current offset on the target, or -1 if it has none."""
+    now: int | None = None
+    """The group's current offset on the target, or None if it has none."""
 
     @property
     def outcome(self) -> GroupOutcome:
-        if self.to < 0:
-            return GroupOutcome.NO_COUNTERPART if self.now < 0 else GroupOutcome.LEFT
-        if self.now > self.to:
+        if self.to is None:
+            return GroupOutcome.NO_COUNTERPART if self.now is None else GroupOutcome.LEFT
+        if self.further:
             return GroupOutcome.AHEAD
         return GroupOutcome.THERE if self.now == self.to else GroupOutcome.BEHIND
+
+    @property
+    def further(self) -> int:
+        """Return by how many offsets it is further on the target than planned, or 0."""
+        return 0 if self.now is None or self.to is None else max(0, self.now - self.to)
 
     @property
     def is_exact(self) -> bool:
@@ -99,10 +104,10 @@ class GroupPartition:
 
     def __str__(self) -> str:
         text = f"{self.source} {self.committed} -> {self.target} {self.to}, {self.outcome}"
-        if self.to < 0:
+        if self.to is None:
             text = f"{self.source} {self.committed}: {self.outcome}"
         if self.outcome is GroupOutcome.AHEAD:
-            text = f"{text} at {self.now}, {count(self.now - self.to)} records further"
+            text = f"{text} at {self.now}, {count(self.further)} records further"
         return f"{text} (not exact: {self.why_not_exact})" if self.why_not_exact else text
 
 
@@ -138,8 +143,11 @@ class GroupPlan:
         reject them."""
         if self.in_use_there or self.problem:
             return {}
-        behind = (one for one in self.partitions if one.outcome is GroupOutcome.BEHIND)
-        return {one.target: Committed(offset=one.to, metadata=one.metadata) for one in behind}
+        return {
+            one.target: Committed(offset=one.to, metadata=one.metadata)
+            for one in self.partitions
+            if one.to is not None and one.outcome is GroupOutcome.BEHIND
+        }
 
     def ahead(self) -> Iterator[str]:
         """Yield a line for each partition in which the group would skip records on the target. A
@@ -149,7 +157,7 @@ class GroupPlan:
             if one.outcome is GroupOutcome.AHEAD and one.is_exact:
                 yield (
                     f"group {self.group} is at {one.now} of {one.target}, and by its offset on the "
-                    f"source it should be at {one.to}: it would skip {count(one.now - one.to)} "
+                    f"source it should be at {one.to}: it would skip {count(one.further)} "
                     f"records; set it back with twinlog offsets reset --to-offset {one.to}"
                 )
 
@@ -158,7 +166,7 @@ class GroupPlan:
         target: its members start by auto.offset.reset, which may be the end of the log.
         """
         for one in self.partitions if self.in_use_there else ():
-            if one.now < 0 < one.to:
+            if one.now is None and one.to:
                 yield (
                     f"group {self.group} is in use on the target and has no offset in "
                     f"{one.target}: stop it there, so that its offset is set to {one.to}"
@@ -168,7 +176,7 @@ class GroupPlan:
         """Yield a line on the group, and lines on its partitions; inexact ones come first."""
         notes = []
         if self.in_use_there:
-            notes.append("in use on the target: its offsets are left as they are")
+            notes.append("in use on the target: its offsets are not changed")
         if self.from_checkpoints:
             notes.append("by its newest checkpoints")
         if self.problem:
@@ -292,7 +300,7 @@ class CutoverGroups:
             problem = next((one for one in problems if one is not None), None)
             if problem is not None:
                 in_use = is_refused_as_active(problem)
-                refused[group] = "it came into use on the target" if in_use else str(problem)
+                refused[group] = "it has become active on the target" if in_use else str(problem)
         return refused
 
     def set_all(self, plans: Sequence[GroupPlan], say: Say, why: str = "") -> None:
@@ -411,19 +419,19 @@ def _position(
             why = "this user may not see the group on the source, so its checkpoint is used"
     elif copy is not None:
         why = "MirrorMaker 2 copied the records there"
-        is_ahead = offset > copy.upstream
+        is_ahead = offset > copy.copied_to
         if is_ahead:
-            why = f"the copy ends at {copy.upstream}, {offset - copy.upstream} before it"
+            why = f"the copy ends at {copy.copied_to}, {offset - copy.copied_to} before it"
     there = None if isinstance(now, TwinlogError) else now.get(target)
     return GroupPartition(
         source=tp,
         committed=offset,
         metadata=position.metadata,
         target=target,
-        to=-1 if found is None else found.offset,
+        to=None if found is None else found.offset,
         why_not_exact=why,
         waits_for_copy=is_ahead,
-        now=-1 if there is None else there.offset,
+        now=None if there is None else there.offset,
     )
 
 
@@ -444,12 +452,12 @@ def _without_records(
         (tp, offset)
         for tp, offset in offsets
         if tp in known and known[tp].is_translated
-        if known[tp].upstream < offset <= known[tp].source_end
+        if known[tp].copied_to < offset <= (known[tp].source_end or 0)
         if settled or known[tp].deleted is None
     ]
     spans: dict[TopicPartition, Span] = {}
     for tp, offset in sorted(past):
-        spans[tp] = Span(known[tp].upstream, offset)  # the last offset is the highest
+        spans[tp] = Span(known[tp].copied_to, offset)  # the last offset is the highest
     found = records_in(scope, spans) if spans else {}
     return {(tp, offset) for tp, offset in past if tp not in found or offset <= found[tp]}
 
@@ -467,7 +475,7 @@ def _on_source_alone(
     left = []
     for tp, offset in sorted(offsets):
         first = known[tp].held_from if tp in known else 0
-        if offset < first and known[tp].source_start < 0:
+        if offset < first and known[tp].source_start is None:
             out[tp, offset] = f"records below {first} are not on the target"
         elif offset < first:
             left.append((tp, offset))
@@ -475,7 +483,7 @@ def _on_source_alone(
         spans: dict[TopicPartition, Span] = {}
         for tp, offset in left:
             copy = known[tp]
-            spans.setdefault(tp, Span(max(offset, copy.source_start), copy.held_from))
+            spans.setdefault(tp, Span(max(offset, copy.source_start or 0), copy.held_from))
         found, asked = records_in(scope, spans), left
         left = []
         for tp, offset in asked:

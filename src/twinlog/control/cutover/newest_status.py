@@ -54,25 +54,25 @@ class NewestStatus:
         return status.is_of(status.at_ms if self.is_new else now_ms())
 
     @property
-    def recovery_ms(self) -> int:
-        """Return the flow's recovery point by the leader's clock, or -1 if unknown. The leader
+    def recovery_ms(self) -> int | None:
+        """Return the flow's recovery point by the leader's clock, or None if unknown. The leader
         queried the source's log ends at this time, and every record below them is on the target.
         """
         one = self.status
-        return -1 if one is None or one.loss_ms < 0 else one.at_ms - one.loss_ms
+        return None if one is None or one.loss_ms is None else one.at_ms - one.loss_ms
 
-    def missing(self, tp: TopicPartition, upstream: int) -> int:
-        """Return how many records of a partition exist at or after `upstream`, or -1 if unknown."""
+    def missing(self, tp: TopicPartition, upstream: int) -> int | None:
+        """Return how many records of a partition exist at or after `upstream`; None if unknown."""
         status = self.status
         if status is None or not self.is_of_now:
-            return -1
+            return None
         for row in status.behind:
             if (row.topic, row.partition) == tp:
-                return max(0, row.end - max(upstream, 0))
+                return max(0, row.end - upstream)
         # the row lists all partitions that lack records, and this one is not among them
-        is_whole = status.loss_records >= 0 and not status.loss_unknown
         known = sum(one.end - one.upstream for one in status.behind)
-        return 0 if is_whole and known >= status.loss_records else -1
+        is_whole = status.loss_records is not None and known >= status.loss_records
+        return 0 if is_whole and not status.loss_unknown else None
 
     def codes(self, covers: Callable[[str], bool]) -> Iterator[str]:
         """Yield a line for each partition of these topics that has a code, if the row
@@ -105,27 +105,25 @@ class NewestStatus:
         who = f"the mirror on {one.where} reported {age} ago"
         if self.over:
             return f"{self.over}, so this proves nothing: {who} for the last time"
-        if one.loss_records < 0:
+        if one.loss_records is None:
             return f"{who} that it did not know which records the source had"
-        lost = f"{count(one.loss_records)} records of the last {duration(one.loss_ms / 1000)}"
+        lost = (
+            f"{count(one.loss_records)} records of the last {duration((one.loss_ms or 0) / 1000)}"
+        )
         if one.loss_records == 0:
-            lost = f"no record from {duration(max(0, one.loss_ms) / 1000)} before that or earlier"
+            lost = f"no record from {duration((one.loss_ms or 0) / 1000)} before that or earlier"
         unknown = ""
         if one.loss_unknown:
             unknown = f"; for {plural(one.loss_unknown, 'partition')} this was unknown"
         return f"{who} that without the source {lost} would be lost{unknown}"
 
     def as_json(self) -> dict[str, Any]:
-        one = self.status
-        if one is None:
-            return {"problem": self.problem}
+        numbers = ("at_ms", "loss_records", "loss_ms", "loss_unknown")
+        texts = ("where", "state")
         return {
-            "at_ms": one.at_ms,
-            "where": one.where,
-            "state": one.state,
-            "loss_records": one.loss_records,
-            "loss_ms": one.loss_ms,
-            "loss_unknown": one.loss_unknown,
+            "problem": self.problem if self.status is None else "",
+            **{name: getattr(self.status, name, None) for name in numbers},
+            **{name: getattr(self.status, name, "") for name in texts},
         }
 
 

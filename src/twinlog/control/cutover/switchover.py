@@ -29,6 +29,8 @@ from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from typing import Any, Final
 
+from msgspec import to_builtins
+
 from twinlog.cluster.topics.acls import topic_acls
 from twinlog.control.cutover.copies import FORGOTTEN, Copy, copies, incomplete, records_in
 from twinlog.control.cutover.drain import Drain
@@ -50,7 +52,7 @@ from twinlog.errors import FlowError, TwinlogError
 from twinlog.mirror.findings import Span
 from twinlog.mirror.names.acl_rules import fenced_topics
 from twinlog.mirror.names.renaming import unkept_names
-from twinlog.quantities import count, duration, first_few, plural
+from twinlog.quantities import count, duration, first_few, plural, total
 
 POLL_S = 0.5
 
@@ -121,7 +123,7 @@ class SwitchoverPlan:
         yield from self.notes
         for gate in self.gates:
             yield from gate.lines()
-        left = sum(max(copy.left, 0) for copy in self.copies)
+        left = total(copy.left for copy in self.copies) or 0
         yield f"{count(left)} offsets of {plural(len(self.copies), 'partition')} to be drained"
         for one in self.groups:
             yield from one.lines()
@@ -133,7 +135,7 @@ class SwitchoverPlan:
             "promoted": self.promoted or None,
             "fenced": list(self.fenced),
             "notes": list(self.notes),
-            "gates": [gate.as_json() for gate in self.gates],
+            "gates": to_builtins(self.gates),
             "partitions": [copy.as_json() for copy in self.copies],
             "groups": [one.as_json() for one in self.groups],
         }
@@ -412,7 +414,7 @@ class Switchover:
         the target since.
         """
         plans = [
-            replace(one, partitions=tuple(part for part in one.partitions if part.now < 0))
+            replace(one, partitions=tuple(part for part in one.partitions if part.now is None))
             for one in self.groups.plan(copies(self.scope), settled=True)
         ]
         self.groups.set_all(plans, self.say, "had no offset on the target")
@@ -426,11 +428,11 @@ class Switchover:
         unseen = [
             f"{one.source}: its end on the source is unknown"
             for one in found
-            if one.source_end < 0 and not one.unlisted
+            if one.source_end is None and not one.unlisted
         ]
         late = unseen + [
-            f"{one.source} from {max(one.upstream, 0)} to {one.source_end}"
-            for one in incomplete(scope, found, {one.source: one.source_end for one in found})
+            f"{one.source} from {one.copied_to} to {one.source_end}"
+            for one in incomplete(scope, found)
         ]
         if not late:
             return
@@ -464,7 +466,7 @@ def _overlaps(plans: Iterable[GroupPlan]) -> Iterator[str]:
         for position in one.partitions if one.in_use_there else ():
             if position.outcome is GroupOutcome.BEHIND:
                 where, risk = str(position.now), "records in between may be read twice"
-                if position.now < 0:
+                if position.now is None:
                     where, risk = "nowhere", "its members start by their auto.offset.reset"
                 yield (
                     f"{one.group} is in use on the target and left: {position.target} at {where}, "

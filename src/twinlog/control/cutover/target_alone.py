@@ -6,11 +6,12 @@ copied yet is unknown.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from dataclasses import replace
+
+from msgspec.structs import replace
 
 from twinlog.codes import PartitionState
 from twinlog.config.flow.schema import FlowConfig
-from twinlog.control.cutover.copies import UNKNOWN, Copy, copies
+from twinlog.control.cutover.copies import Copy, copies
 from twinlog.control.cutover.groups import CutoverGroups, GroupPlan
 from twinlog.control.cutover.scope import CutoverScope
 from twinlog.control.flow.wiring import flow_setup
@@ -48,7 +49,7 @@ def _partition(copy: Copy, *, is_shared: bool) -> PartitionSnapshot:
         target_topic=copy.target.topic,
         state=PartitionState.SOURCE_AWAY,
         records=copied or 0,
-        copied=UNKNOWN if copied is None else copied,
+        copied=copied,
         upstream=copy.upstream,
         newest_ms=copy.newest_ms,
         message=copy.problem,
@@ -72,6 +73,6 @@ def _positions(plans: Iterable[GroupPlan], found: Iterable[Copy]) -> Iterator[Gr
                 partition=one.target.partition,
                 at=one.now,
                 resumes_at=one.to,
-                end=ends.get(one.target, UNKNOWN),
+                end=ends.get(one.target),
                 why_not_exact=plan.problem or one.why_not_exact,
             )

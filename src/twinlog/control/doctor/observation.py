@@ -13,8 +13,9 @@ from typing import Any, Final
 
 from twinlog.cluster.topics.quotas import Quota
 from twinlog.config.flow.tuning import Tuning
-from twinlog.control.watch.snapshot import FlowSnapshot, PartitionSnapshot
+from twinlog.control.watch.snapshot import FlowStatus, PartitionStatus
 from twinlog.model import TopicPartition
+from twinlog.quantities import largest, total
 
 # One reason why a flow is slow or has stopped, and the remedy.
 
@@ -65,9 +66,9 @@ class ClusterView:
     """Quotas that may apply to the flow's clients; None if they are not readable."""
 
     @property
-    def round_trip_ms(self) -> float:
-        """Round-trip time of the slowest broker; -1 if unknown."""
-        return max(self.round_trips_ms.values(), default=-1.0)
+    def round_trip_ms(self) -> float | None:
+        """Round-trip time of the slowest broker; None if unknown."""
+        return max(self.round_trips_ms.values(), default=None)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -84,7 +85,7 @@ class Limit:
 class Observation:
     """The data of one flow now."""
 
-    snapshot: FlowSnapshot
+    snapshot: FlowStatus
     file: str
     """The configuration file, as given to the commands."""
     source: ClusterView
@@ -113,19 +114,19 @@ class Observation:
         return self.snapshot.flow
 
     @cached_property
-    def behind(self) -> tuple[PartitionSnapshot, ...]:
+    def behind(self) -> tuple[PartitionStatus, ...]:
         """Partitions with a lag, without those that an open transaction holds back."""
         parts = self.snapshot.partitions
-        return tuple(one for one in parts if one.lag > 0 and not one.is_held_back)
+        return tuple(one for one in parts if one.lag and not one.is_held_back)
 
     @cached_property
     def lag(self) -> int:
         """Records that wait, over partitions where that is known."""
-        return sum(one.lag for one in self.behind)
+        return total(one.lag for one in self.behind) or 0
 
     @cached_property
     def lag_ms(self) -> int:
-        return max((one.lag_ms for one in self.behind), default=0)
+        return largest(one.lag_ms for one in self.behind) or 0
 
     @cached_property
     def batches(self) -> tuple[int, int]:
@@ -145,7 +146,7 @@ class Observation:
         return ", ".join(
             f"{one.alias} {one.round_trip_ms:.1f} ms"
             for one in (self.source, self.target)
-            if one.round_trip_ms >= 0
+            if one.round_trip_ms is not None
         )
 
     @property

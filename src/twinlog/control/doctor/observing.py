@@ -9,10 +9,10 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, fields, replace
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 from twinlog.cluster.client import REFUSED_FOR_S, ClusterClient
 from twinlog.cluster.net.metadata import ClusterMetadata
@@ -20,13 +20,13 @@ from twinlog.cluster.net.settings import ClusterSettings
 from twinlog.cluster.round_trips import round_trips_ms
 from twinlog.cluster.topics.configs import describe_topic_configs
 from twinlog.cluster.topics.quotas import CONSUMER, PRODUCER, REQUESTS, Quota, client_quotas
-from twinlog.codes import FlowState, PartitionState
+from twinlog.codes import FlowState
 from twinlog.config.flow.schema import FlowConfig, MirrorConfig
 from twinlog.control.check.offline_status import offline_status
 from twinlog.control.doctor.observation import ClusterView, Limit, Observation
 from twinlog.control.flow.flow_setup import FlowSetup
 from twinlog.control.flow.wiring import flow_setup
-from twinlog.control.watch.snapshot import FlowSnapshot, PartitionSnapshot
+from twinlog.control.watch.snapshot import FlowStatus, PartitionStatus
 from twinlog.control.watch.status_file import RunningMirror, running_mirrors
 from twinlog.errors import TwinlogError, Unauthorized, Unsupported
 from twinlog.mirror.state.intents import FlowIntents, Intent, IntentKind
@@ -50,7 +50,7 @@ BEHIND_AT_MOST: Final = 200
 class ProcessReport:
     """The report of a flow by a process of this host."""
 
-    snapshot: FlowSnapshot
+    snapshot: FlowStatus
     written_ms: int
     late_ms: int
     """How long its next report is overdue."""
@@ -77,7 +77,8 @@ class _Observer:
         if first is not None:
             snapshot = first.snapshot
         else:  # by its row on the target, or by the clusters only
-            (snapshot,) = offline_status(replace(self._config, flows=(self._flow,)), GIVES_UP_S)
+            alone = replace(self._config, flows=(self._flow,))
+            snapshot = offline_status(alone, GIVES_UP_S)[0].status
         parts = snapshot.partitions
         own = [TopicPartition(one.topic, one.partition) for one in parts]
         theirs = [TopicPartition(p.target_topic, p.partition) for p in parts if p.target_topic]
@@ -177,15 +178,15 @@ class _Observer:
             self._notes.append(f"unknown whether it is paused or limited: {error}")
             return FlowIntents()
 
-    def _decoded(self, parts: Iterable[PartitionSnapshot]) -> dict[str, str]:
+    def _decoded(self, parts: Iterable[PartitionStatus]) -> dict[str, str]:
         try:
             return self._asked_configs(parts)
         except TwinlogError as error:
             self._notes.append(f"configs of the source's topics are unknown: {error}")
             return {}
 
-    def _asked_configs(self, parts: Iterable[PartitionSnapshot]) -> dict[str, str]:
-        topics = list(dict.fromkeys(one.topic for one in parts if one.lag > 0))[:BEHIND_AT_MOST]
+    def _asked_configs(self, parts: Iterable[PartitionStatus]) -> dict[str, str]:
+        topics = list(dict.fromkeys(one.topic for one in parts if one.lag))[:BEHIND_AT_MOST]
         if not topics:
             return {}
         out = {}
@@ -208,7 +209,7 @@ def _asked(settings: ClusterSettings) -> ClusterClient:
 def reported_rate(flow: str, rows: Sequence[tuple[bytes | None, bytes | None]]) -> float | None:
     """Return bytes per second between the first and the last of a leader's rows, in log order."""
     found = [one for row in rows if (one := published_status(flow, [row])) is not None]
-    last = max(found, key=lambda one: (one.generation, one.at_ms), default=None)
+    last = max(found, key=lambda one: (one.rank, one.at_ms), default=None)
     if last is None:
         return None
     first = next(one for one in found if one.generation == last.generation)
@@ -220,30 +221,13 @@ def heard(mirrors: Iterable[RunningMirror], flow: str) -> ProcessReport | None:
     """Return the report of a process of this host that leads the flow, or None."""
     for mirror in mirrors:
         for value in mirror.flows:
-            if value["flow"] == flow and value["state"] != FlowState.STANDBY:
+            if value.flow == flow and value.state is not FlowState.STANDBY:
                 return ProcessReport(
-                    snapshot=snapshot_of(value),
+                    snapshot=value,
                     written_ms=mirror.written_ms,
                     late_ms=mirror.late_ms,
                 )
     return None
-
-
-def snapshot_of(value: Mapping[str, Any]) -> FlowSnapshot:
-    """Convert a flow of a status file back to a snapshot. Fields that its release lacks get their
-    default.
-    """
-    parts = tuple(
-        PartitionSnapshot(**_known(PartitionSnapshot, one), state=PartitionState(one["state"]))
-        for one in value["partitions"]
-    )
-    known = _known(FlowSnapshot, value)
-    return FlowSnapshot(**known, state=FlowState(value["state"]), partitions=parts)
-
-
-def _known(kind: type[Any], value: Mapping[str, Any]) -> dict[str, Any]:
-    names = {one.name for one in fields(kind)} - {"state", "partitions"}
-    return {name: one for name, one in value.items() if name in names}
 
 
 def leaderless(seen: ClusterMetadata, tps: Iterable[TopicPartition]) -> Iterator[TopicPartition]:

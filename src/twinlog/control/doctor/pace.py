@@ -7,9 +7,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Final
 
+from twinlog.cluster.net.round_trip import FAR_S
 from twinlog.cluster.topics.quotas import CONSUMER, PRODUCER, REQUESTS, Quota
 from twinlog.codes import FlowState
 from twinlog.control.doctor.observation import SLOW_MS, Finding, Likelihood, Observation
+from twinlog.lane.sides.sections import MOST_SECTIONS
 from twinlog.quantities import count, duration, first_few, plural, size
 
 MOST_OF_IT: Final = 0.8
@@ -87,8 +89,8 @@ def one_partition(seen: Observation) -> Iterator[Finding]:
     """Report a single partition with most of the lag: one lane copies it, and more do not help."""
     if not seen.is_slow or len(seen.snapshot.partitions) < 2:
         return
-    worst = max(seen.behind, key=lambda one: one.lag)
-    share = worst.lag / seen.lag
+    worst = max(seen.behind, key=lambda one: one.lag or 0)
+    share = (worst.lag or 0) / seen.lag
     if share < MOST_OF_IT:
         return
     yield Finding(
@@ -144,42 +146,47 @@ def open_transaction(seen: Observation) -> Iterator[Finding]:
     For a moment, a record that arrives between the report of the lag and the query of the log end
     looks the same.
     """
-    parts = [one for one in seen.snapshot.partitions if one.loss_ms > SLOW_MS]
-    held = [one for one in parts if one.loss_records > 0 and (not one.lag or one.is_held_back)]
+    parts = [one for one in seen.snapshot.partitions if (one.loss_ms or 0) > SLOW_MS]
+    held = [one for one in parts if one.loss_records and (not one.lag or one.is_held_back)]
     if not held:
         return
-    worst = max(held, key=lambda one: one.loss_records)
+    worst = max(held, key=lambda one: one.loss_records or 0)
     yield Finding(
         Likelihood.LIKELY,
         "open_transaction",
-        f"an open transaction at the source holds back {plural(len(held), 'partition')}: "
-        f"{plural(worst.loss_records, 'offset')} after it in {worst.topic}-{worst.partition}",
+        f"an open transaction at the source blocks {plural(len(held), 'partition')}: "
+        f"{plural(worst.loss_records or 0, 'offset')} after it in {worst.topic}-{worst.partition}",
         "end it, or find its producer: kafka-transactions.sh find-hanging",
     )
 
 
 def small_fetches(seen: Observation) -> Iterator[Finding]:
-    """Report fetch sizes that limit the rate: a broker sends one response per round trip."""
+    """Report fetch sizes that limit the rate: a broker sends one response per round trip, or
+    several if it is far.
+    """
     trip_ms = seen.source.round_trip_ms
-    if not seen.is_slow or trip_ms <= 0:
+    if not seen.is_slow or not trip_ms:
         return
     a_second = 1000 / trip_ms
     sizes = seen.tuning
-    of_partition = sizes.partition_fetch_bytes * a_second
-    of_lane = sizes.fetch_bytes * a_second
+    responses = MOST_SECTIONS if trip_ms >= FAR_S * 1000 else 1
+    key, now, whose = "max.partition.fetch.bytes", sizes.partition_fetch_bytes, "a partition"
+    bound = responses * now * a_second
     fastest = max((seen.rates or {}).values(), default=0.0)
     lanes = max(1, seen.snapshot.lanes)
-    if fastest >= NEAR * of_partition:
-        key, now, bound = "max.partition.fetch.bytes", sizes.partition_fetch_bytes, of_partition
-        whose = "a partition"
-    elif (seen.rate or 0.0) >= NEAR * of_lane * lanes:
-        key, now, bound, whose = "fetch.max.bytes", sizes.fetch_bytes, of_lane, "a lane of a broker"
-    else:
-        return
+    if fastest < NEAR * bound:
+        whose = "a lane of a broker"
+        if responses == 1:
+            key, now, bound = "fetch.max.bytes", sizes.fetch_bytes, sizes.fetch_bytes * a_second
+        if (seen.rate or 0.0) < NEAR * bound * lanes:
+            return
+    what = f"a response of {size(now)} every {trip_ms:.0f} ms is"
+    if responses > 1:
+        what = f"{responses} responses of {size(now)} every {trip_ms:.0f} ms are"
     yield Finding(
         Likelihood.LIKELY,
         "small_fetches",
-        f"a response of {size(now)} every {trip_ms:.0f} ms is at most {size(bound)}/s for {whose}, "
+        f"{what} at most {size(bound)}/s for {whose}, "
         f"and {size(max(fastest, (seen.rate or 0.0) / lanes))}/s are copied",
         f"raise {seen.source.alias}.consumer.{key} above {now}",
     )
@@ -188,7 +195,7 @@ def small_fetches(seen: Observation) -> Iterator[Finding]:
 def far_away(seen: Observation) -> Iterator[Finding]:
     """Report long round trips."""
     for side in (seen.source, seen.target):
-        if seen.is_slow and side.round_trip_ms >= FAR_MS:
+        if seen.is_slow and (side.round_trip_ms or 0) >= FAR_MS:
             slowest = max(side.round_trips_ms, key=lambda node: side.round_trips_ms[node])
             yield Finding(
                 Likelihood.POSSIBLE,

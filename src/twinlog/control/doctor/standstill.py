@@ -9,8 +9,8 @@ from typing import Final
 
 from twinlog.codes import FlowState, PartitionState, conditions
 from twinlog.control.doctor.observation import ClusterView, Finding, Likelihood, Observation
-from twinlog.control.watch.snapshot import FlowSnapshot, PartitionSnapshot
-from twinlog.quantities import count, duration, first_few, plural
+from twinlog.control.watch.snapshot import FlowStatus, PartitionStatus
+from twinlog.quantities import count, duration, first_few, plural, total
 
 SILENT_MS: Final = 10_000
 """A process reports its state once a second."""
@@ -69,7 +69,7 @@ def failed(seen: Observation) -> Iterator[Finding]:
         yield _certain("degraded", snapshot.reason, _advice(snapshot))
 
 
-def _advice(snapshot: FlowSnapshot) -> str:
+def _advice(snapshot: FlowStatus) -> str:
     """Return the advice for a flow that waits for a cluster, or whose records are at risk."""
     is_near = any(one.is_near_deletion for one in snapshot.partitions)
     risks = ("RPO_EXCEEDED" if snapshot.rpo_excess else "", "RETENTION_NEAR" if is_near else "")
@@ -99,7 +99,7 @@ def paused(seen: Observation) -> Iterator[Finding]:
     parts = [one for one in seen.snapshot.partitions if one.state is PartitionState.PAUSED]
     for topic, some in _by(parts, lambda one: one.topic):
         why = some[0].message or "paused"
-        lag = sum(max(0, one.lag) for one in some)
+        lag = total(one.lag for one in some) or 0
         yield _certain(
             "topic_paused",
             f"{topic}: {why}; {count(lag)} records wait",
@@ -170,13 +170,13 @@ def retention_near(seen: Observation) -> Iterator[Finding]:
     """Report records that will be deleted before they are copied."""
     near = [one for one in seen.snapshot.partitions if one.is_near_deletion]
     for topic, some in _by(near, lambda one: one.topic):
-        first = min(some, key=lambda one: one.left_ms)
+        first = min(some, key=lambda one: one.left_ms or 0)
         needs = (
             "more time than it has (it is not catching up)"
-            if first.needs_ms < 0
+            if first.needs_ms is None
             else duration(first.needs_ms / 1000)
         )
-        left = duration(max(0, first.left_ms) / 1000)
+        left = duration((first.left_ms or 0) / 1000)
         yield _certain(
             "retention_near",
             f"{topic}-{first.partition}: in {left} the source may delete records not copied yet, "
@@ -187,9 +187,9 @@ def retention_near(seen: Observation) -> Iterator[Finding]:
 
 
 def _by(
-    parts: Iterable[PartitionSnapshot], key: Callable[[PartitionSnapshot], str]
-) -> Iterator[tuple[str, list[PartitionSnapshot]]]:
-    out: dict[str, list[PartitionSnapshot]] = {}
+    parts: Iterable[PartitionStatus], key: Callable[[PartitionStatus], str]
+) -> Iterator[tuple[str, list[PartitionStatus]]]:
+    out: dict[str, list[PartitionStatus]] = {}
     for one in parts:
         out.setdefault(key(one), []).append(one)
     yield from out.items()

@@ -13,8 +13,7 @@ from typing import Final
 
 from twinlog.cluster.client import ClusterClient
 from twinlog.cluster.groups.coordinators import Coordinators
-from twinlog.cluster.groups.group_deletion import delete_groups
-from twinlog.cluster.groups.group_list import list_groups
+from twinlog.cluster.groups.group_list import delete_groups, list_groups
 from twinlog.cluster.topics.acls import delete_topic_acls, topic_acls
 from twinlog.cluster.topics.internal_log import append, read_to_end
 from twinlog.cluster.topics.topic_admin import delete_topic
@@ -110,7 +109,7 @@ def clean(client: ClusterClient, mark: str, say: Say) -> bool:
                 return True
             problems = list(_delete(client, found))
         except TwinlogError as error:
-            problems = [f"cluster {client.alias}: what is left is unknown: {error}"]
+            problems = [f"cluster {client.alias}: what a drill left there is unknown: {error}"]
         if time.monotonic() > deadline:
             for line in (*(found.lines() if found else ()), *problems):
                 say(f"left: {line}")

@@ -20,6 +20,7 @@ from typing import Any, Final
 from cryptography.exceptions import UnsupportedAlgorithm
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from cryptography.hazmat.primitives.serialization import load_pem_private_key
+from msgspec import to_builtins
 
 from twinlog.cluster.client import ClusterClient, prompt_client
 from twinlog.cluster.groups.coordinators import Coordinators
@@ -63,14 +64,6 @@ class TopicShape:
     replicas: int
     configs: Mapping[str, str] = field(default_factory=dict)
 
-    def as_json(self) -> dict[str, Any]:
-        return {
-            "topic": self.topic,
-            "partitions": self.partitions,
-            "replicas": self.replicas,
-            "configs": dict(self.configs),
-        }
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DrillPlan:
@@ -98,7 +91,7 @@ class DrillPlan:
     def as_json(self) -> dict[str, Any]:
         return {
             "flow": self.flow,
-            "topics": [one.as_json() for one in self.shapes],
+            "topics": to_builtins(self.shapes),
             "fence": self.fence.value,
             "parts": [part.value for part in self.parts],
             "seconds": self.load.seconds,
@@ -232,7 +225,7 @@ class Drill:
                 )
             _commit_first(source, names, part, plan.shapes)
         self._say(f"topics like {first_few(one.topic for one in plan.shapes)} are created")
-        self._say("starting a mirror of its own (Spark takes some seconds)")
+        self._say("starting a separate mirror (Spark takes some seconds)")
         mirror = MirrorProcess(path, "--listen", "off", pass_fds=(file,))
         try:
             for part in plan.parts:

@@ -22,6 +22,8 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any, Final
 
+from msgspec import to_builtins
+
 from twinlog.config.flow.schema import FlowConfig
 from twinlog.control.cutover.copies import Copy, copies
 from twinlog.control.cutover.failover import Failover
@@ -32,7 +34,7 @@ from twinlog.control.drill.names import DrillNames, Part
 from twinlog.control.flow.wiring import flow_setup
 from twinlog.errors import FlowError, TwinlogError
 from twinlog.model import TopicPartition
-from twinlog.quantities import duration, first_few, plural
+from twinlog.quantities import duration, first_few, plural, total
 
 POLL_S: Final = 0.3
 BEGINS_WITHIN_S: Final = 300.0
@@ -75,7 +77,7 @@ class Measured:
             "lost_records_as_planned": self.said_lost,
             "interruption_seconds": round(self.interruption_s, 3),
             "records_read_again": self.read_again,
-            "findings": [one.as_json() for one in self.findings],
+            "findings": to_builtins(self.findings),
         }
 
 
@@ -168,7 +170,7 @@ class Rehearsal:
         left = work.run(plan, self._say)
         there, others = self._go_over(scope, writer)
         outcome = self._outcome(there, cut_at)
-        outcome.said_lost = None if min(missing, default=-1) < 0 else sum(missing)
+        outcome.said_lost = None if None in missing else total(missing)
         outcome.findings += [
             Defect(part=self._part, where=f"group {one.group}", what="is not at its offset")
             for one in left
@@ -337,9 +339,6 @@ class Defect:
 
     def __str__(self) -> str:
         return f"{self.part}: {self.where}: {self.what}"
-
-    def as_json(self) -> dict[str, Any]:
-        return {"part": self.part, "where": self.where, "what": self.what}
 
 
 def findings(

@@ -159,7 +159,11 @@ class ConfigSync(TopicRounds):
             line = unknown_line(self._flow.config.flow.target, drift.unknown.values())
             self._flow.log_once(f"{self._flow.name}: {line}")
         for remote, kept in drift.kept.items():
-            why = "as others write to it, too" if remote in shared else "by twinlog.sync.retention"
+            why = (
+                "because other flows write to it, too"
+                if remote in shared
+                else "by twinlog.sync.retention"
+            )
             self._flow.log_once(
                 f"{self._flow.name}: {remote} keeps its configs, {why}: {', '.join(map(str, kept))}"
             )

@@ -59,16 +59,14 @@ class Mm2Positions:
 
     def _round(self, *, is_last: bool) -> None:
         views = [
-            view
-            for view in self._flow.partitions()
-            if view.next_upstream > 0 and not view.is_broken
+            view for view in self._flow.partitions() if view.upstream > 0 and not view.is_broken
         ]
         with ClusterClient(self._flow.source) as source, ClusterClient(self._flow.target) as target:
             if not self._partitions:
                 found = read_positions(target, self._storage)
                 self._partitions, self._written = found.partitions, found.noted
-            moved = [v for v in views if self._written.get(v.source) != v.next_upstream - 1]
-            due = {view.source: view.next_upstream - 1 for view in confirmed(moved, source, target)}
+            moved = [v for v in views if self._written.get(v.source) != v.upstream - 1]
+            due = {view.source: view.upstream - 1 for view in confirmed(moved, source, target)}
             if due and is_last:
                 now = read_positions(target, self._storage).noted
                 due = {tp: at for tp, at in due.items() if now.get(tp) == self._written.get(tp)}

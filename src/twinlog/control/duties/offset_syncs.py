@@ -23,6 +23,7 @@ from twinlog.mirror.map.offset_syncs import (
     point_at,
     points_after,
 )
+from twinlog.mirror.map.translation import Reach
 from twinlog.mirror.names.filters import offset_syncs_topic
 from twinlog.model import TopicPartition
 from twinlog.wire.mm2_records import OffsetSync
@@ -45,8 +46,8 @@ def offset_syncs(flow: LedFlow) -> Duty | None:
 class _Written:
     """The syncs that were written for one partition."""
 
-    reach: tuple[int, int] = (-1, -1)
-    """The end of the copy when it was last checked, on both sides."""
+    reach: Reach | None = None
+    """The end of the copy when it was last checked."""
     point: SyncPoint | None = None
     at: float = -math.inf
     is_delayed: bool = False
@@ -136,11 +137,10 @@ class OffsetSyncs:
     ) -> list[SyncPoint]:
         """Return the syncs to write for one partition, and update `written` as if they had been
         written."""
-        reach = (view.next_upstream, view.next_downstream)
-        is_quiet, written.reach = written.reach == reach, reach
+        is_quiet, written.reach = written.reach == view.reach, view.reach
         if is_quiet and not written.is_delayed:
             return []  # the usual case, also with thousands of partitions
-        newest = newest_point(known.runs, *reach)
+        newest = None if view.reach is None else newest_point(known.runs, *view.reach)
         if newest is None:
             return []
         points = self._new_points(view, known, written, newest)
@@ -187,8 +187,8 @@ class OffsetSyncs:
             # MirrorMaker 2 needs no READ permission here either
             self._may_read = False
             self._flow.log_once(
-                f"{self._flow.name}: offset syncs of earlier runs are unknown, so each partition "
-                f"resumes with its newest: {error}{self._hint}"
+                f"{self._flow.name}: offset syncs of earlier runs are unknown, so the first new "
+                f"sync of each partition has its newest copied offset: {error}{self._hint}"
             )
         return out
 

@@ -97,7 +97,7 @@ class ProducerQuota:
             self._flow.log_once(
                 f"{self._flow.name}: producers are not throttled: users of "
                 f"{self._flow.source.alias} have a default quota of {size(int(theirs))}/s that is "
-                "not the flow's; give users quotas of their own in place of it, or set "
+                "not the flow's; replace it by quotas of single users, or set "
                 "twinlog.rpo.enforce=none"
             )
         elif wanted != self._flow.held_rate.bytes_per_second:
@@ -132,7 +132,7 @@ class ProducerQuota:
             return None
         now, brokers = self._flow.snapshot(), 1
         loss_ms = curable_loss_ms(now.partitions)
-        if loss_ms > now.rpo_ms:
+        if (loss_ms or 0) > (now.rpo_ms or 0):
             brokers = len(self._source.metadata([]).brokers)
         waiting = Waiting.of(now.partitions)
         return self._rate.see(time.monotonic(), loss_ms, now.bytes, brokers, waiting)

@@ -17,6 +17,7 @@ from typing import Final, NamedTuple, Self, TypeVar
 
 from twinlog.codes import PartitionState
 from twinlog.control.watch.snapshot import PartitionSnapshot
+from twinlog.quantities import known, largest
 
 LEAST: Final = 16 * 1024
 """Bytes per second."""
@@ -48,14 +49,15 @@ class HeldRate:
     """The rate of each user at each broker, or None if there is no quota."""
 
 
-def curable_loss_ms(parts: Iterable[PartitionSnapshot]) -> int:
-    """Return the loss that slower producers would reduce: of partitions that are copied and lag.
+def curable_loss_ms(parts: Iterable[PartitionSnapshot]) -> int | None:
+    """Return the loss that slower producers would reduce: of partitions that are copied and lag. It
+    is None if it is unknown.
 
     A partition that has failed with a code, is paused, or waits for the end of a transaction would
     lag however slow producers are. The producers of all others must not be throttled for it.
     """
-    behind = (part for part in parts if part.lag > 0 and not part.code)
-    return max((part.loss_ms for part in behind if part.state in MOVING), default=0)
+    behind = [part for part in parts if part.lag and not part.code and part.state in MOVING]
+    return largest(part.loss_ms for part in behind) if behind else 0
 
 
 class Waiting(NamedTuple):
@@ -67,7 +69,7 @@ class Waiting(NamedTuple):
     @classmethod
     def of(cls, parts: Iterable[PartitionSnapshot]) -> Self:
         """Count only partitions that slower producers would help."""
-        lags = [one.lag for one in parts if one.lag >= 0 and not one.code and one.state in MOVING]
+        lags = known(one.lag for one in parts if not one.code and one.state in MOVING)
         return cls(len(lags), sum(lags))
 
 
@@ -98,21 +100,23 @@ class ProducerRate:
         """Bytes per second of each user at each broker, or None without a quota."""
 
     def see(
-        self, at: float, loss_ms: int, copied: int, brokers: int, waiting: Waiting
+        self, at: float, loss_ms: int | None, copied: int, brokers: int, waiting: Waiting
     ) -> int | None:
         """Return the new rate. `copied`: bytes since the flow began; `loss_ms`: the possible loss,
-        or -1 if unknown."""
+        or None if unknown."""
         speed, falls_behind = self._speed(at, copied), self._falls_behind(at, waiting)
         stands = self._moved_at is None or at - self._moved_at > STANDS_AFTER_S
         self.is_in_vain = self.is_in_vain and at < self._not_before
-        if stands or 0 <= loss_ms <= self._rpo_ms // 2:
+        if stands or (loss_ms is not None and loss_ms <= self._rpo_ms // 2):
             self.rate = None
+        elif loss_ms is None:
+            pass
         elif self.rate is None:
             is_late = loss_ms > self._rpo_ms and falls_behind
             if is_late and speed is not None and not self.is_in_vain:
                 self._lowered = 0
                 self._set(at, loss_ms, SHARE * speed / max(brokers, 1))
-        elif at >= self._next and loss_ms >= 0:
+        elif at >= self._next:
             grows = loss_ms >= self._last_loss_ms and falls_behind
             self._lowered += grows
             self._set(at, loss_ms, self.rate * LESS if grows else self.rate)

@@ -13,16 +13,16 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from typing import Final
 
-from msgspec import structs
+from msgspec import convert, structs
 
 from twinlog.cluster.client import ClusterClient
+from twinlog.cluster.net.settings import ClusterSettings
 from twinlog.cluster.topics.internal_log import append_rows
 from twinlog.cluster.topics.mm2_topics import ensure_mm2_topic
 from twinlog.codes import NOT_MIRRORED, FlowState, PartitionState
 from twinlog.config.flow.schema import FlowConfig
-from twinlog.control.duties.rounds import REFUSED_PAUSE_S, Duty, LedFlow
+from twinlog.control.duties.rounds import REFUSED_PAUSE_S, Duty, LedFlow, NotNow
 from twinlog.control.watch.snapshot import FlowSnapshot, PartitionSnapshot
-from twinlog.control.watch.verified import Verified
 from twinlog.errors import TwinlogError, Unauthorized
 from twinlog.flow_log import FlowLog
 from twinlog.mirror.names.naming import STATUS_TOPIC
@@ -38,6 +38,7 @@ from twinlog.mirror.state.published import (
 )
 from twinlog.mirror.state.published_events import PublishedEvents
 from twinlog.model import TopicPartition
+from twinlog.survey.state_reader import has_state
 
 log = logging.getLogger(__name__)
 
@@ -210,9 +211,9 @@ def published(snapshot: FlowSnapshot, *, every_ms: int) -> PublishedStatus:
         lag_unknown=snapshot.lag_unknown,
         rpo_ms=snapshot.rpo_ms,
         rpo_excess=snapshot.rpo_excess[:LONGEST_TEXT],
-        p50_ms=-1 if snapshot.latency is None else snapshot.latency.p50_ms,
-        p99_ms=-1 if snapshot.latency is None else snapshot.latency.p99_ms,
-        proof=None if snapshot.verified is None else _proof(snapshot.verified),
+        p50_ms=None if snapshot.latency is None else snapshot.latency.p50_ms,
+        p99_ms=None if snapshot.latency is None else snapshot.latency.p99_ms,
+        proof=convert(snapshot.verified, Proof | None, from_attributes=True),
         code=snapshot.code,
         kept=kept_of(snapshot.partitions),
     )
@@ -221,37 +222,30 @@ def published(snapshot: FlowSnapshot, *, every_ms: int) -> PublishedStatus:
 def kept_of(parts: tuple[PartitionSnapshot, ...]) -> Kept:
     """Return how soon the source deletes uncopied records of these partitions."""
     known = [part for part in parts if part.is_left_known]
-    ending = [part for part in known if part.left_ms >= 0]
-    first = min(ending, key=lambda part: part.left_ms, default=None)
-    near = dict.fromkeys(part.topic for part in ending if part.is_near_deletion)
+    ending = [(part.left_ms, part) for part in known if part.left_ms is not None]
+    first = min(ending, key=lambda one: one[0], default=None)
+    near = dict.fromkeys(part.topic for _, part in ending if part.is_near_deletion)
     return Kept(
-        ms=-1 if first is None else first.left_ms,
-        topic="" if first is None else first.topic,
+        ms=None if first is None else first[0],
+        topic="" if first is None else first[1].topic,
         near_deletion=(*near,)[:MOST_NAMED],
         is_known=len(known) == len(parts),
     )
 
 
-def _proof(verified: Verified) -> Proof:
-    return Proof(
-        mode=verified.mode,
-        at_ms=verified.at_ms,
-        records=verified.records,
-        differences=verified.differences,
-        is_complete=verified.is_complete,
-    )
-
-
 def _behind(parts: tuple[PartitionSnapshot, ...]) -> Iterator[Behind]:
     """Yield the known ranges of uncopied source records, in case the source is lost."""
-    late = [part for part in parts if part.loss_records > 0 and part.upstream >= 0]
-    for part in sorted(late, key=lambda part: -part.loss_records)[:MOST_BEHIND]:
-        yield Behind(
+    late = [
+        Behind(
             topic=part.topic,
             partition=part.partition,
             upstream=part.upstream,
             end=part.upstream + part.loss_records,
         )
+        for part in parts
+        if part.loss_records and part.upstream is not None
+    ]
+    yield from sorted(late, key=lambda one: one.upstream - one.end)[:MOST_BEHIND]
 
 
 def _unusual(parts: list[PartitionSnapshot]) -> Iterator[Unusual]:
@@ -265,3 +259,63 @@ def _unusual(parts: list[PartitionSnapshot]) -> Iterator[Unusual]:
             message=part.message[:LONGEST_TEXT],
             poison=part.poison,
         )
+
+
+# A process that cannot set up a flow publishes the reason, for readers on other hosts. It leads
+# nothing, so it writes beside the leaders' row (`mirror.state.published`). Its own failures are not
+# logged, because the set-up fails and reports the same. It creates nothing on a cluster on which no
+# set-up of Twinlog was admitted, because the error may be a wrong cluster.
+
+LONGEST_REASON: Final = 2000
+
+
+class SetUpPublication:
+    """Publishes the status of one flow while its set-up fails."""
+
+    ends_once = False
+    name = "status"
+
+    def __init__(
+        self,
+        config: FlowConfig,
+        target: ClusterSettings,
+        seen: FlowSnapshot,
+        log_once: Callable[[str], None],
+    ) -> None:
+        self.seen = seen
+        """The current snapshot of the flow, which its creator replaces."""
+        self._client = ClusterClient(target, api_timeout_s=GIVES_UP_S)
+        self._topic = _TopicOfOurs(self._client, config, log_once)
+        self._last: PublishedStatus | None = None
+
+    @property
+    def interval_s(self) -> float:
+        return float(self._topic.config.status_interval_seconds)
+
+    def round(self) -> None:
+        status = published(self.seen, every_ms=int(self.interval_s * 1000))
+        # nobody watches its partitions, and only the reason matters
+        status = structs.replace(status, kept=None, reason=self.seen.reason[:LONGEST_REASON])
+        try:
+            if self._topic.append([status.encode()], status.at_ms):
+                self._last = status
+        except TwinlogError as error:
+            raise NotNow(str(error)) from error
+
+    def close(self) -> None:
+        """Publish that the set-up no longer fails, or is no longer tried."""
+        if self._last is not None:
+            at_ms = int(time.time() * 1000)
+            ended = structs.replace(self._last, state=FlowState.STOPPED.value, at_ms=at_ms)
+            self._client.api_timeout_s = ENDS_WITHIN_S
+            with suppress(TwinlogError):  # the last row expires by its age
+                append_rows(self._client, HOME, [ended.encode()], at_ms)
+        self._client.close()
+
+
+class _TopicOfOurs(StatusTopic):
+    def ensure(self) -> None:
+        """Create the topic only if a set-up of Twinlog was admitted on this cluster."""
+        if not has_state(self.client, within_s=GIVES_UP_S):
+            raise NotNow(f"{self.config.flow}: its target has no Twinlog topics yet")
+        super().ensure()

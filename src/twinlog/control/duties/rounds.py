@@ -26,6 +26,7 @@ from twinlog.control.watch.verified import VerifiedReport
 from twinlog.errors import TwinlogError
 from twinlog.flow_log import FlowLog
 from twinlog.mirror.map.synced_offsets import SyncedOffsets
+from twinlog.mirror.map.translation import Reach
 from twinlog.mirror.names.naming import ReplicationPolicy
 from twinlog.mirror.plan import Pairing
 from twinlog.mirror.state.generations import Claim
@@ -48,13 +49,10 @@ that a permission that was granted in the meantime is found.
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PartitionView(Pairing):
-    """The progress of one partition of the flow; unknown offsets are -1."""
+    """The progress of one partition of the flow."""
 
-    next_upstream: int
-    """All source records below this offset are on the target."""
-    next_downstream: int
-    """The target offset of the next record."""
-    source_end: int
+    reach: Reach | None
+    """How far it is copied, or None if unknown."""
     is_broken: bool = False
     """One of the two logs was damaged, or its topic is not the one that was copied. So target
     offsets cannot be trusted, and none is given.
@@ -73,6 +71,11 @@ class PartitionView(Pairing):
     """
     not_ours: str = ""
     """The code that forbids writes to the target topic now; usually empty."""
+
+    @property
+    def upstream(self) -> int:
+        """All source records below this offset are on the target; 0 if unknown."""
+        return 0 if self.reach is None else self.reach.upstream
 
 
 def confirmed(
@@ -272,7 +275,7 @@ class Duties:
                 except TwinlogError as error:
                     self._log.warning("%s: not done at the end: %s", duty.name, error)
                 except Exception:  # noqa: BLE001 (the other duties must end as well)
-                    self._log.bug("%s: a bug at the end", duty.name)
+                    self._log.bug("%s: internal error in the last round", duty.name)
 
     def run_once(self) -> None:
         """Run one round of each duty that ends `--once`. Failures are logged."""

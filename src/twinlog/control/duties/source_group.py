@@ -36,12 +36,12 @@ class GroupCommits:
         return self._flow.config.source_group.commit_interval_ms / MS
 
     def round(self) -> None:
-        views = [view for view in self._flow.partitions() if view.next_upstream >= 0]
+        views = [view for view in self._flow.partitions() if view.reach is not None]
         if not views:
             return
         with ClusterClient(self._flow.source) as source, ClusterClient(self._flow.target) as target:
             wanted = {
-                view.source: Committed(offset=view.next_upstream)
+                view.source: Committed(offset=view.upstream)
                 for view in confirmed(views, source, target)
             }
             if not wanted:

@@ -143,7 +143,7 @@ class Verification:
             return
         every = self._flow.partitions()
         views = sorted(filter(_is_usable, every), key=lambda view: view.source)
-        if all(self._done.get(_pair(view), 0) >= view.next_upstream for view in views):
+        if all(self._done.get(_pair(view), 0) >= view.upstream for view in views):
             is_all = self._is_full and 0 < len(views) == len(every)
             self._flow.verified.complete(is_complete=is_all)
             return
@@ -168,7 +168,7 @@ class Verification:
         behind = (v for v in views if self._last is None or v.source > self._last)
         for view in (*behind, *views):
             done = self._done.get(_pair(view), 0)
-            if done >= view.next_upstream:
+            if done >= view.upstream:
                 continue
             written = self._written(view, maps)
             if written.reach is None:
@@ -183,7 +183,7 @@ class Verification:
         known = maps.get(view.map_key)
         if known is None or not known.runs or maps.problem(view.source) is not None:
             return MappedCopy()
-        reach = Reach(view.next_upstream, view.next_downstream)
+        reach = view.reach
         if self._is_shared:  # the map has all records of this flow below its mark
             if known.mark is None:
                 return MappedCopy()
@@ -291,7 +291,7 @@ def _is_spent(mirror_s: float) -> bool:
 
 def _is_usable(view: PartitionView) -> bool:
     is_ours = view.is_begun and not view.not_ours
-    return is_ours and not view.is_broken and not view.is_keyed and view.next_upstream > 0
+    return is_ours and not view.is_broken and not view.is_keyed and view.upstream > 0
 
 
 def _pair(view: PartitionView) -> tuple[TopicPartition, TopicId, TopicId]:

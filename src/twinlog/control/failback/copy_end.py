@@ -155,7 +155,9 @@ class CopyEnds:
             return None
         known = self._picture.maps[found.key]
         if found.key.branches:
-            raise self._unknown(target, "its records are placed by key, so no offset corresponds")
+            raise self._unknown(
+                target, "its records are partitioned by key, so offsets cannot be translated"
+            )
         shifts = {one.downstream - one.ordinal for one in (known.runs[0], known.runs[-1])}
         # accepted foreign records are in between
         if self._scope.setup.is_identity or len(shifts) > 1:

@@ -24,6 +24,8 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Final
 
+from msgspec import to_builtins
+
 from twinlog.client.export import record_of
 from twinlog.cluster.groups.group_offsets import GroupOffsets
 from twinlog.config.values.times import in_iso
@@ -357,7 +359,7 @@ class Tail:
             what = f"{plural(counts.valid, 'record')} that never arrived"
             if counts.aborted:
                 what += f", and {count(counts.aborted)} of aborted transactions"
-            if counts.records:
+            if counts.oldest_ms is not None and counts.newest_ms is not None:
                 when = f"{in_iso(counts.oldest_ms)} to {in_iso(counts.newest_ms)}"
                 what += f", of {when}"
             never = "" if parting.copy is not None else "; nothing of it was ever copied"
@@ -381,7 +383,7 @@ class Tail:
             )
 
     def as_json(self) -> dict[str, Any]:
-        return {**self.parting.as_json(), **self.counts.as_json()}
+        return {**self.parting.as_json(), **to_builtins(self.counts)}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

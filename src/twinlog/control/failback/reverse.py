@@ -161,10 +161,10 @@ class Reverse:
         fresh = [one for one in starts if one not in begun]
         if begun:
             names = first_few(str(one.tp) for one in begun)
-            self._say(f"way back: {self.name} was started before, and resumes there: {names}")
+            self._say(f"flow back: {self.name} was started before, and resumes at: {names}")
         self._write(fresh)
         for one in fresh:
-            self._say(f"way back: {one.tp}: begins at offset {one.begin} of the target")
+            self._say(f"flow back: {one.tp}: begins at offset {one.begin} of the target")
         self._let_in({one.tp.topic for one in starts})
         return len(fresh)
 
@@ -189,7 +189,7 @@ class Reverse:
     def lines(self, found: Sequence[Parting]) -> Iterator[str]:
         """Yield the operator's next steps after the run."""
         scope = self._scope
-        yield f"the way back: in the file, {scope.name}.enabled = false and"
+        yield f"the flow back: in the file, {scope.name}.enabled = false and"
         yield f"  {self.name}.enabled = true; then start the mirror with it"
         if scope.setup.is_identity:
             yield "  failback run lets it begin after the last record that both sides have"
@@ -263,4 +263,4 @@ class Reverse:
         ]
         if ended:
             write_copies(target, ended, int(time.time() * 1000))
-            self._say(f"way back: {self.name} may copy {plural(len(ended), 'topic')}")
+            self._say(f"flow back: {self.name} may copy {plural(len(ended), 'topic')}")

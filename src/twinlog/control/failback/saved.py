@@ -37,6 +37,8 @@ from enum import StrEnum
 from pathlib import Path
 from typing import Any, Final
 
+from msgspec import Struct
+
 from twinlog.client.export import checked_batches, record_line
 from twinlog.cluster.client import ClusterClient
 from twinlog.cluster.logs.raw_log import FetchedRecords, fetch_partition
@@ -322,35 +324,26 @@ class TailRecord:
     transaction: Transaction
 
 
-@dataclass(slots=True, kw_only=True)
-class TailCounts:
+class TailCounts(Struct, kw_only=True):
     """Counts of a tail's records."""
 
     records: int = 0
     """All records, including aborted ones."""
     aborted: int = 0
-    oldest_ms: int = -1
-    newest_ms: int = -1
+    oldest_ms: int | None = None
+    newest_ms: int | None = None
 
     def add(self, one: TailRecord) -> None:
         self.records += 1
         self.aborted += one.transaction is Transaction.ABORTED
         at = one.record.timestamp
-        self.oldest_ms = at if self.oldest_ms < 0 else min(self.oldest_ms, at)
-        self.newest_ms = max(self.newest_ms, at)
+        self.oldest_ms = at if self.oldest_ms is None else min(self.oldest_ms, at)
+        self.newest_ms = at if self.newest_ms is None else max(self.newest_ms, at)
 
     @property
     def valid(self) -> int:
         """Return the number of records that readers of committed records get."""
         return self.records - self.aborted
-
-    def as_json(self) -> dict[str, Any]:
-        return {
-            "records": self.records,
-            "aborted": self.aborted,
-            "oldest_ms": self.oldest_ms,
-            "newest_ms": self.newest_ms,
-        }
 
 
 def read_tail(

@@ -203,9 +203,10 @@ class TargetFacts:
         except Unauthorized as error:
             if configured is None:
                 self.log_once(
-                    f"{self.ends.name}: {error}: every partition counts as unprotected (slower for "
-                    "a minute after trouble); set twinlog.target.producer.id.expiration.ms to the "
-                    "brokers' producer.id.expiration.ms"
+                    f"{self.ends.name}: {error}: every partition counts as unprotected (one batch "
+                    "in flight for a minute after a problem); set "
+                    "twinlog.target.producer.id.expiration.ms to the brokers' "
+                    "producer.id.expiration.ms"
                 )
             return configured
         return configured if found is None else found
@@ -592,4 +593,4 @@ def _paused(flow: str, pause: Intent, *, once: bool) -> TwinlogError:
     said = f"{flow} is paused {pause}: undo this with `twinlog flow resume`"
     if once:
         return FlowError(said, code="PAUSED")
-    return SetupWaiting(f"{said}; the work of MirrorMaker 2 is adopted then")
+    return SetupWaiting(f"{said}; the take-over from MirrorMaker 2 continues then")

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Final
+
+from msgspec.structs import replace
 
 from twinlog.clock import Clock
 from twinlog.codes import FlowState, PartitionState
@@ -151,4 +153,4 @@ class Shown:
 
 def _not_asked(part: PartitionSnapshot) -> PartitionSnapshot:
     """Clear the lag, which was known only before the outage."""
-    return part if part.state is PartitionState.DONE else replace(part, lag=-1, lag_ms=-1)
+    return part if part.state is PartitionState.DONE else replace(part, lag=None, lag_ms=None)

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import replace
 from typing import Final
+
+from msgspec.structs import replace
 
 from twinlog.codes import NOT_MIRRORED, FlowState, PartitionState
 from twinlog.control.flow.trouble import Trouble
@@ -45,14 +46,15 @@ def partition_snapshot(
     """Return the snapshot of a partition as the driver knows it."""
     progress, failure = partition.progress, partition.failure or partition.held_back
     now = partition.clock.monotonic()
-    lag = lag_ms = -1
+    lag: int | None = None
+    lag_ms: int | None = None
     source_end, reached = partition.source_end, partition.recovery.upstream
     if partition.held_back is not None:
         # these records are waiting, so they count as lag
         source_end = max(source_end, partition.recovery.end)
     if source_end >= 0 and reached >= 0:
         lag = max(0, source_end - reached)
-    if progress is not None and lag >= 0:
+    if progress is not None and lag is not None:
         # after an hour without records the last record is an hour old, but no record has waited
         # that long
         begin_ms = max(progress.last_timestamp, partition.at_end_ms)
@@ -61,7 +63,7 @@ def partition_snapshot(
         at_ms = partition.reported_ms if partition.is_fresh else now_ms
         lag_ms = max(0, at_ms - begin_ms) if waits else 0
     state = partition_state(partition, lag)
-    if state is PartitionState.DONE and lag < 0:
+    if state is PartitionState.DONE and lag is None:
         lag = lag_ms = 0  # its lane found nothing to copy, so it did not report
     since_ms = partition.since.see(state, now_ms)
     if state is PartitionState.AT_END:
@@ -88,15 +90,15 @@ def partition_snapshot(
         batches=0 if progress is None else progress.batches,
         recoded=0 if progress is None else progress.recoded,
         poison=partition.poison,
-        upstream=-1 if progress is None else progress.upstream,
-        lane=-1 if partition.lane is None else partition.lane.lane,
-        copied=-1 if progress is None else progress.ordinal,
+        upstream=None if progress is None else progress.upstream,
+        lane=None if partition.lane is None else partition.lane.lane,
+        copied=None if progress is None or progress.ordinal < 0 else progress.ordinal,
         age=partition.age.view(now),
         latency=partition.latency.view(now),
     )
 
 
-def partition_state(partition: Partition, lag: int) -> PartitionState:
+def partition_state(partition: Partition, lag: int | None) -> PartitionState:
     """Return the state of a partition."""
     if partition.placement is Placement.ASSIGNED and partition.progress is not None:
         at_end = lag == 0 and partition.progress.sees_end
@@ -188,7 +190,7 @@ def flow_snapshot(
         loss_records=loss.records,
         loss_ms=loss.ms,
         loss_unknown=loss.unknown,
-        rpo_ms=-1 if limits.rpo_seconds is None else limits.rpo_seconds * 1000,
+        rpo_ms=None if limits.rpo_seconds is None else limits.rpo_seconds * 1000,
         rpo_excess=too_much,
         lane_cpu_ms=flow.lane_cpu_ms,
         load=LaneLoad(
@@ -198,6 +200,7 @@ def flow_snapshot(
             sent_bytes=flow.sent_bytes,
         ),
         latency=flow.spread.view(flow.clock.monotonic()),
+        latencies=flow.spread.histogram(),
     )
 
 
@@ -210,7 +213,7 @@ def _with_intent(part: PartitionSnapshot, intents: FlowIntents) -> PartitionSnap
         return part
     said = topic_promoted(promotion)
     return replace(
-        part, state=PartitionState.PROMOTED, message=said, since_ms=promotion.at_ms, lag=-1
+        part, state=PartitionState.PROMOTED, message=said, since_ms=promotion.at_ms, lag=None
     )
 
 

@@ -96,7 +96,7 @@ class FlowTrouble:
     def lead_lost(self, problem: TwinlogError | None) -> None:
         """Note that the lead was lost. `problem`: why the group did not respond, if known."""
         if problem is None or not has(problem.code, Trait.AWAY):
-            said = "the lead was lost: its lanes drain, then it stands by"
+            said = "the lead was lost: its lanes drain, then it becomes a standby"
             problem = NotLeader(said, fate=Fate.RETRIABLE)
         self._degraded(problem)
 
@@ -169,6 +169,6 @@ class FlowTrouble:
         self._logged = [*(code for code in self._logged if code != error.code), error.code]
         until = ""
         if until_ms is not None:  # log lines begin like this
-            clock = time.strftime("%H:%M:%S", time.localtime(until_ms / 1000))
+            clock = time.strftime("%H:%M:%SZ", time.gmtime(until_ms / 1000))
             until = f" until {clock}, then it gives up"
         self.log.warning("%s: %s; trying again%s", state, self.now.error, until)

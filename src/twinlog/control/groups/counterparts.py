@@ -186,8 +186,8 @@ class TargetOffsets:
             # missing, or the map may have lost a row. Groups would skip records.
             if not is_known or view.is_unseen:
                 continue
-            if view.next_upstream >= 0 and view.next_downstream >= 0:
-                found = found.by_lane(view.next_upstream, view.next_downstream)
+            if view.reach is not None:
+                found = found.by_lane(*view.reach)
             if found.copied.reach is not None:
                 yield tp, Counterpart(replica=found)
 

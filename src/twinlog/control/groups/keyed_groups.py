@@ -43,7 +43,8 @@ class KeyedGroups:
         topics = {view.source.topic for view in self._flow.partitions() if view.is_keyed}
         by_group = self._committed(topics) if topics else {}
         self._flow.groups.untranslated = {
-            group: f"records of {first_few(found)} are partitioned by key, so no offset corresponds"
+            group: f"records of {first_few(found)} are partitioned by key, so offsets cannot be "
+            "translated"
             for group, found in by_group.items()
         }
         if by_group:
@@ -51,8 +52,8 @@ class KeyedGroups:
             self._flow.log_once(
                 f"{self._flow.name}: offsets of groups are not translated in "
                 f"{plural(len(concerned), 'topic')} ({first_few(concerned)}): records are "
-                "partitioned by key to another number of partitions, so no offset corresponds; "
-                "`twinlog status` names the groups"
+                "partitioned by key to another number of partitions, so offsets cannot be "
+                "translated; `twinlog status` names the groups"
             )
 
     def _committed(self, topics: Iterable[str]) -> dict[str, list[str]]:

@@ -28,6 +28,7 @@ from twinlog.control.watch.state_since import StateSince
 from twinlog.control.watch.timing_window import TimingWindow
 from twinlog.lane.messages import Away, Gap, HandOver, PartitionProgress
 from twinlog.mirror.map.offset_map import Term
+from twinlog.mirror.map.translation import Reach
 from twinlog.mirror.plan import FOREVER, PartitionPlan
 from twinlog.mirror.skips import Poison, Skip
 from twinlog.mirror.state.acceptance import WantedAcceptance
@@ -68,10 +69,10 @@ class RecoveryPoint:
     """(end, time of the observation) of records still to be copied; both increase."""
 
     @property
-    def records(self) -> int:
-        """Return the number of source offsets that are not on the target, or -1 if unknown."""
+    def records(self) -> int | None:
+        """Return the number of source offsets that are not on the target, or None if unknown."""
         if self.doubtful_since is not None or self.end < 0 or (self.upstream < 0 < self.end):
-            return -1
+            return None
         return max(0, self.end - self.upstream) if self.end else 0
 
     def see(self, end: int, at: float, upstream: int) -> None:
@@ -596,9 +597,7 @@ def view_of(partition: Partition) -> PartitionView:
         target=plan.target,
         source_topic_id=plan.source_topic_id,
         target_topic_id=plan.target_topic_id,
-        next_upstream=-1 if at is None else at.upstream,
-        next_downstream=-1 if at is None else at.downstream,
-        source_end=-1 if at is None else at.source_end,
+        reach=None if at is None else Reach(at.upstream, at.downstream),
         is_broken=is_broken,
         is_unseen=at is None and not_ours != PartitionState.TAKEN_OVER,
         is_keyed=plan.targets > 0,

@@ -93,21 +93,33 @@ def take_of(
         fan=fan,
         skips=tuple(one.skip for one in partition.skips),
         accepted=tuple(one.accepted for one in partition.accepted),
+        transform=plan.transform,
+        written_by="" if known is None else known.transform,
+        transformed=() if known is None else known.transformed,
         late_requests_ms=int(partition.waits_s() * 1000),
     )
 
 
-def put_off(partition: Partition, maps: Maps) -> bool:
+def put_off(partition: Partition, maps: Maps, read_at: float | None = None) -> bool:
     """Return True if the partition must wait, because a lane that was given up may still start it.
 
     Its first offset is not recorded yet: `latest` may have moved since, and so may `earliest`, by
     retention. The lost lane's first row, and records after it, may still arrive. A lane that starts
     at another offset with the same sequences would get the responses for those. So it starts only
     after all of them have certainly arrived, and the map is read again.
+
+    A transformed partition always waits. The position of its last record follows from the map alone
+    (`mirror.start.announced`), so the rows of all records that may still arrive must be read.
+
+    `read_at`: monotonic time at which the map's read began. Rows may have arrived after it.
     """
     plan = partition.plan
+    known = maps.get(plan.map_key)
+    is_raw = not plan.transform and (known is None or not known.transform)
     keys = [plan.map_key._replace(branch=n, branches=plan.targets) for n in range(plan.targets)]
-    if not partition.waits_s() or any(key in maps for key in keys or [plan.map_key]):
+    has_row = any(key in maps for key in keys or [plan.map_key])
+    read_at = partition.clock.monotonic() if read_at is None else read_at
+    if partition.wait_until <= read_at or (has_row and is_raw):
         return False
     partition.put_off()
     return True

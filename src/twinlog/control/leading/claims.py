@@ -233,7 +233,7 @@ class FlowClaims:
             str(self.config.start),
             self.config.policy.kind.value,
             self.config.policy.separator,
-            *filter(None, [self.config.policy.custom]),
+            *filter(None, [self.config.policy.custom, self.config.transforms.digest]),
         ]
         return hashlib.sha256(json.dumps(parts).encode()).hexdigest()[:16]
 

@@ -87,7 +87,7 @@ def say_slow_kernels(chosen: Chosen = CHOSEN) -> None:
     Executors of a Spark cluster have the archive of this installation, or one of their own.
     """
     if not chosen.is_compiled:
-        what = "batches that must be decoded, and small ones that are joined, take"
+        what = "decoding batches and joining small ones takes"
         log.warning("%s", chosen.warning(what), extra={"code": KERNELS_MISSING})
 
 

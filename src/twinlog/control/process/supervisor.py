@@ -19,11 +19,11 @@ from typing import Any, Final, Generic, Protocol, TypeVar
 from twinlog.channel.peer import Peer
 from twinlog.channel.server import ChannelEvent, LaneConnected, LaneGone, LaneMessage
 from twinlog.clock import CLOCK, Clock
+from twinlog.control.duties.publication import SetUpPublication
 from twinlog.control.duties.rounds import Duties
 from twinlog.control.flow.flow_setup import FlowSetup
 from twinlog.control.flow.managed_flow import ManagedFlow, leave
 from twinlog.control.flow.phases import Phase, Step
-from twinlog.control.flow.set_up_publication import SetUpPublication
 from twinlog.control.flow.trouble import WRONG
 from twinlog.control.lanes.lanes import Job, Lane
 from twinlog.control.process.commands import CommandPort, QueuedCommand, Reload, Stop
@@ -356,7 +356,7 @@ class FailedSetUps:
 
 
 def _fails(setup: FlowSetup, seen: FlowSnapshot) -> bool:
-    is_failed = seen.generation < 0 and seen.state in WRONG
+    is_failed = seen.generation is None and seen.state in WRONG
     return is_failed and bool(setup.config.status_interval_seconds)
 
 

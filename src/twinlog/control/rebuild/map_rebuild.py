@@ -71,11 +71,11 @@ class RebuiltLine:
     source: TopicPartition
     target: TopicPartition
     outcome: LineOutcome
-    first: int = -1
+    first: int | None = None
     """First target offset that the map covers."""
-    end: int = -1
+    end: int | None = None
     runs: int = 0
-    next_upstream: int = -1
+    next_upstream: int | None = None
     problem: TwinlogError | None = None
 
 

@@ -11,7 +11,7 @@ from twinlog.control.lanes.partitions import Partition, Placement
 from twinlog.control.risk.running_flow import RunningFlow
 from twinlog.control.risk.throttle import throttle_of
 from twinlog.control.watch.snapshot import PartitionSnapshot
-from twinlog.quantities import count, duration, plural
+from twinlog.quantities import count, duration, plural, total
 
 CODE: Final = "RPO_EXCEEDED"
 MOST_OF_IT: Final = 0.8
@@ -29,10 +29,10 @@ UNSEEN_MS: Final = 30_000
 class Loss:
     """The possible loss of all partitions together."""
 
-    records: int
-    """Source offsets that are not on the target; -1 if unknown for all partitions."""
-    ms: int
-    """Age of the oldest recovery point; -1 if unknown for all partitions."""
+    records: int | None
+    """Source offsets that are not on the target; None if unknown for all partitions."""
+    ms: int | None
+    """Age of the oldest recovery point; None if unknown for all partitions."""
     unknown: int
     """Number of partitions whose loss is unknown."""
     worst: PartitionSnapshot | None
@@ -40,21 +40,21 @@ class Loss:
     recent answers."""
 
 
-def loss_records_of(partition: Partition) -> int:
-    """Return the number of offsets that would be lost, or -1 if unknown."""
+def loss_records_of(partition: Partition) -> int | None:
+    """Return the number of offsets that would be lost, or None if unknown."""
     is_known = _is_mirrored(partition) and _in_doubt_ms(partition) is None
-    return partition.recovery.records if is_known else -1
+    return partition.recovery.records if is_known else None
 
 
-def loss_ms_of(partition: Partition, now_ms: int) -> int:
-    """Return the age of the partition's recovery point, or -1 if unknown.
+def loss_ms_of(partition: Partition, now_ms: int) -> int | None:
+    """Return the age of the partition's recovery point, or None if unknown.
 
     Without a recovery point it is the time for which records are known to wait, or for which the
     source has not been the one that was copied. If the copy has never been at the end of the log,
     it is at least the age of the last record copied.
     """
     if not _is_mirrored(partition):
-        return -1
+        return None
     recovery, progress = partition.recovery, partition.progress
     doubt_ms, now = _in_doubt_ms(partition), partition.clock.boot()
     if doubt_ms is not None:
@@ -62,11 +62,11 @@ def loss_ms_of(partition: Partition, now_ms: int) -> int:
     if recovery.at is not None:
         return int((now - recovery.at) * 1000)
     if recovery.end < 0:
-        return -1
+        return None
     waits = [] if recovery.waits_since is None else [int((now - recovery.waits_since) * 1000)]
     if progress is not None and progress.last_timestamp > 0 and not recovery.was_known:
         waits.append(now_ms - progress.last_timestamp)
-    return max((0, *waits)) if waits else -1
+    return max((0, *waits)) if waits else None
 
 
 def _is_mirrored(partition: Partition) -> bool:
@@ -85,47 +85,49 @@ def _in_doubt_ms(partition: Partition) -> int | None:
 def loss_of(parts: Sequence[PartitionSnapshot]) -> Loss:
     """Return the possible loss of a flow from its partitions."""
     at_risk = [part for part in parts if part.state not in NOT_AT_RISK]
-    counted = [part.loss_records for part in at_risk if part.loss_records >= 0]
-    timed = [part for part in at_risk if part.loss_ms >= 0]
-    waiting = [part for part in timed if part.loss_records or part.loss_ms > UNSEEN_MS]
+    timed = [(part.loss_ms, part) for part in at_risk if part.loss_ms is not None]
+    waiting = [(ms, part) for ms, part in timed if part.loss_records != 0 or ms > UNSEEN_MS]
+    _, worst = max(waiting, key=lambda one: one[0], default=(0, None))
     return Loss(
-        records=sum(counted) if counted else -1,
-        ms=max((part.loss_ms for part in timed), default=-1),
-        unknown=sum(part.loss_records < 0 or part.loss_ms < 0 for part in at_risk),
-        worst=max(waiting, key=lambda part: part.loss_ms, default=None),
+        records=total(part.loss_records for part in at_risk),
+        ms=max((ms for ms, _ in timed), default=None),
+        unknown=sum(None in (part.loss_records, part.loss_ms) for part in at_risk),
+        worst=worst,
     )
 
 
 def excess(run: RunningFlow, loss: Loss, rpo_seconds: int | None) -> str:
     """Return how the flow exceeds `twinlog.rpo.seconds`, or an empty string if it does not."""
     worst = loss.worst
-    if rpo_seconds is None or worst is None or worst.loss_ms <= rpo_seconds * 1000:
+    lost_ms = 0 if worst is None else worst.loss_ms or 0
+    if rpo_seconds is None or worst is None or lost_ms <= rpo_seconds * 1000:
         return ""
-    ago, where = duration(worst.loss_ms / 1000), f"{worst.topic}-{worst.partition}"
+    ago, where = duration(lost_ms / 1000), f"{worst.topic}-{worst.partition}"
     begin = f"the RPO of {duration(rpo_seconds)} is exceeded: "
     why = f"{bottleneck(run, worst, loss.records)} [{CODE}]"
     if worst.loss_records == 0:
         return f"{begin}{where} was last seen {ago} ago, and later records are unknown: {why}"
-    number = f"{count(loss.records)} records" if loss.records > 0 else "records"
+    number = f"{count(loss.records)} records" if loss.records else "records"
     return (
         f"{begin}without the source {number} of the last {ago} would be lost; {where} is furthest "
         f"behind: {why}"
     )
 
 
-def bottleneck(run: RunningFlow, worst: PartitionSnapshot, records: int) -> str:
+def bottleneck(run: RunningFlow, worst: PartitionSnapshot, records: int | None) -> str:
     """Return what the partition waits for, as far as known."""
     lanes = [lane for lane in run.lanes() if lane.is_ready]
     away = next((str(lane.degraded) for lane in lanes if lane.degraded), "")
     throttle = throttle_of(run)
-    is_alone = worst.loss_records > MOST_OF_IT * records and len(run.partitions) > 1
-    is_open = worst.is_held_back or worst.lag == 0 < worst.loss_records
+    lost = worst.loss_records
+    is_alone = (lost or 0) > MOST_OF_IT * (records or 0) and len(run.partitions) > 1
+    is_open = worst.is_held_back or (worst.lag == 0 and bool(lost))
     causes = (
         (bool(worst.code) and not worst.is_held_back, f"it has stopped with {worst.code}"),
         (worst.state is PartitionState.PAUSED, "it is paused"),
         (not lanes, "no lane runs"),
         (bool(away), away),
-        (worst.loss_records == 0, "the source does not report its log end"),
+        (lost == 0, "the source does not report its log end"),
         (is_open, "an open transaction at the source"),
         (bool(throttle), throttle),
         (is_alone, "only this partition is behind, and one lane copies it"),

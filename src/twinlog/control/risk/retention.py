@@ -22,19 +22,20 @@ NEAR_S: Final = 3600.0
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Outlook:
-    """The outlook of a partition with a lag, in ms; -1 if no deletion is expected."""
+    """The outlook of a partition with a lag, in ms."""
 
-    left_ms: int
-    """The least time for which the source keeps the next record."""
-    needs_ms: int
-    """How long the copy needs to catch up."""
+    left_ms: int | None
+    """The least time for which the source keeps the next record; None if no deletion is expected.
+    """
+    needs_ms: int | None
+    """How long the copy needs to catch up; None if it is not catching up."""
     is_near: bool
     """At the current rates the record will be deleted first."""
     is_known: bool
-    """False if `left_ms` is -1 because it is not known yet, or must not be queried."""
+    """False if `left_ms` is None because it is not known yet, or must not be queried."""
 
 
-NONE: Final = Outlook(left_ms=-1, needs_ms=-1, is_near=False, is_known=True)
+NONE: Final = Outlook(left_ms=None, needs_ms=None, is_near=False, is_known=True)
 
 
 def outlook_of(partition: Partition, retentions: Mapping[str, int], now_ms: int) -> Outlook:
@@ -51,7 +52,7 @@ def outlook_of(partition: Partition, retentions: Mapping[str, int], now_ms: int)
     soon = NEAR_S if retention_ms is None else NEAR * retention_ms / 1000
     return Outlook(
         left_ms=int(left * 1000),
-        needs_ms=-1 if math.isinf(needs) else int(needs * 1000),
+        needs_ms=None if math.isinf(needs) else int(needs * 1000),
         is_near=left < (soon if math.isinf(needs) else needs),
         is_known=True,
     )
@@ -61,14 +62,14 @@ def warnings(parts: Sequence[PartitionSnapshot]) -> dict[str, str]:
     """Return a line for each topic that will lose records before they are copied."""
     found = {}
     for topic, near in _by_topic(part for part in parts if part.is_near_deletion):
-        first = min(near, key=lambda part: part.left_ms)
+        first = min(near, key=lambda part: part.left_ms or 0)
         needs = (
             "the copy is not catching up"
-            if first.needs_ms < 0
+            if first.needs_ms is None
             else f"the copy needs {duration(first.needs_ms / 1000)}"
         )
         found[topic] = (
-            f"{topic}: in {duration(first.left_ms / 1000)} the source may delete records of "
+            f"{topic}: in {duration((first.left_ms or 0) / 1000)} the source may delete records of "
             f"{plural(len(near), 'partition')} that are not copied yet ({topic}-{first.partition} "
             f"first), and {needs}: raise its retention.ms or retention.bytes until it has caught "
             f"up [{CODE}]"

@@ -22,8 +22,9 @@ record (one day by default). Without that memory two writers damage the log:
 2. Any other start is cold: the map is first read to its end, and the Take has a new term.
 3. When a lane is lost, its partitions go to another lane directly. Their Takes state for how long
    requests of the lost lane may still arrive (`RunState.lost`), and the new lane holds back batches
-   that could meet them. Only a partition without any row in the map waits here, because the lost
-   lane may still fix where its copy begins (`takes.put_off`).
+   that could meet them. Two kinds of partitions wait here (`takes.put_off`): those without any row
+   in the map, because the lost lane may still fix where the copy begins, and transformed ones,
+   because only the map says which records of the source they have.
 
 The driver often cannot know whether a lost lane is dead. It relies on three times instead:
 
@@ -75,6 +76,7 @@ from twinlog.control.running.run_state import RunState
 from twinlog.errors import Fate, TwinlogError
 from twinlog.flow_log import FlowLog
 from twinlog.mirror.map.offset_map import PartitionKey, PartitionMap, Term
+from twinlog.model import TopicPartition
 from twinlog.survey.replica import Maps
 
 
@@ -90,7 +92,7 @@ class Assigner:
 
     def assign(self, now: float) -> None:
         """Give the partitions that are due to ready lanes."""
-        if not self._run.takers:
+        if not self._run.takers or self._lanes_have_all():
             return
         self._give([p for p in self._due(now) if p.handed is not None], {})
         if self._map.is_due and self._cold():
@@ -108,6 +110,11 @@ class Assigner:
         run = self._run
         waits = partition.taken is None and bool(run.holds_back or run.awaits_plans)
         return waits or (run.once and partition.placement is Placement.FAILED)
+
+    def _lanes_have_all(self) -> bool:
+        """Return whether every partition is in a lane, as usual. Called ten times a second."""
+        held = set[TopicPartition]().union(*(lane.partitions for lane in self._run.lanes()))
+        return self._run.partitions.keys() <= held
 
     def _due(self, now: float) -> list[Partition]:
         due = (p for p in self._run.partitions.values() if p.is_due(now))
@@ -128,7 +135,7 @@ class Assigner:
             if (error := maps.problem(partition.plan.source)) is not None:
                 run.errors[error.code] += 1
                 unmapped(partition, error)
-            elif not put_off(partition, maps):
+            elif not put_off(partition, maps, self._map.began):
                 cold.append(partition)
         self._give(may_begin(cold, maps, run.name), maps)
         run.wants_discovery |= any(p.plan.may_pass and p.failure is not None for p in cold)

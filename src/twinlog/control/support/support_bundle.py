@@ -21,6 +21,8 @@ from importlib import metadata
 from pathlib import Path
 from typing import Any, Final
 
+from msgspec import to_builtins
+
 from twinlog import __version__
 from twinlog.cluster.broker_versions import broker_versions
 from twinlog.cluster.client import ClusterClient
@@ -140,7 +142,7 @@ def _status(configs: Iterable[Path]) -> Any:
         mirrors = {mirror.pid: mirror for path in configs for mirror in running_mirrors(path)}
     except TwinlogError as error:
         return {"mirrors": [], "problem": str(error)}
-    return {"mirrors": [asdict(one) for one in mirrors.values()]}
+    return {"mirrors": to_builtins([*mirrors.values()])}
 
 
 def _events(configs: Iterable[Path]) -> Any:
@@ -148,7 +150,7 @@ def _events(configs: Iterable[Path]) -> Any:
         events = {process.pid: process for path in configs for process in last_events(path)}
     except TwinlogError as error:
         return {"problem": str(error)}
-    return [asdict(one) for one in events.values()]
+    return to_builtins([*events.values()])
 
 
 def _versions() -> dict[str, Any]:

@@ -10,6 +10,8 @@ from datetime import date, timedelta
 from enum import StrEnum
 from typing import Any, Final
 
+from msgspec import to_builtins
+
 from twinlog.control.compare.deviation import Deviation
 from twinlog.mirror.map.runs import MapDigest
 from twinlog.mirror.verify.difference import Compared
@@ -71,7 +73,7 @@ class VerifiedPartition:
             "bytes": found.bytes,
             "map": None if self.map is None else self.map._asdict(),
             "days": [_day(*one) for one in sorted(found.days.items())],
-            "differences": [one.as_json() for one in found.differences],
+            "differences": to_builtins(found.differences),
             "more_differences": found.unkept,
             "gaps": {
                 gap.name.lower(): number for gap, number in sorted(found.gaps.items()) if number

@@ -15,16 +15,19 @@ import socket
 import time
 from collections import deque
 from collections.abc import Iterable, Iterator
-from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
+
+from msgspec import Struct, convert, to_builtins
+from msgspec.structs import replace
 
 from twinlog.control.watch.status_file import status_folder, write_status
 from twinlog.errors import EnvironmentMissing
 from twinlog.hidden import without_secrets
 from twinlog.mirror.state.published_events import (
     LONGEST_MESSAGE,
+    MOST_EVENTS,
     PublishedEvent,
     PublishedEvents,
     within_bounds,
@@ -46,10 +49,11 @@ SUFFIX: Final = ".events"
 _PLAIN: Final = ShownFormatter("%(message)s")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Event:
+class Event(Struct, frozen=True, kw_only=True):
     """One log line; `time` is UTC."""
 
+    number: int = 0
+    """Unique in this process, and rising. Files of earlier releases lack it."""
     time: str
     level: str
     message: str
@@ -62,20 +66,15 @@ class Event:
     """Host and process that logged it."""
     person: str = ""
     """The user whose command caused it, if any."""
+    is_published: bool = False
+    """Whether other hosts get it: it is of this process, about a flow, and unusual."""
+
+    @property
+    def at_ms(self) -> int:
+        return round(datetime.fromisoformat(self.time).timestamp() * 1000)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class NumberedEvent:
-    """An event known to this process. Numbers increase, and are unique."""
-
-    number: int
-    event: Event
-    published: PublishedEvent | None = None
-    """The event for other hosts: set if it is of this process, about a flow, and unusual."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ProcessEvents:
+class ProcessEvents(Struct, frozen=True, kw_only=True):
     """The events that one process wrote."""
 
     pid: int
@@ -90,8 +89,8 @@ class EventLog(logging.Handler):
         super().__init__(logging.INFO)
         self._config = str(config.resolve())
         self._path = status_folder() / f"{os.getpid()}{SUFFIX}"
-        self._events: deque[NumberedEvent] = deque(maxlen=KEPT)
-        self._heard: deque[NumberedEvent] = deque(maxlen=KEPT_OF_OTHERS)
+        self._events: deque[Event] = deque(maxlen=KEPT)
+        self._heard: deque[Event] = deque(maxlen=KEPT_OF_OTHERS)
         """Events of other processes, numbered in order of arrival."""
         self._heard_up_to: dict[tuple[str, str, str], int] = {}
         """Number of the newest event, by process, run and flow."""
@@ -110,9 +109,9 @@ class EventLog(logging.Handler):
     def of_flow(self, flow: str) -> PublishedEvents:
         """Return the newest events of this process about the flow, for other hosts."""
         self.acquire()  # other threads log at the same time
-        published = [one.published for one in self._events if one.event.flow == flow]
+        published = [one for one in self._events if one.flow == flow and one.is_published]
         self.release()
-        events = within_bounds(one for one in published if one is not None)
+        events = within_bounds(map(_published, published[-MOST_EVENTS:]))
         return PublishedEvents(
             flow=flow, host=self._host, pid=self._pid, events=events, run=self._run
         )
@@ -138,8 +137,7 @@ class EventLog(logging.Handler):
             fresh = [(one, some) for some in published for one in self._fresh(some)]
             # the newest events are kept, whichever flow they belong to
             for one, some in sorted(fresh, key=lambda each: each[0].at_ms):
-                event, number = _event_of(some, one), self._next_number(time.time())
-                self._heard.append(NumberedEvent(number=number, event=event))
+                self._heard.append(_event_of(some, one, self._next_number(time.time())))
         finally:
             # also if the rows are malformed, because otherwise every logging thread would hang
             self.release()
@@ -163,7 +161,7 @@ class EventLog(logging.Handler):
         self._number = max(self._number + 1, int(at * 1000))
         return self._number
 
-    def since(self, number: int) -> list[NumberedEvent]:
+    def since(self, number: int) -> list[Event]:
         """Return the events after `number` that are still kept, the oldest first."""
         self.acquire()  # other threads log at the same time
         numbered = [*self._events, *self._heard]
@@ -179,6 +177,7 @@ class EventLog(logging.Handler):
             self.handleError(record)
             return
         event = Event(
+            number=self._next_number(record.created),
             time=_in_iso(record.created),
             level=record.levelname,
             message=text,
@@ -189,9 +188,7 @@ class EventLog(logging.Handler):
             who=self.who,
             person=without_secrets(str(getattr(record, "person", ""))),
         )
-        number = self._next_number(record.created)
-        published = _published(number, record, event) if _is_published(record, event) else None
-        self._events.append(NumberedEvent(number=number, event=event, published=published))
+        self._events.append(replace(event, is_published=_is_published(record, event)))
         self._is_changed = True
 
     def start(self) -> None:
@@ -204,15 +201,11 @@ class EventLog(logging.Handler):
         if not self._is_changed:
             return
         self.acquire()  # other threads log at the same time
-        self._is_changed, events = False, [one.event for one in self._events]
+        self._is_changed, events = False, tuple(self._events)
         self.release()
-        value = {
-            "pid": os.getpid(),
-            "config": self._config,
-            "events": [asdict(event) for event in events],
-        }
+        value = ProcessEvents(pid=os.getpid(), config=self._config, events=events)
         try:
-            write_status(self._path, json.dumps(value))
+            write_status(self._path, json.dumps(to_builtins(value)))
         except (OSError, FolderNotPrivate):
             # a full disk must not stop replication; the writer of the status reports it
             self._is_changed = True
@@ -264,28 +257,29 @@ def _is_published(record: logging.LogRecord, event: Event) -> bool:
     return record.levelno >= logging.WARNING or bool(event.code) or hasattr(record, "news")
 
 
-def _published(number: int, record: logging.LogRecord, event: Event) -> PublishedEvent:
+def _published(event: Event) -> PublishedEvent:
     return PublishedEvent(
-        number=number,
-        at_ms=int(record.created * 1000),
+        number=event.number,
+        at_ms=event.at_ms,
         level=event.level,
         message=event.message.partition("\n")[0][:LONGEST_MESSAGE],  # this form has no traceback
         code=event.code,
         topic=event.topic,
-        partition=-1 if event.partition is None else event.partition,
+        partition=event.partition,
         person=event.person[:LONGEST_MESSAGE],
     )
 
 
-def _event_of(published: PublishedEvents, one: PublishedEvent) -> Event:
+def _event_of(published: PublishedEvents, one: PublishedEvent, number: int) -> Event:
     return Event(
+        number=number,
         time=_in_iso(one.at_ms / 1000),
         level=one.level,
         message=one.message,
         flow=published.flow,
         code=one.code,
         topic=one.topic,
-        partition=None if one.partition < 0 else one.partition,
+        partition=one.partition,
         who=published.where,
         person=one.person,
     )
@@ -308,17 +302,6 @@ def _config_of(path: Path) -> str:
 
 def _read(path: Path) -> ProcessEvents | None:
     try:
-        value = json.loads(read_private(path))
-        found = ProcessEvents(
-            pid=value["pid"],
-            config=value["config"],
-            events=tuple(Event(**event) for event in value["events"]),
-        )
-    except (OSError, ValueError, KeyError, TypeError, RecursionError):
+        return convert(json.loads(read_private(path)), ProcessEvents)
+    except (OSError, ValueError, RecursionError):
         return None  # written by another release, or malformed
-    values: list[dict[str, Any]] = [asdict(one) for one in found.events]
-    numbers = [one.pop("partition") for one in values]
-    texts = [found.config, *(text for one in values for text in one.values())]
-    is_whole = type(found.pid) is int and all(isinstance(text, str) for text in texts)
-    is_whole = is_whole and all(one is None or type(one) is int for one in numbers)
-    return found if is_whole else None

@@ -9,7 +9,7 @@ from heapq import nlargest
 from typing import Final, NamedTuple, TypeAlias
 
 from twinlog.codes import FlowState
-from twinlog.control.watch.snapshot import FlowSnapshot, PartitionSnapshot, known
+from twinlog.control.watch.snapshot import FlowSnapshot, PartitionSnapshot
 
 EVERY_S: Final = 10.0
 KEPT: Final = 360
@@ -44,8 +44,8 @@ class TopicRow(NamedTuple):
     """A topic at one moment."""
 
     at_ms: int
-    lag: int
-    """Lag over the partitions for which it is known, or -1 if it is unknown for all."""
+    lag: int | None
+    """Lag over the partitions for which it is known, or None if it is unknown for all."""
     bytes: int
     """Bytes that this process has copied since it leads the flow."""
 
@@ -63,9 +63,7 @@ class LastHour:
         if now < self._next:
             return
         self._next = now + EVERY_S
-        led = [
-            flow for flow in flows if flow.generation >= 0 and flow.state is not FlowState.STANDBY
-        ]
+        led = [flow for flow in flows if flow.is_led_here]
         for flow in led:
             rows = self._rows.setdefault(flow.flow, deque(maxlen=KEPT))
             rows.append(_row(flow, now_ms))
@@ -85,10 +83,10 @@ def _row(flow: FlowSnapshot, now_ms: int) -> HistoryRow:
     return HistoryRow(
         at_ms=now_ms,
         state=flow.state,
-        generation=flow.generation,
-        lag=known(flow.lag),
-        loss_records=known(flow.loss_records),
-        loss_ms=known(flow.loss_ms),
+        generation=flow.generation or 0,
+        lag=flow.lag,
+        loss_records=flow.loss_records,
+        loss_ms=flow.loss_ms,
         records=flow.records,
         bytes=flow.bytes,
         p50_ms=None if latency is None else latency.p50_ms,
@@ -126,19 +124,20 @@ class BusyTopics:
     def rows(self, flow: str, topic: str) -> list[TopicRow]:
         """Return the rows of a topic, oldest first; none if it is not kept."""
         found = self._rows.get((flow, topic), array("q"))[:]
-        return [*map(TopicRow, found[0::3], found[1::3], found[2::3])]
+        lags = (None if lag < 0 else lag for lag in found[1::3])
+        return [*map(TopicRow, found[0::3], lags, found[2::3])]
 
 
 def _totals(partitions: Iterable[PartitionSnapshot]) -> dict[str, list[int]]:
-    """Return the lag and the bytes of each topic."""
+    """Return the lag and the bytes of each topic. In this array an unknown lag is -1."""
     totals: dict[str, list[int]] = {}
     for part in partitions:
         total = totals.get(part.topic)
         if total is None:
-            totals[part.topic] = [part.lag, part.bytes]
+            totals[part.topic] = [-1 if part.lag is None else part.lag, part.bytes]
             continue
         total[1] += part.bytes
-        if part.lag >= 0:
+        if part.lag is not None:
             total[0] = max(0, total[0]) + part.lag
     return totals
 

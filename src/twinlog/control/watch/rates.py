@@ -9,6 +9,7 @@ from typing import Final
 
 from twinlog.codes import PartitionState
 from twinlog.control.watch.snapshot import FlowSnapshot, PartitionSnapshot
+from twinlog.quantities import largest, total
 
 WINDOW_S: Final = 5.0
 """Window of a rate: long enough that rates do not flicker, and short enough that a change is
@@ -17,7 +18,7 @@ visible."""
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TopicRate:
-    """One topic of one flow now; `lag` is -1 if no partition's source end is known."""
+    """One topic of one flow now. Unknown values are None."""
 
     flow: str
     topic: str
@@ -25,24 +26,24 @@ class TopicRate:
     failed: int
     records: int
     bytes: int
-    lag: int
-    lag_ms: int
+    lag: int | None
+    lag_ms: int | None
     records_per_s: float
     bytes_per_s: float
     is_deleted: bool = False
     """Deleted at the source; the copy is kept."""
     is_retrying: bool = False
     """Whether the current source log end of a partition is unknown."""
-    copied: int = -1
-    """Records of the copy, by all processes; -1 if unknown."""
-    left_s: float = -1.0
-    """Time to catch up at the current rate; -1 if the lag does not shrink."""
+    copied: int | None = None
+    """Records of the copy, by all processes."""
+    left_s: float | None = None
+    """Time to catch up at the current rate; None if the lag does not shrink."""
 
     @property
     def known(self) -> int:
         """Return the records that this process has copied plus the waiting records: the progress
         total."""
-        return self.records + max(self.lag, 0)
+        return self.records + (self.lag or 0)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -50,7 +51,7 @@ class _Sample:
     at: float
     records: int
     bytes: int
-    lag: int
+    lag: int | None
 
 
 class Rates:
@@ -78,16 +79,16 @@ class Rates:
     ) -> TopicRate:
         records = sum(p.records for p in partitions)
         size = sum(p.bytes for p in partitions)
-        lags = [p.lag for p in partitions if p.lag >= 0]
-        lag = sum(lags) if lags else -1
-        copies = [p.copied for p in partitions if p.copied >= 0]
+        lag = total(p.lag for p in partitions)
         samples = self._samples.setdefault((flow, topic), deque())
         samples.append(_Sample(at=now, records=records, bytes=size, lag=lag))
         while len(samples) > 2 and samples[1].at <= now - WINDOW_S:
             samples.popleft()
         first = samples[0]
         seconds = now - first.at
-        shrinks = (first.lag - lag) / seconds if seconds > 0 and min(lag, first.lag) >= 0 else 0.0
+        left_s = None
+        if seconds > 0 and lag is not None and first.lag is not None and lag < first.lag:
+            left_s = lag * seconds / (first.lag - lag)
         return TopicRate(
             flow=flow,
             topic=topic,
@@ -98,10 +99,10 @@ class Rates:
             records=records,
             bytes=size,
             lag=lag,
-            lag_ms=max((p.lag_ms for p in partitions), default=-1),
+            lag_ms=largest(p.lag_ms for p in partitions),
             # a partition that moved to another lane may report less for a moment
             records_per_s=max(0.0, (records - first.records) / seconds) if seconds > 0 else 0.0,
             bytes_per_s=max(0.0, (size - first.bytes) / seconds) if seconds > 0 else 0.0,
-            copied=sum(copies) if copies else -1,
-            left_s=lag / shrinks if shrinks > 0 else -1.0,
+            copied=total(p.copied for p in partitions),
+            left_s=left_s,
         )

@@ -116,14 +116,15 @@ def _moved(known: _Known, partition: PartitionSnapshot) -> bool:
     key = (partition.topic, partition.partition)
     furthest = known.furthest.get(key)
     if furthest is None:
-        if partition.upstream < 0:
+        if partition.upstream is None:
             return False
         # the offset at which it resumes is not progress
         known.furthest[key] = _Furthest(partition.records, partition.upstream)
         return partition.records > 0
-    moved = partition.records > furthest.records or partition.upstream > furthest.upstream
+    upstream = furthest.upstream if partition.upstream is None else partition.upstream
+    moved = partition.records > furthest.records or upstream > furthest.upstream
     furthest.records = max(furthest.records, partition.records)
-    furthest.upstream = max(furthest.upstream, partition.upstream)
+    furthest.upstream = max(furthest.upstream, upstream)
     return moved
 
 
@@ -134,7 +135,7 @@ def _is_explained(flow: FlowSnapshot) -> bool:
 
 
 def _is_at_end(flow: FlowSnapshot) -> bool:
-    if flow.state in (FlowState.FAILED, FlowState.DEGRADED) or flow.generation < 0:
+    if flow.state in (FlowState.FAILED, FlowState.DEGRADED) or flow.generation is None:
         return False
     return all(partition.state in AT_END for partition in flow.partitions)
 

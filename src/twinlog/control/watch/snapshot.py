@@ -4,36 +4,34 @@ report.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
-from dataclasses import asdict, dataclass, field, fields, replace
-from operator import attrgetter
-from typing import Any, Final
+from collections.abc import Callable, Mapping
+from typing import Protocol
+
+from msgspec import Struct, convert, field
 
 from twinlog.cluster.net.settings import ClusterSettings
 from twinlog.codes import FlowState, PartitionState
 from twinlog.control.watch.groups_report import CheckpointTiming
-from twinlog.control.watch.spread import Quantiles
+from twinlog.control.watch.spread import LatencyHistogram, Quantiles
 from twinlog.control.watch.timing_window import TimingView
 from twinlog.control.watch.verified import Verified
 from twinlog.errors import TwinlogError
 from twinlog.lane.messages import LaneLoad
 from twinlog.mirror.skips import Poison
-from twinlog.quantities import duration
+from twinlog.mirror.state.state_row import Bounded
+from twinlog.quantities import duration, total
 
 
-@dataclass(slots=True, kw_only=True)
-class PartitionSnapshot:
-    """One partition now. Lag is in records; -1 while the source end is unknown.
-
-    Never modified, but not `frozen`, which took a third of the time to make a snapshot of 100,000.
-    """
+class PartitionStatus(Struct, frozen=True, kw_only=True):
+    """One partition now. Unknown values are None."""
 
     topic: str
     partition: int
     target_topic: str = ""
     state: PartitionState
-    lag: int = -1
-    lag_ms: int = -1
+    lag: int | None = None
+    """Number of waiting records."""
+    lag_ms: Bounded | None = None
     """While records wait: the age of the last copied record, or the time since no record waited,
     whichever is less. 0 without lag.
     """
@@ -41,23 +39,23 @@ class PartitionSnapshot:
     bytes: int = 0
     code: str = ""
     message: str = ""
-    since_ms: int = 0
+    since_ms: Bounded = 0
     """Time at which its problem began or, without a problem, its state; 0 if unknown."""
-    loss_records: int = -1
-    """Source offsets that are not on the target, including open transactions; -1 if unknown."""
-    loss_ms: int = -1
-    """How long ago the target last had all records of the source; -1 if unknown."""
-    left_ms: int = -1
-    """While records wait: the minimum time for which the source keeps the next one, or -1 if no
+    loss_records: int | None = None
+    """Source offsets that are not on the target, including open transactions."""
+    loss_ms: Bounded | None = None
+    """How long ago the target last had all records of the source."""
+    left_ms: Bounded | None = None
+    """While records wait: the minimum time for which the source keeps the next one. None: no
     deletion is expected.
     """
     is_left_known: bool = True
-    """If False, a `left_ms` of -1 means unknown."""
-    needs_ms: int = -1
-    """Time the copy needs to catch up, 0 while unknown; -1 if it is not catching up."""
+    """If False, a `left_ms` of None means unknown."""
+    needs_ms: Bounded | None = None
+    """Time the copy needs to catch up, 0 while unknown. None: it is not catching up."""
     is_near_deletion: bool = False
     """Whether records will be deleted before they are copied, at the current rates."""
-    newest_ms: int = -1
+    newest_ms: Bounded | None = None
     """Timestamp of the newest record on the target, if the source is unreachable."""
     batches: int = 0
     """Number of batches that the current lane has read, without skipped ones."""
@@ -65,18 +63,14 @@ class PartitionSnapshot:
     """Number of these batches that were decoded, or compressed with another codec."""
     poison: Poison | None = None
     """The record that blocks the partition, if it is known exactly and can be skipped."""
-    upstream: int = -1
-    """The next upstream offset; -1 while unknown."""
-    lane: int = -1
-    """Lane number within the lease; -1 if no lane has it, or if unknown in this process."""
-    copied: int = -1
-    """Number of records of the copy, by all processes, or -1 while unknown. `records` counts only
-    those of this process.
+    upstream: int | None = None
+    """The next upstream offset."""
+    lane: int | None = None
+    """Lane number within the lease. None: no lane has it, or it is unknown in this process."""
+    copied: int | None = None
+    """Number of records of the copy, by all processes. `records` counts only those of this
+    process.
     """
-    age: TimingView | None = None
-    """Age of batches when they were read; None before the first."""
-    latency: TimingView | None = None
-    """Age of batches when they were acknowledged."""
 
     @property
     def is_held_back(self) -> bool:
@@ -85,39 +79,57 @@ class PartitionSnapshot:
         return self.code == "OPEN_TRANSACTION"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class GroupPosition:
-    """A group's position in one target partition; offsets are -1 if unknown."""
+class PartitionSnapshot(PartitionStatus, frozen=True, kw_only=True):
+    """One partition now, with the values that only `/metrics` shows."""
+
+    age: TimingView | None = None
+    """Age of batches when they were read; None before the first."""
+    latency: TimingView | None = None
+    """Age of batches when they were acknowledged."""
+
+
+class HasProblem(Protocol):
+    """A partition, or partitions with the same problem."""
+
+    @property
+    def code(self) -> str: ...
+
+    @property
+    def message(self) -> str: ...
+
+
+class GroupPosition(Struct, frozen=True, kw_only=True):
+    """A group's position in one target partition; unknown offsets are None."""
 
     group: str
     topic: str
     partition: int
-    at: int
-    """Its committed offset; -1 if it has none."""
-    resumes_at: int
+    at: int | None
+    """Its committed offset; None also if it has none."""
+    resumes_at: int | None
     """Offset of its newest checkpoint."""
-    end: int
+    end: int | None
     """End of the copy."""
     why_not_exact: str
     """Why it would not resume at exactly the next record."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class FlowSnapshot:
-    """One flow now."""
+class FlowStatus(Struct, frozen=True, kw_only=True):
+    """One flow now, as it is written to the status file and printed for programs."""
 
     flow: str
     state: FlowState
     reason: str
     guarantee: str = ""
-    generation: int = -1
+    generation: int | None = None
+    """None if this process does not lead it, and does not know who does."""
     lanes: int = 0
-    since_ms: int = 0
+    since_ms: Bounded = 0
     """Time at which its state began. For a flow that does not run: when it last started, or 0."""
-    partitions: tuple[PartitionSnapshot, ...] = ()
+    partitions: tuple[PartitionStatus, ...] = ()
     code: str = ""
     """Code of the error that ended the flow, or keeps it from starting."""
-    next_try_ms: int = 0
+    next_try_ms: Bounded = 0
     """Time of the next attempt; 0 if one is in progress, or if the lanes retry."""
     errors: Mapping[str, int] = field(default_factory=dict)
     """Number of occurrences of each code in this process."""
@@ -125,11 +137,11 @@ class FlowSnapshot:
     """Groups whose offsets on the target are not changed, with the reason."""
     groups_without_checkpoint: Mapping[str, str] = field(default_factory=dict)
     """Selected groups that have no offset on the target to resume from, with the reason."""
-    loss_records: int = -1
-    """Source offsets that are not on the target, over partitions where that is known."""
-    loss_ms: int = -1
+    loss_records: int | None = None
+    """Source offsets that are not on the target, over partitions for which that is known."""
+    loss_ms: Bounded | None = None
     """How long ago the target last had all records of the source, for the partition where that is
-    longest; -1 if unknown for all.
+    longest.
     """
     loss_unknown: int = 0
     """Number of partitions whose loss is unknown."""
@@ -139,12 +151,12 @@ class FlowSnapshot:
     """Positions of groups on the target, if the source could not be queried."""
     where: str = ""
     """Host and process that reported it, if not this one."""
-    as_of_ms: int = 0
+    as_of_ms: Bounded = 0
     """Time of that report, by the reporter's clock."""
-    taken_ms: int = 0
+    taken_ms: Bounded = 0
     """When the snapshot was taken, by this host's clock; 0 means now."""
-    rpo_ms: int = -1
-    """The value of twinlog.rpo.seconds; -1 if not set."""
+    rpo_ms: Bounded | None = None
+    """The value of twinlog.rpo.seconds; None if it is not set."""
     rpo_excess: str = ""
     """How the RPO is exceeded; empty if it is not."""
     held_rate: int | None = None
@@ -152,30 +164,20 @@ class FlowSnapshot:
     latency: Quantiles | None = None
     """Latency of all batches of the last minute until their acknowledgement, from the newest
     timestamp in each; None without batches, or if this process does not lead the flow."""
-    lane_cpu_ms: int = 0
+    lane_cpu_ms: Bounded = 0
     """CPU time of its lanes, as they report it."""
-    load: LaneLoad | None = field(default=None, repr=False)
-    """The load of its lanes, with their traffic since this process leads; only for `/metrics`."""
     verified: Verified | None = None
     """How much of the copy was compared with the source during replication; None if
     twinlog.verify=off, or if this process does not lead the flow."""
     rates: Mapping[str, float] = field(default_factory=dict)
     """Records per second by topic, over the last seconds. Topics with an unknown rate
     are missing."""
-    checkpoints: Callable[[], tuple[CheckpointTiming, ...]] = field(default=tuple, repr=False)
-    """Latencies of checkpoints, computed only for `/metrics` because there may be many."""
-    error: TwinlogError | None = field(default=None, repr=False)
-    """The error with the code `code`, in the process in which it occurred."""
-    clusters: Callable[[], tuple[ClusterSettings, ...]] = field(default=tuple, repr=False)
-    """The connection settings of both clusters; a function, so that a written value contains no
-    secrets.
-    """
 
     def why(self, now_ms: int) -> str:
         """Return the reason, with the time of the next attempt."""
         return with_next_try(self.reason, self.next_try_ms, now_ms)
 
-    def speaks_for(self, partition: PartitionSnapshot) -> bool:
+    def speaks_for(self, partition: HasProblem) -> bool:
         """Return True if the flow itself waits because of the partition's problem."""
         is_same = bool(partition.code) and partition.code == self.code
         return is_same and partition.message in self.reason
@@ -189,48 +191,45 @@ class FlowSnapshot:
         return sum(p.bytes for p in self.partitions)
 
     @property
-    def lag(self) -> int:
-        """Return the number of waiting records, over partitions for which it is known, or -1 if
-        unknown for all."""
-        known = [p.lag for p in self.partitions if p.lag >= 0]
-        return sum(known) if known else -1
+    def lag(self) -> int | None:
+        """Return the number of waiting records, over partitions for which it is known."""
+        return total(part.lag for part in self.partitions)
 
     @property
     def lag_unknown(self) -> int:
         """Return the number of partitions whose lag is unknown."""
-        return sum(p.lag < 0 for p in self.partitions)
-
-    def as_json(self) -> dict[str, Any]:
-        return self.head_as_json() | {"partitions": [*self.partitions_as_json()]}
-
-    def head_as_json(self) -> dict[str, Any]:
-        """Return all fields but the partitions, of which there may be many."""
-        value = asdict(replace(self, error=None, checkpoints=tuple, clusters=tuple, partitions=()))
-        for name in ("error", "checkpoints", "clusters", "load", "partitions"):
-            del value[name]
-        return value
-
-    def partitions_as_json(self) -> Iterator[dict[str, Any]]:
-        """Yield the partitions one by one; `asdict` would take ten times as long."""
-        for part in self.partitions:
-            value = dict(zip(_SHOWN, _shown_of(part), strict=True))
-            if part.poison is not None:
-                value["poison"] = asdict(part.poison)
-            yield value
+        return sum(part.lag is None for part in self.partitions)
 
 
-_SHOWN: Final = tuple(
-    # timings are for `/metrics` only
-    one.name
-    for one in fields(PartitionSnapshot)
-    if one.name not in ("age", "latency")
-)
-_shown_of: Final = attrgetter(*_SHOWN)
+class FlowSnapshot(FlowStatus, frozen=True, kw_only=True):
+    """One flow now, with the values that stay in this process."""
 
+    partitions: tuple[PartitionSnapshot, ...] = ()
+    load: LaneLoad | None = None
+    """The load of its lanes, with their traffic since this process leads; only for `/metrics`."""
+    latencies: LatencyHistogram | None = None
+    """Latency of all batches since this process leads the flow; only for `/metrics`."""
+    checkpoints: Callable[[], tuple[CheckpointTiming, ...]] = tuple
+    """Latencies of checkpoints, computed only for `/metrics` because there may be many."""
+    error: TwinlogError | None = None
+    """The error with the code `code`, in the process in which it occurred."""
+    clusters: Callable[[], tuple[ClusterSettings, ...]] = tuple
+    """The connection settings of both clusters; a function, so that a written value contains no
+    secrets.
+    """
 
-def known(value: int) -> int | None:
-    """Return a value of a snapshot, or None if it is -1, which means unknown."""
-    return value if value >= 0 else None
+    def __repr__(self) -> str:
+        return repr(self.status)
+
+    @property
+    def is_led_here(self) -> bool:
+        """Return True if this process leads the flow and so has the most complete data."""
+        return self.generation is not None and self.state is not FlowState.STANDBY
+
+    @property
+    def status(self) -> FlowStatus:
+        """Return the values that are written."""
+        return convert(self, FlowStatus, from_attributes=True)
 
 
 def with_next_try(reason: str, next_try_ms: int, now_ms: int) -> str:

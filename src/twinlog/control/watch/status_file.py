@@ -18,15 +18,16 @@ import threading
 import time
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
-from itertools import islice
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
+
+from msgspec import Struct, convert, to_builtins
+from msgspec.structs import replace
 
 from twinlog.control.watch.rates import Rates
-from twinlog.control.watch.snapshot import FlowSnapshot
+from twinlog.control.watch.snapshot import FlowSnapshot, FlowStatus, PartitionStatus
 from twinlog.folders import named_folder, temporary_root, usable
-from twinlog.mirror.state.state_row import BEYOND
+from twinlog.mirror.state.state_row import Bounded
 from twinlog.private_files import (
     FolderNotPrivate,
     make_private,
@@ -38,31 +39,40 @@ from twinlog.private_files import (
 log = logging.getLogger(__name__)
 
 STATUS_VERSION = 1
-NOT_THERE: Final = -1
 SHARE_OF_TIME: Final = 0.01
 """Maximum share of one core for writing, regardless of the number of partitions, ..."""
 LONGEST_PAUSE_S: Final = 60.0
 """... but writes are at most this far apart."""
 AT_ONCE: Final = 1000
 """Number of partitions encoded at a time. During this time Python runs no other thread."""
+_PARTS: Final = tuple[PartitionStatus, ...]
 TODO: Final = "set XDG_RUNTIME_DIR to a writable folder of this user"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RunningMirror:
+class RunningMirror(Struct, frozen=True, kw_only=True):
     """The last status of a running mirror."""
 
-    pid: int
+    pid: int | None
+    """None if the state was read from the clusters."""
     config: str
-    written_ms: int
-    every_ms: int
+    written_ms: Bounded
+    every_ms: int = 1000
     """Interval at which it is written."""
-    flows: list[dict[str, Any]]
+    flows: tuple[FlowStatus, ...]
 
     @property
     def late_ms(self) -> int:
         """Return by how much the next write is overdue."""
         return max(0, int(time.time() * 1000) - self.written_ms - self.every_ms)
+
+
+class _Content(RunningMirror, frozen=True, kw_only=True):
+    """The content of a status file."""
+
+    version: int
+    pid: int
+    start_ticks: int
+    more_configs: tuple[str, ...]
 
 
 def status_folder() -> Path:
@@ -172,141 +182,53 @@ class StatusFile:
 
 def _text(flow: FlowSnapshot) -> str:
     """Encode a flow as JSON."""
-    parts = flow.partitions_as_json()
-    some = iter(lambda: [*islice(parts, AT_ONCE)], [])
-    rows = ", ".join(json.dumps(each)[1:-1] for each in some)
-    return f'{json.dumps(flow.head_as_json())[:-1]}, "partitions": [{rows}]}}'
+    head, parts = to_builtins(replace(flow, partitions=()).status), flow.partitions
+    del head["partitions"]
+    some = (parts[first : first + AT_ONCE] for first in range(0, len(parts), AT_ONCE))
+    rows = ", ".join(
+        json.dumps(to_builtins(convert(one, _PARTS, from_attributes=True)))[1:-1] for one in some
+    )
+    return f'{json.dumps(head)[:-1]}, "partitions": [{rows}]}}'
 
 
 def running_mirrors(config: Path | None = None) -> Iterator[RunningMirror]:
     """Yield this user's running mirrors, only those of one configuration file if it is given."""
     wanted = None if config is None else str(config.resolve())
     for path in sorted(status_folder().glob("*.json")):
-        value = _read(path)
-        if value is None:
+        found = _read(path)
+        if found is None:
             continue
-        ticks = _start_ticks(value["pid"])
-        if ticks == NOT_THERE or ticks != value["start_ticks"]:
+        ticks = _start_ticks(found.pid)
+        if ticks is None or ticks != found.start_ticks:
             path.unlink(missing_ok=True)  # its process was killed
-            continue
-        if wanted in (None, value["config"], *value["more_configs"]):
-            yield RunningMirror(
-                pid=value["pid"],
-                config=value["config"],
-                written_ms=value["written_ms"],
-                every_ms=value["every_ms"],
-                flows=value["flows"],
-            )
+        elif wanted in (None, found.config, *found.more_configs):
+            yield convert(found, RunningMirror, from_attributes=True)
 
 
-def _read(path: Path) -> dict[str, Any] | None:
-    """Return the content of a status file, or None if it is malformed."""
+def _read(path: Path) -> _Content | None:
+    """Return the content of a status file, or None if it is malformed. Files of earlier releases
+    lack fields, and their unknown numbers are -1.
+    """
     try:
-        value = json.loads(read_private(path))
+        value = json.loads(read_private(path), parse_int=_number)
+        found = convert(value, _Content)
     except (OSError, ValueError, RecursionError):
         return None
-    if isinstance(value, dict):
-        value.setdefault("every_ms", 1000)
-    for flow in value["flows"] if _has(value, _MIRROR) else ():
-        if isinstance(flow, dict):  # the running mirror may be of an older release
-            _fill_in(flow)
-    is_whole = (
-        _has(value, _MIRROR)
-        and value["version"] == STATUS_VERSION
-        and all(isinstance(one, str) for one in value["more_configs"])
-        and all(_has(flow, _FLOW) for flow in value["flows"])
-        and all(_has(part, _PARTITION) for flow in value["flows"] for part in flow["partitions"])
-        and all(
-            isinstance(why, str)
-            for flow in value["flows"]
-            for kind in _GROUPS
-            for why in flow[kind].values()
-        )
-        and all(
-            isinstance(rate, int | float)
-            for flow in value["flows"]
-            for rate in flow["rates"].values()
-        )
-    )
-    return value if is_whole else None
+    return found if found.version == STATUS_VERSION else None
 
 
-_MIRROR: Final = {
-    "version": int,
-    "pid": int,
-    "start_ticks": int,
-    "config": str,
-    "more_configs": list,
-    "written_ms": int,
-    "every_ms": int,
-    "flows": list,
-}
-_FLOW: Final = {
-    "flow": str,
-    "state": str,
-    "reason": str,
-    "code": str,
-    "guarantee": str,
-    "lanes": int,
-    "since_ms": int,
-    "loss_records": int,
-    "loss_ms": int,
-    "loss_unknown": int,
-    "where": str,
-    "as_of_ms": int,
-    "partitions": list,
-    "rates": dict,
-    "skipped_groups": dict,
-    "groups_without_checkpoint": dict,
-}
-_GROUPS: Final = ("skipped_groups", "groups_without_checkpoint")
-_PARTITION: Final = {
-    "topic": str,
-    "partition": int,
-    "target_topic": str,
-    "state": str,
-    "lag": int,
-    "lag_ms": int,
-    "loss_ms": int,
-    "records": int,
-    "copied": int,
-    "code": str,
-    "message": str,
-    "since_ms": int,
-}
-"""The fields of a snapshot that `twinlog status` shows."""
+def _number(text: str) -> int | None:
+    return None if text == "-1" else int(text)
 
 
-def _fill_in(flow: dict[str, Any]) -> None:
-    """Set the fields that older releases lack."""
-    flow.setdefault("groups_without_checkpoint", {})
-    flow.setdefault("where", "")
-    flow.setdefault("as_of_ms", 0)
-    flow.setdefault("rates", {})
-    flow.setdefault("code", "")
-    for name, unknown in (("loss_records", -1), ("loss_ms", -1), ("loss_unknown", 0)):
-        flow.setdefault(name, unknown)
-    parts = flow.get("partitions")
-    for part in parts if isinstance(parts, list) else ():
-        if isinstance(part, dict):
-            part.setdefault("loss_ms", -1)
-            part.setdefault("copied", -1)
-
-
-def _has(value: object, fields: dict[str, type]) -> bool:
-    return isinstance(value, dict) and all(
-        type(value.get(name)) is kind  # bool is not accepted as int
-        and not (name.endswith("_ms") and abs(value[name]) >= BEYOND)  # not a valid date
-        for name, kind in fields.items()
-    )
-
-
-def _start_ticks(pid: int) -> int:
-    """Return the process's start in clock ticks since boot, because a pid may have been reused."""
+def _start_ticks(pid: int) -> int | None:
+    """Return the process's start in clock ticks since boot, because a pid may have been reused.
+    Return None if there is no such process.
+    """
     try:
         stat = Path(f"/proc/{pid}/stat").read_text()
     except OSError:
-        return NOT_THERE
+        return None
     fields = stat.rpartition(")")[2].split()
     # a zombie is listed until its parent waits for it
-    return NOT_THERE if fields[0] == "Z" else int(fields[19])
+    return None if fields[0] == "Z" else int(fields[19])

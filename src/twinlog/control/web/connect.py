@@ -149,7 +149,7 @@ class _Connect:
                 },  # Connect stores the last offset, not the next
             }
             for part in sorted(parts.partitions, key=lambda part: (part.topic, part.partition))
-            if part.upstream > 0
+            if part.upstream
         ]
         return JSONResponse({"offsets": found})
 

@@ -95,10 +95,21 @@ not query otherwise.
 """
 
 DOUBT_EVERY_S: Final = 2.0
+_NODE_BITS: Final = 32
 LEADERLESS_PAUSE_S: Final = 3.0
 """Longest pause between queries while partitions have no leader. It is shorter than the pause for
 an unreachable cluster.
 """
+
+
+def connection_key(node: int, number: int) -> int:
+    """Return the key of a further connection to a broker; number 0 is its first one."""
+    return node | number << _NODE_BITS
+
+
+def node_of(key: int) -> int:
+    """Return the broker of a connection."""
+    return key & ((1 << _NODE_BITS) - 1)
 
 
 class Leader(NamedTuple):
@@ -163,6 +174,8 @@ class ClusterSide:
     _idle: list[ClusterClient] = field(default_factory=list)
     _brokers: dict[int, tuple[str, int]] = field(default_factory=dict)
     _broken: dict[int, Disconnected] = field(default_factory=dict)
+    _unwritten: set[int] = field(default_factory=set)
+    """Brokers to whose sockets the rest of a request must still be written."""
     _connecting: set[int] = field(default_factory=set)
     _node_pause: dict[int, _Pause] = field(default_factory=dict)
     _wanted_topics: set[str] = field(default_factory=set)
@@ -342,7 +355,7 @@ class ClusterSide:
 
     def _connect(self, node: int) -> None:
         pause = self._node_pause.setdefault(node, _Pause())
-        address = self._brokers.get(node)
+        address = self._brokers.get(node_of(node))
         if node in self._connecting or self.clock.monotonic() < pause.until or address is None:
             return
         self._connecting.add(node)
@@ -371,6 +384,8 @@ class ClusterSide:
             self._connecting.discard(node)
             now = self.clock.monotonic()
             pause.grow(now)
+            if node != node_of(node):
+                return  # the first connection shows whether the broker can be reached
             self.unreached.setdefault(node, now)
             if not self.connections:  # otherwise only this broker is unreachable
                 self.problem = away(error)
@@ -423,7 +438,7 @@ class ClusterSide:
             if connection.is_ending and not connection.in_flight:
                 yield node, Disconnected(f"the session with {connection.peer} ends; starting over")
                 continue
-            if waited > within or (waited > SUSPECT_AFTER_S and node not in self._brokers):
+            if waited > within or (waited > SUSPECT_AFTER_S and node_of(node) not in self._brokers):
                 why = f"{connection.peer} has not answered for {waited:.0f} s"
                 if waited > within:
                     why += f", longer than {self.settings.key('request.timeout.ms')} allows"
@@ -465,6 +480,7 @@ class ClusterSide:
         if connection is None:
             return []
         self.selector.unregister(connection)
+        self._unwritten.discard(node)
         unanswered = connection.unanswered()
         connection.close()
         self._doubtful[node] = self.clock.monotonic() + DOUBT_S
@@ -480,9 +496,11 @@ class ClusterSide:
             # the caller may be in the middle of a request, so the loop drops the connection later
             self._broken[node] = error
             return
+        if done == (node not in self._unwritten):
+            return  # usually: everything was sent, now as well as before
+        (self._unwritten.discard if done else self._unwritten.add)(node)
         events = selectors.EVENT_READ if done else selectors.EVENT_READ | selectors.EVENT_WRITE
-        if self.selector.get_key(connection).events != events:
-            self.selector.modify(connection, events, (self, node))
+        self.selector.modify(connection, events, (self, node))
 
     def close(self) -> None:
         for node in list(self.connections):

@@ -1,5 +1,5 @@
 """The reading side of a lane: one Fetch in flight per source broker, for all its partitions with
-room.
+room. Partitions of a far broker that are behind are read in `sections` instead.
 
 Backpressure leaves a partition out of the fetch session. That costs the broker nothing, and the
 partition returns when its batches are on the target. While a partition is left out, or partitions
@@ -21,9 +21,18 @@ from twinlog.cluster.net.read_size import ReadSize
 from twinlog.config.flow.tuning import MOST_WAIT_MS, Tuning
 from twinlog.errors import CorruptData, Fate, PartitionError, TwinlogError, Unsupported
 from twinlog.lane.events import LaneEvents
-from twinlog.lane.sides.cluster_side import ClusterSide
+from twinlog.lane.sides.cluster_side import ClusterSide, node_of
+from twinlog.lane.sides.gathering import Gathering
 from twinlog.lane.sides.near_replicas import NO_REPLICA, NearReplicas
 from twinlog.lane.sides.pace import TopicBuckets
+from twinlog.lane.sides.sections import (
+    LEAST_SECTIONS,
+    MOST_SECTIONS,
+    SectionedRead,
+    SectionRequest,
+    free_connections,
+    is_far,
+)
 from twinlog.lane.sides.source_state import NO_NODE, SourceState, WaitsFor
 from twinlog.mirror.copy.fan_out import Copy
 from twinlog.mirror.copy.refusals import unreadable
@@ -56,7 +65,11 @@ SHORT_WAIT_MS: Final = 5
 PACED_WAIT_MS: Final = 50
 """Fetch wait while partitions wait for their budget, which is given out a few times a second."""
 
+HELD_S: Final = 0.008
+"""While records arrive at shorter intervals, the target's responses are read with the next ones."""
+
 MIN_ROOM_BYTES: Final = 1 << 20
+EMPTY: Final = memoryview(b"")
 REFRESH_EVERY_S: Final = 60.0
 """Interval at which leaders are queried again even if nothing fails. A replaced leader that does
 not know it reports that its log has ended, and so does a replica that no longer gets records.
@@ -97,8 +110,13 @@ class SourceSide:
         default_factory=lambda: {each: {} for each in WaitsFor}
     )
     """The partitions by what they wait for."""
+    _arrived_at: float = 0.0
+    """When the last response with records arrived (monotonic)."""
+    _steady_until: float = 0.0
     _restless_until: float = 0.0
     _next_refresh: float = 0.0
+    _filled: dict[TopicPartition, Copy] = field(default_factory=dict)
+    """The copies that may have records in memory."""
     _of_topic: Counter[str] = field(default_factory=Counter)
     """Number of partitions per topic."""
     _near: NearReplicas = field(init=False)
@@ -124,6 +142,7 @@ class SourceSide:
             self._of_topic[tp.topic] -= 1
             self._enter(state, WaitsFor.NOTHING)
             del self._in[WaitsFor.NOTHING][tp]
+            self._filled.pop(tp, None)
         self._near.forget(tp)
 
     def _enter(self, state: SourceState, waits_for: WaitsFor, node: int = NO_NODE) -> None:
@@ -132,7 +151,7 @@ class SourceSide:
             self._brokers[state.node].session.forget(tp)
         self._in[state.waits_for].pop(tp, None)
         self._in[waits_for][tp] = state
-        state.waits_for, state.node = waits_for, node
+        state.waits_for, state.node, state.ahead = waits_for, node, None
 
     def _seek(self, state: SourceState) -> None:
         """Find the partition's leader and read from it."""
@@ -142,11 +161,34 @@ class SourceSide:
     # -- out
 
     @property
+    def is_steady(self) -> bool:
+        """Whether the next records are due within HELD_S, and nothing is kept from being read."""
+        return (
+            self.clock.monotonic() < self._steady_until
+            and not self._in[WaitsFor.TARGET]
+            and any(broker.is_fetching for broker in self._brokers.values())
+        )
+
+    @property
     def room_bytes(self) -> int:
         """Memory for records that is not in use. Negative if a response was larger than the
         room.
         """
-        return self.memory_bytes - sum(s.copy.queued_bytes for s in self.partitions.values())
+        used = sum(s.copy.queued_bytes for s in self.partitions.values())
+        return self.memory_bytes - used - self._held_by_sections()
+
+    def _held_by_sections(self) -> int:
+        reads = (state.ahead for state in self._in[WaitsFor.SECTIONS].values())
+        return sum(read.held_bytes for read in reads if read is not None)
+
+    def _room(self) -> int:
+        """Return the same without a look at partitions that have nothing in memory."""
+        used = self._held_by_sections()
+        for tp, copy in list(self._filled.items()):
+            used += copy.queued_bytes
+            if copy.is_drained:
+                del self._filled[tp]
+        return self.memory_bytes - used
 
     def pump(self, *, hurry: bool) -> None:
         """Send the fetches that can be sent now. `hurry` keeps their wait at the broker short."""
@@ -155,9 +197,11 @@ class SourceSide:
         self._refresh()
         self._assign_brokers()
         self._resume_paused()
+        if self._in[WaitsFor.SECTIONS]:
+            self._request_sections()
         if all(broker.is_fetching or not len(broker.session) for broker in self._brokers.values()):
             return
-        room = self.room_bytes
+        room = self._room()
         if room < MIN_ROOM_BYTES:
             return
         hurry = hurry or (
@@ -172,14 +216,41 @@ class SourceSide:
             connection = self.side.connection_to(node)
             if connection is None or not connection.may_send:
                 continue
+            gathered = broker.gathering.least_bytes
             parts = broker.session.request(
-                max_wait_ms=wait_ms,
+                max_wait_ms=min(wait_ms, broker.gathering.longest_ms) if gathered else wait_ms,
                 max_bytes=min(broker.size.most_bytes, room),
-                min_bytes=self.tuning.fetch_least_bytes,
+                min_bytes=max(self.tuning.fetch_least_bytes, gathered),
             )
             connection.submit(FETCH, broker.session.version, parts, broker)
             broker.is_fetching = True
             self.side.flush(node, connection)
+
+    def _request_sections(self) -> None:
+        room, reads = self.room_bytes, self._in[WaitsFor.SECTIONS]
+        most = -(-MOST_SECTIONS // len(reads))
+        for tp, state in list(reads.items()):
+            ahead, copy = state.ahead, state.copy
+            if ahead is None:
+                continue
+            end = min(state.source_end, copy.end)
+            load = self._load(copy) + ahead.held_bytes
+            size = ahead.section_bytes
+            limit = max(self._share(), self._fair_share())
+            for key, connection in free_connections(self.side, state.node):
+                has_room = room >= size and load + size <= limit
+                section = ahead.next_section(end=end, most=most, has_room=has_room)
+                if section is None:
+                    break
+                is_next = section.offset == copy.intake.position
+                last_epoch = copy.intake.last_fetched_epoch if is_next else -1
+                ahead.send(section, connection, last_epoch, self.clock.monotonic())
+                self.side.flush(key, connection)
+                room -= section.most_bytes
+                load += section.most_bytes
+                reads[tp] = reads.pop(tp)  # another partition gets the next free connection
+            if not ahead.sections:
+                self._seek(state)  # the end is near, or there is no room or no connection
 
     def _refresh(self) -> None:
         now = self.clock.monotonic()
@@ -211,7 +282,9 @@ class SourceSide:
             if broker is None:
                 most = self.tuning.fetch_bytes
                 broker = self._brokers[node] = SourceBroker(
-                    self._session(connection), ReadSize(most, most)
+                    self._session(connection),
+                    ReadSize(most, most),
+                    Gathering(self.tuning.gather_ms),
                 )
             self._enter(state, WaitsFor.RECORDS, node)
             if broker.is_fetching:
@@ -277,7 +350,7 @@ class SourceSide:
     def _resume_paused(self) -> None:
         limit = self._share() // 2
         for state in list(self._in[WaitsFor.TARGET].values()):
-            if state.copy.queued_bytes <= limit:
+            if self._load(state.copy) <= limit:
                 self._seek(state)
 
     def _share(self) -> int:
@@ -287,8 +360,19 @@ class SourceSide:
         without making the copy faster.
         """
         least = 2 * self.tuning.partition_fetch_bytes
-        fair = self.memory_bytes // max(1, len(self.partitions))
-        return max(least, min(2 * least, fair))
+        return max(least, min(2 * least, self._fair_share()))
+
+    def _fair_share(self) -> int:
+        return self.memory_bytes // max(1, len(self.partitions))
+
+    def _load(self, copy: Copy) -> int:
+        """Return the bytes of a partition that count against its share.
+
+        Batches in flight do not count while there is memory, because a long link to the target
+        holds more of them than the share.
+        """
+        spare = max(0, self._fair_share() - self._share())
+        return copy.queued_bytes - min(spare, sum(one.in_flight_bytes for one in copy.parts))
 
     # -- in
 
@@ -297,6 +381,9 @@ class SourceSide:
         connection is unusable.
         """
         for broker, view in connection.receive():
+            if isinstance(broker, SectionRequest):
+                self._on_section(broker, connection, view)
+                continue
             broker.is_fetching = False
             too_late, broker.too_late = broker.too_late, set()
             broker.answered_at = self.clock.monotonic()
@@ -305,6 +392,7 @@ class SourceSide:
             broker.adapt(is_throttled=answer.throttle_ms > 0)
             if answer.error and answer.error not in SESSION_ERRORS:
                 raise CorruptData(f"{connection.peer} answered a fetch with error {answer.error}")
+            batches = size = 0
             for fetched in answer.partitions:
                 state = self.partitions.get(fetched.tp)
                 if state is None or state.node != node:
@@ -312,7 +400,50 @@ class SourceSide:
                 if fetched.tp in too_late:
                     self._note_ends(state, fetched)  # the broker reports them only once
                 else:
+                    before = state.copy.intake.batches
                     self._on_partition(broker.session, state, fetched)
+                    batches += state.copy.intake.batches - before
+                    size += len(fetched.records or b"")
+            self._note_arrival(broker, batches, size)
+
+    def _note_arrival(self, broker: SourceBroker, batches: int, size: int) -> None:
+        if not size:
+            broker.gathering.paused()
+            return
+        now, before = broker.answered_at, self._arrived_at
+        broker.gathering.arrived(now, batches, size)
+        self._arrived_at = now
+        if now - before < HELD_S:
+            self._steady_until = now + HELD_S
+
+    def _on_section(
+        self, asked: SectionRequest, connection: HotConnection, view: memoryview
+    ) -> None:
+        ahead, section = asked
+        answer = ahead.session.parse(view)
+        self.side.throttled(connection, answer.throttle_ms)
+        state, broker = self.partitions.get(ahead.tp), self._brokers.get(ahead.node)
+        if state is None or state.ahead is not ahead or broker is None:
+            return
+        broker.answered_at = self.clock.monotonic()
+        is_full = ahead.in_flight >= ahead.window.size
+        fetched = ahead.on_answer(section, answer)
+        if fetched is None:
+            self._seek(state)
+            return
+        self._note_ends(state, fetched)
+        took_s = broker.answered_at - (section.sent_at or 0.0)
+        ahead.window.adapt(took_s, connection.trip_s, is_full=is_full)
+        while (due := ahead.pop_due(state.copy.intake.position)) is not None:
+            section, fetched = due
+            before = state.copy.intake.position
+            if not self._take_in(state, fetched):
+                return
+            position = state.copy.intake.position
+            ahead.learn(section, len(fetched.records or EMPTY), before, position)
+            if not state.copy.wants_fetch:
+                self._enter(state, WaitsFor.NOTHING)
+            self.events.arrived(state.copy)
 
     def _on_partition(
         self, session: FetchSession, state: SourceState, fetched: FetchedPartition
@@ -333,23 +464,29 @@ class SourceSide:
                 self.events.troubled(tp, self._diverged(state, fetched.diverging))
             return
         self._note_ends(state, fetched)
-        if not fetched.records:
+        before = state.copy.intake.position
+        if not fetched.records or not self._take_in(state, fetched):
             return
-        copy = state.copy
-        try:
-            copy.on_fetched(fetched.records, fetched.aborted, self.clock.wall_ms())
-        except TwinlogError as error:
-            self.events.troubled(tp, unreadable(error, tp, copy.intake.position))
-            return
-        if copy.intake.jumps:
-            self.events.jumped(tp, copy.intake.jumps)
-            copy.intake.jumps = []
         if self.pace.is_bound:
             # the incomplete batch at the end is not charged: it is sent again, and its size depends
             # on the topic's share, which it would change
             self.pace.take(tp.topic, _whole_bytes(fetched.records))
-        self._ask_for_more(session, state)
-        self.events.arrived(copy)
+        self._ask_for_more(session, state, before, len(fetched.records))
+        self.events.arrived(state.copy)
+
+    def _take_in(self, state: SourceState, fetched: FetchedPartition) -> bool:
+        """Queue the records of a response. Returns False if the copy cannot read them."""
+        tp = fetched.tp
+        copy = self._filled[tp] = state.copy
+        try:
+            copy.on_fetched(fetched.records or EMPTY, fetched.aborted, self.clock.wall_ms())
+        except TwinlogError as error:
+            self.events.troubled(tp, unreadable(error, tp, copy.intake.position))
+            return False
+        if copy.intake.jumps:
+            self.events.jumped(tp, copy.intake.jumps)
+            copy.intake.jumps = []
+        return True
 
     def _note_ends(self, state: SourceState, fetched: FetchedPartition) -> None:
         if fetched.error or fetched.diverging is not None:
@@ -361,20 +498,62 @@ class SourceSide:
             else fetched.high_watermark
         )
 
-    def _ask_for_more(self, session: FetchSession, state: SourceState) -> None:
+    def _ask_for_more(
+        self, session: FetchSession, state: SourceState, before: int, size: int
+    ) -> None:
+        """Continue after a response of `size` bytes, which began at the offset `before`."""
         copy = state.copy
         tp = copy.source
         if not copy.wants_fetch:
             self._enter(state, WaitsFor.NOTHING)
-        elif copy.queued_bytes > self._share():
+        elif self._load(copy) > self._share():
             self._enter(state, WaitsFor.TARGET)
         elif not self.pace.allows(tp.topic):
             self._enter(state, WaitsFor.BUDGET)
         elif self._near.has_expired(tp):
             self._near.forget(tp)
             self._seek(state)
-        else:
+        elif not self._begins_sections(session, state, before, size):
             self._want(session, state)
+
+    def _begins_sections(
+        self, session: FetchSession, state: SourceState, before: int, size: int
+    ) -> bool:
+        """Read a partition in sections from now on if its broker is far and it is behind."""
+        copy, node = state.copy, state.node
+        tp, position, broker = copy.source, copy.intake.position, self._brokers[node]
+        leader = self.side.leaders.get(tp)
+        section_bytes = self.tuning.partition_fetch_bytes
+        if (
+            self.pace.is_bound
+            or broker.size.most_bytes < broker.size.ceiling
+            or session.version < VERSION_BY_ID
+            or leader is None
+            or leader.node != node
+            or leader.epoch < 0
+            or size < section_bytes // 2
+            or position <= before
+            or self.room_bytes < LEAST_SECTIONS * section_bytes
+            or not is_far(self.side.connections.get(node))
+        ):
+            return False
+        ahead = SectionedRead(
+            tp=tp,
+            topic_id=copy.source_topic_id,
+            node=node,
+            session=FetchSession(session.version, self.isolation, is_kept=False),
+            leader_epoch=leader.epoch,
+            section_bytes=section_bytes,
+            next_offset=position,
+            bytes_per_offset=size / (position - before),
+        )
+        is_behind = ahead.has_sections(LEAST_SECTIONS, end=min(state.source_end, copy.end))
+        if not is_behind or next(free_connections(self.side, node), None) is None:
+            return False
+        session.forget(tp)
+        self._enter(state, WaitsFor.SECTIONS, node)
+        state.ahead = ahead
+        return True
 
     def _on_error(self, state: SourceState, error: int) -> None:
         tp = state.copy.source
@@ -433,7 +612,10 @@ class SourceSide:
         )
 
     def on_disconnected(self, node: int) -> None:
-        """Drop the fetch session of a lost connection."""
+        """Drop the fetch session, or the sections, of a lost connection."""
+        for state in list(self._in[WaitsFor.SECTIONS].values()):
+            if state.node == node_of(node):
+                self._seek(state)
         broker = self._brokers.pop(node, None)
         if broker is None:
             return
@@ -448,6 +630,9 @@ class SourceSide:
         for tp, state in list(self._in[WaitsFor.RECORDS].items()):
             leader, node = self.side.leaders.get(tp), state.node
             if leader is not None and leader.node != node and not self._near.is_read(tp, node):
+                self._seek(state)
+        for tp, state in list(self._in[WaitsFor.SECTIONS].items()):
+            if (leader := self.side.leaders.get(tp)) is None or leader.node != state.node:
                 self._seek(state)
 
     def sees_end(self, tp: TopicPartition) -> bool:
@@ -517,6 +702,7 @@ class SourceBroker:
     session: FetchSession
     size: ReadSize
     """Size of one response."""
+    gathering: Gathering
     is_fetching: bool = False
     too_late: set[TopicPartition] = field(default_factory=set)
     """Partitions that were added while a fetch was in flight, so its response is not for them. It

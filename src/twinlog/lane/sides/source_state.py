@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from enum import Enum, auto
 from typing import Final
 
+from twinlog.lane.sides.sections import SectionedRead
 from twinlog.mirror.copy.fan_out import Copy
 
 NO_NODE: Final = -1
@@ -14,12 +15,16 @@ NO_NODE: Final = -1
 class WaitsFor(Enum):
     """What a partition waits for before more of it is read."""
 
+    __hash__ = object.__hash__  # faster than Enum's: the members are keys on every turn
+
     NOTHING = auto()
     """No fetch is wanted: everything is read, or it has a problem."""
     BROKER = auto()
     """Its leader must be found or connected."""
     RECORDS = auto()
     """It is in the fetch session of its broker."""
+    SECTIONS = auto()
+    """It is read ahead, beside the fetch session of its broker."""
     TARGET = auto()
     """It is left out of fetches until the target has acknowledged its batches."""
     BUDGET = auto()
@@ -35,4 +40,5 @@ class SourceState:
     log_start: int = -1
     waits_for: WaitsFor = WaitsFor.NOTHING
     node: int = NO_NODE
-    """The broker whose session contains it."""
+    """The broker from which it is read."""
+    ahead: SectionedRead | None = None

@@ -20,12 +20,13 @@ from typing import Final
 
 from twinlog.clock import Clock
 from twinlog.cluster.net.hot_connection import HotConnection
+from twinlog.cluster.net.round_trip import FAR_S, RequestsInFlight
 from twinlog.errors import CorruptData, Fate, PartitionError, TwinlogError, Unsupported
 from twinlog.lane.events import LaneEvents
 from twinlog.lane.sides.cluster_side import ClusterSide
 from twinlog.lane.sides.topic_by_name import TopicByName
 from twinlog.mirror.copy.intake import OutBatch
-from twinlog.mirror.copy.partition import PartitionCopy
+from twinlog.mirror.copy.partition import PIPELINE, PartitionCopy
 from twinlog.mirror.copy.refusals import BROKEN_LOG
 from twinlog.model import NO_TOPIC_ID, TopicId, TopicPartition
 from twinlog.wire.error_codes import STALE_LEADER
@@ -37,6 +38,9 @@ from twinlog.wire.requests.produce import (
     produce_request,
 )
 
+MOST_IN_FLIGHT: Final = 4096
+"""Batches of one partition on a long link. Their bytes are limited by the lane's memory."""
+
 SENT_TOGETHER_BYTES: Final = 256 * 1024
 """Bytes of requests that are sent with one system call."""
 
@@ -47,6 +51,9 @@ class Sent:
 
     version: int
     batches: dict[TopicPartition, tuple[PartitionCopy, OutBatch]]
+    at: float
+    trip_s: float
+    """Shortest response time of the connection, in seconds."""
 
 
 def produce_version(connection: HotConnection, ids: Mapping[str, TopicId]) -> int:
@@ -57,8 +64,8 @@ def produce_version(connection: HotConnection, ids: Mapping[str, TopicId]) -> in
             f"{connection.peer} offers Produce up to version {highest}; version {VERSION_BY_NAME} "
             "is needed (Kafka 2.8 or newer)"
         )
-    has_ids = all(topic_id != NO_TOPIC_ID for topic_id in ids.values())
-    return VERSION_BY_ID if highest >= VERSION_BY_ID and has_ids else VERSION_BY_NAME
+    has_ids = highest >= VERSION_BY_ID and NO_TOPIC_ID not in ids.values()
+    return VERSION_BY_ID if has_ids else VERSION_BY_NAME
 
 
 @dataclass(slots=True)
@@ -67,6 +74,9 @@ class TargetState:
 
     searched_at: float
     """Monotonic time at which the search for its start point began."""
+    window: RequestsInFlight = field(
+        default_factory=lambda: RequestsInFlight(PIPELINE, MOST_IN_FLIGHT)
+    )
     by_name: TopicByName | None = None
     """Set if the broker does not accept topic IDs."""
     node: int | None = None
@@ -92,21 +102,26 @@ class TargetSide:
     """
     _ready: dict[int, dict[PartitionCopy, None]] = field(default_factory=dict)
     """Copies with batches to send, by broker, in the order of their turns."""
+    _blocked: set[PartitionCopy] = field(default_factory=set)
+    """Copies with batches that may not be sent before a response, or a row of the map."""
 
     def add(self, copy: PartitionCopy, searched_at: float) -> None:
         """Add a copy. `searched_at`: monotonic time at which the search for its start point
         began.
         """
         self.copies[copy] = TargetState(searched_at)
+        self.side.names[copy.target_topic_id.raw] = copy.target.topic
 
     def remove(self, copy: PartitionCopy) -> None:
         state = self.copies.pop(copy, None)
+        self._blocked.discard(copy)
         if state is not None and state.node is not None:
             self._ready.get(state.node, {}).pop(copy, None)
 
     def wake(self, copy: PartitionCopy) -> None:
         """Queue the copy if it has a batch to send."""
         state = self.copies.get(copy)
+        self._blocked.discard(copy)
         if state is None or not copy.is_ready:
             return
         if state.node is None:
@@ -147,6 +162,11 @@ class TargetSide:
         """Queue every copy that has a batch to send, after leaders or connections changed."""
         for copy in self.copies:
             self.wake(copy)
+
+    @property
+    def is_blocked(self) -> bool:
+        """Whether batches wait for a response, a row of the map or a connection."""
+        return bool(self._blocked) or any(self._ready.values())
 
     def pump(self, now_ms: int) -> None:
         """Send as much as the windows of the copies and the sockets allow."""
@@ -192,12 +212,8 @@ class TargetSide:
                 continue
             if connection.opened_at > self.copies[copy].searched_at:
                 copy.leader.may_have_restarted()
-            batch = copy.next_batch(now_ms)
+            batch = self._next_batch(ready, copy, now_ms)
             if batch is None:
-                del ready[copy]  # a response or new data wakes it again
-                if copy.trouble is not None:
-                    self._requested_epochs[tp] = copy.leader.epoch
-                    self.events.answered(copy)
                 continue
             batches[tp] = (copy, batch)
             size += len(batch.data)
@@ -206,22 +222,34 @@ class TargetSide:
             self.in_flight_bytes += size
         return size
 
+    def _next_batch(
+        self, ready: dict[PartitionCopy, None], copy: PartitionCopy, now_ms: int
+    ) -> OutBatch | None:
+        batch = copy.next_batch(now_ms)
+        if batch is None or not copy.is_ready:
+            del ready[copy]  # a response or new data wakes it again
+        if batch is None and copy.is_ready:
+            self._blocked.add(copy)
+        if batch is None and copy.trouble is not None:
+            self._requested_epochs[copy.target] = copy.leader.epoch
+            self.events.answered(copy)
+        return batch
+
     def _submit(
         self,
         connection: HotConnection,
         batches: dict[TopicPartition, tuple[PartitionCopy, OutBatch]],
         ids: dict[str, TopicId],
     ) -> None:
-        for topic, topic_id in ids.items():
-            self.side.names[topic_id.raw] = topic
         version = produce_version(connection, ids)
         data = {tp: batch.data for tp, (_, batch) in batches.items()}
         parts = produce_request(version, data, ids, self.side.settings.request_timeout_ms)
-        connection.submit(PRODUCE, version, parts, Sent(version, batches))
         now = self.clock.monotonic()
-        for copy, _ in batches.values():
-            if by_name := self.copies[copy].by_name:
-                by_name.on_sent(now)
+        connection.submit(PRODUCE, version, parts, Sent(version, batches, now, connection.trip_s))
+        if version < VERSION_BY_ID:
+            for copy, _ in batches.values():
+                if by_name := self.copies[copy].by_name:
+                    by_name.on_sent(now)
 
     def _is_sure_of_topic(
         self, connection: HotConnection, copy: PartitionCopy, now_ms: int
@@ -261,7 +289,7 @@ class TargetSide:
         Raises CorruptData if it does not match the request, because then the outcome is unknown.
         """
         throttle_ms, answers = produce_answer(sent.version, view, self.side.names)
-        if {answer.tp for answer in answers} != set(sent.batches):
+        if {answer.tp for answer in answers} != sent.batches.keys():
             raise CorruptData("the response to a Produce request is for other partitions")
         for answer in answers:
             copy, batch = sent.batches.pop(answer.tp)
@@ -278,9 +306,19 @@ class TargetSide:
             )
             if sent.version < VERSION_BY_ID:
                 self._on_answer_by_name(copy)
+            if sent.trip_s >= FAR_S:
+                self._fill_link(copy, sent)
             self.wake(copy)
             self.events.answered(copy)
         return throttle_ms
+
+    def _fill_link(self, copy: PartitionCopy, sent: Sent) -> None:
+        state = self.copies.get(copy)
+        if state is not None:
+            is_full = copy.in_flight + 1 >= state.window.size
+            took_s = self.clock.monotonic() - sent.at
+            state.window.adapt(took_s, sent.trip_s, is_full=is_full)
+            copy.pipeline = state.window.size
 
     def _on_answer_by_name(self, copy: PartitionCopy) -> None:
         state = self.copies.get(copy)

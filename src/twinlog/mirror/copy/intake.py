@@ -16,6 +16,10 @@ A shallow batch keeps its payload, so it is never decompressed. Only its header 
 ID, epoch and sequence, and the CRC over them. The source's CRC is checked before it is replaced.
 Otherwise a bit flipped at the source would get a valid CRC on the target.
 
+Consecutive shallow batches are rewritten by one call of a kernel (`Kernels.rewrite`), which stops
+before the first batch that needs anything else. `_next` handles that one. It can handle every
+batch, and is what remains without compiled kernels.
+
 Records get their ordinals here, in the order of the source. A record that is skipped gets none, so
 a skip looks like a gap of the source: the next record begins a run of the offset map.
 """
@@ -25,17 +29,22 @@ from __future__ import annotations
 import struct
 from array import array
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
 from typing import Final, Protocol
+
+from msgspec import Struct
 
 from twinlog.errors import CorruptData, TwinlogError
 from twinlog.mirror.map.offset_map import Run
 from twinlog.mirror.skips import Skip, skipped
 from twinlog.model import SEQUENCE_MODULUS, Isolation, sequence_of
 from twinlog.wire.joining import FEW_RECORDS, join_run
+from twinlog.wire.kernels.chosen import CHOSEN
+from twinlog.wire.kernels.shapes import BatchRewrite
 from twinlog.wire.recompress import Recompression
 from twinlog.wire.record_batch import (
     CODEC_MASK,
+    HEADER_BYTES,
+    LENGTH_PREFIX_BYTES,
     BatchHeader,
     Codec,
     read_headers,
@@ -54,8 +63,12 @@ from twinlog.wire.records import (
 )
 
 MAGIC_V2: Final = 2
+REWRITTEN_TOGETHER: Final = 256
+"""Maximum batches of one call of the kernel."""
 NOTHING_SKIPPED: Final[tuple[Skip, ...]] = ()
 _BASE_OFFSET: Final = struct.Struct(">q")
+_BEGIN_AND_COUNT: Final = struct.Struct(">qi45xi")
+"""Base offset, length and record count in the header of a batch."""
 
 
 class Aborted(Protocol):
@@ -67,8 +80,7 @@ class Aborted(Protocol):
     def first_offset(self) -> int: ...
 
 
-@dataclass(slots=True, kw_only=True)
-class OutBatch:
+class OutBatch(Struct, kw_only=True):
     """A batch whose header has this flow's producer fields. It can be sent several times."""
 
     ordinal: int
@@ -147,6 +159,9 @@ class Intake:
         self._reads_committed = isolation is Isolation.READ_COMMITTED
         self._recompression = recompression
         self._skips = tuple(skips)
+        self._rewrites = type(self) is Intake
+        """Whether batches may pass unchanged. Subclasses handle every batch on their own."""
+        self._codecs_kept = _kept_codecs(recompression)
         self.join_bytes = min(join_bytes, limit_bytes)
         """Maximum size of a joined batch in bytes; 0 disables joining."""
 
@@ -157,48 +172,114 @@ class Intake:
         TwinlogError, which names the offset, is raised only if the bad batch comes first.
         """
         out: list[OutBatch] = []
-        rolled_back = RolledBack(aborted) if self._reads_committed else None
-        is_whole = not records  # a broker always sends the first batch whole, whatever its size
+        rolled_back = RolledBack(aborted if self._reads_committed else ())
+        at: int | None = 0
         good = self.ordinal, self.last_fetched_epoch, self._last_run
         try:
-            headers = read_headers(records)
-            while (found := next(headers, None)) is not None:
-                header, at = found
-                is_whole = True
-                if header.next_offset <= self.position:
-                    if rolled_back is not None:
-                        rolled_back.skip(header, records[at : at + header.length])
-                    continue
-                if header.base_offset >= end:
-                    break
-                self._note_jump(header)
-                if self._skips and self._is_left_out(header, records[at : at + header.length]):
-                    # the batch may contain an abort marker, so `rolled_back` may be wrong from here
-                    # on; the next response lists the aborted transactions again
-                    good = self.ordinal, self.last_fetched_epoch, self._last_run
-                    break
-                joined = self._joined(header, records, at, end, rolled_back)
-                if joined is not None:
-                    batch, behind = joined
-                    out.append(batch)
-                    headers = read_headers(records, behind)
-                else:
-                    out += self._one(header, records, at, rolled_back)
+            while at is not None and at < len(records):
+                behind = self._rewritten(records, at, end, rolled_back, out)
+                at = behind or self._next(records, at, end, rolled_back, out)
                 good = self.ordinal, self.last_fetched_epoch, self._last_run
         except TwinlogError:
             if not out:
                 raise
             self.ordinal, self.last_fetched_epoch, self._last_run = good
-        if not is_whole:
+        return out
+
+    def _rewritten(
+        self,
+        records: memoryview,
+        at: int,
+        end: int,
+        rolled_back: RolledBack,
+        out: list[OutBatch],
+    ) -> int:
+        """Append the batches from `at` on that pass unchanged, up to the first other batch.
+
+        Returns its position, or 0 if it is the one at `at`.
+        """
+        position, ordinal, run = self.position, self.ordinal, self._last_run
+        if not self._rewrites or position >= end or _is_alone(position, self._skips, rolled_back):
+            return 0
+        if self.join_bytes and _is_followed(records, at):
+            return 0
+        begins = run is None or not Run(ordinal, position, self.k + ordinal).continues(run)
+        rewrite = BatchRewrite(
+            at,
+            position,
+            self.last_fetched_epoch,
+            begins,
+            end,
+            self.limit_bytes,
+            FEW_RECORDS if self.join_bytes else 0,
+            self._codecs_kept,
+            self._producer_id,
+            sequence_of(ordinal),
+        )
+        most = min(REWRITTEN_TOGETHER, (len(records) - at) // HEADER_BYTES)
+        rewritten = CHOSEN.kernels.rewrite(records, rewrite, most)
+        for begin, length, base, count, first, latest, epoch, mark in rewritten.rows:
+            begun = None if mark < 0 else self._run(ordinal, base)
+            out.append(
+                OutBatch(
+                    ordinal=ordinal,
+                    count=count,
+                    data=records[begin : begin + length],
+                    upstream=base,
+                    upstream_next=base + count,
+                    runs=() if begun is None else (begun,),
+                    fingerprint=None if begun is None else mark,
+                    max_timestamp=latest,
+                    oldest_timestamp=min(first, latest),
+                    leader_epoch=epoch,
+                )
+            )
+            ordinal += count
+            self.batches += 1
+        self.ordinal, self.position = ordinal, rewritten.next_offset
+        self.last_fetched_epoch = rewritten.leader_epoch
+        return rewritten.at if rewritten.at > at else 0
+
+    def _next(
+        self,
+        records: memoryview,
+        at: int,
+        end: int,
+        rolled_back: RolledBack,
+        out: list[OutBatch],
+    ) -> int | None:
+        """Handle the batch at `at`, or several that are joined.
+
+        Returns the position of the next batch, or None if no other batch is to be read.
+        """
+        header, _ = next(read_headers(records, at), (None, at))
+        if header is None:
+            if at:
+                return None
+            # a broker always sends the first batch whole, whatever its size
             raise CorruptData(
                 f"batch at offset {self.position}: its length is more than the {len(records)} "
                 "bytes that the source has of it"
             )
-        return out
-
-    def _note_jump(self, header: BatchHeader) -> None:
+        behind = at + header.length
+        batch = records[at:behind]
+        if header.next_offset <= self.position:
+            rolled_back.skip(header, batch)
+            return behind
+        if header.base_offset >= end:
+            return None
         if header.base_offset > self.position and header.magic >= MAGIC_V2:
             self.jumps.append((self.position, header.base_offset))
+        if self._skips and self._is_left_out(header, batch):
+            # the batch may contain an abort marker, so `rolled_back` may be wrong from here on; the
+            # next response lists the aborted transactions again
+            return None
+        joined = self._joined(header, records, at, end, rolled_back)
+        if joined is not None:
+            out.append(joined[0])
+            return joined[1]
+        out += self._one(header, records, at, rolled_back)
+        return behind
 
     def _joined(
         self,
@@ -206,23 +287,18 @@ class Intake:
         records: memoryview,
         at: int,
         end: int,
-        rolled_back: RolledBack | None,
+        rolled_back: RolledBack,
     ) -> tuple[OutBatch, int] | None:
         """Join small batches from this one on.
 
         Returns the joined batch and the position of the next one, or None if this batch must be
         handled alone.
         """
-        if not self.join_bytes or not 0 < header.count <= FEW_RECORDS:
+        if not self.join_bytes or not _is_followed(records, at):
             return None
         if header.magic < MAGIC_V2 or header.base_offset < self.position:
             return None
-        behind = at + header.length
-        if records[behind : behind + 8] != header.next_offset.to_bytes(8, "big"):
-            return None  # the next batch is not contiguous, or there is none
-        # batches that may contain skipped or aborted records are checked one by one
-        is_alone = any(skip.next > header.base_offset for skip in self._skips)
-        is_alone |= rolled_back is not None and not rolled_back.is_empty
+        is_alone = _is_alone(header.base_offset, self._skips, rolled_back)
         if is_alone or header.attributes & CODEC_MASK > max(Codec):
             return None
         joined = join_run(
@@ -274,7 +350,7 @@ class Intake:
         return wanted.codec
 
     def _one(
-        self, header: BatchHeader, records: memoryview, at: int, rolled_back: RolledBack | None
+        self, header: BatchHeader, records: memoryview, at: int, rolled_back: RolledBack
     ) -> Sequence[OutBatch]:
         try:
             out = self._taken_in(header, records[at : at + header.length], rolled_back)
@@ -332,16 +408,13 @@ class Intake:
         return False
 
     def _taken_in(
-        self, header: BatchHeader, batch: memoryview, rolled_back: RolledBack | None
+        self, header: BatchHeader, batch: memoryview, rolled_back: RolledBack
     ) -> Sequence[OutBatch]:
         if header.magic < MAGIC_V2:
             self.batches += 1
             return self._deep(header, rows_of(decode_legacy(batch)))
         verify_crc(batch, 0, header)
-        drop = header.count == 0 or header.is_control
-        if rolled_back is not None:
-            drop = rolled_back.skip(header, batch) or drop
-        if drop:
+        if rolled_back.skip(header, batch) or header.count == 0 or header.is_control:
             self.position = header.next_offset
             return ()
         self.batches += 1
@@ -475,6 +548,34 @@ class Intake:
             return None
         self._last_run = run
         return run
+
+
+def _is_followed(records: memoryview, at: int) -> bool:
+    """Return whether the batch at `at` is small and another one is contiguous with it."""
+    if len(records) - at < HEADER_BYTES:
+        return False
+    offset, length, count = _BEGIN_AND_COUNT.unpack_from(records, at)
+    if not 0 < count <= FEW_RECORDS:
+        return False
+    behind = at + LENGTH_PREFIX_BYTES + length
+    following = (offset + count).to_bytes(9, "big", signed=True)[1:]  # it may exceed 63 bits
+    is_next: bool = records[behind : behind + 8] == following
+    return is_next
+
+
+def _is_alone(offset: int, skips: Iterable[Skip], rolled_back: RolledBack) -> bool:
+    """Return whether batches from this offset on are checked one by one, because they may contain
+    skipped or aborted records.
+    """
+    return not rolled_back.is_empty or any(skip.next > offset for skip in skips)
+
+
+def _kept_codecs(recompression: Recompression | None) -> int:
+    """Return a bit for each codec number whose batches are not recompressed."""
+    if recompression is None:
+        return 0xFF
+    kept = [recompression.codec] if recompression.every else [*Codec][1:]
+    return sum(1 << codec for codec in {*kept, recompression.codec})
 
 
 def _is_sound(header: BatchHeader, batch: memoryview) -> bool:

@@ -40,7 +40,8 @@ flight:
 - 1 until the first clean response after a start (the first request goes alone);
 - 1 while the partition is unprotected and either had a problem within the last 60 s, or the target
   topic may reject single records, or other clients may write to the topic;
-- else `PIPELINE`. A broker appends the requests of one connection in order.
+- else `PIPELINE`, and more on a long link (`lane.sides.target_side`). A broker appends the requests
+  of one connection in order.
 
 With one batch in flight, a rejected batch cannot be followed by an accepted one, so no gap can
 arise.
@@ -181,6 +182,10 @@ class PartitionCopy:
         self.ages, self.latencies = TimingSum(), TimingSum()
         """Ages of batches when they were read, and their latencies when they were acknowledged."""
         self.queued_bytes = 0
+        self.in_flight_bytes = 0
+        """The part of `queued_bytes` that was sent."""
+        self.pipeline = PIPELINE
+        """Number of batches that may be in flight if nothing limits them to one."""
         self.last_timestamp = start.last_timestamp
         self.trouble: PartitionError | None = None
         """The first problem of writing: nothing more is sent, and the log is checked after the
@@ -234,7 +239,8 @@ class PartitionCopy:
 
     def queue(self, batch: OutBatch, now_ms: int, *, always: bool = False) -> None:
         """Announce a batch to the offset map. It is sent when the map has its rows."""
-        for part in self._splitter.parts(batch):
+        is_small = len(batch.data) <= self._splitter.most_bytes
+        for part in (batch,) if is_small else self._splitter.parts(batch):
             self._queue_one(part, always=always)
         self.ages.add(now_ms, batch.max_timestamp)
 
@@ -333,12 +339,14 @@ class PartitionCopy:
             return None
         if self.late_requests and self._is_held_back(batch.oldest_timestamp, now_ms):
             return None
-        self._send_alone_after_pause(now_ms)
-        if len(self._in_flight) >= self._window(batch, now_ms):
+        if not self._in_flight:
+            self._send_alone_after_pause(now_ms)
+        elif len(self._in_flight) >= self._window(batch, now_ms):
             return None
         self._queue.popleft()
         batch.sent += 1
         self._in_flight.sent(batch)
+        self.in_flight_bytes += len(batch.data)
         return batch
 
     def _is_held_back(self, oldest: int, now_ms: int) -> bool:
@@ -378,12 +386,13 @@ class PartitionCopy:
         return bool(self._queue) and not rests and self.state is CopyState.COPYING
 
     def _send_alone_after_pause(self, now_ms: int) -> None:
-        """Send the next batch alone if the target may have forgotten the producer ID.
+        """Send the next batch alone if the target may have forgotten the producer ID. Nothing is in
+        flight.
 
         A target that forgot the ID since the last response could reject one batch and still append
         the batch after it.
         """
-        is_quiet = not self._in_flight and abs(now_ms - self._answered_ms) > QUIET_MS
+        is_quiet = abs(now_ms - self._answered_ms) > QUIET_MS
         if is_quiet and not self.is_protected(self.last_timestamp, now_ms):
             self._is_proven = False
 
@@ -395,13 +404,13 @@ class PartitionCopy:
             oldest = min(oldest, self._in_flight.oldest)
             newest = max(newest, self._in_flight.newest)
         if self.is_protected(oldest, now_ms):
-            return PIPELINE
+            return self.pipeline
         # No batch may follow a batch that may be rejected, or a batch whose append must be
         # confirmed first. Where K moves, it does not show that a batch is missing.
         may_be_refused = self._is_picky or newest > now_ms + FUTURE_MS or not self.is_ours_alone
         if self._in_flight:
             may_be_refused |= self._rules.is_remembered_after(self._in_flight.newest, now_ms)
-        return 1 if may_be_refused or now_ms < self._trouble_until_ms else PIPELINE
+        return 1 if may_be_refused or now_ms < self._trouble_until_ms else self.pipeline
 
     def is_protected(self, next_timestamp: int, now_ms: int) -> bool:
         """Whether compare-and-append works: the broker has the producer's state, and keeps it after
@@ -425,6 +434,7 @@ class PartitionCopy:
         """Process the response to the oldest batch in flight."""
         batch = self._in_flight.popleft()
         self.queued_bytes -= len(batch.data)
+        self.in_flight_bytes -= len(batch.data)
         if self.trouble is not None and error:
             return  # an earlier response has already stopped the copy; this one only drains
         if error:
@@ -470,7 +480,7 @@ class PartitionCopy:
         return True
 
     def _clean(self, batch: OutBatch, base_offset: int, now_ms: int) -> None:
-        self.acked_ordinal = batch.next_ordinal
+        self.acked_ordinal = batch.ordinal + batch.count
         self.acked_upstream = batch.upstream_next
         self.acked_downstream = base_offset + batch.count
         self.acked_records += batch.count
@@ -480,7 +490,8 @@ class PartitionCopy:
         self.latencies.add(now_ms, batch.max_timestamp)
         self._is_proven = self._is_listed = True
         self._answered_ms = now_ms
-        self._acknowledge_what_was_read()
+        if not self._in_flight:
+            self._acknowledge_what_was_read()
 
     def _is_repeat(self, log_append_time_ms: int, batch: OutBatch, now_ms: int) -> bool:
         """Return whether the target already had a batch of these sequences that this lane did not
@@ -545,6 +556,7 @@ class PartitionCopy:
         """Note a broken connection: the outcome of everything in flight is unknown."""
         self.lost_answers |= bool(self._in_flight)
         self.queued_bytes -= drop(self._in_flight)
+        self.in_flight_bytes = 0
         self._trouble(error, now_ms)
 
     def drain(self) -> None:

@@ -41,7 +41,7 @@ class Skipped(StrEnum):
 
     ACTIVE = "it is active there"
     AHEAD = "it is further there"
-    NOT_A_CONSUMER = "another kind of application has that name there"
+    NOT_A_CONSUMER = "a group of another type has that name there"
     REFUSED = "the cluster refused it"
 
 

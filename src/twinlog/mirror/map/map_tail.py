@@ -40,6 +40,7 @@ class _Full:
 
     chunk: int
     runs: list[Run]
+    transform: str
     is_sent: bool = False
 
 
@@ -69,6 +70,10 @@ class MapTail:
     dirty: bool = False
     writing: int = 0
     """Number of this tail's rows that are in flight."""
+    transform: str = ""
+    """Digest of the transform of the open chunk, and of everything that is announced from now
+    on.
+    """
     _unwritten: int = 0
     """Number of runs that were moved since the last row."""
     _full: list[_Full] = field(default_factory=list)
@@ -88,9 +93,14 @@ class MapTail:
         mark: Mark | None,
         fingerprint: int | None = None,
         dirty: bool,
+        transform: str = "",
+        earlier: str = "",
     ) -> Self:
         """Create the tail of a new term. Its first chunks contain these runs, the last of which is
         the position.
+
+        `earlier`: the transform of the runs before the position. If it is another one, the position
+        begins a chunk, because a chunk has a single transform.
         """
         tail = cls(
             key=key,
@@ -102,9 +112,14 @@ class MapTail:
             mark=mark,
             fingerprint=fingerprint,
             dirty=dirty,
+            transform=transform if len(runs) == 1 else earlier,
         )
-        for run in runs:
+        for run in runs[:-1]:
             tail._append(run)
+        if tail.transform != transform:
+            tail._full.append(_Full(tail.chunk, tail.runs, tail.transform))
+            tail.chunk, tail.runs, tail.transform = tail.chunk + 1, [], transform
+        tail._append(runs[-1])
         return tail
 
     def announce(self, run: Run, fingerprint: int | None, *, always: bool = False) -> None:
@@ -129,7 +144,7 @@ class MapTail:
         if len(self.runs) < RUNS_PER_CHUNK:
             self.runs.append(run)
             return
-        full = _Full(self.chunk, self.runs)
+        full = _Full(self.chunk, self.runs, self.transform)
         if self.durable_ordinal >= self.runs[-1].ordinal:
             self._close([full])
         else:
@@ -140,8 +155,11 @@ class MapTail:
         self._closed = [*self._closed, *durable][-CLOSED_KEPT:]
 
     def _chunks(self) -> list[list[Run]]:
-        """Return all remembered runs: of durable chunks, full chunks and the open chunk."""
-        return [*(full.runs for full in (*self._closed, *self._full)), self.runs]
+        """Return all remembered runs of this transform: of durable chunks, full chunks and the open
+        chunk.
+        """
+        full = (*self._closed, *self._full)
+        return [*(one.runs for one in full if one.transform == self.transform), self.runs]
 
     def moved(self, run: Run, distance: int) -> None:
         """Shift the target offsets of this run and of all later announced runs.
@@ -171,7 +189,8 @@ class MapTail:
         ]
         before = [each for each in known if each.ordinal < run.ordinal]
         self.chunk += 1  # another key: a chunk's first run never changes
-        self._closed, self._full, self.runs = [], [], []
+        self._full = [full for full in self._full if full.transform != self.transform]
+        self._closed, self.runs = [], []
         for each in (*before, run, *behind):
             self._append(each)
         self.durable_ordinal = min(self.durable_ordinal, run.ordinal - 1)
@@ -201,12 +220,15 @@ class MapTail:
             if not full.is_sent:
                 full.is_sent = True
                 self.writing += 1
-                return self._row(full.chunk, full.runs, None), full.runs[-1]
+                return self._row(full.chunk, full.runs, None, full.transform), full.runs[-1]
         self.dirty, self._unwritten = False, 0
         self.writing += 1
-        return self._row(self.chunk, self.runs, self.fingerprint), self.runs[-1]
+        row = self._row(self.chunk, self.runs, self.fingerprint, self.transform)
+        return row, self.runs[-1]
 
-    def _row(self, chunk: int, runs: Sequence[Run], fingerprint: int | None) -> ChunkRow:
+    def _row(
+        self, chunk: int, runs: Sequence[Run], fingerprint: int | None, transform: str
+    ) -> ChunkRow:
         return ChunkRow(
             key=self.key,
             term=self.term,
@@ -216,6 +238,7 @@ class MapTail:
             mark=self.mark,
             fingerprint=fingerprint,
             producer_id=self.producer_id,
+            transform=transform,
         )
 
     def on_durable(self, run: Run) -> None:
@@ -289,7 +312,8 @@ class MapTail:
             (n for n in reversed(range(len(chunks))) if chunks[n][0].ordinal < acked_ordinal), 0
         )
         runs = tuple(run for run in chunks[at] if run.ordinal < acked_ordinal)
-        if not runs and len(chunks) > 1:
+        is_alone = len(chunks) == 1 and not self._closed and not self._full
+        if not runs and not is_alone:
             return None
         runs = runs or tuple(self.runs[:1])
         is_open = at == len(chunks) - 1
@@ -299,14 +323,21 @@ class MapTail:
 
 
 def first_runs(
-    known: Iterable[Run], open_from: int, corrected: Sequence[Run], position: Run
+    known: Iterable[Run],
+    open_from: int,
+    corrected: Sequence[Run],
+    position: Run,
+    *,
+    begins_chunk: bool = False,
 ) -> list[Run]:
     """Return the runs of a new term's first row (rule C of `mirror.map.offset_map`).
 
     These are the valid part of the map's newest chunk, which begins at ordinal `open_from` (-1:
-    there is none), then the corrections of the map, then the position.
+    there is none), then the corrections of the map, then the position. The position is left out if
+    it adds nothing, unless it begins a chunk (`MapTail.beginning`).
     """
     found = [*corrected, position]
     cut = found[0].ordinal
     runs = [run for run in known if 0 <= open_from <= run.ordinal < cut] + found
-    return runs[:-1] if len(runs) > 1 and position.continues(runs[-2]) else runs
+    is_needed = begins_chunk or len(runs) == 1 or not position.continues(runs[-2])
+    return runs if is_needed else runs[:-1]

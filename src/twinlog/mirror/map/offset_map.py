@@ -118,6 +118,11 @@ __all__ = [
 ROW_VERSION: Final = 1
 BRANCH_ROW_VERSION: Final = 2
 """Rows of a branch have longer keys, which the first release cannot read."""
+TRANSFORM_ROW_VERSION: Final = 3
+"""Rows of transformed records. A release without transforms would copy the next ones as they are,
+and compare records that differ.
+"""
+END_OF_MAP: Final = (1 << 63) - 1
 
 MAP_PARTITIONS: Final = 8
 """Partition count with which the topic is created."""
@@ -186,10 +191,14 @@ class ChunkRow:
     """Producer ID of this flow's records, which identifies them even without the state topic."""
     before: tuple[Pair, ...] | None = None
     """Offsets that MirrorMaker 2 had copied before the first run, or None if it had not."""
+    transform: str = ""
+    """Digest of the transform whose results its runs announce; empty: unchanged records."""
 
     def encode(self) -> tuple[bytes, bytes]:
         """Return (key, value) as compact JSON."""
         version = BRANCH_ROW_VERSION if self.key.branches else ROW_VERSION
+        if self.transform:
+            version = TRANSFORM_ROW_VERSION
         value: dict[str, object] = {"v": version, "topic": self.topic, "runs": deltas_of(self.runs)}
         if self.mark is not None:
             value["mark"] = [self.mark.ordinal, self.mark.downstream]
@@ -201,6 +210,8 @@ class ChunkRow:
             value["pid"] = self.producer_id
         if self.before is not None:
             value["before"] = [offset for pair in self.before for offset in pair]
+        if self.transform:
+            value["transform"] = self.transform
         return _key(self.key, self.term, self.chunk), _json(value)
 
     @classmethod
@@ -220,6 +231,7 @@ class ChunkRow:
             fingerprint=self.fingerprint,
             producer_id=self.producer_id,
             before=self.before,
+            transform=self.transform,
         )
 
 
@@ -237,6 +249,7 @@ class StoredRow:
     fingerprint: int | None
     producer_id: int
     before: tuple[Pair, ...] | None
+    transform: str = ""
 
     @classmethod
     def decode(cls, key: bytes, value: bytes) -> StoredRow:
@@ -244,10 +257,10 @@ class StoredRow:
         try:
             fields = json.loads(value)
             version = fields["v"]  # first, because newer releases may have other keys
-            if version > BRANCH_ROW_VERSION:
+            if version > TRANSFORM_ROW_VERSION:
                 raise CorruptData(
                     f"an offset map row has version {version}, this release reads up to "
-                    f"{BRANCH_ROW_VERSION}: upgrade Twinlog",
+                    f"{TRANSFORM_ROW_VERSION}: upgrade Twinlog",
                     code="STATE_TOO_NEW",
                 )
             partition, term, chunk = row_key(key)
@@ -262,6 +275,7 @@ class StoredRow:
                 fingerprint=fields.get("crc"),
                 producer_id=fields.get("pid", -1),
                 before=None if before is None else _pairs(before),
+                transform=fields.get("transform", ""),
             )
         except (ValueError, KeyError, TypeError, AttributeError) as error:
             raise CorruptData(
@@ -280,6 +294,7 @@ class StoredRow:
             fingerprint=self.fingerprint,
             producer_id=self.producer_id,
             before=self.before,
+            transform=self.transform,
         )
 
 
@@ -332,6 +347,7 @@ class _Entry(NamedTuple):
     runs: PackedChunk
     fingerprint: int | None
     """Fingerprint of its last run, unless that run is void."""
+    transform: str
 
 
 def _id(entry: _Entry) -> tuple[Term, int]:
@@ -379,6 +395,27 @@ class PartitionMap:
         }
 
     @property
+    def transform(self) -> str:
+        """Digest of the transform of the newest chunk, or an empty string if it has none."""
+        return self._entries[-1].transform if self._entries else ""
+
+    @property
+    def transformed(self) -> tuple[tuple[int, int], ...]:
+        """Ordinals [first, next) of transformed records. The last range has no end if the newest
+        chunk belongs to it.
+        """
+        spans: list[tuple[int, int]] = []
+        ends = [*map(_first_ordinal, self._entries[1:]), END_OF_MAP]
+        for entry, end in zip(self._entries, ends, strict=True):
+            if not entry.transform:
+                continue
+            begin = _first_ordinal(entry)
+            if spans and spans[-1][1] == begin:
+                begin = spans.pop()[0]
+            spans.append((begin, end))
+        return tuple(spans)
+
+    @property
     def open_from(self) -> int:
         """First ordinal of the newest chunk, which the next term repeats (rule C).
 
@@ -400,7 +437,9 @@ class PartitionMap:
             self.before = stored.before
         self._note_mark(stored, stored.runs.first.ordinal)
         self.term, self.chunk = max((stored.term, stored.chunk), (self.term, self.chunk))
-        self._put(_Entry(stored.term, stored.chunk, stored.runs, stored.fingerprint))
+        self._put(
+            _Entry(stored.term, stored.chunk, stored.runs, stored.fingerprint, stored.transform)
+        )
 
     def _note_mark(self, row: StoredRow, first: int) -> None:
         if (row.term, row.chunk) >= (self.term, self.chunk):

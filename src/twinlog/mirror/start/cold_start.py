@@ -298,7 +298,7 @@ def with_begin(
     """Return the request with the offset where the copy begins, if it was queried."""
     if one.source not in new:
         return one
-    begin = answer_of(begins, one.source, view, "its leader does not report where to begin")
+    begin = answer_of(begins, one.source, view, "its leader does not report the start offset")
     return replace(one, begin=begin)
 
 

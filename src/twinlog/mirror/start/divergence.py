@@ -129,8 +129,8 @@ def diverged(
     if divergence.was_rewritten:
         return source_diverged(
             f"{source}: the source's log was cut at {divergence.upstream} and rewritten: "
-            f"{copied} were copied, the source has others there now; {target} still holds the "
-            f"old ones at {held}",
+            f"{copied} were copied, the source now has other records there; {target} still holds "
+            f"the old ones at {held}",
             target,
             findings.Span(divergence.downstream, downstream),
             lost=(divergence.upstream, upstream),

@@ -52,6 +52,9 @@ wrong. The records show it (`resume_point`):
 producer state and the map are the only evidence. That is no error: a topic that is idle for longer
 than its retention has no records. The log line of the start says so.
 
+**Transformed records** cannot be compared, so their position follows from the map alone, under
+stricter conditions (`announced`). Raw records after them are compared as above.
+
 **A start may fail at any step.** It only reads, so nothing remains of it. The first thing that is
 written is the row of the cut, and every batch waits for it. If a batch of another lane is appended
 during the check, the log ends do not match the producer state, and the check is repeated
@@ -81,6 +84,12 @@ from twinlog.mirror.map.accepted_records import (
 )
 from twinlog.mirror.map.offset_map import Run, run_at, upstream_range
 from twinlog.mirror.ports import LogEnds, LogView, ProducerTail, answer_of
+from twinlog.mirror.start.announced import (
+    announced_upstream,
+    behind_filtered,
+    is_transformed,
+    raw_from,
+)
 from twinlog.mirror.start.both_logs import BothLogs
 from twinlog.mirror.start.break_search import find_break
 from twinlog.mirror.start.corrections import ResumePoint, next_upstream
@@ -164,8 +173,9 @@ class StartSearch:
         if (found := self._behind_accepted(stretch)) is not None:
             return found
         k = stretch.k
-        if stretch.low:
-            low = max(self.target_ends.log_start, stretch.low)
+        raw = raw_from(self.request.transformed, end - k)
+        if low := max(stretch.low, k + raw if raw else 0):
+            low = max(self.target_ends.log_start, low)
             self.target_ends = replace(self.target_ends, log_start=low)
             self.logs = self._logs_to(self.target_ends)
         ordinal = end - k
@@ -182,12 +192,16 @@ class StartSearch:
         return self._point(ordinal, self._resume_point(self.logs, tail, k, ordinal), k, tail)
 
     def _resume_point(self, logs: BothLogs, tail: TargetTail, k: int, ordinal: int) -> ResumePoint:
+        if is_transformed(self.request.transformed, ordinal - 1):
+            upstream = announced_upstream(self.request, tail, k, ordinal)
+            upstream = self._check_source(upstream)
+            return ResumePoint(upstream, self._epoch(upstream))
         resume_point = ResumePoint(
             next_upstream(self.request.runs, ordinal, self.source_ends.log_start), -1
         )
         if tail.records or self.request.lost is not None:
             resume_point = TailCheck(logs, tail, k, ordinal).resume_point()
-        upstream = self._check_source(resume_point.upstream)
+        upstream = self._check_source(behind_filtered(self.request, resume_point.upstream, ordinal))
         if upstream != resume_point.upstream:
             resume_point = resume_point._replace(upstream=upstream, leader_epoch=-1)
         return resume_point._replace(leader_epoch=self._epoch(upstream, resume_point.leader_epoch))
@@ -306,7 +320,7 @@ class StartSearch:
             producers=self.request.our_producers,
         )
         end = self.target_ends.log_end
-        said = f"{witness} is at ordinal {ordinal - 1 + off}, the log holds {ordinal}"
+        said = f"{witness} is at ordinal {ordinal - 1 + off}, but the log has {ordinal} records"
         if off > 0:
             where = f"somewhere below offset {end}"
             if at is not None and at.distance > 0:

@@ -22,6 +22,10 @@ class StartRequest(Pairing):
     runs_from: int = -1
     """The ordinal from which on the runs are complete; -1: all runs are here."""
     mark: Mark | None = None
+    transformed: tuple[tuple[int, int], ...] = ()
+    """Ordinals [first, next) of transformed records, which differ from the source's
+    (`mirror.start.announced`).
+    """
     is_branch: bool = False
     """Whether this is a branch of a keyed topic: it gets the source records that belong here by key
     (`mirror.copy.fan_out`).

@@ -184,7 +184,7 @@ def promoted(flow: str, promotion: Intent) -> str:
 def topic_promoted(promotion: Intent) -> str:
     """Return a message that says why a topic that was promoted by name is no longer copied."""
     return (
-        f"promoted {promotion}, {in_iso(promotion.at_ms)}: its remote topic is the original now, "
+        f"promoted {promotion}, {in_iso(promotion.at_ms)}: its remote topic is now the original, "
         "and nothing is copied to it; twinlog topic demote reverts it"
     )
 

@@ -81,8 +81,10 @@ class Proof(Struct, frozen=True, kw_only=True):
 class Kept(Struct, frozen=True, kw_only=True):
     """How soon the source deletes records that wait to be copied."""
 
-    ms: Bounded
-    """The shortest time for which a waiting record is certainly kept; -1: no deletion expected."""
+    ms: Bounded | None
+    """The shortest time for which a waiting record is certainly kept. None: no deletion is
+    expected.
+    """
     topic: str
     """The topic with that time."""
     near_deletion: tuple[str, ...]
@@ -97,11 +99,15 @@ class Kept(Struct, frozen=True, kw_only=True):
     _KIND,
     code=CorruptData.code,
     advice="; it is rewritten every few seconds while the flow runs",
+    as_minus_one=(
+        *("generation", "loss_records", "loss_ms", "lag", "lag_unknown", "rpo_ms"),
+        *("p50_ms", "p99_ms", "ms"),
+    ),
 )
 class PublishedStatus(StateRow, frozen=True, kw_only=True):
     """One flow at one moment, as its leader sees it, or a process that could not set it up.
 
-    Unknown figures are -1.
+    Unknown figures are None, in the row -1.
     """
 
     at_ms: Bounded
@@ -110,8 +116,8 @@ class PublishedStatus(StateRow, frozen=True, kw_only=True):
     """Interval at which it is written."""
     host: str
     pid: Bounded
-    generation: Bounded
-    """The writer's generation; -1: it could not set the flow up."""
+    generation: Bounded | None
+    """The writer's generation, or None if it could not set the flow up."""
     state: Annotated[str, one_of(FlowState)]
     reason: str
     guarantee: str
@@ -119,8 +125,8 @@ class PublishedStatus(StateRow, frozen=True, kw_only=True):
     since_ms: Bounded
     records: Bounded
     bytes: Bounded
-    loss_records: Bounded
-    loss_ms: Bounded
+    loss_records: Bounded | None
+    loss_ms: Bounded | None
     loss_unknown: Bounded
     partitions: Bounded
     unusual_partitions: Bounded
@@ -130,18 +136,18 @@ class PublishedStatus(StateRow, frozen=True, kw_only=True):
     """The partitions that lack most records. Rows of earlier releases have neither these nor the
     fields below.
     """
-    lag: Bounded = -1
+    lag: Bounded | None = None
     """Number of waiting records of partitions whose lag is known."""
-    lag_unknown: Bounded = -1
+    lag_unknown: Bounded | None = None
     """Number of partitions whose lag is unknown."""
-    rpo_ms: Bounded = -1
-    """The configured twinlog.rpo.seconds in ms; -1: not set."""
+    rpo_ms: Bounded | None = None
+    """The configured twinlog.rpo.seconds in ms, or None if it is not set."""
     rpo_excess: str = ""
     """Why the RPO is exceeded."""
     proof: Proof | None = None
-    p50_ms: Bounded = -1
-    """Median latency of the batches of the last minute; -1: there were none."""
-    p99_ms: Bounded = -1
+    p50_ms: Bounded | None = None
+    """Median latency of the batches of the last minute, or None if there were none."""
+    p99_ms: Bounded | None = None
     """99th percentile of the same latencies."""
     code: str = ""
     """Code of the problem because of which the flow does not work."""
@@ -156,9 +162,14 @@ class PublishedStatus(StateRow, frozen=True, kw_only=True):
         return f"{self.host} (process {self.pid})"
 
     @property
+    def rank(self) -> int:
+        """The generation, or -1, which is below every generation, if it has none."""
+        return -1 if self.generation is None else self.generation
+
+    @property
     def is_of_leader(self) -> bool:
         """Whether its writer was the leader, and not a process that could not set the flow up."""
-        return self.generation >= 0
+        return self.generation is not None
 
     @property
     def lives_ms(self) -> int:
@@ -196,7 +207,7 @@ def published_status(
             problem = error
     if not found and problem is not None:
         raise problem
-    return max(reversed(found), key=lambda one: (one.generation, one.at_ms), default=None)
+    return max(reversed(found), key=lambda one: (one.rank, one.at_ms), default=None)
 
 
 def failed_set_up(

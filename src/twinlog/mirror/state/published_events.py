@@ -37,13 +37,18 @@ class PublishedEvent(Struct, frozen=True, kw_only=True):
     message: str
     code: str
     topic: str
-    partition: Bounded
-    """The partition, or -1 if the event concerns none."""
+    partition: Bounded | None
+    """The partition, or None if the event concerns none; in the row -1."""
     person: str
     """The operator who requested it, if any."""
 
 
-@row(_KIND, code=CorruptData.code, advice="; they are rewritten when something happens to it")
+@row(
+    _KIND,
+    as_minus_one=("partition",),
+    code=CorruptData.code,
+    advice="; they are rewritten when something happens to it",
+)
 class PublishedEvents(StateRow, frozen=True, kw_only=True):
     """The newest events of one process for one flow, oldest first."""
 

@@ -45,6 +45,7 @@ class StateRow(Struct, frozen=True, kw_only=True):
     _kind: ClassVar[tuple[str, ...]]
     _key: ClassVar[tuple[str, ...]]
     _sparse: ClassVar[tuple[str, ...]]
+    _as_minus_one: ClassVar[tuple[str, ...]]
     _code: ClassVar[str]
     _advice: ClassVar[str]
 
@@ -62,7 +63,7 @@ class StateRow(Struct, frozen=True, kw_only=True):
         for name in self._sparse:
             if not fields[name]:
                 del fields[name]
-        return encode_row(key, fields)
+        return encode_row(key, _replaced(fields, self._as_minus_one, None, -1))
 
     @classmethod
     def decode(cls, parts: Sequence[Any], fields: Mapping[str, Any]) -> Self:
@@ -72,6 +73,7 @@ class StateRow(Struct, frozen=True, kw_only=True):
         try:
             _, flow, *rest = parts
             of_key = zip(cls._key, rest[len(cls._kind) :], strict=True)
+            fields = _replaced(fields, cls._as_minus_one, -1, None)
             return convert({**fields, "flow": flow, **dict(of_key)}, cls, dec_hook=text_as)
         except (MsgspecError, ValueError) as error:
             raise cls.corrupt(error) from error
@@ -83,20 +85,35 @@ class StateRow(Struct, frozen=True, kw_only=True):
         return CorruptData(what, code=cls._code)
 
 
+def _replaced(value: Any, names: tuple[str, ...], before: object, after: object) -> Any:
+    """Return the row with other values in these fields, also in its parts."""
+    if names and isinstance(value, list | tuple):
+        return [_replaced(one, names, before, after) for one in value]
+    if not names or not isinstance(value, Mapping):
+        return value
+    return {
+        name: after if name in names and one == before else _replaced(one, names, before, after)
+        for name, one in value.items()
+    }
+
+
 def row(
     *kind: str,
     key: tuple[str, ...] = (),
     sparse: tuple[str, ...] = (),
+    as_minus_one: tuple[str, ...] = (),
     code: str = "STATE_CORRUPT",
     advice: str = "",
 ) -> Callable[[type[T]], type[T]]:
     """Declare a kind of row. `key`: the fields in its key; `sparse`: fields that are not written if
-    they are empty; `code`: code of the error for an invalid row; `advice`: end of that error's
+    they are empty; `as_minus_one`: fields, also of its parts, in which None is written as -1 for
+    earlier releases; `code`: code of the error for an invalid row; `advice`: end of that error's
     message.
     """
 
     def declare(cls: type[T]) -> type[T]:
         cls._kind, cls._key, cls._sparse, cls._code, cls._advice = kind, key, sparse, code, advice
+        cls._as_minus_one = as_minus_one
         return cls
 
     return declare

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import Any, Final, NamedTuple
+from typing import Final, NamedTuple
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from twinlog.mirror.verify.tally import Day, day_of
 
@@ -40,8 +43,8 @@ class GapCause(StrEnum):
     MARKERS = "transaction markers"
     ABORTED = "of aborted transactions"
     SKIPPED = "skipped by a person"
-    ACCEPTED = "of others, accepted by a person"
-    OTHERS = "of others, in a topic that is shared"
+    ACCEPTED = "of other clients, accepted by an operator"
+    OTHERS = "of other clients, in a shared topic"
     OWN_TIME = "with the target's own timestamp"
 
 
@@ -55,8 +58,7 @@ class Range(NamedTuple):
         return f"[{self.first}, {self.next})"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Difference:
+class Difference(Struct, frozen=True, kw_only=True):
     """One range of differing records."""
 
     kind: DifferenceKind
@@ -64,16 +66,6 @@ class Difference:
     target: Range | None
     records: int
     why: str = ""
-
-    def as_json(self) -> dict[str, Any]:
-        """Return the difference for JSON, with ranges as [first, next]."""
-        return {
-            "kind": self.kind.value,
-            "source": None if self.source is None else list(self.source),
-            "target": None if self.target is None else list(self.target),
-            "records": self.records,
-            "why": self.why,
-        }
 
 
 @dataclass(slots=True, kw_only=True)

@@ -38,8 +38,8 @@ from twinlog.wire.record import Record
 from twinlog.wire.record_batch import CODEC_MASK, HEADER_BYTES, BatchHeader, verify_crc
 from twinlog.wire.rows import rest_of
 
-NOT_IN_MAP: Final = "the offset map does not say where they are"
-ELSEWHERE: Final = "the offset map says another place"
+NOT_IN_MAP: Final = "the offset map has no position for them"
+ELSEWHERE: Final = "the offset map has another position"
 BY_OTHERS: Final = "not written by this flow"
 NO_SUCH_SOURCE: Final = "the source has no such record there"
 

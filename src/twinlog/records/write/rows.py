@@ -206,14 +206,18 @@ def partitions_of(client: ClusterClient, topic: str) -> int:
     return len(metadata.topics[topic].partitions)
 
 
-def table_of_columns(columns: Mapping[str, Any], count: int, now_ms: int) -> Table:
-    """Return all rows as records. Raises ClusterError (ROW_INVALID)."""
+def table_of_columns(
+    columns: Mapping[str, Any], count: int, now_ms: int, *, least_ms: int = 0
+) -> Table:
+    """Return all rows as records. Raises ClusterError (ROW_INVALID). `least_ms`: the least
+    timestamp that a row may have.
+    """
     none = Strings(b"", array("q", bytes(8 * count)), array("q", [-1]) * count)
     key = strings_of(columns[KEY]) if KEY in columns else none
     headers = _headers(columns[HEADERS]) if HEADERS in columns else none
     times = array("q", [now_ms]) * count
     if TIMESTAMP in columns:
-        times = _times(columns[TIMESTAMP], now_ms)
+        times = _times(columns[TIMESTAMP], now_ms, least_ms)
     return CHOSEN.kernels.pack(key, strings_of(columns[VALUE]), headers, times)
 
 
@@ -223,10 +227,11 @@ def strings_of(column: Any) -> Strings:
     sizes = pc.fill_null(pc.binary_length(column), -1)
     _, ends, data = column.buffers()
     starts = pa.Array.from_buffers(pa.int32(), len(column), [None, ends], offset=column.offset)
-    return Strings(data.to_pybytes() if data else b"", _numbers(starts), _numbers(sizes))
+    return Strings(data.to_pybytes() if data else b"", numbers_of(starts), numbers_of(sizes))
 
 
-def _numbers(column: Any) -> array[int]:
+def numbers_of(column: Any) -> array[int]:
+    """Return a column of numbers without nulls."""
     out = array("q")
     numbers = column.cast(pa.int64())
     if len(numbers):
@@ -234,15 +239,15 @@ def _numbers(column: Any) -> array[int]:
     return out
 
 
-def _times(column: Any, now_ms: int) -> array[int]:
+def _times(column: Any, now_ms: int, least_ms: int) -> array[int]:
     known = column.cast(pa.timestamp("us", tz="UTC")).cast(pa.int64())
-    if known.null_count < len(known) and pc.min(known).as_py() < 0:
+    if known.null_count < len(known) and pc.min(known).as_py() < 1000 * least_ms:
         raise invalid("rows have timestamps before 1970, which Kafka does not accept")
-    return _numbers(pc.fill_null(pc.divide(known, 1000), now_ms))
+    return numbers_of(pc.fill_null(pc.divide(known, 1000), now_ms))
 
 
 def _headers(column: Any) -> Strings:
-    counts = _numbers(pc.fill_null(pc.list_value_length(column), 0))
+    counts = numbers_of(pc.fill_null(pc.list_value_length(column), 0))
     headers = pc.list_flatten(column)
     key, value = (pc.struct_field(headers, name) for name in ("key", "value"))
     if key.null_count:
@@ -266,7 +271,7 @@ def _grouped(column: Any, rows: array[int]) -> tuple[dict[Any, array[int]], arra
         column = column.dictionary_decode()  # its own numbers may be in any order
     numbers = column.take(indices).dictionary_encode()
     order = pc.array_sort_indices(numbers.indices)  # stable, nulls last
-    rows = _numbers(indices.take(order))
+    rows = numbers_of(indices.take(order))
     # the numbers are 0, 1, .. in order of first occurrence
     counts = pc.value_counts(numbers.indices.drop_null()).field("counts").to_pylist()
     found: dict[Any, array[int]] = {}

@@ -199,7 +199,7 @@ def _is_repeated(found: CommitMark | None, mark: CommitMark, options: WriteOptio
         if found.topics != mark.topics:
             there, here = (", ".join(sorted(one.topics)) for one in (found, mark))
             raise _differs(
-                f"micro-batch {batch} is committed to {there}, and now goes to {here}",
+                f"micro-batch {batch} was committed to {there}, and is now written to {here}",
                 options.write_id,
             )
         if found.rows == mark.rows:
@@ -211,8 +211,10 @@ def _is_repeated(found: CommitMark | None, mark: CommitMark, options: WriteOptio
     if last > batch:
         raise _differs(f"micro-batch {last} is committed, but {batch} should be written")
     if last < batch - 1 and options.topic and options.needs_mark:
-        known = "none is known to be committed" if found is None else f"the last one is {last}"
-        raise _differs(f"micro-batch {batch} should be written, but of those before it {known}")
+        known = (
+            "no earlier one is committed" if found is None else f"the last committed one is {last}"
+        )
+        raise _differs(f"micro-batch {batch} should be written, but {known}")
     return False
 
 

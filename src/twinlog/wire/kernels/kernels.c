@@ -32,7 +32,7 @@ enum { POSITION, LEFT, LAST_DELTA, MOST_DELTA, BASE_OFFSET, BASE_TIME, HAS_TIME,
 /* most bytes of a record before its key length: length, attributes, two deltas */
 #define MOST_FRONT (5 + 1 + 10 + 5)
 
-EXPORT i64 twinlog_version(void) { return 3; }
+EXPORT i64 twinlog_version(void) { return 4; }
 
 /* ---- integers ---- */
 
@@ -95,6 +95,16 @@ static inline u32 big32(const u8 *at) {
     return __BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__ ? __builtin_bswap32(value) : value;
 }
 
+static inline void put64(u8 *at, u64 value) {
+    if (__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__) value = __builtin_bswap64(value);
+    __builtin_memcpy(at, &value, 8);
+}
+
+static inline void put32(u8 *at, u32 value) {
+    if (__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__) value = __builtin_bswap32(value);
+    __builtin_memcpy(at, &value, 4);
+}
+
 static inline u64 little64(const u8 *at) {
     u64 value;
     __builtin_memcpy(&value, at, 8);
@@ -114,37 +124,91 @@ static inline void copy(u8 *to, const u8 *from, i64 size) {
 
 /* ---- CRC32C ---- */
 
+#define POLYNOMIAL 0x82F63B78u /* reflected: bit 31 is x^0 */
+#define CRC_BEGIN 0xFFFFFFFFu
+#define POWERS 32
+
 static u32 crc_table[8][256];
-static int has_crc_instruction;
+static u32 power[POWERS]; /* x^(8 * 2^k): a register after 2^k bytes that are zero */
+
+/* The product of two polynomials modulo CRC32C's. */
+static u32 times(u32 a, u32 b) {
+    u32 product = 0;
+    for (u32 bit = 0x80000000u; bit; bit >>= 1) {
+        if (b & bit) product ^= a;
+        a = a & 1 ? a >> 1 ^ POLYNOMIAL : a >> 1;
+    }
+    return product;
+}
+
+#if defined(__x86_64__) && !defined(PORTABLE)
+#define HAS_INSTRUCTIONS 1
+#define BY_INSTRUCTION __attribute__((target("sse4.2,pclmul")))
+#define STRIPE_POWER 9
+#define STRIPE (1 << STRIPE_POWER)
+
+typedef long long pair __attribute__((vector_size(16)));
+static int has_instructions;
+static u32 lower_power[POWERS]; /* x^(8 * 2^k - 33), because `product_of` adds the 33 */
+
+BY_INSTRUCTION static inline u32 product_of(u32 a, u32 b) {
+    pair product = __builtin_ia32_pclmulqdq128((pair){a, 0}, (pair){b, 0}, 0);
+    return (u32)__builtin_ia32_crc32di(0, (u64)product[0]);
+}
+
+/* Three registers at once, because each instruction waits for the one before it. */
+BY_INSTRUCTION static u32 crc_by_instruction(const u8 *data, i64 size, u32 crc) {
+    u64 first = crc;
+    for (; size >= 3 * STRIPE; data += 3 * STRIPE, size -= 3 * STRIPE) {
+        u64 second = 0, third = 0;
+        for (i64 at = 0; at < STRIPE; at += 8) {
+            first = __builtin_ia32_crc32di(first, little64(data + at));
+            second = __builtin_ia32_crc32di(second, little64(data + at + STRIPE));
+            third = __builtin_ia32_crc32di(third, little64(data + at + 2 * STRIPE));
+        }
+        first = product_of((u32)first, lower_power[STRIPE_POWER + 1])
+                ^ product_of((u32)second, lower_power[STRIPE_POWER]) ^ third;
+    }
+    for (; size >= 8; data += 8, size -= 8) first = __builtin_ia32_crc32di(first, little64(data));
+    crc = (u32)first;
+    for (; size > 0; data++, size--) crc = __builtin_ia32_crc32qi(crc, *data);
+    return crc;
+}
+
+BY_INSTRUCTION static u32 shifted_by_instruction(u32 crc, i64 bytes) {
+    for (int k = 0; bytes > 0 && k < POWERS; k++, bytes >>= 1)
+        if (bytes & 1) crc = product_of(crc, lower_power[k]);
+    return crc;
+}
+#endif
 
 EXPORT void twinlog_prepare(void) {
     for (u32 n = 0; n < 256; n++) {
         u32 crc = n;
-        for (int bit = 0; bit < 8; bit++) crc = crc & 1 ? crc >> 1 ^ 0x82F63B78u : crc >> 1;
+        for (int bit = 0; bit < 8; bit++) crc = crc & 1 ? crc >> 1 ^ POLYNOMIAL : crc >> 1;
         crc_table[0][n] = crc;
     }
     for (u32 n = 0; n < 256; n++)
         for (int k = 1; k < 8; k++)
             crc_table[k][n] = crc_table[k - 1][n] >> 8 ^ crc_table[0][crc_table[k - 1][n] & 0xFF];
-#if defined(__x86_64__)
-    has_crc_instruction = __builtin_cpu_supports("sse4.2") != 0;
+    power[0] = 1u << (31 - 8);
+    for (int k = 1; k < POWERS; k++) power[k] = times(power[k - 1], power[k - 1]);
+#if HAS_INSTRUCTIONS
+    for (int k = 0; k < POWERS; k++) {
+        lower_power[k] = power[k];
+        for (int n = 0; n < 33; n++) { /* divided by x */
+            u32 value = lower_power[k];
+            lower_power[k] = value >> 31 ? (value ^ POLYNOMIAL) << 1 | 1 : value << 1;
+        }
+    }
+    has_instructions = __builtin_cpu_supports("sse4.2") && __builtin_cpu_supports("pclmul");
 #endif
 }
 
-#if defined(__x86_64__)
-__attribute__((target("sse4.2"))) static u32 crc_by_instruction(const u8 *data, i64 size, u32 crc) {
-    u64 wide = crc;
-    for (; size >= 8; data += 8, size -= 8) wide = __builtin_ia32_crc32di(wide, little64(data));
-    crc = (u32)wide;
-    for (; size > 0; data++, size--) crc = __builtin_ia32_crc32qi(crc, *data);
-    return crc;
-}
-#endif
-
-static u32 crc32c(const u8 *data, i64 size) {
-    u32 crc = 0xFFFFFFFFu;
-#if defined(__x86_64__)
-    if (has_crc_instruction) return ~crc_by_instruction(data, size, crc);
+/* The register after these bytes. It begins with CRC_BEGIN, and its complement is the CRC. */
+static u32 crc_after(const u8 *data, i64 size, u32 crc) {
+#if HAS_INSTRUCTIONS
+    if (has_instructions) return crc_by_instruction(data, size, crc);
 #endif
     for (; size >= 8; data += 8, size -= 8) {
         u64 eight = little64(data) ^ crc;
@@ -152,7 +216,19 @@ static u32 crc32c(const u8 *data, i64 size) {
         for (int k = 0; k < 8; k++) crc ^= crc_table[7 - k][eight >> (8 * k) & 0xFF];
     }
     for (; size > 0; data++, size--) crc = crc >> 8 ^ crc_table[0][(crc ^ *data) & 0xFF];
-    return ~crc;
+    return crc;
+}
+
+static u32 crc32c(const u8 *data, i64 size) { return ~crc_after(data, size, CRC_BEGIN); }
+
+/* The difference between two registers after the same bytes, if it was `crc` before them. */
+static u32 shifted(u32 crc, i64 bytes) {
+#if HAS_INSTRUCTIONS
+    if (has_instructions) return shifted_by_instruction(crc, bytes);
+#endif
+    for (int k = 0; bytes > 0 && k < POWERS; k++, bytes >>= 1)
+        if (bytes & 1) crc = times(crc, power[k]);
+    return crc;
 }
 
 /* ---- one record ---- */
@@ -608,4 +684,97 @@ EXPORT i64 twinlog_join(const u8 *buffer, i64 size, i64 *state, u8 *out, i64 roo
     state[BATCH_TIME] = batch_time;
     state[OLDEST] = oldest;
     return filled;
+}
+
+/* ---- batches become this producer's ---- */
+
+/* numbers of a `rewrite`; the first three are also results */
+enum { REWRITE_AT, REWRITE_NEXT, REWRITE_EPOCH, REWRITE_BEGINS, REWRITE_END, REWRITE_LIMIT, REWRITE_FEW,
+       REWRITE_CODECS, REWRITE_PRODUCER, REWRITE_SEQUENCE, REWRITE_NUMBERS };
+/* numbers of a row; the rows follow those numbers */
+enum { ROW_AT, ROW_LENGTH, ROW_OFFSET, ROW_COUNT, ROW_BASE_TIME, ROW_MOST_TIME, ROW_EPOCH,
+       ROW_MARK, ROW_NUMBERS };
+
+#define SEQUENCE_MASK 0x7FFFFFFF
+#define CRC_FROM 21
+#define KEPT_ATTRIBUTES (0xFF & ~(0x10 | 0x40)) /* transactional, delete horizon */
+
+#define CONTROL 0x20
+#define LOG_APPEND_TIME 0x08
+#define NO_MARK (-1)
+
+/* `wire.record.fingerprint` of the first record of an uncompressed batch, or BAD. */
+static i64 fingerprint_of(const u8 *head, i64 length) {
+    i64 position = HEADER_BYTES;
+    struct record one;
+    u8 numbers[12];
+    if (!read_record(head, &position, length, &one) || one.delta < 0) return BAD;
+    if (one.delta > (int32_t)big32(head + 23)) return BAD;
+    put64(numbers, big64(head + 27) + (u64)one.time_delta);
+    put32(numbers + 8, one.key_size < 0 ? UINT32_MAX : (u32)one.key_size);
+    u32 crc = crc_after(head + one.key, one.key_size, crc_after(numbers, 12, CRC_BEGIN));
+    put32(numbers, one.value_size < 0 ? UINT32_MAX : (u32)one.value_size);
+    return (u32)~crc_after(head + one.value, one.value_size, crc_after(numbers, 4, crc));
+}
+
+/* Turns a checked batch into one of this producer. Of its payload only the register of the CRC
+ * `after` is needed: the header before it changes, and so does the register by a known number. */
+static void rewrite_one(u8 *head, i64 length, u32 front, u32 after, i64 producer, i64 sequence) {
+    put64(head, 0);
+    head[22] &= KEPT_ATTRIBUTES;
+    put64(head + 43, (u64)producer);
+    head[51] = head[52] = 0; /* producer epoch */
+    put32(head + 53, (u32)sequence);
+    u32 change = front ^ crc_after(head + CRC_FROM, HEADER_BYTES - CRC_FROM, CRC_BEGIN);
+    put32(head + 17, ~(after ^ shifted(change, length - HEADER_BYTES)));
+}
+
+/* Rewrites at most `most` contiguous batches that need no other change, and writes a row for each;
+ * returns their number. Skips control batches. A run begins after them, whose first batch gets a
+ * fingerprint. Stops before the first other batch, which is not changed. */
+EXPORT i64 twinlog_rewrite(u8 *buffer, i64 size, i64 *state, i64 most) {
+    i64 at = state[REWRITE_AT], next = state[REWRITE_NEXT], sequence = state[REWRITE_SEQUENCE], rows = 0;
+    i64 *row = state + REWRITE_NUMBERS;
+    i64 begins = state[REWRITE_BEGINS];
+    if (at < 0 || sequence < 0 || sequence > SEQUENCE_MASK) return BAD;
+    while (rows < most && size - at >= HEADER_BYTES) {
+        u8 *head = buffer + at;
+        i64 length = (int32_t)big32(head + 8) + (i64)12, left = size - at - length;
+        i64 offset = (i64)big64(head), count = (int32_t)big32(head + 57);
+        i64 dense = (i64)(int32_t)big32(head + 23) + 1, mark = NO_MARK;
+        int is_control = head[22] & CONTROL, codec = head[22] & 7;
+        if (head[16] != 2 || length < HEADER_BYTES || left < 0) break;
+        if (count < 1 || (is_control ? count > dense : count != dense)) break;
+        if (offset != next || offset >= state[REWRITE_END] || offset > INT64_MAX - dense) break;
+        if (!is_control) {
+            if (head[22] & LOG_APPEND_TIME || length > state[REWRITE_LIMIT]) break;
+            if (!(state[REWRITE_CODECS] >> codec & 1) || (begins && codec)) break;
+            if (count > (i64)SEQUENCE_MASK + 1 - sequence) break;
+            if (count <= state[REWRITE_FEW] && left >= 8 && (i64)big64(head + length) == next + count)
+                break; /* the two may be joined */
+        }
+        u32 front = crc_after(head + CRC_FROM, HEADER_BYTES - CRC_FROM, CRC_BEGIN);
+        u32 after = crc_after(head + HEADER_BYTES, length - HEADER_BYTES, front);
+        if (big32(head + 17) != ~after) break;
+        if (begins && !is_control && (mark = fingerprint_of(head, length)) == BAD) break;
+        state[REWRITE_EPOCH] = (int32_t)big32(head + 12);
+        if (!is_control) {
+            row[ROW_AT] = at;
+            row[ROW_LENGTH] = length;
+            row[ROW_OFFSET] = offset;
+            row[ROW_COUNT] = count;
+            row[ROW_BASE_TIME] = (i64)big64(head + 27);
+            row[ROW_MOST_TIME] = (i64)big64(head + 35);
+            row[ROW_EPOCH] = state[REWRITE_EPOCH];
+            row[ROW_MARK] = mark;
+            rewrite_one(head, length, front, after, state[REWRITE_PRODUCER], sequence);
+            sequence = (sequence + count) & SEQUENCE_MASK;
+            rows++, row += ROW_NUMBERS;
+        }
+        begins = is_control;
+        at += length, next += dense;
+    }
+    state[REWRITE_AT] = at;
+    state[REWRITE_NEXT] = next;
+    return rows;
 }

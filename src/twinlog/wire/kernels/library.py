@@ -17,8 +17,10 @@ from typing import Any, Final
 
 from twinlog.wire.kernels.shapes import (
     COLUMNS,
+    BatchRewrite,
     HeaderColumns,
     JoinState,
+    RewrittenBatches,
     ScanState,
     Strings,
     Table,
@@ -26,12 +28,14 @@ from twinlog.wire.kernels.shapes import (
 from twinlog.wire.kernels.twin import TWIN
 
 NAME: Final = "kernels.so"
-VERSION: Final = 3
+VERSION: Final = 4
 """Version of the functions and their arguments. `kernels.c` has the same number."""
 
 _BAD: Final = -1
 _LENGTHS: Final = 5 + 5 + 1
 """Maximum bytes of key length, value length and header count in a record without headers."""
+_REWRITE: Final = struct.Struct("=10q")
+_REWRITTEN: Final = struct.Struct("=8q")
 _AT, _SIZE, _BYTES = ctypes.c_void_p, ctypes.c_int64, ctypes.c_char_p
 _FUNCTIONS: Final[dict[str, Sequence[Any]]] = {
     "twinlog_version": (),
@@ -56,6 +60,7 @@ _FUNCTIONS: Final[dict[str, Sequence[Any]]] = {
         _AT,
     ),
     "twinlog_join": (_AT, _SIZE, _AT, _AT, _SIZE),
+    "twinlog_rewrite": (_AT, _SIZE, _AT, _SIZE),
 }
 
 
@@ -86,7 +91,7 @@ class Library:
         self._measure_headers = loaded.twinlog_measure_headers
         self._unpack_headers = loaded.twinlog_unpack_headers
         self._pack_headers = loaded.twinlog_pack_headers
-        self._join = loaded.twinlog_join
+        self._join, self._rewrite = loaded.twinlog_join, loaded.twinlog_rewrite
 
     def scan(self, data: bytes, state: ScanState[int], most: int) -> Table | None:
         # a record has at least 7 bytes, so an invalid count does not allocate too much memory
@@ -259,6 +264,22 @@ class Library:
             len(out) - start,
         )
         return filled
+
+    def rewrite(self, buffer: memoryview, rewrite: BatchRewrite, most: int) -> RewrittenBatches:
+        if buffer.readonly:
+            return TWIN.rewrite(buffer, rewrite, most)
+        numbers = bytearray(_REWRITE.size + _REWRITTEN.size * most)
+        _REWRITE.pack_into(numbers, 0, *rewrite)
+        count = self._rewrite(
+            ctypes.addressof(ctypes.c_char.from_buffer(buffer)),
+            len(buffer),
+            ctypes.addressof(ctypes.c_char.from_buffer(numbers)),
+            most,
+        )
+        at, next_offset, epoch, *_ = _REWRITE.unpack_from(numbers)
+        end = _REWRITE.size + _REWRITTEN.size * max(0, count)
+        found: Any = _REWRITTEN.iter_unpack(memoryview(numbers)[_REWRITE.size : end])
+        return RewrittenBatches(at, next_offset, epoch, found)
 
 
 def _addresses(*columns: Strings) -> Iterator[Any]:

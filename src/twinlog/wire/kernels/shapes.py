@@ -1,4 +1,4 @@
-"""Inputs and outputs of the kernels: a table of records, and the numbers of a scan and of a join.
+"""Inputs and outputs of the kernels: a table of records, and the numbers of the others.
 
 A table has nine columns of 64-bit numbers over one decompressed payload. The bytes of the payload
 stay where they are. A row has the positions of a record's key, value and headers in them, so no
@@ -15,7 +15,7 @@ object is created before it is needed:
 from __future__ import annotations
 
 from array import array
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Final, NamedTuple, Protocol
 
 OFFSET: Final = 0
@@ -58,6 +58,41 @@ MOST_TIMESTAMP: Final = 10
 MOST_OF_BATCHES: Final = 11
 LEAST_OF_BATCHES: Final = 12
 JOIN_NUMBERS: Final = 13
+
+
+class BatchRewrite(NamedTuple):
+    """Where batches are rewritten, and which ones."""
+
+    at: int
+    next_offset: int
+    leader_epoch: int
+    """Source leader epoch of the offset before `next_offset`."""
+    begins_run: bool
+    """Whether the next record begins a run of the offset map."""
+    end_offset: int
+    most_bytes: int
+    few: int
+    """A batch of at most this many records is left for a join if another batch follows it."""
+    codecs: int
+    """A bit for each codec number whose batches are not recompressed."""
+    producer_id: int
+    sequence: int
+
+
+RewrittenRow = tuple[int, int, int, int, int, int, int, int]
+"""Position, length, base offset, record count, base timestamp, maximum timestamp and leader epoch
+that a batch had before; if it begins a run the fingerprint of its first record, else
+-1.
+"""
+
+
+class RewrittenBatches(NamedTuple):
+    """The rewritten batches, and where the first other batch begins. As in `BatchRewrite`."""
+
+    at: int
+    next_offset: int
+    leader_epoch: int
+    rows: Iterable[RewrittenRow]
 
 
 class Table:
@@ -192,4 +227,14 @@ class Kernels(Protocol):
         """Join consecutive small batches into one payload, from `start` on, and return its size.
 
         Stops before the first batch that cannot be sent unchanged, or for which there is no room.
+        """
+
+    def rewrite(self, buffer: memoryview, rewrite: BatchRewrite, most: int) -> RewrittenBatches:
+        """Rewrite the headers of at most `most` consecutive batches as batches of this producer.
+
+        Each must be contiguous with the previous one, have a valid CRC, and need no other change.
+        Control batches in between are skipped, and a run begins after them. The first batch of a
+        run must be uncompressed. Stops before the first other batch, which the caller must handle
+        alone. The twin rewrites no batch, because the way of that one batch is the reference for
+        all of them.
         """

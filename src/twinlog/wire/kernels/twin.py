@@ -19,7 +19,15 @@ from typing import Final
 from twinlog.errors import CorruptData
 from twinlog.wire.kernels import shapes
 from twinlog.wire.kernels.murmur import murmur2
-from twinlog.wire.kernels.shapes import HeaderColumns, JoinState, ScanState, Strings, Table
+from twinlog.wire.kernels.shapes import (
+    BatchRewrite,
+    HeaderColumns,
+    JoinState,
+    RewrittenBatches,
+    ScanState,
+    Strings,
+    Table,
+)
 from twinlog.wire.record_batch import (
     CODEC_MASK,
     CONTROL_BIT,
@@ -170,6 +178,10 @@ class Twin:
         joining.store_results(state)
         out[start : start + len(joining.payload)] = joining.payload
         return len(joining.payload)
+
+    def rewrite(self, buffer: memoryview, rewrite: BatchRewrite, most: int) -> RewrittenBatches:
+        """Rewrite no batch: the intake, which handles each alone, is the reference."""
+        return RewrittenBatches(rewrite.at, rewrite.next_offset, rewrite.leader_epoch, ())
 
 
 TWIN: Final = Twin()

@@ -21,8 +21,9 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Iterable
-from dataclasses import dataclass
 from typing import Final, NamedTuple
+
+from msgspec import Struct
 
 from twinlog.model import NO_TOPIC_ID, Isolation, TopicId, TopicPartition
 from twinlog.wire.primitives import EMPTY_TAGS, Reader, compact_string, uvarint
@@ -36,11 +37,16 @@ SESSION_ERRORS: Final = frozenset({70, 71, 106})
 session is needed.
 """
 
+_NO_SESSION: Final = -1
 _REQUEST_HEAD = struct.Struct(">iiiibii")
 _PARTITION = struct.Struct(">iiqiqi")
 _INT32 = struct.Struct(">i")
 _RESPONSE_HEAD = struct.Struct(">ihi")
-_ANSWER = struct.Struct(">ihqqq")
+_ANSWER = struct.Struct(">ihqqqBi")
+"""The numbers of a partition in a response, as they are if no transaction is listed."""
+_LISTED_BYTES = 5
+_NONE = 1
+"""Length of a compact array without elements, as it is encoded; that of a null array is less."""
 _ABORTED = struct.Struct(">qq")
 _EPOCH_END = struct.Struct(">iq")
 
@@ -61,8 +67,7 @@ class AbortedTransaction(NamedTuple):
     first_offset: int
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class FetchedPartition:
+class FetchedPartition(Struct, frozen=True, kw_only=True):
     """One partition of a Fetch response. `records` is a writable slice of the response's buffer."""
 
     tp: TopicPartition
@@ -78,8 +83,7 @@ class FetchedPartition:
     records: memoryview | None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class FetchAnswer:
+class FetchAnswer(Struct, frozen=True, kw_only=True):
     """A whole Fetch response. `error` is that of the session; each partition has its own."""
 
     throttle_ms: int
@@ -90,8 +94,14 @@ class FetchAnswer:
 class FetchSession:
     """The fetch session of one connection: wanted partitions, and those that the broker knows."""
 
-    def __init__(self, version: int, isolation: Isolation, rack: str = "") -> None:
+    def __init__(
+        self, version: int, isolation: Isolation, rack: str = "", *, is_kept: bool = True
+    ) -> None:
+        """With `is_kept=False` the broker remembers nothing, and several requests may be in
+        flight.
+        """
         self.version = version
+        self._is_kept = is_kept
         self._isolation = isolation
         self._tail = compact_string(rack) + EMPTY_TAGS
         self._wanted: dict[TopicPartition, FetchPosition] = {}
@@ -156,7 +166,7 @@ class FetchSession:
             max_bytes,
             self._isolation.number,
             self._session_id,
-            self._session_epoch,
+            self._session_epoch if self._is_kept else _NO_SESSION,
         )
         parts = [head, self._topics(named), self._forgotten(forgotten), self._tail]
         for tp in forgotten:
@@ -209,11 +219,9 @@ class FetchSession:
         for _ in range(reader.array_length()):
             topic = self._read_topic(reader)
             some = [self._read_partition(reader, topic) for _ in range(reader.array_length())]
-            self._ends.update(
-                (one.tp, (one.high_watermark, one.last_stable_offset))
-                for one in some
-                if not one.error
-            )
+            for one in some:
+                if not one.error:
+                    self._ends[one.tp] = (one.high_watermark, one.last_stable_offset)
             partitions += some
             reader.tags()
         reader.tags()
@@ -241,13 +249,17 @@ class FetchSession:
 
     @staticmethod
     def _read_partition(reader: Reader, topic: str) -> FetchedPartition:
-        partition, error, high_watermark, last_stable, log_start = reader.unpack(_ANSWER)
+        (partition, error, high_watermark, last_stable, log_start, listed, preferred) = (
+            reader.unpack(_ANSWER)
+        )
         aborted: list[AbortedTransaction] = []
-        for _ in range(reader.array_length()):
-            producer_id, first_offset = reader.unpack(_ABORTED)
-            aborted.append(AbortedTransaction(producer_id, first_offset))
-            reader.tags()
-        (preferred,) = reader.unpack(_INT32)
+        if listed > _NONE:
+            reader.pos -= _LISTED_BYTES
+            for _ in range(reader.array_length()):
+                producer_id, first_offset = reader.unpack(_ABORTED)
+                aborted.append(AbortedTransaction(producer_id, first_offset))
+                reader.tags()
+            (preferred,) = reader.unpack(_INT32)
         records = reader.compact_bytes()
         tags = reader.tags()
         diverging = None

@@ -11,8 +11,9 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Final
+
+from msgspec import Struct
 
 from twinlog.model import TopicId, TopicPartition
 from twinlog.wire.primitives import EMPTY_TAGS, Reader, compact_string, uvarint
@@ -24,13 +25,22 @@ ACKS_ALL: Final = -1
 
 _ACKS_TIMEOUT = struct.Struct(">hi")
 _INT32 = struct.Struct(">i")
-_ANSWER = struct.Struct(">ihqqq")
+_ANSWER = struct.Struct(">ihqqqBBB")
+_REST_BYTES = 3
+_NOTHING_MORE = [1, 0, 0]
+"""The last three numbers of a result without invalid records, message and tags."""
+
+# requests and responses for one batch by topic ID, which are the most frequent ones by far
+_ONE = 2
+"""Length of a compact array with one element, as it is encoded."""
+_ONE_REQUEST = struct.Struct(">BhiB16sBi")
+_ONE_REQUEST_END = 3 * EMPTY_TAGS
+_ONE_ANSWER = struct.Struct(">B16sBihqqqBBBBiB")
 
 Buffer = bytes | bytearray | memoryview
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ProducedPartition:
+class ProducedPartition(Struct, frozen=True, kw_only=True):
     """The broker's result for one batch.
 
     `log_append_time_ms` is -1 if the batch was appended to a CreateTime topic. If the broker
@@ -55,18 +65,21 @@ def produce_request(
     timeout_ms: int,
 ) -> list[Buffer]:
     """Return the parts of a request body. The batches in it are not copied."""
-    by_topic: dict[str, list[TopicPartition]] = {}
-    for tp in batches:
-        by_topic.setdefault(tp.topic, []).append(tp)
+    if len(batches) == 1 and version >= VERSION_BY_ID:
+        (((topic, partition), batch),) = batches.items()
+        raw = topic_ids[topic].raw
+        one = _ONE_REQUEST.pack(0, ACKS_ALL, timeout_ms, _ONE, raw, _ONE, partition)
+        return [one + uvarint(len(batch) + 1), batch, _ONE_REQUEST_END]
+    by_topic: dict[str, list[tuple[int, Buffer]]] = {}
+    for (topic, partition), batch in batches.items():
+        by_topic.setdefault(topic, []).append((partition, batch))
     head = b"\x00" + _ACKS_TIMEOUT.pack(ACKS_ALL, timeout_ms) + uvarint(len(by_topic) + 1)
     parts: list[Buffer] = []
-    for topic, tps in by_topic.items():
+    for topic, some in by_topic.items():
         name = topic_ids[topic].raw if version >= VERSION_BY_ID else compact_string(topic)
-        head += name + uvarint(len(tps) + 1)
-        for tp in tps:
-            batch = batches[tp]
-            parts.append(head + _INT32.pack(tp.partition) + uvarint(len(batch) + 1))
-            parts.append(batch)
+        head += name + uvarint(len(some) + 1)
+        for partition, batch in some:
+            parts += (head + _INT32.pack(partition) + uvarint(len(batch) + 1), batch)
             head = EMPTY_TAGS
         head += EMPTY_TAGS
     parts.append(head + EMPTY_TAGS)
@@ -77,6 +90,19 @@ def produce_answer(
     version: int, view: memoryview, names: Mapping[bytes, str]
 ) -> tuple[int, Sequence[ProducedPartition]]:
     """Return the throttle time (ms) and one result per batch. `names` has topic names by raw ID."""
+    if len(view) == _ONE_ANSWER.size and version >= VERSION_BY_ID:
+        (topics, raw, partitions, partition, error, base_offset, append_time, log_start,
+         *rest, throttle_ms, tags) = _ONE_ANSWER.unpack(view)  # fmt: skip
+        if topics == partitions == _ONE and rest == [*_NOTHING_MORE, 0] and not tags:
+            one = ProducedPartition(
+                tp=TopicPartition(names.get(raw, raw.hex()), partition),
+                error=error,
+                base_offset=base_offset,
+                log_append_time_ms=append_time,
+                log_start=log_start,
+                message=None,
+            )
+            return throttle_ms, (one,)
     reader = Reader(view)
     answers: list[ProducedPartition] = []
     for _ in range(reader.array_length()):
@@ -86,10 +112,13 @@ def produce_answer(
         else:
             topic = reader.compact_text() or ""
         for _ in range(reader.array_length()):
-            partition, error, base_offset, append_time, log_start = reader.unpack(_ANSWER)
-            record, message = _record_errors(reader)
-            text = reader.compact_text()
-            reader.tags()
+            partition, error, base_offset, append_time, log_start, *rest = reader.unpack(_ANSWER)
+            record, message = -1, None
+            if rest != _NOTHING_MORE:
+                reader.pos -= _REST_BYTES
+                record, message = _record_errors(reader)
+                message = reader.compact_text() or message
+                reader.tags()
             answers.append(
                 ProducedPartition(
                     tp=TopicPartition(topic, partition),
@@ -97,7 +126,7 @@ def produce_answer(
                     base_offset=base_offset,
                     log_append_time_ms=append_time,
                     log_start=log_start,
-                    message=text or message,
+                    message=message,
                     record=record,
                 )
             )

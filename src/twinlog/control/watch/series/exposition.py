@@ -7,8 +7,11 @@ for it.
 from __future__ import annotations
 
 import math
+import platform
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import cache
+from importlib.metadata import PackageNotFoundError, version
 from typing import Final
 
 from prometheus_client import CollectorRegistry, Metric, ProcessCollector
@@ -24,6 +27,7 @@ from twinlog.control.watch.series.series_text import SeriesText
 from twinlog.control.watch.snapshot import FlowSnapshot, PartitionSnapshot
 from twinlog.control.watch.timing_window import TimingView
 from twinlog.metrics import TimingMetrics
+from twinlog.quantities import known, largest, total
 
 OFFLINE: Final = (FlowState.NOT_RUNNING, FlowState.UNKNOWN)
 FLOW_STATES: Final = tuple(one for one in FlowState if one not in OFFLINE)
@@ -39,12 +43,12 @@ class _Series:
 
     def __init__(self, reading: Reading, text: SeriesText, series: SeriesConfig) -> None:
         self._reading = reading
-        self._add = text.add
+        self._text, self._add = text, text.add
         self._has_partitions = series.has_partitions
         self._names = series.names
 
     def fill(self) -> None:
-        self._add(metrics.BUILD, (__version__,), 1)
+        self._add(metrics.BUILD, _versions(), 1)
         self._as_connect()
         self._jvm()
         self._certificates()
@@ -68,32 +72,34 @@ class _Series:
     def _clusters(self) -> None:
         """Add totals of all flows that this process has run, including those it no longer runs."""
         found: dict[tuple[str, str], Count] = {}
-        for name, total in self._reading.totals.items():
+        for name, copied in self._reading.totals.items():
             source, _, target = name.partition("->")
             for labels in ((source, "from"), (target, "into")):
                 before = found.get(labels, Count())
-                found[labels] = Count(before.records + total.records, before.bytes + total.bytes)
-        for labels, total in found.items():
-            self._add(metrics.CLUSTER_RECORDS, labels, total.records)
-            self._add(metrics.CLUSTER_BYTES, labels, total.bytes)
+                found[labels] = Count(before.records + copied.records, before.bytes + copied.bytes)
+        for labels, copied in found.items():
+            self._add(metrics.CLUSTER_RECORDS, labels, copied.records)
+            self._add(metrics.CLUSTER_BYTES, labels, copied.bytes)
+
+    def _known(self, metric: metrics.Metric, labels: tuple[str, ...], value: float | None) -> None:
+        if value is not None:
+            self._add(metric, labels, value)
+
+    def _known_ms(self, metric: metrics.Metric, labels: tuple[str, ...], ms: int | None) -> None:
+        self._known(metric, labels, None if ms is None else ms / 1000)
 
     def _totals(
         self, flow: FlowSnapshot, parts: Sequence[PartitionSnapshot], labels: tuple[str, str]
     ) -> None:
-        total = self._reading.totals.get(flow.flow, Count())
-        self._add(metrics.FLOW_RECORDS, labels, total.records)
-        self._add(metrics.FLOW_BYTES, labels, total.bytes)
+        copied = self._reading.totals.get(flow.flow, Count())
+        self._add(metrics.FLOW_RECORDS, labels, copied.records)
+        self._add(metrics.FLOW_BYTES, labels, copied.bytes)
         held = [part for part in parts if part.state not in NOT_MIRRORED]
-        lags = [part.lag for part in held if part.lag >= 0]
-        if lags:
-            self._add(metrics.FLOW_LAG_RECORDS, labels, sum(lags))
-        ages = [part.lag_ms for part in held if part.lag_ms >= 0]
-        if ages:
-            self._add(metrics.FLOW_LAG_SECONDS, labels, max(ages) / 1000)
-        kept = [part.left_ms for part in held if part.left_ms >= 0]
-        if kept:
-            self._add(metrics.FLOW_KEPT_SECONDS, labels, min(kept) / 1000)
-        if flow.generation >= 0:
+        least_kept_ms = min(known(part.left_ms for part in held), default=None)
+        self._known(metrics.FLOW_LAG_RECORDS, labels, total(part.lag for part in held))
+        self._known_ms(metrics.FLOW_LAG_SECONDS, labels, largest(part.lag_ms for part in held))
+        self._known_ms(metrics.FLOW_KEPT_SECONDS, labels, least_kept_ms)
+        if flow.generation is not None:
             at, rate = self._reading.at, self._reading.rate
             records = sum(rate(at, flow.flow, part).records for part in parts)
             for metric in metrics.TASK_RATES:
@@ -102,6 +108,14 @@ class _Series:
         if flow.latency is not None:
             for quantile, ms in (("0.5", flow.latency.p50_ms), ("0.99", flow.latency.p99_ms)):
                 self._add(metrics.FLOW_LATENCY_SECONDS, (*labels, quantile), ms / 1000)
+
+        if flow.latencies is not None:
+            self._text.add_histogram(
+                metrics.FLOW_BATCH_LATENCY,
+                labels,
+                flow.latencies.cumulative(),
+                flow.latencies.total_ms / 1000,
+            )
 
     def _load(self, flow: FlowSnapshot) -> None:
         """Add the load of a flow's lanes, under the names of the JMX exporter and of Strimzi's
@@ -142,17 +156,16 @@ class _Series:
         for state in FLOW_STATES:
             self._add(metrics.FLOW_STATE, (*labels, state), float(flow.state == state))
         self._add(metrics.FLOW_LANES, labels, flow.lanes)
-        self._add(metrics.FLOW_GENERATION, labels, flow.generation)
-        for metric, value in (
-            (metrics.FLOW_LOSS_RECORDS, flow.loss_records),
-            (metrics.FLOW_LOSS_SECONDS, flow.loss_ms / 1000),
-            (metrics.FLOW_LOSS_UNKNOWN, flow.loss_unknown if flow.partitions else -1),
-            (metrics.FLOW_RPO_SECONDS, flow.rpo_ms / 1000),
-            (metrics.FLOW_HELD_RATE, -1 if flow.held_rate is None else flow.held_rate),
-            (metrics.FLOW_RPO_EXCEEDED, float(bool(flow.rpo_excess)) if flow.rpo_ms >= 0 else -1),
-        ):
-            if value >= 0:
-                self._add(metric, labels, value)
+        generation = -1 if flow.generation is None else flow.generation
+        self._add(metrics.FLOW_GENERATION, labels, generation)
+        self._known(metrics.FLOW_LOSS_RECORDS, labels, flow.loss_records)
+        self._known_ms(metrics.FLOW_LOSS_SECONDS, labels, flow.loss_ms)
+        if flow.partitions:
+            self._add(metrics.FLOW_LOSS_UNKNOWN, labels, flow.loss_unknown)
+        self._known_ms(metrics.FLOW_RPO_SECONDS, labels, flow.rpo_ms)
+        self._known(metrics.FLOW_HELD_RATE, labels, flow.held_rate)
+        if flow.rpo_ms is not None:
+            self._add(metrics.FLOW_RPO_EXCEEDED, labels, float(bool(flow.rpo_excess)))
         if flow.verified is not None:
             self._add(metrics.VERIFIED_RECORDS, labels, flow.verified.records)
             self._add(metrics.VERIFIED_DIFFERENCES, labels, flow.verified.differences)
@@ -174,21 +187,19 @@ class _Series:
         self._add(metrics.BYTES, upstream, part.bytes)
         if part.state in NOT_MIRRORED:
             return  # its log end is no longer queried
-        if part.lag >= 0:
+        if part.lag is not None:
             self._add(metrics.LAG_RECORDS, upstream, part.lag)
             at = f'"{consumer(flow)}"', *upstream[2:]
             self._add(metrics.CONSUMER_LAG, at, part.lag)
             self._add(metrics.FETCHER_LAG, (consumer(flow), *at), part.lag)
-        if part.lag_ms >= 0:
-            self._add(metrics.LAG_SECONDS, upstream, part.lag_ms / 1000)
-        if part.left_ms >= 0:
-            self._add(metrics.KEPT_SECONDS, upstream, part.left_ms / 1000)
+        self._known_ms(metrics.LAG_SECONDS, upstream, part.lag_ms)
+        self._known_ms(metrics.KEPT_SECONDS, upstream, part.left_ms)
         if part.target_topic:
             self._as_mm2(flow, part, (*labels, part.target_topic, str(part.partition)))
 
     def _as_connect(self) -> None:
         flows = self._reading.flows
-        led = sum(flow.generation >= 0 for flow in flows)
+        led = sum(flow.generation is not None for flow in flows)
         lanes = sum(flow.lanes for flow in flows)
         for metric in metrics.LED:
             self._add(metric, (), led)
@@ -234,6 +245,16 @@ def _times(
 
 def _or_nan(value: float | None) -> float:
     return math.nan if value is None else value
+
+
+@cache
+def _versions() -> tuple[str, str, str]:
+    """Return the versions of Twinlog, Python and PySpark; the last is empty without PySpark."""
+    try:
+        spark = version("pyspark")
+    except PackageNotFoundError:
+        spark = ""
+    return __version__, platform.python_version(), spark
 
 
 def flow_labels(flow: FlowSnapshot) -> tuple[str, str]:

@@ -8,10 +8,11 @@ Sources: Prometheus' exposition formats, and OpenMetrics 1.0.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Sequence
 from typing import Final
 
-from twinlog.metrics import Metric, SeriesKind
+from twinlog.metrics import Metric
 
 _ESCAPES: Final = str.maketrans({"\\": r"\\", "\n": r"\n", '"': r"\""})
 _TOTAL: Final = "_total"
@@ -42,6 +43,20 @@ class SeriesText:
         number = "NaN" if value != value else repr(value)  # noqa: PLR0124 (true only for NaN)
         self._lines[metric.name].append(f"{metric.name}{text} {number}\n")
 
+    def add_histogram(
+        self, metric: Metric, labels: _Labels, buckets: Iterable[tuple[float, int]], total: float
+    ) -> None:
+        """Add a histogram; `buckets` are upper bounds with cumulative counts, the last one is inf.
+        `total` is the sum of the values."""
+        lines, names, count = self._lines[metric.name], (*metric.labels, "le"), 0
+        for bound, count in buckets:
+            edge = "+Inf" if math.isinf(bound) else repr(bound)
+            lines.append(
+                f"{metric.name}_bucket{_written(names, (*labels, edge), self._fixed)} {count}\n"
+            )
+        text = _written(metric.labels, labels, self._fixed)
+        lines.append(f"{metric.name}_count{text} {count}\n{metric.name}_sum{text} {total!r}\n")
+
     def encode(self) -> bytes:
         """Return everything that was added, without the end marker of OpenMetrics."""
         return "".join(line for lines in self._lines.values() for line in lines).encode()
@@ -50,8 +65,7 @@ class SeriesText:
         name, meaning = metric.name, metric.meaning.replace("\\", r"\\").replace("\n", r"\n")
         if self._is_openmetrics:
             name, meaning = name.removesuffix(_TOTAL), meaning.replace('"', r"\"")
-        kind = "counter" if metric.kind is SeriesKind.COUNTER else "gauge"
-        return [f"# HELP {name} {meaning}\n", f"# TYPE {name} {kind}\n"]
+        return [f"# HELP {name} {meaning}\n", f"# TYPE {name} {metric.kind}\n"]
 
 
 def _written(names: _Labels, values: Sequence[str], fixed: _Fixed) -> str:

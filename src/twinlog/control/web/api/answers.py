@@ -1,13 +1,11 @@
 """The types of the answers of `/api/v1`. The OpenAPI document is generated from them and from
-`inputs.py` and `reports.py`.
+`inputs.py`; answers that are what a command prints (`shown.printed`) have their types there.
 
 Names in JSON are camelCase. Times are milliseconds since 1970, ages and durations are milliseconds,
-rates are bytes per second. Unknown values are null; where this process writes -1 or 0 for unknown,
-a type below converts it. Answers may get further fields, so clients must ignore unknown ones.
+rates are bytes per second. Unknown values are null; where this process writes 0 for unknown, a type
+below converts it. Answers may get further fields, so clients must ignore unknown ones.
 
-Most types read the attributes of the value that they show (`from_attributes`), or the fields of
-what a command prints with `--format json`, whose snake_case names pydantic converts. Keys of maps,
-such as names of clusters, are not converted.
+Most types read the attributes of the value that they show (`from_attributes`).
 """
 
 from __future__ import annotations
@@ -17,22 +15,19 @@ from typing import Annotated, Literal
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
 from pydantic.alias_generators import to_camel
 
-from twinlog.codes import FlowState, PartitionState, Retry
-from twinlog.codes.states import Severity
+from twinlog.codes import FlowState, PartitionState
 from twinlog.mirror.state.intents import IntentKind
 
 
-def _sendable(value: object) -> object:
+def sendable(value: object) -> object:
     """Escape lone surrogates, which UTF-8 cannot encode."""
     if not isinstance(value, str) or value.isascii():
         return value
     return value.encode("utf-8", "backslashreplace").decode()
 
 
-Text = Annotated[str, BeforeValidator(_sendable)]
+Text = Annotated[str, BeforeValidator(sendable)]
 """Text from outside this process: rows of the clusters, texts of operators and errors."""
-Known = Annotated[int | None, BeforeValidator(lambda value: None if value == -1 else value)]
-"""A number that is -1 in this process if it is unknown."""
 Moment = Annotated[int | None, BeforeValidator(lambda value: value or None)]
 """A time that is 0 in this process if it is unknown."""
 Maybe = Annotated[Text | None, BeforeValidator(lambda value: value or None)]
@@ -77,13 +72,13 @@ class Problem(Value):
 class Loss(Value):
     """What would be lost if the source died now."""
 
-    records: Known
+    records: int | None
     """Number of records that are only on the source."""
-    ms: Known
+    ms: int | None
     """How long ago the target last had all records of the source."""
     unknown_partitions: int | None
     """Number of partitions whose loss is unknown."""
-    objective_ms: Known
+    objective_ms: int | None
     """The value of twinlog.rpo.seconds; null if it is not set."""
     excess: Text
     """How the objective is exceeded; empty if it is not."""
@@ -104,7 +99,7 @@ class Latency(Value):
 class Retention(Value):
     """How soon the source deletes records that wait to be copied."""
 
-    kept_ms: Known = Field(validation_alias="ms")
+    kept_ms: int | None = Field(validation_alias="ms")
     """The least time for which the source keeps the next record, over all partitions. null: no
     deletion is expected, as far as `keptKnown` says."""
     kept_known: bool = Field(validation_alias="is_known")
@@ -187,19 +182,6 @@ class Wanted(Value):
     """The user's reason."""
 
 
-class InEffect(Value):
-    """The wanted state of a flow: what `PUT` on this path sets."""
-
-    paused: bool
-    """The whole flow is paused."""
-    bytes_per_second: int | None
-    """The limit; null: as configured."""
-    paused_topics: list[Text]
-    """Topics that are paused by name."""
-    released_topics: list[Text]
-    """Topics that are not mirrored."""
-
-
 class Flow(Value):
     """One flow, as reported by its leader."""
 
@@ -221,7 +203,7 @@ class Flow(Value):
     """What holds for every record, such as `exact`."""
     lanes: int | None
     """Number of lanes, which copy partitions in parallel."""
-    generation: Known
+    generation: int | None
     """Number of its leadership, which grows with every new leader."""
     records: int | None
     """Records copied by the leading process."""
@@ -231,9 +213,9 @@ class Flow(Value):
     """Number of partitions."""
     unusual_partitions: int | None
     """Number of partitions with a code or an unusual state; null if not reported."""
-    lag: Known
+    lag: int | None
     """Records that wait to be copied; null also if the leader's release does not report it."""
-    lag_unknown_partitions: Known
+    lag_unknown_partitions: int | None
     """Number of partitions that `lag` does not include."""
     loss: Loss
     """The possible loss of records."""
@@ -266,66 +248,6 @@ class Flows(Value):
     """The flows, in the order of the configuration."""
 
 
-class HistoryRow(Value):
-    """A flow at one moment of the last hour."""
-
-    at_ms: int
-    """The time of the numbers."""
-    state: FlowState
-    """What the flow did."""
-    generation: int
-    """Number of its leadership."""
-    lag: int | None
-    """Records that waited to be copied."""
-    loss_records: int | None
-    """Records that were only on the source."""
-    loss_ms: int | None
-    """How long the target had lacked records of the source."""
-    records: int
-    """Records copied by this process since it leads the flow."""
-    bytes: int
-    """Bytes copied by this process since it leads the flow."""
-    p50_ms: int | None
-    """Median of the latency of the minute before."""
-    p99_ms: int | None
-    """99th percentile of it."""
-
-
-class History(Value):
-    """The last hour of a flow, one row every ten seconds, oldest first. Only the process that leads
-    the flow has rows, and keeps them in memory.
-    """
-
-    flow: str
-    """Name of the flow."""
-    rows: list[HistoryRow]
-    """The rows, oldest first."""
-
-
-class TopicHistoryRow(Value):
-    """A topic at one moment of the last hour."""
-
-    at_ms: int
-    """The time of the numbers."""
-    lag: Known
-    """Records that waited to be copied, over partitions where that was known."""
-    bytes: int
-    """Bytes copied by this process since it leads the flow."""
-
-
-class TopicHistory(Value):
-    """The last hour of a topic, one row every 30 seconds. Only the process that leads the flow has
-    rows, for the 400 topics with the most traffic.
-    """
-
-    flow: str
-    """Name of the flow."""
-    topic: Text
-    """Source topic."""
-    rows: list[TopicHistoryRow]
-    """The rows, oldest first; none if the topic is not among these."""
-
-
 class Partition(Value):
     """One partition of a flow."""
 
@@ -339,29 +261,29 @@ class Partition(Value):
     """What it does now; `/api/v1/codes` explains the states."""
     since_ms: Moment
     """Begin of its problem, or of its state if it has none."""
-    lag: Known
+    lag: int | None
     """Records that wait to be copied."""
-    lag_ms: Known
+    lag_ms: int | None
     """How long records have waited; 0 without a lag."""
-    loss_records: Known
+    loss_records: int | None
     """Records that are only on the source."""
-    loss_ms: Known
+    loss_ms: int | None
     """How long ago the target last had all records of the source."""
     records: int
     """Records copied by the reporting process."""
     bytes: int
     """Bytes copied by the reporting process."""
-    next_offset: Known = Field(validation_alias="upstream")
+    next_offset: int | None = Field(validation_alias="upstream")
     """The next source offset to copy."""
-    lane: Known
+    lane: int | None
     """Lane number within the flow's lease; null if no lane has the partition, or if another process
     leads the flow."""
-    kept_ms: Known = Field(validation_alias="left_ms")
+    kept_ms: int | None = Field(validation_alias="left_ms")
     """The least time for which the source keeps the next record. null: no deletion is expected, if
     `keptKnown` is true."""
     kept_known: bool = Field(validation_alias="is_left_known")
     """Only the leader of the flow measures it."""
-    catches_up_ms: Known = Field(validation_alias="needs_ms")
+    catches_up_ms: int | None = Field(validation_alias="needs_ms")
     """Time until it has caught up, 0 while that is unknown; null if it is not catching up."""
     is_near_deletion: bool
     """At the current rates the source deletes records before they are copied."""
@@ -397,58 +319,6 @@ class PartitionPage(Page):
     """The rows of this page."""
 
 
-class Log(Value):
-    """Offsets and replicas of one partition on one cluster."""
-
-    topic: Text
-    """The topic's name on this cluster."""
-    start: Known
-    """The first offset."""
-    last_stable: Known
-    """Last stable offset: consumers with read_committed read up to it."""
-    end: Known
-    """The offset of the next record."""
-    leader: Known
-    """ID of the broker that leads the partition."""
-    leader_epoch: Known
-    """Number of its leadership."""
-    replicas: list[int]
-    """IDs of the brokers with a replica."""
-    in_sync: list[int]
-    """IDs of the brokers whose replica is in sync."""
-    problem: Text
-    """Why a part is unknown; empty if none is."""
-
-
-class PartitionLogs(Value):
-    """Both logs of a partition, and its copy position."""
-
-    partition: int
-    """Number of the partition."""
-    next_offset: Known
-    """The next source offset to copy."""
-    lane: Known
-    """As in a row of the partitions."""
-    source: Log
-    """The log on the source."""
-    target: Log | None
-    """The log of the same partition number. If records are partitioned by key, they may be in other
-    partitions. null if unknown."""
-
-
-class Logs(Value):
-    """Both logs of some partitions of a topic, in the order of the request."""
-
-    flow: str
-    """Name of the flow."""
-    topic: str
-    """Source topic."""
-    partitions: list[PartitionLogs]
-    """The partitions."""
-    as_of_ms: int
-    """Time of the queries."""
-
-
 class Event(Value):
     """A log line of this process, or of a process that leads another flow."""
 
@@ -482,99 +352,3 @@ class Events(Value):
     """The events."""
     last: int
     """Pass it as `since` to get only later events."""
-
-
-class Code(Value):
-    """The meaning of a code, and advice."""
-
-    code: str
-    """The code."""
-    meaning: str
-    """What it means, in Markdown."""
-    advice: str
-    """What to do, in Markdown; empty if the message says it."""
-    retry: Retry
-    """Whether and when Twinlog retries by itself."""
-
-
-class State(Value):
-    """The meaning of a state of a flow or partition."""
-
-    state: str
-    """The state."""
-    meaning: str
-    """What it means."""
-    severity: Severity
-    """good: normal; warn: worth knowing; bad: needs action."""
-
-
-class Codes(Value):
-    """The catalogue of codes and states."""
-
-    codes: list[Code]
-    """All codes, by name."""
-    flow_states: list[State]
-    """All states of flows."""
-    partition_states: list[State]
-    """All states of partitions."""
-
-
-class Cluster(Value):
-    """One cluster of the configuration."""
-
-    alias: str
-    """Its alias."""
-    bootstrap_servers: list[str]
-    """Addresses of its first brokers."""
-    source_of: list[str]
-    """Flows of which it is the source."""
-    target_of: list[str]
-    """Flows of which it is the target."""
-
-
-class Clusters(Value):
-    """All clusters of the configuration."""
-
-    clusters: list[Cluster]
-    """The clusters, in the order of the configuration."""
-
-
-class Before(Value):
-    """The command that was in effect before a change."""
-
-    bytes_per_second: int | None
-    """The rate of a limit; null for other commands."""
-    who: Text
-    """The user and host that wrote it."""
-    at_ms: int
-    """When it was written."""
-    reason: Text
-    """The user's reason."""
-
-
-class Change(Value):
-    """The effect of a command on one flow or topic."""
-
-    flow: str
-    """Name of the flow."""
-    topic: Text | None
-    """Source topic; null for the whole flow."""
-    intent: IntentKind
-    """The kind of command."""
-    is_set: bool
-    """False if the command is taken back."""
-    bytes_per_second: int | None
-    """The rate of a limit; null for other commands."""
-    is_needed: bool
-    """False if the command was already in effect, or already taken back."""
-    before: Before | None
-    """The command that was in effect; null if there was none, or if it cannot be read."""
-
-
-class Changes(Value):
-    """Written to the flow's state topic; the leader applies them within 2 s."""
-
-    dry_run: bool
-    """Nothing was written."""
-    changes: list[Change]
-    """One for each flow or topic that the request names."""

@@ -20,7 +20,7 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 
 from twinlog.config.values.nearest import suggestion
 from twinlog.control.web import connect
-from twinlog.control.web.api import shown
+from twinlog.control.web.api import answers
 from twinlog.control.web.api.endpoints import DOCUMENT, ENDPOINTS, STREAM, CheckedRequest, Endpoint
 from twinlog.control.web.api.site import Site
 from twinlog.control.web.content import NO_STORE, READS, Content, send_answer, send_content
@@ -98,7 +98,12 @@ class _Answering:
         )
         basis = self._site.basis
         found = await endpoint.run(asked)
-        content = Content(JSON, found.model_dump_json(by_alias=True).encode() + b"\n")
+        text = (
+            found.model_dump_json(by_alias=True)
+            if isinstance(found, BaseModel)
+            else json.dumps(found, ensure_ascii=False)
+        )
+        content = Content(JSON, text.encode() + b"\n")
         if endpoint.is_kept:
             self._kept.keep(scope["path"], basis, content)
         await send_content(scope, send, content)
@@ -284,7 +289,7 @@ class Streams:
                 text, sent = b"event: flows\ndata: " + flows + b"\n\n", flows
             for one in self._site.events.since(number):
                 number = one.number
-                body = shown.event(one).model_dump_json(by_alias=True)
+                body = answers.Event.model_validate(one).model_dump_json(by_alias=True)
                 text += f"id: {number}\nevent: event\ndata: {body}\n\n".encode()
             if not text and time.monotonic() - spoke >= SPEAKS_S:
                 text = b": still here\n\n"

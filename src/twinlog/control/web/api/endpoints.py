@@ -3,18 +3,19 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Collection, Mapping
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Any, Final, TypeAlias
 from urllib.parse import quote, urlencode
 
+from msgspec import to_builtins
 from pydantic import BaseModel
 
-from twinlog.client.steering import FlowSteering
+from twinlog.client.steering import Change, Corrupt, FlowSteering
 from twinlog.codes import conditions
 from twinlog.config.regex.linear import linear_matcher
 from twinlog.config.regex.reader import RegexProblem
-from twinlog.control.check.both_logs import LogFacts, both_logs
+from twinlog.control.check.both_logs import both_logs
 from twinlog.control.check.group_readiness import ready_groups
 from twinlog.control.compare.comparison import compare_flows
 from twinlog.control.cutover.failover import Failover
@@ -24,19 +25,60 @@ from twinlog.control.doctor.findings import as_json, findings
 from twinlog.control.doctor.observing import observe
 from twinlog.control.flow.wiring import flow_setup
 from twinlog.control.flow.wishes import Ask, wish
-from twinlog.control.web.api import answers, inputs, reports, shown, topics
-from twinlog.control.web.api.declared import declared
+from twinlog.control.web.api import answers, inputs, shown, topics
+from twinlog.control.web.api.inputs import WantedState
 from twinlog.control.web.api.site import NOT_HEARD, Parts, Site
 from twinlog.control.web.problem import RequestRefused
 from twinlog.control.web.tokens import Client
 from twinlog.errors import Unreachable, UsageError
 from twinlog.mirror.state.intents import RESUMED, IntentKind
 from twinlog.model import TopicPartition
+from twinlog.quantities import first_few
+
+
+def declared(steering: FlowSteering, state: WantedState) -> list[Change]:
+    """Return a change for the flow's pause, its limit, and each topic that is or should be paused
+    or released. Most of them are usually in effect already, and are then not written.
+
+    If a command runs at the same time, the later row counts. The same request again then writes
+    what differs. Raises UsageError for a topic that the flow does not mirror; a topic that is
+    already paused or released may be gone.
+    """
+    corrupt: Corrupt = set()
+    found = steering.intents(corrupt)
+    changes = steering.wanted(IntentKind.PAUSE, [""], is_set=state.paused)
+    changes += steering.limit(state.bytes_per_second)
+    for kind, names in (
+        (IntentKind.PAUSE, {*state.paused_topics}),
+        (IntentKind.RELEASE, {*state.released_topics}),
+    ):
+        known = {*found.topics(kind), *(topic for one, topic in corrupt if one is kind and topic)}
+        changes += steering.wanted(kind, sorted(names & known))
+        changes += steering.wanted(kind, sorted(known - names), is_set=False)
+        if names - known:
+            changes += _new(steering, kind, names - known)
+    return changes
+
+
+def _new(steering: FlowSteering, kind: IntentKind, names: Collection[str]) -> list[Change]:
+    every = steering.want_topics(kind, [".*"])
+    changes = [one for one in every if one.intent.topic in names]
+    if missing := {*names}.difference(one.intent.topic for one in changes):
+        raise UsageError(
+            f"{steering.flow} mirrors no topic named {first_few(sorted(missing))}; names are "
+            "whole names here, not regular expressions"
+        )
+    return changes
+
 
 ROOT: Final = "/api/v1"
 STREAM: Final = f"{ROOT}/stream"
 STREAM_SUMMARY: Final = "Server-sent events: `flows` after a change, `event` for each new event."
 DOCUMENT: Final = f"{ROOT}/openapi.json"
+
+
+Answer: TypeAlias = "BaseModel | dict[str, Any]"
+"""An answer of REST's own, or what a command prints."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -62,8 +104,9 @@ class Endpoint:
     method: str
     path: str
     summary: str
-    answer: type[BaseModel]
-    run: Callable[[CheckedRequest], Awaitable[BaseModel]]
+    answer: type[BaseModel] | str
+    """Its type, or the name of its type in the OpenAPI document if a command prints it, too."""
+    run: Callable[[CheckedRequest], Awaitable[Answer]]
     query: type[BaseModel] | None = None
     body: type[BaseModel] | None = None
     is_kept: bool = False
@@ -78,12 +121,12 @@ async def _flow(asked: CheckedRequest) -> answers.Flow:
     return await asked.site.flow(asked.flow)
 
 
-async def _history(asked: CheckedRequest) -> answers.History:
-    return asked.site.history(asked.flow)
+async def _history(asked: CheckedRequest) -> Answer:
+    return shown.printed(asked.site.history(asked.flow))
 
 
-async def _topic_history(asked: CheckedRequest) -> answers.TopicHistory:
-    return asked.site.topic_history(asked.flow, asked.path["topic"])
+async def _topic_history(asked: CheckedRequest) -> Answer:
+    return shown.printed(asked.site.topic_history(asked.flow, asked.path["topic"]))
 
 
 async def _partitions(asked: CheckedRequest) -> answers.PartitionPage:
@@ -120,7 +163,7 @@ def _head(asked: CheckedRequest, rows: str, parts: Parts, total: int) -> dict[st
     }
 
 
-async def _logs(asked: CheckedRequest) -> answers.Logs:
+async def _logs(asked: CheckedRequest) -> Answer:
     query: inputs.LogsQuery = asked.query
     config, parts = asked.site.flow_config(asked.flow), await asked.site.parts(asked.flow)
     known = {one.partition: one for one in parts.partitions if one.topic == query.topic}
@@ -135,43 +178,36 @@ async def _logs(asked: CheckedRequest) -> answers.Logs:
     there = [TopicPartition(one.target_topic, one.partition) for one in wanted if one.target_topic]
     source, target = await asked.site.questions.run(lambda: both_logs(config, here, there))
     rows = [
-        answers.PartitionLogs(
-            partition=one.partition,
-            next_offset=one.upstream,
-            lane=one.lane,
-            source=_log(source, one.topic, one.partition),
-            target=_log(target, one.target_topic, one.partition) if one.target_topic else None,
-        )
+        {
+            "partition": one.partition,
+            "next_offset": one.upstream,
+            "lane": one.lane,
+            "source": source[TopicPartition(one.topic, one.partition)],
+            "target": target.get(TopicPartition(one.target_topic, one.partition)),
+        }
         for one in wanted
     ]
-    return answers.Logs(
-        flow=asked.flow, topic=query.topic, partitions=rows, as_of_ms=int(time.time() * 1000)
-    )
-
-
-def _log(facts: Mapping[TopicPartition, LogFacts], topic: str, partition: int) -> answers.Log:
-    return answers.Log.model_validate(facts[TopicPartition(topic, partition)])
+    as_of_ms = int(time.time() * 1000)
+    fields = {"flow": asked.flow, "topic": query.topic, "partitions": rows, "as_of_ms": as_of_ms}
+    return shown.printed(to_builtins(fields))
 
 
 # Answers that may be large are made in the worker that queries the clusters.
 
 
-async def _groups(asked: CheckedRequest) -> reports.SourceGroups:
+async def _groups(asked: CheckedRequest) -> Answer:
     config = asked.site.alone(asked.flow)
     names = [asked.query.group] if asked.query.group else []
 
-    def read() -> reports.SourceGroups:
+    def read() -> Answer:
         (found,) = ready_groups(config, names)
         if names and not found.groups:
             raise RequestRefused(
                 f"{asked.flow} has no group {names[0][:200]} on its source", code="NOT_FOUND"
             )
-        return reports.SourceGroups(
-            flow=found.flow,
-            groups=[reports.SourceGroup.model_validate(one.as_json()) for one in found.groups],
-            left_out=found.left_out,
-            notes=found.notes,
-        )
+        groups = [one.as_json() for one in found.groups]
+        fields = {"flow": found.flow, "groups": groups, "left_out": found.left_out}
+        return shown.printed({**fields, "notes": found.notes})
 
     return await asked.site.questions.run(read)
 
@@ -190,36 +226,36 @@ def _matching(topics: str | None) -> Callable[[str], bool]:
         ) from None
 
 
-async def _diff(asked: CheckedRequest) -> reports.Diff:
+async def _diff(asked: CheckedRequest) -> Answer:
     config, every = asked.site.alone(asked.flow), bool(asked.query.all)
     matches = _matching(asked.query.topics)
 
-    def read() -> reports.Diff:
+    def read() -> Answer:
         (found,) = compare_flows(config, matches, with_left_alone=every, say=lambda _: None)
-        return reports.Diff.model_validate(found.as_json(with_left_alone=every))
+        return shown.printed(found.as_json(with_left_alone=every))
 
     return await asked.site.questions.run(read)
 
 
-async def _doctor(asked: CheckedRequest) -> reports.Doctor:
+async def _doctor(asked: CheckedRequest) -> Answer:
     config, file = asked.site.alone(asked.flow), asked.site.file
 
-    def read() -> reports.Doctor:
+    def read() -> Answer:
         (seen,) = observe(config, file)
-        return reports.Doctor.model_validate(as_json(seen, findings(seen)))
+        return shown.printed(as_json(seen, findings(seen)))
 
     return await asked.site.questions.run(read)
 
 
 def _planned(
-    planner: Callable[[CutoverScope], Any], answer: type[reports.PlannedCutover]
-) -> Callable[[CheckedRequest], Awaitable[BaseModel]]:
-    async def run(asked: CheckedRequest) -> reports.PlannedCutover:
+    planner: Callable[[CutoverScope], Any],
+) -> Callable[[CheckedRequest], Awaitable[Answer]]:
+    async def run(asked: CheckedRequest) -> Answer:
         config = asked.site.flow_config(asked.flow)
 
-        def plan() -> reports.PlannedCutover:
+        def plan() -> Answer:
             with CutoverScope(flow_setup(config)) as scope:
-                return answer.model_validate(planner(scope).as_json())
+                return shown.printed(planner(scope).as_json())
 
         return await asked.site.questions.run(plan)
 
@@ -231,61 +267,61 @@ async def _events(asked: CheckedRequest) -> answers.Events:
     await asked.site.hear()
     found = asked.site.events.since(query.since)
     last = found[-1].number if found else query.since
-    wanted = [one for one in found if query.flow in ("", one.event.flow)]
-    wanted.sort(key=lambda one: one.event.time)
-    return answers.Events(events=[shown.event(one) for one in wanted[-query.limit :]], last=last)
+    wanted = [one for one in found if query.flow in ("", one.flow)]
+    wanted.sort(key=lambda one: one.time)
+    return answers.Events.model_validate({"events": wanted[-query.limit :], "last": last})
 
 
-async def _codes(_: CheckedRequest) -> answers.Codes:
-    return shown.catalogue()
+async def _codes(_: CheckedRequest) -> Answer:
+    return shown.printed(shown.catalogue())
 
 
-async def _code(asked: CheckedRequest) -> answers.Code:
+async def _code(asked: CheckedRequest) -> Answer:
     name = asked.path["code"]
     if name not in conditions():
         raise RequestRefused(f"no code {name[:200]}", code="NOT_FOUND")
-    return shown.code(name)
+    return shown.printed(shown.code(name))
 
 
-async def _clusters(asked: CheckedRequest) -> answers.Clusters:
-    return shown.clusters(asked.site.config)
+async def _clusters(asked: CheckedRequest) -> Answer:
+    return shown.printed({"clusters": shown.clusters(asked.site.config)})
 
 
-async def _in_effect(asked: CheckedRequest) -> answers.InEffect:
+async def _in_effect(asked: CheckedRequest) -> Answer:
     name = str(asked.site.flow_config(asked.flow).flow)
     heard = (await asked.site.hear()).get(name, NOT_HEARD)
     intents = None if heard.reported is None else heard.reported.intents
     if intents is None:
         why = heard.problem or (heard.reported.problem if heard.reported else "")
         raise Unreachable(f"the commands in effect for {name} are unknown: {why}")
-    return answers.InEffect(
-        paused=intents.pause is not None,
-        bytes_per_second=intents.limit,
-        paused_topics=intents.topics(IntentKind.PAUSE),
-        released_topics=intents.topics(IntentKind.RELEASE),
+    return shown.printed(
+        {
+            "paused": intents.pause is not None,
+            "bytes_per_second": intents.limit,
+            "paused_topics": intents.topics(IntentKind.PAUSE),
+            "released_topics": intents.topics(IntentKind.RELEASE),
+        }
     )
 
 
-async def wished(site: Site, client: Client, flow: str, ask: Ask, **said: Any) -> answers.Changes:
+async def wished(site: Site, client: Client, flow: str, ask: Ask, **said: Any) -> Answer:
     """Write commands as the command line does; `said` has reason, dry_run and nothing."""
     config = site.flow_config(flow)
     who = f"{client.name} (REST)"
     changes = await site.wishes.run(lambda: wish([config], ask, who=who, **said))
     site.leaders.changed()
-    return answers.Changes(
-        dry_run=said["dry_run"],
-        changes=[answers.Change.model_validate(one.as_json()) for one in changes],
-    )
+    found = [one.as_json() for one in changes]
+    return shown.printed({"dry_run": said["dry_run"], "changes": found})
 
 
 def _of_flow(
     act: Callable[[FlowSteering, Any], Any], nothing: str = ""
-) -> Callable[[CheckedRequest], Awaitable[BaseModel]]:
+) -> Callable[[CheckedRequest], Awaitable[Answer]]:
     """Return a handler that calls `act` with the flow's steering and the body. `nothing` is the
     error if there is nothing to act on.
     """
 
-    async def run(asked: CheckedRequest) -> answers.Changes:
+    async def run(asked: CheckedRequest) -> Answer:
         body = asked.body
         return await wished(
             asked.site,
@@ -311,7 +347,7 @@ def _wish(name: str, summary: str, act: Callable[[FlowSteering, Any], Any]) -> E
         path=f"{_FLOW}/{name}",
         summary=summary,
         body=inputs.LimitWish if name == "limit" else inputs.Wish,
-        answer=answers.Changes,
+        answer="Changes",
         run=_of_flow(act),
     )
 
@@ -324,7 +360,7 @@ def _topic_wish(
         path=f"{_FLOW}/topics/{name}",
         summary=summary,
         body=inputs.TopicWish,
-        answer=answers.Changes,
+        answer="Changes",
         run=_of_flow(lambda one, body: act(one, body.topics), f"topics: {nothing}"),
     )
 
@@ -332,8 +368,8 @@ def _topic_wish(
 def _get(
     path: str,
     summary: str,
-    answer: type[BaseModel],
-    run: Callable[[CheckedRequest], Awaitable[BaseModel]],
+    answer: type[BaseModel] | str,
+    run: Callable[[CheckedRequest], Awaitable[Answer]],
     query: type[BaseModel] | None = None,
     *,
     is_kept: bool = False,
@@ -367,7 +403,7 @@ ENDPOINTS: Final = (
     _get(
         f"{_FLOW}/history",
         "The last hour of a flow that this process leads, for charts.",
-        answers.History,
+        "History",
         _history,
     ),
     _get(
@@ -380,7 +416,7 @@ ENDPOINTS: Final = (
     _get(
         f"{_FLOW}/topics/{{topic}}/history",
         "The last hour of a topic of a flow that this process leads, for charts.",
-        answers.TopicHistory,
+        "TopicHistory",
         _topic_history,
     ),
     _get(
@@ -393,44 +429,43 @@ ENDPOINTS: Final = (
     _get(
         f"{_FLOW}/logs",
         "Both logs of partitions of a topic: start, end and leader. It may take seconds.",
-        answers.Logs,
+        "Logs",
         _logs,
         inputs.LogsQuery,
     ),
     _get(
         f"{_FLOW}/groups",
         "Groups of a flow's source: ready to move, or why not. It may take seconds.",
-        reports.SourceGroups,
+        "SourceGroups",
         _groups,
         inputs.GroupQuery,
     ),
     _get(
         f"{_FLOW}/diff",
         "Differences between the two clusters of a flow. It may take seconds.",
-        reports.Diff,
+        "Diff",
         _diff,
         inputs.DiffQuery,
     ),
     _get(
         f"{_FLOW}/doctor",
         "Why a flow is slow or has stopped. It measures for a few seconds.",
-        reports.Doctor,
+        "Doctor",
         _doctor,
     ),
     _get(
         f"{_FLOW}/switchover",
         "Plan of a switchover: gates with evidence, and groups. It may take seconds.",
-        reports.PlannedSwitchover,
+        "PlannedSwitchover",
         _planned(
             lambda scope: Switchover(scope, Ways(), lambda _: None).plan(),
-            reports.PlannedSwitchover,
         ),
     ),
     _get(
         f"{_FLOW}/failover",
         "Plan of a failover: what would be lost, where groups would resume. It may take seconds.",
-        reports.PlannedFailover,
-        _planned(lambda scope: Failover(scope).plan(), reports.PlannedFailover),
+        "PlannedFailover",
+        _planned(lambda scope: Failover(scope).plan()),
     ),
     _get(
         f"{ROOT}/events",
@@ -439,12 +474,12 @@ ENDPOINTS: Final = (
         _events,
         inputs.EventQuery,
     ),
-    _get(f"{ROOT}/codes", "All codes, with meaning and advice.", answers.Codes, _codes),
-    _get(f"{ROOT}/codes/{{code}}", "One code, with meaning and advice.", answers.Code, _code),
+    _get(f"{ROOT}/codes", "All codes, with meaning and advice.", "Codes", _codes),
+    _get(f"{ROOT}/codes/{{code}}", "One code, with meaning and advice.", "Code", _code),
     _get(
         f"{ROOT}/clusters",
         "The clusters, without credentials.",
-        answers.Clusters,
+        "Clusters",
         _clusters,
     ),
     _wish(
@@ -483,7 +518,7 @@ ENDPOINTS: Final = (
     _get(
         f"{_FLOW}/wanted",
         "The wanted state of a flow: pause, limit, paused and released topics.",
-        answers.InEffect,
+        "InEffect",
         _in_effect,
     ),
     Endpoint(
@@ -491,7 +526,7 @@ ENDPOINTS: Final = (
         path=f"{_FLOW}/wanted",
         summary="Set the whole wanted state of a flow. It answers what changed.",
         body=inputs.WantedState,
-        answer=answers.Changes,
+        answer="Changes",
         run=_of_flow(declared),
     ),
 )

@@ -7,8 +7,7 @@ from __future__ import annotations
 import os
 import socket
 import time
-from collections.abc import Callable, Iterable
-from datetime import datetime
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Final
 
 from twinlog.codes import FlowState, PartitionState, conditions
@@ -16,7 +15,6 @@ from twinlog.codes.states import FLOW_STATES, PARTITION_STATES, severity_of
 from twinlog.config.flow.schema import FlowConfig, MirrorConfig
 from twinlog.control.check.reported_status import LastRun, Reported
 from twinlog.control.duties.publication import is_unusual, kept_of
-from twinlog.control.watch.events import NumberedEvent
 from twinlog.control.watch.snapshot import FlowSnapshot, PartitionSnapshot
 from twinlog.control.web.api import answers
 from twinlog.control.web.api.inputs import PartitionQuery
@@ -25,21 +23,14 @@ from twinlog.mirror.state.intents import FlowIntents
 from twinlog.mirror.state.published import PublishedStatus
 
 HERE: Final = "here"
+_IN_REST: Final = {"places": "offsets", "told": "reported"}
+"""Fields of commands that have another name in REST."""
 _UNKNOWN: Final = (
     *("since_ms", "lanes", "generation", "records", "bytes", "partitions", "unusual_partitions"),
     *("lag", "lag_unknown_partitions", "latency", "retention", "verified", "as_of_ms", "age_ms"),
 )
 """Fields of a flow that are null if no process reports it."""
 _NOTHING: Final = Reported(status=None, intents=None)
-
-
-def leads(snapshot: FlowSnapshot | None) -> bool:
-    """Return True if this process leads the flow and so has the most complete data."""
-    return (
-        snapshot is not None
-        and snapshot.generation >= 0
-        and snapshot.state is not FlowState.STANDBY
-    )
 
 
 def flow(
@@ -63,7 +54,12 @@ def flow(
     # standby.
     waits = snapshot is None or snapshot.state is FlowState.STANDBY
     is_better = row is not None and (row.is_of_leader or waits)
-    if row is not None and is_better and not leads(snapshot) and not _has_led(snapshot, row):
+    if (
+        row is not None
+        and is_better
+        and not (snapshot and snapshot.is_led_here)
+        and not _has_led(snapshot, row)
+    ):
         return answers.Flow(**name, **_reported(row, now_ms))
     if snapshot is not None:
         return answers.Flow(**name, **_seen(snapshot, now_ms, age_s))
@@ -109,7 +105,7 @@ def _seen(seen: FlowSnapshot, now_ms: int, age_s: float) -> dict[str, Any]:
         "unusual_partitions": sum(map(is_unusual, seen.partitions)),
         "lag_unknown_partitions": seen.lag_unknown,
         "latency": seen.latency,
-        "retention": kept_of(seen.partitions) if leads(seen) else None,
+        "retention": kept_of(seen.partitions) if seen.is_led_here else None,
         "verified": seen.verified,
         "reported_by": HERE,
         "as_of_ms": now_ms - int(age_s * 1000),
@@ -124,7 +120,7 @@ def _reported(status: PublishedStatus, now_ms: int) -> dict[str, Any]:
         "partitions": status.partitions,
         "unusual_partitions": status.unusual_partitions,
         "lag_unknown_partitions": status.lag_unknown,
-        "latency": None if status.p50_ms < 0 else status,
+        "latency": None if status.p50_ms is None else status,
         "retention": status.kept,
         "verified": status.proof,
         "reported_by": status.where,
@@ -151,6 +147,31 @@ def _unknown(run: LastRun | None, problem: str) -> dict[str, Any]:
     }
 
 
+def printed(fields: Mapping[str, Any], *, has_names: bool = True) -> dict[str, Any]:
+    """Return what a command prints with `--format json`, with names in camelCase. `has_names`:
+    False for a map by clusters and brokers, whose keys stay as they are.
+    """
+    out = {}
+    for name, value in fields.items():
+        shown = _printed(value, has_names=has_names and name != "round_trips_ms")
+        key = _camel_case(name) if has_names else name
+        out[key] = _camel_case(shown) if name == "aspect" else shown
+    return out
+
+
+def _printed(value: Any, *, has_names: bool = True) -> Any:
+    if isinstance(value, Mapping):
+        return printed(value, has_names=has_names)
+    if isinstance(value, list | tuple):
+        return [_printed(one) for one in value]
+    return answers.sendable(value)
+
+
+def _camel_case(name: str) -> str:
+    first, *more = _IN_REST.get(name, name).split("_")
+    return first + "".join(map(str.capitalize, more))
+
+
 def wanted(intents: FlowIntents) -> list[answers.Wanted]:
     """Return the commands in effect for a flow and its topics, the flow's first."""
     found = (intents.get(kind, topic) for kind, topic in sorted(intents.keys(), key=_by_topic))
@@ -161,9 +182,9 @@ def _by_topic(key: tuple[str, str]) -> tuple[str, str]:
     return key[1], key[0]
 
 
-def most(number: int) -> int:
+def most(number: int | None) -> int:
     """Return a sort key that treats unknown values as the largest."""
-    return number if number >= 0 else 1 << 62
+    return 1 << 62 if number is None else number
 
 
 _COLUMNS: Final[dict[str, Callable[[PartitionSnapshot], int]]] = {
@@ -198,53 +219,35 @@ def page(
     return len(found), [answers.Partition.model_validate(part) for part in rows]
 
 
-def event(one: NumberedEvent) -> answers.Event:
-    """Convert one event."""
-    said = one.event
-    return answers.Event(
-        number=one.number,
-        at_ms=round(datetime.fromisoformat(said.time).timestamp() * 1000),
-        level=said.level,
-        flow=said.flow,
-        topic=said.topic,
-        partition=said.partition,
-        code=said.code,
-        message=said.message,
-        who=said.who,
-        person=said.person,
-    )
-
-
-def code(name: str) -> answers.Code:
+def code(name: str) -> dict[str, str]:
     """Return one code of the catalogue."""
     found = conditions()[name]
-    return answers.Code(code=name, meaning=found.meaning, advice=found.advice, retry=found.retry)
+    names = ("meaning", "advice", "retry")
+    return {"code": name} | {each: getattr(found, each) for each in names}
 
 
-def catalogue() -> answers.Codes:
+def catalogue() -> dict[str, Any]:
     """Return all codes and states."""
-    return answers.Codes(
-        codes=[code(name) for name in sorted(conditions())],
-        flow_states=[_state(one, text) for one, text in FLOW_STATES.items()],
-        partition_states=[_state(one, text) for one, text in PARTITION_STATES.items()],
-    )
+    return {
+        "codes": [code(name) for name in sorted(conditions())],
+        "flow_states": [_state(one, text) for one, text in FLOW_STATES.items()],
+        "partition_states": [_state(one, text) for one, text in PARTITION_STATES.items()],
+    }
 
 
-def _state(state: FlowState | PartitionState, meaning: str) -> answers.State:
-    return answers.State(state=state, meaning=meaning, severity=severity_of(state))
+def _state(state: FlowState | PartitionState, meaning: str) -> dict[str, str]:
+    return {"state": state, "meaning": meaning, "severity": severity_of(state)}
 
 
-def clusters(config: MirrorConfig) -> answers.Clusters:
+def clusters(config: MirrorConfig) -> list[dict[str, Any]]:
     """Return the clusters with their addresses and flows, but without credentials."""
     names = [one.flow for one in config.every_flow]
-    return answers.Clusters(
-        clusters=[
-            answers.Cluster(
-                alias=one.alias,
-                bootstrap_servers=[str(server) for server in one.servers],
-                source_of=[str(flow) for flow in names if flow.source == one.alias],
-                target_of=[str(flow) for flow in names if flow.target == one.alias],
-            )
-            for one in config.clusters
-        ]
-    )
+    return [
+        {
+            "alias": one.alias,
+            "bootstrap_servers": [str(server) for server in one.servers],
+            "source_of": [str(flow) for flow in names if flow.source == one.alias],
+            "target_of": [str(flow) for flow in names if flow.target == one.alias],
+        }
+        for one in config.clusters
+    ]

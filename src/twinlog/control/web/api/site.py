@@ -10,7 +10,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from itertools import chain
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 from twinlog.config.flow.schema import FlowConfig, MirrorConfig
 from twinlog.control.check.offline_status import offline_status
@@ -152,19 +152,15 @@ class Site:
         flows = () if reading is None else reading.flows
         return next((one for one in flows if one.flow == name), None)
 
-    def history(self, name: str) -> answers.History:
+    def history(self, name: str) -> dict[str, Any]:
         """Return the rows of this process about the flow. Raises NOT_FOUND."""
         rows = self._monitor.history.rows(str(self.flow_config(name).flow))
-        return answers.History(
-            flow=name, rows=[answers.HistoryRow(**row._asdict()) for row in rows]
-        )
+        return {"flow": name, "rows": [row._asdict() for row in rows]}
 
-    def topic_history(self, name: str, topic: str) -> answers.TopicHistory:
+    def topic_history(self, name: str, topic: str) -> dict[str, Any]:
         """Return the rows of this process about a topic. Raises NOT_FOUND."""
         rows = self._monitor.history.topics.rows(str(self.flow_config(name).flow), topic)
-        return answers.TopicHistory(
-            flow=name, topic=topic, rows=[answers.TopicHistoryRow(**row._asdict()) for row in rows]
-        )
+        return {"flow": name, "topic": topic, "rows": [row._asdict() for row in rows]}
 
     async def parts(self, name: str) -> Parts:
         """Return the flow's partitions, immediately if this process leads it. Otherwise both
@@ -172,7 +168,7 @@ class Site:
         with its age.
         """
         config, snapshot = self.flow_config(name), self.snapshot(name)
-        if snapshot is not None and shown.leads(snapshot):
+        if snapshot is not None and snapshot.is_led_here:
             at = time.monotonic() - self._monitor.age_s
             return Parts(partitions=snapshot.partitions, at=at, is_here=True, config=config)
         known = self._asked.get(name)

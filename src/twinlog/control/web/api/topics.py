@@ -12,9 +12,10 @@ from typing import Final
 from twinlog.codes import PartitionState
 from twinlog.control.duties.publication import is_unusual
 from twinlog.control.watch.snapshot import PartitionSnapshot
-from twinlog.control.web.api.answers import Known, Page, Text, Value
+from twinlog.control.web.api.answers import Page, Text, Value
 from twinlog.control.web.api.inputs import TopicQuery
 from twinlog.control.web.api.shown import most
+from twinlog.quantities import known, largest, total
 
 WORST_FIRST: Final = (
     *(PartitionState.FAILED, PartitionState.TAKEN_OVER, PartitionState.RETRYING),
@@ -43,13 +44,13 @@ class Topic(Value):
     """The codes of its partitions."""
     lag: int | None
     """Records that wait to be copied."""
-    lag_ms: Known
+    lag_ms: int | None
     """The largest of its partitions."""
     lag_unknown_partitions: int
     """Number of partitions that `lag` does not include."""
     loss_records: int | None
     """Records that are only on the source."""
-    loss_ms: Known
+    loss_ms: int | None
     """The largest of its partitions."""
     loss_unknown_partitions: int
     """Number of partitions that `lossRecords` does not include."""
@@ -131,9 +132,8 @@ def _matches(parts: Parts, query: TopicQuery) -> bool:
 
 def topic(parts: Parts) -> Topic:
     """Combine the partitions of a topic to one row."""
-    lags = [part.lag for part in parts if part.lag >= 0]
-    losses = [part.loss_records for part in parts if part.loss_records >= 0]
-    kept = [part.left_ms for part in parts if part.left_ms >= 0]
+    lags = known(part.lag for part in parts)
+    losses = known(part.loss_records for part in parts)
     return Topic(
         topic=parts[0].topic,
         target_topic=next((part.target_topic for part in parts if part.target_topic), ""),
@@ -141,15 +141,15 @@ def topic(parts: Parts) -> Topic:
         state=WORST_FIRST[-1 - _badness(parts)],
         unusual_partitions=_unusual(parts),
         codes=sorted({part.code for part in parts if part.code}),
-        lag=sum(lags) if lags else None,
-        lag_ms=max(part.lag_ms for part in parts),
+        lag=total(lags),
+        lag_ms=largest(part.lag_ms for part in parts),
         lag_unknown_partitions=len(parts) - len(lags),
-        loss_records=sum(losses) if losses else None,
-        loss_ms=max(part.loss_ms for part in parts),
+        loss_records=total(losses),
+        loss_ms=largest(part.loss_ms for part in parts),
         loss_unknown_partitions=len(parts) - len(losses),
         records=sum(part.records for part in parts),
         bytes=sum(part.bytes for part in parts),
-        kept_ms=min(kept, default=None),
+        kept_ms=min(known(part.left_ms for part in parts), default=None),
         kept_known=all(part.is_left_known for part in parts),
         is_near_deletion=any(part.is_near_deletion for part in parts),
     )

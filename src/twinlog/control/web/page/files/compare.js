@@ -10,7 +10,7 @@ export function compare({ state, main, flow }) {
   const body = h("div");
   const all = h("input", { type: "checkbox" });
   const again = h("button", { class: "do first", click: () => load() }, "Compare");
-  main.append(h("h1", {}, `Compare ${flow}`), last, h("div", { class: "bar" }, again, h("label", {}, "include what the flow ignores", all)), body);
+  main.append(h("h1", {}, `Compare ${flow}`), last, h("div", { class: "bar" }, again, h("label", {}, "include differences that the flow does not sync", all)), body);
   let isOpen = true;
 
   async function load() {
@@ -71,6 +71,6 @@ function shown(found) {
     found.deviations.length ? table("Differences", names.map((name) => ({
       name: words(name), wrap: true,
       cell: (one) => (name === "aspect" ? words(one.aspect) : one[name]),
-    })), found.deviations) : h("span"),
+    })), found.deviations, { stacked: true }) : h("span"),
   ];
 }

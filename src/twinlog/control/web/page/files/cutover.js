@@ -47,7 +47,7 @@ function switchover(flow, plan) {
       { name: "Gate", cell: (gate) => gate.gate },
       { name: "State", cell: (gate) => h("span", { class: `badge ${gate.isOpen ? "good" : "bad"}` }, gate.isOpen ? "open" : "CLOSED") },
       { name: "Evidence", wrap: true, cell: (gate) => gate.evidence.map((line) => h("div", {}, line)) },
-    ], plan.gates),
+    ], plan.gates, { stacked: true }),
     h("p", {}, `${count(left)} offsets of ${plural(plan.partitions.length, "partition")} remain to be drained${dark ? `; unknown for ${plural(dark, "partition")}` : ""}.`),
     groupTables(plan.groups), ...command("switchover", flow),
   ];
@@ -85,5 +85,5 @@ function groupTables(groups) {
       { name: "Resumes at", number: true, cell: (p) => count(p.to) },
       { name: "Now", number: true, cell: (p) => (p.now === null ? "none" : count(p.now)) },
       { name: "Outcome", wrap: true, cell: (p) => [p.outcome, p.whyNotExact && h("div", { class: "small warn" }, p.whyNotExact)] },
-    ], one.offsets.slice(0, 300)))));
+    ], one.offsets.slice(0, 300), { stacked: true }))));
 }

@@ -29,7 +29,7 @@ export function groups({ main, flow }) {
 function shown(found) {
   const ready = found.groups.filter((one) => one.isReady).length;
   return [
-    h("p", { class: `verdict ${ready === found.groups.length ? "good" : "warn"}` }, found.groups.length ? `${ready} of ${plural(found.groups.length, "group")} ready to move.` : "No source group is selected."),
+    h("p", { class: `verdict ${!found.groups.length ? "" : ready === found.groups.length ? "good" : "warn"}` }, found.groups.length ? `${ready} of ${plural(found.groups.length, "group")} ready to move.` : "The flow syncs no group: none on the source is selected by its configuration."),
     ...found.notes.map((note) => h("p", { class: "small soft" }, note)),
     found.leftOut ? h("p", { class: "small soft" }, `${plural(found.leftOut, "group")} excluded by groups and groups.exclude`) : null,
     found.groups.length ? table(`Groups of ${found.flow} and their members`, [

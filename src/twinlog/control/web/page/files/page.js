@@ -110,6 +110,7 @@ async function recall(flow) {
       .map((one) => ({ ...one, at: one.atMs, asOf: one.atMs, loss: one.lossRecords, p50: one.p50Ms, p99: one.p99Ms }))
       .filter((one) => !seen.length || one.at < seen[0].at);
     seen.unshift(...older.map((one, n) => withSpeed(one, older[n - 1])));
+    screen?.update?.(); // the next poll is seconds away
   } catch {
     // the poll shows why the process does not answer
   }

@@ -128,7 +128,7 @@ export function table(caption, columns, rows, { sorted = "", onSort = null, note
       more && h("tr", {}, h("td", { class: "below", colspan: columns.length }, h("div", {}, more)))];
   });
   return h("div", { class: "scroll", tabindex: "0", role: "region", "aria-label": caption },
-    h("table", { class: stacked && "stacked" }, h("caption", {}, caption), h("thead", {}, h("tr", {}, head)), h("tbody", {}, body)));
+    h("table", { class: stacked && "stacked" }, h("caption", {}, h("div", {}, caption)), h("thead", {}, h("tr", {}, head)), h("tbody", {}, body)));
 }
 
 const GAP_MS = 60000;

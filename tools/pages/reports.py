@@ -1,23 +1,243 @@
-"""The types of answers that need queries of both clusters: the groups, the comparison, the doctor,
-and the plans of a cut-over.
+"""The OpenAPI types of answers that are encodings of other values: history, logs of partitions,
+the catalogue, the clusters, and what commands print with `--format json`.
 
-They are made from what the commands of these names print with `--format json`. A field that is not
-here is not in the answer (tests/unit/control/web/test_reports.py compares both).
+`shown.printed` encodes them in camelCase. Tests compare the answers with these types
+(tests/unit/control/web/test_reports.py, tests/unit/control/test_rest_document.py).
 """
 
 from __future__ import annotations
 
-from typing import Annotated, Literal
+from typing import Final, Literal
 
-from pydantic import BeforeValidator, Field
-from pydantic.alias_generators import to_camel
-
-from twinlog.codes import FlowState
+from twinlog.codes import FlowState, Retry
+from twinlog.codes.states import Severity
 from twinlog.control.cutover.groups import GroupOutcome
-from twinlog.control.web.api.answers import Known, Text, Value
+from twinlog.control.web.api.answers import Text, Value
+from twinlog.mirror.state.intents import IntentKind
 
-Aspect = Annotated[str, BeforeValidator(to_camel)]
+Aspect = str
 """What is compared: topic, partitions, replicationFactor, config, acl, quota, group."""
+
+
+class HistoryRow(Value):
+    """A flow at one moment of the last hour."""
+
+    at_ms: int
+    """The time of the numbers."""
+    state: FlowState
+    """What the flow did."""
+    generation: int
+    """Number of its leadership."""
+    lag: int | None
+    """Records that waited to be copied."""
+    loss_records: int | None
+    """Records that were only on the source."""
+    loss_ms: int | None
+    """How long the target had lacked records of the source."""
+    records: int
+    """Records copied by this process since it leads the flow."""
+    bytes: int
+    """Bytes copied by this process since it leads the flow."""
+    p50_ms: int | None
+    """Median of the latency of the minute before."""
+    p99_ms: int | None
+    """99th percentile of it."""
+
+
+class History(Value):
+    """The last hour of a flow, one row every ten seconds, oldest first. Only the process that leads
+    the flow has rows, and keeps them in memory.
+    """
+
+    flow: str
+    """Name of the flow."""
+    rows: list[HistoryRow]
+    """The rows, oldest first."""
+
+
+class TopicHistoryRow(Value):
+    """A topic at one moment of the last hour."""
+
+    at_ms: int
+    """The time of the numbers."""
+    lag: int | None
+    """Records that waited to be copied, over partitions where that was known."""
+    bytes: int
+    """Bytes copied by this process since it leads the flow."""
+
+
+class TopicHistory(Value):
+    """The last hour of a topic, one row every 30 seconds. Only the process that leads the flow has
+    rows, for the 400 topics with the most traffic.
+    """
+
+    flow: str
+    """Name of the flow."""
+    topic: Text
+    """Source topic."""
+    rows: list[TopicHistoryRow]
+    """The rows, oldest first; none if the topic is not among these."""
+
+
+class Log(Value):
+    """Offsets and replicas of one partition on one cluster."""
+
+    topic: Text
+    """The topic's name on this cluster."""
+    start: int | None
+    """The first offset."""
+    last_stable: int | None
+    """Last stable offset: consumers with read_committed read up to it."""
+    end: int | None
+    """The offset of the next record."""
+    leader: int | None
+    """ID of the broker that leads the partition."""
+    leader_epoch: int | None
+    """Number of its leadership."""
+    replicas: list[int]
+    """IDs of the brokers with a replica."""
+    in_sync: list[int]
+    """IDs of the brokers whose replica is in sync."""
+    problem: Text
+    """Why a part is unknown; empty if none is."""
+
+
+class PartitionLogs(Value):
+    """Both logs of a partition, and its copy position."""
+
+    partition: int
+    """Number of the partition."""
+    next_offset: int | None
+    """The next source offset to copy."""
+    lane: int | None
+    """As in a row of the partitions."""
+    source: Log
+    """The log on the source."""
+    target: Log | None
+    """The log of the same partition number. If records are partitioned by key, they may be in other
+    partitions. null if unknown."""
+
+
+class Logs(Value):
+    """Both logs of some partitions of a topic, in the order of the request."""
+
+    flow: str
+    """Name of the flow."""
+    topic: str
+    """Source topic."""
+    partitions: list[PartitionLogs]
+    """The partitions."""
+    as_of_ms: int
+    """Time of the queries."""
+
+
+class InEffect(Value):
+    """The wanted state of a flow: what `PUT` on this path sets."""
+
+    paused: bool
+    """The whole flow is paused."""
+    bytes_per_second: int | None
+    """The limit; null: as configured."""
+    paused_topics: list[Text]
+    """Topics that are paused by name."""
+    released_topics: list[Text]
+    """Topics that are not mirrored."""
+
+
+class Code(Value):
+    """The meaning of a code, and advice."""
+
+    code: str
+    """The code."""
+    meaning: str
+    """What it means, in Markdown."""
+    advice: str
+    """What to do, in Markdown; empty if the message says it."""
+    retry: Retry
+    """Whether and when Twinlog retries by itself."""
+
+
+class State(Value):
+    """The meaning of a state of a flow or partition."""
+
+    state: str
+    """The state."""
+    meaning: str
+    """What it means."""
+    severity: Severity
+    """good: normal; warn: worth knowing; bad: needs action."""
+
+
+class Codes(Value):
+    """The catalogue of codes and states."""
+
+    codes: list[Code]
+    """All codes, by name."""
+    flow_states: list[State]
+    """All states of flows."""
+    partition_states: list[State]
+    """All states of partitions."""
+
+
+class Cluster(Value):
+    """One cluster of the configuration."""
+
+    alias: str
+    """Its alias."""
+    bootstrap_servers: list[str]
+    """Addresses of its first brokers."""
+    source_of: list[str]
+    """Flows of which it is the source."""
+    target_of: list[str]
+    """Flows of which it is the target."""
+
+
+class Clusters(Value):
+    """All clusters of the configuration."""
+
+    clusters: list[Cluster]
+    """The clusters, in the order of the configuration."""
+
+
+class Before(Value):
+    """The command that was in effect before a change."""
+
+    bytes_per_second: int | None
+    """The rate of a limit; null for other commands."""
+    who: Text
+    """The user and host that wrote it."""
+    at_ms: int
+    """When it was written."""
+    reason: Text
+    """The user's reason."""
+
+
+class Change(Value):
+    """The effect of a command on one flow or topic."""
+
+    flow: str
+    """Name of the flow."""
+    topic: Text | None
+    """Source topic; null for the whole flow."""
+    intent: IntentKind
+    """The kind of command."""
+    is_set: bool
+    """False if the command is taken back."""
+    bytes_per_second: int | None
+    """The rate of a limit; null for other commands."""
+    is_needed: bool
+    """False if the command was already in effect, or already taken back."""
+    before: Before | None
+    """The command that was in effect; null if there was none, or if it cannot be read."""
+
+
+class Changes(Value):
+    """Written to the flow's state topic; the leader applies them within 2 s."""
+
+    dry_run: bool
+    """Nothing was written."""
+    changes: list[Change]
+    """One for each flow or topic that the request names."""
 
 
 class GroupMember(Value):
@@ -49,9 +269,9 @@ class SourceGroupOffset(Value):
     """Number of the source's partition."""
     offset: int
     """The committed offset on the source."""
-    end: Known
+    end: int | None
     """End of the source's log."""
-    lag: Known
+    lag: int | None
     """Offsets that the group has not read yet."""
     to_topic: Text | None
     """Remote topic; null if the offset has no counterpart."""
@@ -82,7 +302,7 @@ class SourceGroup(Value):
     """The group on the source."""
     target: GroupHere
     """The group on the target."""
-    lag: Known
+    lag: int | None
     """Offsets that it has not read yet."""
     offsets: list[SourceGroupOffset]
     """Its committed offsets."""
@@ -164,9 +384,9 @@ class Doctor(Value):
     """Name of the flow."""
     state: FlowState
     """What it does now."""
-    lag: Known
+    lag: int | None
     """Records that wait to be copied."""
-    lag_ms: Known
+    lag_ms: int | None
     """How long they have waited."""
     lanes: int
     """Number of lanes."""
@@ -200,15 +420,15 @@ class PlannedPartition(Value):
     """Number of the partition."""
     target_topic: Text
     """Remote topic."""
-    copied_to: Known
+    copied_to: int | None
     """The next source offset to copy."""
-    source_end: Known
+    source_end: int | None
     """End of the source's log."""
-    missing: Known
+    missing: int | None
     """Number of source offsets that are not on the target."""
-    behind_ms: Known
+    behind_ms: int | None
     """How much newer the source's newest record is than the target's."""
-    newest_ms: Known
+    newest_ms: int | None
     """Timestamp of the target's newest record."""
     foreign_records: int
     """Number of offsets after the copy, which other clients wrote."""
@@ -230,13 +450,13 @@ class PlannedOffset(Value):
     """The group's offset on the source."""
     target_topic: Text
     """Remote topic."""
-    to: Known
+    to: int | None
     """The target offset at which it resumes."""
     is_exact: bool
     """It resumes at exactly the next record."""
     why_not_exact: Text | None
     """Why it is not exact; null if it is."""
-    now: Known
+    now: int | None
     """The group's current offset on the target; null if it has none."""
     outcome: GroupOutcome
     """What is done, in words."""
@@ -259,7 +479,7 @@ class PlannedGroup(Value):
     """It has members on the target, so none of its offsets is set."""
     problem: Text | None
     """Why its offsets on the target are unknown; null if they are known."""
-    offsets: list[PlannedOffset] = Field(validation_alias="places")
+    offsets: list[PlannedOffset]
     """Its offset in each partition."""
 
 
@@ -300,9 +520,9 @@ class ReportedLoss(Value):
     """Host and process of the leader."""
     state: Text = ""
     """State of the flow."""
-    loss_records: Known = None
+    loss_records: int | None = None
     """Records that were only on the source."""
-    loss_ms: Known = None
+    loss_ms: int | None = None
     """How long the target had lacked records of the source."""
     loss_unknown: int | None = None
     """Number of partitions whose loss was unknown."""
@@ -317,5 +537,16 @@ class PlannedFailover(PlannedCutover):
     """Why the source cannot be used; null if it can."""
     groups_problem: Text | None
     """Why `groups` may be incomplete; null if it has all selected groups."""
-    reported: ReportedLoss = Field(validation_alias="told")
+    reported: ReportedLoss
     """The last report of the flow's leader."""
+
+
+REPORTS: Final[dict[str, type[Value]]] = {
+    one.__name__: one
+    for one in (
+        *(History, TopicHistory, Logs, SourceGroups, Diff, Doctor, Code, Codes, Clusters),
+        *(InEffect, Changes),
+        *(PlannedSwitchover, PlannedFailover),
+    )
+}
+"""By the names that the table of endpoints has."""

@@ -1,0 +1,177 @@
+"""`python -m benchmarks.transform_rounds`: what Spark needs to answer ranges of lanes.
+
+Without brokers: a port in this process lends ranges of orders of 1 KB, packed by lz4, and drops the
+answers. Printed are the time until ranges of few records are answered, and rows per second of a
+backlog, by kind of transform, with the CPU time of all processes.
+"""
+
+from __future__ import annotations
+
+import argparse
+import itertools
+import statistics
+import threading
+import time
+from collections.abc import Sequence
+from typing import Any, Final
+
+import psutil
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as F
+
+from benchmarks.payload import make_key, make_values
+from tests.support.range_port import StubPort, batches_of
+from twinlog.mirror.copy.ranges import SourceRange
+from twinlog.records.lent import LentRanges
+from twinlog.spark.application import RangePorts
+from twinlog.transforms import Transform, mask_json
+from twinlog.transforms.application import ROUNDS_AT_ONCE, Application
+from twinlog.transforms.rounds import Rounds
+from twinlog.transforms.session import local_session
+from twinlog.wire.record import Record
+from twinlog.wire.record_batch import Codec
+
+__all__ = ["main"]
+
+FIRST_MS: Final = 1_700_000_000_000
+PER_BATCH: Final = 16
+"""Records of a batch, as producers make of 16 KB."""
+FEW: Final = 50
+"""Records of a range of steady traffic."""
+POLL_S: Final = 0.001
+MASKED: Final = r"""regexp_replace(CAST(value AS STRING), '"email": ?"[^"]*"', '"email":"****"')"""
+
+
+def filter_and_mask(rows: DataFrame) -> DataFrame:
+    """Two functions of Spark."""
+    kept = rows.where("get_json_object(CAST(value AS STRING), '$.state') <> 'returned'")
+    return kept.withColumn("value", F.expr(MASKED))
+
+
+def python_udf(rows: DataFrame) -> DataFrame:
+    """One Python call for each row."""
+    masked = F.udf(lambda value: value.replace(b"@example.org", b"@", 1), "binary")
+    return rows.withColumn("value", masked("value"))
+
+
+def arrow_udf(rows: DataFrame) -> DataFrame:
+    """One Python call for each Arrow array."""
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    def masked(value: pa.Array) -> pa.Array:
+        return pc.replace_substring(
+            value.cast(pa.string()), "@example.org", "@", max_replacements=1
+        )
+
+    masked.__annotations__ = {"value": pa.Array, "return": pa.Array}
+    functions: Any = F
+    return rows.withColumn("value", functions.arrow_udf(masked, "string")("value"))
+
+
+TRANSFORMS: Final[dict[str, Transform]] = {
+    "nothing": lambda rows: rows,
+    "SQL filter and mask": filter_and_mask,
+    "mask_json": mask_json("$.customer.email"),
+    "Python UDF": python_udf,
+    "Arrow UDF": arrow_udf,
+}
+
+
+class Lane:
+    """A lane whose ranges the application answers."""
+
+    def __init__(self) -> None:
+        self.port = StubPort()
+        self._numbers = itertools.count()
+
+    def seconds(self, transform: str, batches: bytes, records: int, ranges: int) -> float:
+        """Offer ranges with these records, and wait for the answers."""
+        offered = [
+            SourceRange(
+                number=next(self._numbers),
+                topic="orders",
+                partition=partition,
+                transform=transform,
+                first=0,
+                end=records,
+                batches=batches,
+            )
+            for partition in range(ranges)
+        ]
+        begun = time.perf_counter()
+        self.port.offer(offered)
+        while any(one.number not in self.port.answers for one in offered):
+            time.sleep(POLL_S)
+        took = time.perf_counter() - begun
+        for one in offered:
+            assert self.port.answers[one.number].failure is None
+            self.port.forget(one.number)
+        return took
+
+
+def cpu_seconds() -> float:
+    """CPU time of this process and its children, also of those that have ended."""
+    me = psutil.Process()
+    found = [me, *me.children(recursive=True)]
+    return sum(sum(one.cpu_times()[:4]) for one in found)
+
+
+def records(count: int) -> bytes:
+    values = make_values(1000, seed=1)
+    made = [Record(at, FIRST_MS + at, make_key(at), values[at % 1000], ()) for at in range(count)]
+    return batches_of(made, per=PER_BATCH, codec=Codec.LZ4)
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--transforms", nargs="*", default=list(TRANSFORMS))
+    parser.add_argument("--rows", type=int, default=4000, help="records of a range of a backlog")
+    parser.add_argument("--ranges", type=int, default=32, help="ranges of a backlog")
+    parser.add_argument("--warm-up", type=int, default=4)
+    parser.add_argument("--repeat", type=int, default=6)
+    parser.add_argument("--cores", type=int, default=2)
+    given = parser.parse_args(arguments)
+    few, many = records(FEW), records(given.rows)
+    print(f"a range: {FEW} records, {len(few)} bytes; {given.rows} records, {len(many)} bytes")
+    lane = Lane()
+    with local_session("benchmark", cores=given.cores) as spark:
+        lent = LentRanges(ports=(), codec=Codec.LZ4, max_bytes=1 << 20)
+        application = Application(
+            chains={
+                name: Rounds(spark=spark, transform=TRANSFORMS[name], lent=lent)
+                for name in given.transforms
+            },
+            cores=given.cores,
+            say=print,
+        )
+        application.watch.connect(RangePorts(ports=(lane.port.address,)))
+        for _ in range(ROUNDS_AT_ONCE):
+            threading.Thread(target=run_rounds, args=[application], daemon=True).start()
+        for name, (ranges, batches, count) in itertools.product(
+            given.transforms, ((1, few, FEW), (8, few, FEW), (given.ranges, many, given.rows))
+        ):
+            first = lane.seconds(name, batches, count, ranges)
+            for _ in range(given.warm_up):
+                lane.seconds(name, batches, count, ranges)
+            cpu = cpu_seconds()
+            took = [lane.seconds(name, batches, count, ranges) for _ in range(given.repeat)]
+            cpu = cpu_seconds() - cpu
+            rows = ranges * count * given.repeat
+            print(
+                f"{name:20} {ranges:3} ranges of {count:6}: first {first:6.3f} s, median"
+                f" {statistics.median(took):6.3f} s, worst {max(took):6.3f} s,"
+                f" {rows / sum(took):8,.0f} rows/s, CPU {cpu / given.repeat * 1000:6.0f} ms,"
+                f" {cpu / rows * 1e6:6.1f} us a row",
+                flush=True,
+            )
+    lane.port.close()
+
+
+def run_rounds(application: Application) -> None:
+    while True:
+        application.step()
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,197 @@
+"""Lends ranges of partitions to the application of transforms, over the channel's frames (ADR 40).
+
+    application                         lane's port
+      | -- Subscribe ------------------->|
+      | <- Offered ----------------------|   each range without an answer, now and later
+    task
+      | -- TakeRange ------------------->|
+      | <- Lent -------------------------|   the range, or none if it needs no answer
+      | -- Answered -------------------->|
+      | <- AnswerAccepted ---------------|   the lane has it, or had one before
+
+Frames and authentication are those between driver and lanes. The content is MessagePack and not
+JSON, because it is mostly batches. The lane offers a range again if the application's connection
+ends, or if no answer arrives in time. The end of a task's connection means nothing: workers keep
+theirs for later tasks.
+"""
+
+from __future__ import annotations
+
+import hmac
+import os
+import secrets
+import select
+import time
+from typing import Any, Final, Self
+
+from msgspec import MsgspecError, Struct, msgpack
+
+from twinlog.channel.client import ChannelClient
+from twinlog.channel.codec import MessageCodec
+from twinlog.channel.frames import (
+    HELLO,
+    ChannelAddress,
+    Frame,
+    LaneIdentity,
+    hello_proof,
+    read_hello,
+)
+from twinlog.channel.lane_secrets import SECRET_BYTES
+from twinlog.errors import AuthenticationFailed, CorruptData, Disconnected
+from twinlog.mirror.copy.ranges import RangeAnswer, SourceRange
+
+REPLY_WITHIN_S: Final = 30.0
+_TICK_S: Final = 0.25
+
+
+class _Tagged(Struct, frozen=True, tag=True):
+    """Base class of the messages."""
+
+
+class Subscribe(_Tagged, frozen=True):
+    """Requests the offers of ranges."""
+
+
+class RangeOffer(Struct, frozen=True, kw_only=True):
+    """A range without its batches."""
+
+    number: int
+    topic: str
+    partition: int
+    transform: str
+    first: int
+    end: int
+    size: int
+    """Bytes of its batches."""
+
+
+class Offered(_Tagged, frozen=True):
+    """Ranges that need an answer."""
+
+    offers: tuple[RangeOffer, ...]
+
+
+class TakeRange(_Tagged, frozen=True):
+    """Requests a range."""
+
+    number: int
+
+
+class Lent(_Tagged, frozen=True):
+    """The requested range, or None if it needs no answer any more."""
+
+    range: SourceRange | None
+
+
+class Answered(_Tagged, frozen=True):
+    """The answer to a range."""
+
+    answer: RangeAnswer
+
+
+class AnswerAccepted(_Tagged, frozen=True):
+    """The lane has an answer to the range."""
+
+    number: int
+
+
+LendingMessage = Subscribe | Offered | TakeRange | Lent | Answered | AnswerAccepted
+
+
+class LendingCodec(MessageCodec):
+    """Writes and reads these messages as MessagePack."""
+
+    def __init__(self) -> None:
+        self._encoder = msgpack.Encoder()
+        self._decoder = msgpack.Decoder(LendingMessage)
+
+    def encode(self, message: Any) -> bytes:
+        return self._encoder.encode(message)
+
+    def decode(self, data: bytes | bytearray | memoryview) -> Any:
+        try:
+            return self._decoder.decode(data)
+        except MsgspecError:  # its text may have values
+            raise CorruptData(
+                f"a message of {len(data)} bytes is not valid; both ends must run the same Twinlog "
+                "version",
+                code="CORRUPT_MESSAGE",
+            ) from None
+
+
+class PortTicket:
+    """Admits every connection that has the ticket of a lane's port, any number of times.
+
+    Workers come and go as Spark needs them. A ticket gives access to the ranges of one lane, which
+    code of users gets anyway, and to no cluster.
+    """
+
+    def __init__(self) -> None:
+        self.text = secrets.token_urlsafe(SECRET_BYTES)
+
+    def admit(self, first: Frame) -> LaneIdentity:
+        """Return the sender of this hello. Raises AuthenticationFailed without the ticket."""
+        identity, shown = read_hello(first)
+        proof = hello_proof(self.text, identity)
+        if first.kind != HELLO or not hmac.compare_digest(shown, proof):
+            raise AuthenticationFailed("wrong ticket", code="CHANNEL_TOKEN")
+        return identity
+
+
+class LendingClient:
+    """One connection to the port of a lane."""
+
+    def __init__(self, address: ChannelAddress) -> None:
+        """Connect. Raises TwinlogError."""
+        identity = LaneIdentity(lease=0, lane=0, attempt=secrets.randbits(31), pid=os.getpid())
+        self._channel = ChannelClient.connect(address, identity, LendingCodec())
+        self._messages: list[Any] = []
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        self._channel.close()
+
+    def subscribe(self) -> None:
+        """Request offers, which `offers` returns. Raises TwinlogError."""
+        self._channel.send(Subscribe())
+
+    def offers(self, within_s: float) -> tuple[RangeOffer, ...]:
+        """Return the next offers, or none within that time. Raises TwinlogError."""
+        found = self._next(within_s)
+        return found.offers if isinstance(found, Offered) else ()
+
+    def take(self, number: int) -> SourceRange | None:
+        """Return a range, or None if it needs no answer. Raises TwinlogError."""
+        self._channel.send(TakeRange(number))
+        found = self._reply(Lent)
+        taken: SourceRange | None = found.range
+        return taken
+
+    def give(self, answer: RangeAnswer) -> None:
+        """Send an answer, and wait until the lane has it. Raises TwinlogError."""
+        self._channel.send(Answered(answer))
+        self._reply(AnswerAccepted)
+
+    def _reply(self, kind: type[LendingMessage]) -> Any:
+        found = self._next(REPLY_WITHIN_S)
+        if not isinstance(found, kind):
+            raise Disconnected("the lane's port did not answer in time", code="CHANNEL_LOST")
+        return found
+
+    def _next(self, within_s: float) -> LendingMessage | None:
+        """Return the next message, or None within that time."""
+        channel, deadline = self._channel, time.monotonic() + within_s
+        while not self._messages:
+            self._messages = channel.receive()
+            left = deadline - time.monotonic()
+            if self._messages or left <= 0:
+                break
+            wants = [channel] if channel.wants_write else []
+            select.select([channel], wants, [], min(left, _TICK_S))
+        found: LendingMessage | None = self._messages.pop(0) if self._messages else None
+        return found

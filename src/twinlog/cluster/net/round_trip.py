@@ -1,0 +1,43 @@
+"""How many requests in flight fill a long link, found by their response times.
+
+A request that waits for nothing is answered after one round trip. If requests in flight fill the
+link, they wait for each other, and responses take longer. So the number in flight grows by one with
+each response that took less than two round trips, and shrinks while they take more than three: more
+in flight would only wait in front of the link, and would delay what other partitions send there. It
+shrinks slowly, because its effect is seen only some round trips later.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final
+
+FAR_S: Final = 0.01
+"""Round trips from here on are long. Shorter ones cost a copy nothing that it would notice."""
+
+SLOW_ONES: Final = 8
+"""So many slow responses reduce the number by one."""
+
+
+@dataclass(slots=True)
+class RequestsInFlight:
+    """A number of requests in flight, between `least` and `most`."""
+
+    least: int
+    most: int
+    size: int = 0
+    _slow: int = 0
+
+    def __post_init__(self) -> None:
+        self.size = self.least
+
+    def adapt(self, took_s: float, trip_s: float, *, is_full: bool) -> None:
+        """Adapt the number to a response that took this long. `is_full`: as many were in flight as
+        allowed.
+        """
+        if is_full and took_s < 2 * trip_s:
+            self.size = min(self.most, self.size + 1)
+        elif took_s > 3 * trip_s:
+            self._slow += 1
+            if self._slow % SLOW_ONES == 0:
+                self.size = max(self.least, self.size - 1)

@@ -1,0 +1,61 @@
+"""Decides for how many batches a Fetch waits at the broker while batches arrive steadily.
+
+A batch that is read alone costs a turn of the lane: a Fetch response, the next Fetch, a Produce
+request and its response. Batches that are read together share the turn, and small ones may be
+joined. So if at least two batches are due within a few milliseconds, the next Fetch waits for them.
+
+    batches        . . . . . . . .            .            .
+    lowest         F F F F F F F F            F            F      F: response, and a turn
+    balanced         F   F   F   F            F            F
+                   |<- steady ->|             |<- not steady: nothing is gained by waiting ->|
+
+The broker responds as soon as it has the bytes of the batches that are due, so the last one of them
+does not wait. A Fetch never waits longer than the limit. After a response without records the
+traffic is no longer steady, and the next Fetch waits for the first record only.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final
+
+MOST_TOGETHER: Final = 8
+"""Maximum number of batches for which a Fetch waits. Their shares of a turn are small enough."""
+
+MOST_BYTES: Final = 64 * 1024
+"""Maximum bytes for which a Fetch waits. With a backlog they are there already."""
+
+SLOW_S: Final = 0.02
+"""Longest interval between batches that counts, so that steady traffic is noticed soon."""
+
+SHARE: Final = 0.3
+"""Share of the newest response in the averages."""
+
+
+@dataclass(slots=True)
+class Gathering:
+    """The interval and size of the batches that one broker returns."""
+
+    longest_ms: int
+    """How long a Fetch may wait for more than one batch; 0: never."""
+    _interval_s: float = SLOW_S
+    _batch_bytes: float = 0.0
+    _arrived_at: float = 0.0
+
+    def arrived(self, now: float, batches: int, size: int) -> None:
+        """Note a response with records, of this many bytes."""
+        count = max(1, batches)
+        interval = min(SLOW_S, now - self._arrived_at) / count
+        self._arrived_at = now
+        self._interval_s += SHARE * (interval - self._interval_s)
+        self._batch_bytes += SHARE * (size / count - self._batch_bytes)
+
+    def paused(self) -> None:
+        """Note a response without records."""
+        self._interval_s = SLOW_S
+
+    @property
+    def least_bytes(self) -> int:
+        """The bytes for which the next Fetch waits, or 0 if the first record is to be returned."""
+        due = min(MOST_TOGETHER, int(self.longest_ms / 1000 / self._interval_s))
+        return min(MOST_BYTES, int((due - 0.5) * self._batch_bytes)) if due > 1 else 0

@@ -1,0 +1,174 @@
+"""The port at which the application of the transforms takes ranges from a lane (`channel.lending`).
+
+**Problem.** The application runs code of users. It may be slow, answer twice, or die at any moment,
+and Spark runs its tasks again as it likes. A lane must get one answer for each range all the same.
+
+    the application ends      a range without an answer is offered to the next one that subscribes
+    a task hangs, or is lost  the range is offered again after OFFERED_AGAIN_S
+    a task runs twice         the first answer counts, and both are confirmed
+    the partition has left    the range is withdrawn; tasks get none, and their answer is dropped
+    no answer for a while     `silent_s`: the lane gives the partitions back, so that people see it
+
+Connections have a thread of their own (`ChannelServer`), so a large answer does not delay the loop.
+The ticket admits to this port only. It gives access to ranges, which code of users gets anyway.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import Final
+
+from twinlog.channel.frames import ChannelAddress
+from twinlog.channel.lending import (
+    AnswerAccepted,
+    Answered,
+    LendingCodec,
+    Lent,
+    Offered,
+    PortTicket,
+    RangeOffer,
+    Subscribe,
+    TakeRange,
+)
+from twinlog.channel.peer import Peer
+from twinlog.channel.server import ChannelEvent, ChannelServer, LaneGone, LaneMessage
+from twinlog.clock import Clock
+from twinlog.errors import TwinlogError
+from twinlog.mirror.copy.ranges import RangeAnswer, SourceRange
+
+OFFERED_AGAIN_S: Final = 90.0
+"""Longer than a job of the application may run (`TransformsWork.job_limit_s`)."""
+
+
+@dataclass(slots=True)
+class _Waiting:
+    """A range without an answer."""
+
+    range: SourceRange
+    offered_at: float
+    """Monotonic time of the last offer."""
+
+
+class RangePort:
+    """Offers ranges, lends them to tasks, and keeps the first answer to each until it is read.
+
+    `offer`, `withdraw`, `answers` and `silent_s` are for the lane's thread. `wake` is called from
+    another one as soon as there are answers.
+    """
+
+    def __init__(self, clock: Clock, wake: Callable[[], None], *, host: str = "127.0.0.1") -> None:
+        self._clock = clock
+        self._wake = wake
+        self._lock = threading.Lock()
+        self._waiting: dict[int, _Waiting] = {}
+        self._answers: list[RangeAnswer] = []
+        self._subscribed: set[Peer] = set()
+        self._next_check = 0.0
+        self._heard_at = clock.monotonic()
+        """Time of the last answer, or since when ranges wait."""
+        ticket = PortTicket()
+        self._server = ChannelServer(LendingCodec(), self._on_event, host=host, admit=ticket.admit)
+        self._server.start()
+        self.address: ChannelAddress = replace(self._server.address, token=ticket.text)
+        """The address of the port, with its ticket."""
+
+    def close(self) -> None:
+        self._server.close(linger_s=0.0)
+
+    # -- the lane's thread
+
+    def offer(self, one: SourceRange) -> None:
+        now = self._clock.monotonic()
+        with self._lock:
+            if not self._waiting:
+                self._heard_at = now
+            self._waiting[one.number] = _Waiting(one, now)
+        self._send_offers([one])
+
+    def withdraw(self, number: int) -> None:
+        with self._lock:
+            self._waiting.pop(number, None)
+            self._answers = [one for one in self._answers if one.number != number]
+
+    def answers(self) -> list[RangeAnswer]:
+        """Return the answers since the last call, and offer again what has waited for too long.
+
+        Raises TwinlogError if no connection is served any more.
+        """
+        if not self._server.is_alive:
+            raise TwinlogError("the thread of the port for ranges has ended", code="THREAD_DIED")
+        now = self._clock.monotonic()
+        with self._lock:
+            found, self._answers = self._answers, []
+            late = self._late(now) if now >= self._next_check else []
+        self._send_offers([one.range for one in late])
+        return found
+
+    def _late(self, now: float) -> list[_Waiting]:
+        """Return the ranges that have waited for too long. They are offered now."""
+        self._next_check = now + 1.0
+        late = [one for one in self._waiting.values() if now - one.offered_at >= OFFERED_AGAIN_S]
+        for one in late:
+            one.offered_at = now
+        return late
+
+    def silent_s(self) -> float:
+        """Return for how many seconds ranges have waited without any answer."""
+        with self._lock:
+            return self._clock.monotonic() - self._heard_at if self._waiting else 0.0
+
+    def _send_offers(self, ranges: list[SourceRange]) -> None:
+        if not ranges:
+            return
+        with self._lock:
+            peers = list(self._subscribed)
+        for peer in peers:
+            peer.send(Offered(tuple(map(_offer_of, ranges))))
+
+    # -- the server's thread
+
+    def _on_event(self, event: ChannelEvent) -> None:
+        if isinstance(event, LaneGone):
+            with self._lock:
+                self._subscribed.discard(event.peer)
+        elif isinstance(event, LaneMessage):
+            self._on_message(event.peer, event.message)
+
+    def _on_message(self, peer: Peer, message: object) -> None:
+        match message:
+            case Subscribe():
+                with self._lock:
+                    self._subscribed.add(peer)
+                    waiting = [one.range for one in self._waiting.values()]
+                peer.send(Offered(tuple(map(_offer_of, waiting))))
+            case TakeRange(number):
+                with self._lock:
+                    found = self._waiting.get(number)
+                peer.send(Lent(None if found is None else found.range))
+            case Answered(answer):
+                self._accept(answer)
+                peer.send(AnswerAccepted(answer.number))
+            case _:
+                peer.close("it sent a message that is not for a lane's port")
+
+    def _accept(self, answer: RangeAnswer) -> None:
+        with self._lock:
+            if self._waiting.pop(answer.number, None) is None:
+                return  # a second answer, or nobody waits for it any more
+            self._answers.append(answer)
+            self._heard_at = self._clock.monotonic()
+        self._wake()
+
+
+def _offer_of(one: SourceRange) -> RangeOffer:
+    return RangeOffer(
+        number=one.number,
+        topic=one.topic,
+        partition=one.partition,
+        transform=one.transform,
+        first=one.first,
+        end=one.end,
+        size=len(one.batches),
+    )

@@ -1,0 +1,207 @@
+"""Reads a partition of a far source by several requests at a time.
+
+**Problem.** Where a Fetch must continue is known only after the response to the one before. So with
+one request in flight a partition gets at most one response per round trip, however fast the link
+is. Other connections do not change that, and a response that is large enough to hide the round trip
+would be as large as the lane's memory.
+
+**Sections.** A partition with a backlog is therefore read in sections of equal size. The offset at
+which the next section begins is estimated from the bytes per offset of the sections before it. It
+is chosen a little too low, and the overlap is skipped when the batches are taken in:
+
+    position                                             estimated
+       |== section 1 ==========|                            |
+                           |== section 2 ==========|        |
+                                               |== section 3 ==========|
+
+Each section is a Fetch of its own outside of any fetch session, on one of `CONNECTIONS` further
+connections to the broker. The socket buffers of a connection (100 KB by default on a broker) limit
+what it transfers in a round trip. Connections share a link, so their responses end at about the
+same time. A second request on each of them keeps the link busy while the next one is on its way.
+
+**Rules**
+
+1. Responses are taken in by offset: a section waits until the copy's position has reached the
+   offset at which it was requested. So the copy sees the same batches in the same order as from
+   single requests.
+2. If the estimate was too high, the rest between position and next section is requested before
+   anything else, and the overlap grows by half of it.
+3. All sections name the leader epoch. Within one epoch the leader's log only grows, so sections
+   that were read at different times are of the same log. A section that begins at the copy's
+   position names the epoch of the last record, too, so that a truncated log is noticed.
+4. Anything but records (an error, a throttled response, an empty one, a lost connection) ends the
+   reading ahead: the sections are dropped, and the partition returns to the fetch session of its
+   broker at the copy's position. All errors are handled there.
+5. Requested, waiting and queued bytes count against the lane's memory. Only the request for a rest
+   (rule 2) is sent without room, because its partition could not continue otherwise.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Final, NamedTuple
+
+from twinlog.cluster.net.hot_connection import HotConnection
+from twinlog.cluster.net.round_trip import FAR_S, RequestsInFlight
+from twinlog.lane.sides.cluster_side import ClusterSide, connection_key
+from twinlog.model import TopicId, TopicPartition
+from twinlog.wire.requests.fetch import (
+    FETCH,
+    FetchAnswer,
+    FetchedPartition,
+    FetchPosition,
+    FetchSession,
+)
+
+CONNECTIONS: Final = 8
+"""Further connections to one broker."""
+
+REQUESTS_EACH: Final = 2
+MOST_SECTIONS: Final = CONNECTIONS * REQUESTS_EACH
+"""Sections in flight from one broker. With 2 MB each they fill 1 Gbit/s at a round trip of 100 ms.
+"""
+
+LEAST_SECTIONS: Final = 2
+LEAST_OVERLAP, FIRST_OVERLAP, MOST_OVERLAP = 1 / 64, 1 / 16, 1 / 2
+NEWEST_SHARE: Final = 0.25
+"""Share of the newest section in the estimate of bytes per offset."""
+
+OVERLAP_KEPT: Final = 0.95
+"""The overlap shrinks by this factor with each section."""
+
+LEAST_REST_BYTES: Final = 64 * 1024
+
+
+@dataclass(slots=True, eq=False)
+class LogSection:
+    """A part of a partition that is requested by one Fetch."""
+
+    offset: int
+    most_bytes: int
+    sent_at: float | None = None
+    answer: FetchedPartition | None = None
+    """The response, while sections before this one are missing."""
+
+
+@dataclass(slots=True, eq=False, kw_only=True)
+class SectionedRead:
+    """The sections of one partition, in the order of their offsets."""
+
+    tp: TopicPartition
+    topic_id: TopicId
+    node: int
+    session: FetchSession
+    leader_epoch: int
+    section_bytes: int
+    next_offset: int
+    """Where the section after the last one begins."""
+    bytes_per_offset: float
+    overlap: float = FIRST_OVERLAP
+    """Share of a section that is probably read again with the next one."""
+    window: RequestsInFlight = field(
+        default_factory=lambda: RequestsInFlight(LEAST_SECTIONS, MOST_SECTIONS)
+    )
+    sections: deque[LogSection] = field(default_factory=deque)
+
+    @property
+    def held_bytes(self) -> int:
+        """Bytes that are requested, or wait for sections before them."""
+        return sum(one.most_bytes for one in self.sections)
+
+    @property
+    def in_flight(self) -> int:
+        return sum(one.answer is None for one in self.sections)
+
+    @property
+    def offsets_per_section(self) -> int:
+        return max(1, int(self.section_bytes / self.bytes_per_offset * (1 - self.overlap)))
+
+    def has_sections(self, number: int, *, end: int) -> bool:
+        """Return whether the log has this many more sections before `end`."""
+        return self.next_offset + number * self.offsets_per_section <= end
+
+    def next_section(self, *, end: int, most: int, has_room: bool) -> LogSection | None:
+        """Return the section to request now, or None. `end`: no section ends after this offset."""
+        first = next(iter(self.sections), None)
+        if first is not None and first.sent_at is None:
+            return first
+        is_full = self.in_flight >= min(most, self.window.size)
+        if is_full or not has_room or not self.has_sections(1, end=end):
+            return None
+        section = LogSection(self.next_offset, self.section_bytes)
+        self.next_offset += self.offsets_per_section
+        self.sections.append(section)
+        return section
+
+    def send(
+        self, section: LogSection, connection: HotConnection, last_epoch: int, now: float
+    ) -> None:
+        """Queue the Fetch for this section. `last_epoch`: leader epoch of the record before it, or
+        -1 if unknown.
+        """
+        position = FetchPosition(section.offset, self.leader_epoch, last_epoch, section.most_bytes)
+        self.session.want(self.tp, self.topic_id, position)
+        parts = self.session.request(max_wait_ms=0, max_bytes=section.most_bytes)
+        connection.submit(FETCH, self.session.version, parts, SectionRequest(self, section))
+        section.sent_at = now
+
+    def on_answer(self, section: LogSection, answer: FetchAnswer) -> FetchedPartition | None:
+        """Keep and return the partition of a response, or return None if reading ahead must end."""
+        if answer.error or answer.throttle_ms or len(answer.partitions) != 1:
+            return None
+        (fetched,) = answer.partitions
+        is_odd = fetched.error or fetched.diverging is not None or fetched.preferred_replica != -1
+        if is_odd or not fetched.records:
+            return None
+        section.answer = fetched
+        return fetched
+
+    def pop_due(self, position: int) -> tuple[LogSection, FetchedPartition] | None:
+        """Remove and return the next section if it continues at this position of the copy."""
+        if not self.sections or (answer := self.sections[0].answer) is None:
+            return None
+        missing = self.sections[0].offset - position
+        if missing <= 0:
+            return self.sections.popleft(), answer
+        self.overlap = min(MOST_OVERLAP, self.overlap + missing / self.offsets_per_section / 2)
+        size = int(missing * self.bytes_per_offset * 1.25)
+        size = min(self.section_bytes, max(LEAST_REST_BYTES, size))
+        self.sections.appendleft(LogSection(position, size))
+        return None
+
+    def learn(self, section: LogSection, size: int, before: int, position: int) -> None:
+        """Adapt the estimate to a section of this many bytes, which moved the copy's position from
+        `before`.
+        """
+        self.next_offset = max(self.next_offset, position)
+        if section.most_bytes == self.section_bytes and position > before:
+            found = size / (position - section.offset)
+            self.bytes_per_offset += NEWEST_SHARE * (found - self.bytes_per_offset)
+            self.overlap = max(LEAST_OVERLAP, self.overlap * OVERLAP_KEPT)
+
+
+class SectionRequest(NamedTuple):
+    """The context of a request for a section."""
+
+    chain: SectionedRead
+    section: LogSection
+
+
+def is_far(connection: HotConnection | None) -> bool:
+    """Return whether a round trip of this connection is long."""
+    return connection is not None and connection.trip_s >= FAR_S
+
+
+def free_connections(side: ClusterSide, node: int) -> Iterator[tuple[int, HotConnection]]:
+    """Yield further connections to this broker that may get a request, with their keys. Idle ones
+    come first. Opens missing ones.
+    """
+    for in_flight in range(REQUESTS_EACH):
+        for number in range(1, CONNECTIONS + 1):
+            key = connection_key(node, number)
+            connection = side.connection_to(key)
+            if connection is None or connection.in_flight > in_flight or not connection.may_send:
+                continue
+            yield key, connection

@@ -1,0 +1,69 @@
+"""The transforms of a lane: which partitions it may transform, and which wait for the application
+in vain.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from typing import Final
+
+from twinlog.errors import Fate, PartitionError
+from twinlog.lane.messages import TakePartition, Work
+from twinlog.mirror.copy.fan_out import Copy
+from twinlog.mirror.copy.transformed import RangeDesk, TransformedCopy, Transformer
+
+UNANSWERED_AFTER_S: Final = 180.0
+"""After this time without any answer, transformed partitions are given back. A job of the
+application ends before, and its ranges are offered again (`sides.range_port`).
+"""
+
+
+class Transforming:
+    """The application of the transforms, as the lane's partitions use it."""
+
+    def __init__(self, work: Work, application: Transformer | None) -> None:
+        self._work = work
+        self.desk = None if application is None else RangeDesk(application)
+
+    def refusal(self, take: TakePartition) -> PartitionError | None:
+        """Return why this lane must not begin a partition now, or None if it may.
+
+        A partition with a transform is never copied raw instead.
+        """
+        if not take.transform and not take.written_by:
+            return None
+        code = "TRANSFORM_UNAVAILABLE"
+        if take.late_requests_ms:
+            text = "requests of an earlier lane may arrive, with records that no row names yet"
+            code = "HELD_BACK"
+        elif take.handed is not None and take.handed.transform != take.transform:
+            text = "its transform has changed since its last lane; reading both logs"
+            code = "HELD_BACK"
+        elif not take.transform:
+            return None
+        elif self.desk is None or take.transform not in self._work.transforms:
+            text = f"no application on this lane runs its transform {take.transform}"
+        elif take.fan is not None or not self._work.is_ours_alone:
+            text = "records of topics that other clients may write to cannot be transformed"
+        else:
+            return None
+        return PartitionError(f"{take.source}: {text}", code=code, fate=Fate.RETRIABLE)
+
+    def unanswered(self, copies: Iterable[Copy]) -> Iterator[tuple[Copy, PartitionError]]:
+        """Yield the copies whose ranges are not answered, so that the problem becomes visible.
+
+        Their ranges are withdrawn.
+        """
+        silent_s = 0.0 if self.desk is None else self.desk.silent_s()
+        for copy in copies if silent_s >= UNANSWERED_AFTER_S else ():
+            if isinstance(copy, TransformedCopy) and copy.waits_for_answer:
+                copy.let_go()
+                text = f"the transforms' application has not answered for {silent_s:.0f} s"
+                yield (
+                    copy,
+                    PartitionError(
+                        f"{copy.source}: {text}; checking again",
+                        code="TRANSFORM_UNAVAILABLE",
+                        fate=Fate.RETRIABLE,
+                    ),
+                )

@@ -1,0 +1,281 @@
+"""The intake of a transformed partition: fetched batches become ranges, answers become batches.
+
+    fetched   [100..104] [marker] [aborted] [107..110]      one leader epoch, at most RANGE_BYTES
+    range     first 100, end 111, batches [100..104] [107..110]
+    answer    records of 101, 103, 108; end 111
+    batch     ordinals 40, 41, 42; runs (40, 101) (41, 103) (42, 108)
+
+A range has whole batches as they were fetched, because the transform decodes them anyway. Only
+message formats 0 and 1, and batches with a record to skip, are encoded again. An answer is checked
+before any of it is sent: the application of the transforms runs code of users.
+"""
+
+from __future__ import annotations
+
+import itertools
+import operator
+from array import array
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import Final
+
+from twinlog.errors import CorruptData, PartitionError, TwinlogError
+from twinlog.mirror.copy.intake import MAGIC_V2, Aborted, Intake, OutBatch, RolledBack
+from twinlog.mirror.copy.ranges import RangeAnswer
+from twinlog.mirror.map.offset_map import Run
+from twinlog.model import sequence_of
+from twinlog.wire.record_batch import (
+    BatchHeader,
+    Codec,
+    read_header,
+    rewrite_header,
+    verify_crc,
+)
+from twinlog.wire.records import (
+    Rows,
+    decode_legacy,
+    decode_rows,
+    encode_rows,
+    encode_sized,
+    fingerprint,
+    rows_of,
+)
+
+RANGE_BYTES: Final = 1 << 20
+"""Maximum bytes of a range, unless a single batch is larger."""
+
+
+@dataclass(slots=True, kw_only=True)
+class Stretch:
+    """A part of the source partition that was read, in one leader epoch."""
+
+    first: int
+    end: int = -1
+    epoch: int
+    """Leader epoch of its batches."""
+    end_epoch: int = -1
+    """Leader epoch of the offset before `end`, or -1 if unknown."""
+    batches: list[memoryview] = field(default_factory=list)
+    """Its batches, without markers, aborted batches and skipped records. It may have none."""
+    size: int = 0
+    number: int = -1
+    """Number of its range; -1: it has no records, so nothing is requested."""
+    answer: RangeAnswer | None = None
+
+    def add(self, batch: memoryview) -> None:
+        self.batches.append(batch)
+        self.size += len(batch)
+
+
+class RangeIntake(Intake):
+    """Reads stretches of a source partition, and encodes the answers to them."""
+
+    _stretches: list[Stretch]
+
+    def read(self, records: memoryview, aborted: Iterable[Aborted], end: int) -> list[Stretch]:
+        """Return what a Fetch response contains, in order and without a gap in between.
+
+        As in `take`, what precedes a bad batch is returned, and the next response begins with that
+        batch.
+        """
+        begin, self._stretches = self.position, []
+        try:
+            self.take(records, aborted, end)
+        except TwinlogError:
+            if not self._stretches:
+                raise
+        found = self._stretches
+        if not found and self.position > begin:
+            found = [Stretch(first=begin, epoch=self.last_fetched_epoch)]
+        if found:
+            found[0].first = begin
+            for one, after in itertools.pairwise(found):
+                one.end, one.end_epoch = after.first, one.epoch
+            found[-1].end, found[-1].end_epoch = self.position, self.last_fetched_epoch
+        self._stretches = []
+        return found
+
+    def _joined(
+        self,
+        header: BatchHeader,
+        records: memoryview,
+        at: int,
+        end: int,
+        rolled_back: RolledBack | None,
+    ) -> None:
+        return None
+
+    def _taken_in(
+        self, header: BatchHeader, batch: memoryview, rolled_back: RolledBack | None
+    ) -> Sequence[OutBatch]:
+        if header.magic >= MAGIC_V2:
+            verify_crc(batch, 0, header)
+        drop = header.magic >= MAGIC_V2 and (header.count == 0 or header.is_control)
+        if rolled_back is not None:
+            drop = rolled_back.skip(header, batch) or drop
+        if drop:
+            self._stretch(header.leader_epoch, 0)
+        else:
+            self.batches += 1
+            self.deep_batches += 1
+            for part in self._parts(header, batch):
+                self._stretch(header.leader_epoch, len(part)).add(part)
+        self.position = max(self.position, header.next_offset)
+        return ()
+
+    def _stretch(self, epoch: int, size: int) -> Stretch:
+        """Return the stretch to which a batch of this size belongs."""
+        last = self._stretches[-1] if self._stretches else None
+        if last is None or last.epoch != epoch or (last.size and last.size + size > RANGE_BYTES):
+            last = Stretch(first=self.position, epoch=epoch)
+            self._stretches.append(last)
+        return last
+
+    def _parts(self, header: BatchHeader, batch: memoryview) -> Iterator[memoryview]:
+        """Yield the batch, or its records in dense batches of magic 2 if it cannot be passed on."""
+        if header.magic >= MAGIC_V2 and not any(
+            one.first < header.next_offset and header.base_offset < one.next for one in self._skips
+        ):
+            yield batch
+            return
+        old = header.magic < MAGIC_V2
+        rows = self._fresh(rows_of(decode_legacy(batch)) if old else decode_rows(batch))
+        begins = [at for at, _ in rows.breaks()] if rows else []
+        for begin, end in zip(begins, [*begins[1:], len(rows)], strict=True):
+            part = rows.slice(begin, end)
+            data = encode_rows(part, codec=Codec.NONE).data
+            view = memoryview(data)
+            rewrite_header(view, producer_id=-1, producer_epoch=-1, base_sequence=-1)
+            data[0:8] = part.offset(0).to_bytes(8, "big")  # the CRC does not cover it
+            yield view
+
+    # -- answers
+
+    def encode(self, asked: Stretch, answer: RangeAnswer) -> Iterator[OutBatch]:
+        """Yield the batches of an answer. It must be the one after the last that was encoded.
+
+        Raises CorruptData if the answer does not fit its range, and PartitionError
+        (RECORD_TOO_LARGE) if a record fits in no batch.
+        """
+        offsets = _offsets(asked, answer)
+        decoded = [_decoded(raw) for raw in answer.batches]  # all of them, before any is used
+        if (count := sum(map(len, decoded))) != len(offsets):
+            raise CorruptData(f"an answer has {len(offsets)} offsets, but {count} records")
+        done = 0
+        for raw, rows in zip(answer.batches, decoded, strict=True):
+            yield from self._sized(asked, raw, rows, offsets[done : done + len(rows)])
+            done += len(rows)
+
+    def _sized(
+        self, asked: Stretch, raw: bytes, rows: Rows, offsets: array[int]
+    ) -> Iterator[OutBatch]:
+        groups = list(self._before_wrap(rows))
+        if len(raw) <= self.limit_bytes and len(groups) == 1:
+            _, least, most = rows.measure()
+            yield self._made(asked, bytearray(raw), rows, offsets, (least, most))
+            return
+        codec, done = read_header(memoryview(raw)).codec, 0
+        for group in groups:
+            try:
+                sized = encode_sized(group, codec=codec, limit_bytes=self.limit_bytes)
+            except PartitionError as error:
+                raise _too_large(error, offsets, self.limit_bytes) from None
+            for one in sized:
+                count = len(one.rows)
+                stamps = one.least_timestamp, one.most_timestamp
+                some = offsets[done : done + count]
+                yield self._made(asked, one.data, one.rows, some, stamps)
+                done += count
+
+    def _made(
+        self,
+        asked: Stretch,
+        data: bytearray,
+        rows: Rows,
+        offsets: array[int],
+        stamps: tuple[int, int],
+    ) -> OutBatch:
+        view, ordinal = memoryview(data), self.ordinal
+        rewrite_header(
+            view,
+            producer_id=self._producer_id,
+            producer_epoch=0,
+            base_sequence=sequence_of(ordinal),
+        )
+        batch = OutBatch(
+            ordinal=ordinal,
+            count=len(rows),
+            data=view,
+            upstream=offsets[0],
+            upstream_next=offsets[-1] + 1,
+            runs=tuple(self._runs_at(offsets)),
+            fingerprint=fingerprint(rows.record(-1)),
+            max_timestamp=stamps[1],
+            oldest_timestamp=stamps[0],
+            leader_epoch=asked.epoch,
+            offsets=offsets,
+        )
+        self.ordinal += len(rows)
+        return batch
+
+    def _runs_at(self, offsets: array[int]) -> Iterator[Run]:
+        """Yield a run for each record that does not follow the one before it."""
+        before = offsets[0] - 1
+        has_gaps = offsets[-1] - offsets[0] + 1 > len(offsets)
+        for at, offset in enumerate(offsets if has_gaps else offsets[:1], self.ordinal):
+            if offset != before + 1 or at == self.ordinal:
+                run = self._run(at, offset)
+                if run is not None:
+                    yield run
+            before = offset
+
+
+def _offsets(asked: Stretch, answer: RangeAnswer) -> array[int]:
+    """Return the source offset of each record. Raises CorruptData if they do not fit the range."""
+    offsets = array("q")
+    try:
+        offsets.frombytes(answer.offsets)
+    except ValueError:
+        raise CorruptData("the offsets of an answer are no whole numbers") from None
+    end = asked.end if answer.failure is None else answer.failure.offset
+    if answer.end != end or not asked.first <= end <= asked.end:
+        raise CorruptData(
+            f"an answer ends at offset {answer.end}, its range is [{asked.first}, {asked.end})"
+        )
+    if answer.failure is not None and end == asked.end:
+        raise CorruptData(f"an answer fails at offset {end}, after its range")
+    is_rising = all(map(operator.lt, offsets, offsets[1:]))
+    if offsets and not (is_rising and asked.first <= offsets[0] and offsets[-1] < end):
+        raise CorruptData(
+            f"the offsets of an answer, {offsets[0]} to {offsets[-1]}, do not rise within its "
+            f"range [{asked.first}, {end})"
+        )
+    return offsets
+
+
+def _decoded(raw: bytes) -> Rows:
+    """Return the records of a batch of an answer. Raises CorruptData if it is not as agreed."""
+    view = memoryview(raw)
+    header = read_header(view)
+    is_whole = header.magic == MAGIC_V2 and header.length == len(raw)
+    if not is_whole or not header.count or header.base_offset:
+        raise CorruptData("an answer has bytes that are not whole record batches of magic 2")
+    if header.is_control or header.is_log_append_time or not header.is_dense:
+        raise CorruptData("an answer has a batch that no producer may send")
+    verify_crc(view, 0, header)
+    rows = decode_rows(view)
+    if rows.measure()[2] != header.max_timestamp:
+        raise CorruptData("the greatest timestamp of a batch is not the one in its header")
+    return rows
+
+
+def _too_large(error: PartitionError, offsets: array[int], limit_bytes: int) -> PartitionError:
+    """Return the error with the source's offset instead of the position in the batch."""
+    at = -1 if error.poison is None else offsets[error.poison[0]]
+    found = PartitionError(
+        f"upstream record {at}, as transformed, is larger than the {limit_bytes} bytes that the "
+        "target topic accepts: raise its max.message.bytes",
+        code=error.code,
+    )
+    found.poison = at, at + 1
+    return found

@@ -1,0 +1,264 @@
+"""The copy of a partition whose records are transformed (ADR 40).
+
+**Problem.** Code of users changes and filters the records. It runs in another application, which
+may answer late, twice, differently each time, or never. The copy must still append each record that
+survives once, in order, and the map must contain its source offset.
+
+    source ─fetch─▶ stretches ─ranges─▶ application ─answers─▶ batches ─▶ target
+                    (in order)          (any order)            (in order)
+
+An answer is accepted once, and used in the order of the source. Then its batches are ordinary ones:
+they get the next ordinals, their map rows are written first, and `PartitionCopy` does the rest.
+
+**Differences from the copy of a raw partition**
+
+1. *Ordinals count output records.* K is still constant, because only this flow writes to the target
+   partition. A filtered record is a gap like that of a compacted source.
+2. *Each batch announces its last record*, also if it begins no run. A raw start finds its position
+   by comparing records, which is impossible here: a function may give another result next time. So
+   the map is the only evidence for a source offset, and a start uses only ordinals that the map
+   names (`mirror.start.announced`).
+   Rows have a mark, so that a start gets all runs that it may need.
+3. *A position is announced* if everything after the last record was filtered (`note_position`): all
+   offsets below it were read, and the next record gets this ordinal.
+4. *It never runs beside late requests.* Two raw lanes send the same record under the same sequence,
+   so it does not matter which of them the broker accepts. Here the map of one lane would describe
+   records of the other. So such a partition starts only after no request of an earlier lane can
+   arrive (`control.lanes.takes.put_off`), and then the map and the log are read.
+
+**A failure** of the function ends reading at that record. Everything before it is appended, then
+the partition is given back with the record's offset.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections import deque
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any, Protocol
+
+from twinlog.errors import CorruptData, Fate, PartitionError, TwinlogError
+from twinlog.mirror.copy.intake import Aborted, OutBatch
+from twinlog.mirror.copy.partition import CopyState, PartitionCopy
+from twinlog.mirror.copy.range_intake import RangeIntake, Stretch
+from twinlog.mirror.copy.ranges import RangeAnswer, SourceRange
+from twinlog.mirror.copy.refusals import unreadable
+from twinlog.mirror.map.offset_map import Mark, Run
+
+
+class Transformer(Protocol):
+    """The application of the transforms, as a lane sees it."""
+
+    def offer(self, one: SourceRange) -> None:
+        """Have this range transformed."""
+
+    def withdraw(self, number: int) -> None:
+        """Forget this range, because its answer is no longer needed."""
+
+    def answers(self) -> Iterable[RangeAnswer]:
+        """Return the answers that have arrived since the last call. Never blocks."""
+
+    def silent_s(self) -> float:
+        """Return for how many seconds ranges have waited without any answer."""
+
+
+class RangeDesk:
+    """Numbers the ranges of a lane, and passes each answer on to its copy, once."""
+
+    def __init__(self, transformer: Transformer) -> None:
+        self._transformer = transformer
+        self._numbers = itertools.count()
+        self._copies: dict[int, TransformedCopy] = {}
+        """The copies that wait for an answer, by number of the range."""
+
+    def offer(self, copy: TransformedCopy, asked: Stretch) -> int:
+        """Have a stretch of this copy transformed. Returns the number of its range."""
+        number = next(self._numbers)
+        self._copies[number] = copy
+        self._transformer.offer(
+            SourceRange(
+                number=number,
+                topic=copy.source.topic,
+                partition=copy.source.partition,
+                transform=copy.transform,
+                first=asked.first,
+                end=asked.end,
+                batches=b"".join(asked.batches),
+            )
+        )
+        return number
+
+    def withdraw(self, number: int) -> None:
+        """Drop the answer of this range when it arrives."""
+        if self._copies.pop(number, None) is not None:
+            self._transformer.withdraw(number)
+
+    def silent_s(self) -> float:
+        """Return for how many seconds the application has not answered at all."""
+        return self._transformer.silent_s()
+
+    def deliver(self, now_ms: int) -> Iterator[TransformedCopy]:
+        """Give the answers that have arrived to their copies, and yield these copies.
+
+        Answers with unknown numbers are dropped: a second one, or one that nothing waits for.
+        """
+        for answer in self._transformer.answers():
+            copy = self._copies.pop(answer.number, None)
+            if copy is not None:
+                copy.on_answer(answer, now_ms)
+                yield copy
+
+
+class TransformedCopy(PartitionCopy):
+    """The copy of one transformed partition on one lane."""
+
+    intake: RangeIntake
+    intake_class = RangeIntake
+
+    def __init__(self, *, transform: str, desk: RangeDesk, **given: Any) -> None:
+        """`given`: as for `PartitionCopy`."""
+        super().__init__(**given)
+        if self.late_requests or not self.is_ours_alone:
+            raise ValueError("a transformed copy needs a topic of its own, and no late requests")
+        self.transform = transform
+        """Digest of the chain of transforms, in hex."""
+        self._desk = desk
+        self._asked: deque[Stretch] = deque()
+        """Stretches that were read and have not become batches yet, in order."""
+        self._decided = self.intake.position
+        """All records below this upstream offset are filtered, or in batches."""
+        self._decided_epoch = self.acked_epoch
+
+    # -- in
+
+    def on_fetched(self, records: memoryview, aborted: Iterable[Aborted], now_ms: int) -> int:
+        before = self.queued_bytes
+        if self._reads:
+            for stretch in self.intake.read(records, aborted, self.end):
+                self._ask(stretch)
+            self._use_answers(now_ms)
+        return self.queued_bytes - before
+
+    @property
+    def _reads(self) -> bool:
+        has_failed = self.trouble is not None or self.source_trouble is not None
+        return self.state is CopyState.COPYING and not has_failed
+
+    def _ask(self, stretch: Stretch) -> None:
+        self._asked.append(stretch)
+        self.queued_bytes += stretch.size
+        if stretch.batches:
+            stretch.number = self._desk.offer(self, stretch)
+            stretch.batches = []  # the range has a copy of them
+        else:
+            stretch.answer = RangeAnswer(number=-1, batches=(), offsets=b"", end=stretch.end)
+
+    def on_answer(self, answer: RangeAnswer, now_ms: int) -> None:
+        """Process the answer to one range. Answers may arrive in any order."""
+        asked = next((one for one in self._asked if one.number == answer.number), None)
+        if asked is None or not self._reads:
+            return
+        size = sum(map(len, answer.batches))
+        self.queued_bytes += size - asked.size
+        asked.answer, asked.size = answer, size
+        self._use_answers(now_ms)
+
+    def _use_answers(self, now_ms: int) -> None:
+        """Turn the answers that are next in the order of the source into batches."""
+        while self._reads and self._asked and (answer := self._asked[0].answer) is not None:
+            asked = self._asked.popleft()
+            self.queued_bytes -= asked.size
+            try:
+                self._use(asked, answer, now_ms)
+            except TwinlogError as error:
+                self._fail(_unusable(self, asked, error))
+        self.has_read()
+
+    def _use(self, asked: Stretch, answer: RangeAnswer, now_ms: int) -> None:
+        for batch in self.intake.encode(asked, answer):
+            self._end_run(batch)  # its fingerprint is that of the last record
+            self.queue(batch, now_ms, always=True)
+            self._decided, self._decided_epoch = batch.upstream_next, asked.epoch
+        if answer.failure is None:
+            self._decided, self._decided_epoch = asked.end, asked.end_epoch
+            return
+        at = answer.failure.offset
+        if at > asked.first:
+            self._decided, self._decided_epoch = at, asked.epoch
+        error = PartitionError(
+            f"{self.source}: the transform fails at upstream record {at}: {answer.failure.text}",
+            code="RECORD_NOT_TRANSFORMED",
+        )
+        error.poison = at, at + 1
+        self._fail(error)
+
+    def _fail(self, error: TwinlogError) -> None:
+        """Read nothing more. What was accepted before is still sent."""
+        self.source_trouble = self.source_trouble or error
+        self.let_go()
+
+    @property
+    def waits_for_answer(self) -> bool:
+        """Whether the application has a range of this copy."""
+        return bool(self._asked)
+
+    def let_go(self) -> None:
+        """Drop everything that has not become a batch."""
+        for asked in self._asked:
+            self.queued_bytes -= asked.size
+            self._desk.withdraw(asked.number)
+        self._asked.clear()
+
+    def _acknowledge_what_was_read(self) -> None:
+        """Advance the position past filtered records and markers after the last record."""
+        if self.is_idle and self._decided >= self.acked_upstream:
+            self.acked_upstream, self.acked_epoch = self._decided, self._decided_epoch
+
+    # -- out
+
+    def _clean(self, batch: OutBatch, base_offset: int, now_ms: int) -> None:
+        super()._clean(batch, base_offset, now_ms)
+        # a start gets only part of a large map, but all runs from the mark on
+        self.tail.mark = Mark(self.acked_ordinal, self.acked_downstream)
+
+    @property
+    def is_drained(self) -> bool:
+        return super().is_drained and (not self._asked or self.state is not CopyState.COPYING)
+
+    def drain(self) -> None:
+        super().drain()
+        self.let_go()
+
+    # the log may end after any part of a split batch, so the last record of each part is announced
+
+    def _queue_one(self, batch: OutBatch, *, always: bool) -> None:
+        self._end_run(batch)
+        super()._queue_one(batch, always=always)
+
+    def _announce_again(self, parts: Sequence[OutBatch]) -> bool:
+        for batch in parts:
+            run = self._end_run(batch)
+            if run is not None and not self.tail.insert(run):
+                return False
+        return True
+
+    def _end_run(self, batch: OutBatch) -> Run | None:
+        """Add a run for the last record of a batch. Returns None if there is one already."""
+        at = batch.next_ordinal - 1
+        if batch.runs and batch.runs[-1].ordinal == at:
+            return None
+        run = Run(at, batch.upstream_at(batch.count - 1), self._k + at)
+        batch.runs = (*batch.runs, run)
+        return run
+
+
+def _unusable(copy: TransformedCopy, asked: Stretch, error: TwinlogError) -> TwinlogError:
+    """Return the error of a partition that cannot use an answer."""
+    if not isinstance(error, CorruptData):
+        return unreadable(error, copy.source, asked.first)
+    return PartitionError(
+        f"{copy.source}: the answer of the transforms' application for upstream records "
+        f"[{asked.first}, {asked.end}) cannot be used: {error.message}",
+        code="TRANSFORM_UNAVAILABLE",
+        fate=Fate.RETRIABLE,
+    )

@@ -1,0 +1,88 @@
+"""The resume point after transformed records, which cannot be compared with their source records.
+
+**Problem.** A raw start compares the target's last records with the source. A transformed record
+differs from its source record, and a function may return another result next time. So only the
+offset map can say which source record the last one is, and it must be certain that it does.
+
+**Rule.** A transformed copy announces the last record of every batch, before the batch is sent
+(`mirror.copy.transformed`). A log ends after a whole batch, so the map must name the last record on
+the target, or the one after it. If it names neither, rows of the map are lost, and the copy stops
+(`DIVERGED`): it never continues by a guess. If the map has the last record's fingerprint, the
+record must match it.
+
+    ordinal      40   41   42 | 43              the target's log ends after ordinal 42
+    runs        (40, 101) (42, 108)             42 is named: resume at 109
+    runs        (40, 101) (42, 108) (43, 250)   43 is named: resume at 250; everything from 109 on
+                                                was filtered, or 43 was announced and not sent
+    runs        (40, 101)                       neither: which source record 42 is, is unknown
+
+This is only true if every row of a record on the target was read. So such a start waits until no
+request of an earlier lane can arrive, before the map is read (`control.lanes.takes.put_off`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from twinlog.errors import PartitionError
+from twinlog.mirror.copy.fan_out import next_upstream
+from twinlog.mirror.findings import in_target
+from twinlog.mirror.start.divergence import not_disproved
+from twinlog.mirror.start.request import StartRequest
+from twinlog.mirror.start.tail_check import REPLACED, TargetTail
+from twinlog.wire.records import fingerprint
+
+Spans = Sequence[tuple[int, int]]
+"""Ordinals [first, next) of transformed records."""
+
+
+def is_transformed(spans: Spans, ordinal: int) -> bool:
+    """Return whether the record of this ordinal was transformed."""
+    return any(first <= ordinal < following for first, following in spans)
+
+
+def raw_from(spans: Spans, ordinal: int) -> int:
+    """Return the lowest ordinal from which on no record before `ordinal` was transformed."""
+    return max((following for _, following in spans if following <= ordinal), default=0)
+
+
+def announced_upstream(request: StartRequest, tail: TargetTail, k: int, ordinal: int) -> int:
+    """Return the source offset at which to resume after transformed records.
+
+    Raises DIVERGED if the map does not name it.
+    """
+    if request.lost is not None:
+        raise not_disproved(request.lost, source=request.source)
+    upstream = next_upstream(request.runs, ordinal)
+    if upstream is None:
+        raise _diverged(request, f"the offset map does not name ordinal {ordinal - 1}")
+    if _differs(request.fingerprints, tail, k, ordinal - 1):
+        raise _diverged(request, f"ordinal {ordinal - 1} is another record than announced")
+    return upstream
+
+
+def behind_filtered(request: StartRequest, upstream: int, ordinal: int) -> int:
+    """Return where to resume after a raw record, if a transformed copy has followed and has kept no
+    record yet.
+    """
+    if not is_transformed(request.transformed, ordinal):
+        return upstream
+    return max(upstream, next_upstream(request.runs, ordinal) or 0)
+
+
+def _differs(fingerprints: Mapping[int, int], tail: TargetTail, k: int, ordinal: int) -> bool:
+    """Return whether the target has another record than the one that was announced."""
+    known, last = fingerprints.get(ordinal), tail.records[-1] if tail.records else None
+    if known is None or last is None or last.offset != k + ordinal or tail.is_log_append_time:
+        return False
+    # a broker that recompresses replaces invalid UTF-8 in header keys
+    is_rewritten = any(REPLACED.search(key) for key, _ in last.headers)
+    return not is_rewritten and fingerprint(last) != known
+
+
+def _diverged(request: StartRequest, why: str) -> PartitionError:
+    what = (
+        f"cannot tell which record of {request.source} the last transformed record is: {why}; "
+        "the map lost its newest rows, or another lane wrote"
+    )
+    return in_target(request.target, what, code="DIVERGED", source=request.source)

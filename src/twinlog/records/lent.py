@@ -1,0 +1,198 @@
+"""Computes answers to ranges in Spark tasks: the first and the last stage of a transform's plan.
+
+    take a range from the lane's port, decode | the user's transform | encode -> driver, lane's port
+
+Both stages run in the same task, in different Python workers. They find their ranges in a local
+property of the job, by the number of their task. So one plan serves all jobs with the same number
+of tasks, and its code has nothing of a single range.
+
+The last stage does not answer the lane itself. If an earlier stage fails, Spark closes its input,
+and an Arrow stream that is cut between two batches looks complete, as if a filter had dropped the
+remaining rows. So it returns what it has encoded, and the driver answers after the job has
+succeeded.
+"""
+
+from __future__ import annotations
+
+import time
+from array import array
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, contextmanager
+from dataclasses import dataclass
+from typing import Any, Final
+
+import pyarrow as pa
+from msgspec import Struct, json, structs
+from pyspark import TaskContext
+
+from twinlog.channel.frames import ChannelAddress
+from twinlog.channel.lending import LendingClient
+from twinlog.errors import EnvironmentMissing, TwinlogError
+from twinlog.mirror.copy.ranges import RangeAnswer, RangeFailure, SourceRange
+from twinlog.records.connections import task_begins
+from twinlog.records.decoding import binary_array, number_array
+from twinlog.records.ranges import RangeEncoder, rows_of_range
+from twinlog.wire.record_batch import Codec
+
+PARTS: Final = "twinlog.transforms.parts"
+"""The local property with the parts of each task."""
+ENCODED: Final = "number bigint, batches array<binary>, offsets binary"
+"""The columns that the last stage returns, one row for each range: those of `RangeAnswer`."""
+NOT_NEEDED: Final = "RANGE_NOT_NEEDED"
+"""The code of the error if the lane has an answer to the range."""
+MOST_KEPT: Final = 8
+
+
+class RangePart(Struct, frozen=True, kw_only=True):
+    """The part of a range that a task computes."""
+
+    port: str
+    """Host and port of the lane."""
+    number: int
+    topic: str
+    partition: int
+    first: int
+    end: int
+    size: int = 0
+    """Bytes of the range."""
+    left_out: tuple[int, ...] = ()
+    """Offsets of records that are left out."""
+    answers: bool = True
+    """False for a trial, whose result is dropped."""
+    failure: RangeFailure | None = None
+    """The failure at the end of the part."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LentRanges:
+    """What the two stages have in common."""
+
+    ports: tuple[ChannelAddress, ...]
+    codec: Codec
+    max_bytes: int
+
+    def rows(self, given: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        """Take the task's ranges, and yield their rows."""
+        task_begins()
+        for _ in given:  # Spark does not reuse a worker that has not read its input
+            pass
+        for part in own_parts():
+            with self._connected(part) as port:
+                taken = port.take(part.number)
+            if taken is None:  # an answer without rows would be a wrong one
+                raise TwinlogError(f"range {part.number} needs no answer", code=NOT_NEEDED)
+            wanted = structs.replace(taken, first=part.first, end=part.end)
+            yield from rows_of_range(wanted, part.left_out)
+
+    def encoded(self, given: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        """Encode the rows that the transform returns, and yield a row for each answer."""
+        task_begins()
+        parts = own_parts()
+        encoder = RangeEncoder(
+            map(_without_batches, parts),
+            codec=self.codec,
+            max_bytes=self.max_bytes,
+            now_ms=time.time_ns() // 1_000_000,
+        )
+        for rows in given:
+            encoder.add(rows)
+        for part, answer in zip(parts, encoder.answers(), strict=True):
+            yield row_of(answer, has_batches=part.answers)
+
+    def give(self, parts: Sequence[RangePart], encoded: pa.Table) -> None:
+        """Send the answers of a job that has succeeded, in the order of its tasks. Raises
+        TwinlogError, after all reachable lanes have theirs.
+        """
+        unreachable: TwinlogError | None = None
+        for part, row in zip(parts, encoded.to_pylist(), strict=True):
+            try:
+                if part.answers:
+                    with self._connected(part) as port:
+                        port.give(answer_of(part, row))
+            except TwinlogError as error:
+                unreachable = error
+        if unreachable is not None:
+            raise unreachable
+
+    def _connected(self, part: RangePart) -> AbstractContextManager[LendingClient]:
+        """Connect to the lane of a part. Never connects to another one, which may have a range of
+        the same number.
+        """
+        for address in self.ports:
+            if name_of(address) == part.port:
+                return _connection(address)
+        raise TwinlogError(f"{part.port} is not the port of a lane", code="CHANNEL_UNREACHABLE")
+
+
+def name_of(address: ChannelAddress) -> str:
+    """Return host and port."""
+    return f"{address.host}:{address.port}"
+
+
+def row_of(answer: RangeAnswer, *, has_batches: bool) -> pa.RecordBatch:
+    """Return an answer as the row that the last stage returns, with or without its batches."""
+    batches = answer.batches if has_batches else ()
+    bounds = number_array(array("i", [0, len(batches)]), pa.int32())
+    columns = [
+        number_array(array("q", [answer.number]), pa.int64()),
+        pa.ListArray.from_arrays(bounds, binary_array(batches)),
+        binary_array([answer.offsets]),
+    ]
+    return pa.RecordBatch.from_arrays(columns, ["number", "batches", "offsets"])
+
+
+def answer_of(part: RangePart, row: Mapping[str, Any]) -> RangeAnswer:
+    """Return the answer in a row of the last stage. Raises TwinlogError if it is another one's."""
+    if row["number"] != part.number:
+        raise TwinlogError(f"Spark returned the answer {row['number']} instead of {part.number}")
+    return RangeAnswer(
+        number=part.number,
+        batches=tuple(row["batches"]),
+        offsets=row["offsets"],
+        end=part.end,
+        failure=part.failure,
+    )
+
+
+def own_parts() -> list[RangePart]:
+    """Return the parts of this task."""
+    context = TaskContext.get()
+    given = None if context is None else context.getLocalProperty(PARTS)
+    if context is None or given is None:
+        raise EnvironmentMissing(f"Spark does not pass its tasks the property {PARTS}")
+    return json.decode(given, type=list[list[RangePart]])[context.partitionId()]
+
+
+def encode_parts(tasks: Sequence[Sequence[RangePart]]) -> str:
+    """Return the value of the local property."""
+    return json.encode(tasks).decode()
+
+
+def _without_batches(part: RangePart) -> SourceRange:
+    return SourceRange(
+        number=part.number,
+        topic=part.topic,
+        partition=part.partition,
+        transform="",
+        first=part.first,
+        end=part.end,
+        batches=b"",
+    )
+
+
+_kept: dict[ChannelAddress, LendingClient] = {}
+"""Connections of this process, which are used again."""
+
+
+@contextmanager
+def _connection(address: ChannelAddress) -> Iterator[LendingClient]:
+    """Yield a connection to a lane's port. Raises TwinlogError."""
+    client = _kept.pop(address, None) or LendingClient(address)
+    try:
+        yield client
+    except BaseException:
+        client.close()
+        raise
+    _kept[address] = client
+    while len(_kept) > MOST_KEPT:
+        _kept.pop(next(iter(_kept))).close()

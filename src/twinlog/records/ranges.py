@@ -1,0 +1,157 @@
+"""Decodes ranges of partitions to rows, and encodes the rows that a transform returns (ADR 40).
+
+Rows have the columns of `format("twinlog")`. A transform may change key, value, headers and
+timestamp, and leave rows out. `topic`, `partition` and `offset` name the record that a row comes
+from, so rows that are not of the ranges, or not in their order, are refused: the transform is not
+row by row, or changes topics, which mirrors do not support.
+"""
+
+from __future__ import annotations
+
+from array import array
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from operator import lt
+from typing import Any, Final
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from twinlog.errors import ClusterError
+from twinlog.mirror.copy.ranges import RangeAnswer, SourceRange
+from twinlog.model import TopicPartition
+from twinlog.records.columns import OFFSET, PARTITION, TOPIC, all_columns
+from twinlog.records.decoding import ColumnDecoder, binary_array, number_array
+from twinlog.records.write.packing import UNTIMED_MS, Cuts, Gatherer
+from twinlog.records.write.rows import numbers_of, table_of_columns
+from twinlog.wire.encoding import encode_rows
+from twinlog.wire.record_batch import Codec, read_headers, rewrite_header, verify_crc
+from twinlog.wire.rows import Rows
+
+COLUMNS: Final = all_columns(headers=True)
+_FALSE: Final = pa.Array.from_buffers(pa.bool_(), 1, [None, pa.py_buffer(b"\0")])[0]
+
+
+def rows_of_range(one: SourceRange, left_out: Sequence[int] = ()) -> Iterator[pa.RecordBatch]:
+    """Yield the records in [first, end) as rows, without those at the offsets `left_out`. Raises
+    CorruptData.
+    """
+    decoder = ColumnDecoder(TopicPartition(one.topic, one.partition), COLUMNS)
+    buffer = memoryview(one.batches)
+    for header, at in read_headers(buffer):
+        if header.base_offset < one.end and header.next_offset > one.first:
+            verify_crc(buffer, at, header)
+            batch = buffer[at : at + header.length]
+            yield from _without(left_out, decoder.take(header, batch, one.first, one.end))
+    yield from _without(left_out, decoder.rest())
+
+
+def _without(
+    left_out: Sequence[int], batches: Iterator[pa.RecordBatch]
+) -> Iterator[pa.RecordBatch]:
+    if not left_out:
+        return batches
+    skipped = pa.array(left_out, pa.int64())
+    return (one.filter(pc.invert(pc.is_in(one.column(OFFSET), skipped))) for one in batches)
+
+
+class _OneEncoder:
+    """Encodes the rows of one range."""
+
+    def __init__(self, one: SourceRange, codec: Codec, max_bytes: int) -> None:
+        self.offsets = array("q")
+        self._range, self._codec = one, codec
+        self._tp = TopicPartition(one.topic, one.partition)
+        self._gatherer = Gatherer(max_bytes)
+        self._batches: list[bytes] = []
+        topic = one.topic.encode()
+        # scalars are made of arrays, because `pa.scalar` would load pandas
+        self._topic = binary_array([topic]).cast(pa.string())[0]
+        self._partition = number_array(array("i", [one.partition]), pa.int32())[0]
+        self._bounds = number_array(array("q", [one.first, one.end]), pa.int64())
+
+    def leading(self, columns: Mapping[str, Any], at: int) -> int:
+        """Return how many rows from `at` on are of this range."""
+        topic, partition, offset = (columns[name].slice(at) for name in (TOPIC, PARTITION, OFFSET))
+        is_named = pc.and_(pc.equal(topic, self._topic), pc.equal(partition, self._partition))
+        is_within = pc.and_(
+            pc.greater_equal(offset, self._bounds[0]), pc.less(offset, self._bounds[1])
+        )
+        found = pc.fill_null(pc.and_(is_named, is_within), _FALSE)
+        return pc.index(found, _FALSE).as_py() if found.false_count else len(found)
+
+    def add(self, rows: Rows, offsets: array[int]) -> None:
+        """Add rows after those added before. Raises ClusterError."""
+        before = self.offsets[-1] if self.offsets else self._range.first - 1
+        if offsets[0] <= before or not all(map(lt, offsets, offsets[1:])):
+            raise _refused()
+        self.offsets.extend(offsets)
+        self._encode(self._gatherer.add(self._tp, rows))
+
+    def end(self) -> None:
+        """Encode the remaining rows."""
+        self._encode(self._gatherer.take_all())
+
+    def answer(self) -> RangeAnswer:
+        return RangeAnswer(
+            number=self._range.number,
+            batches=tuple(self._batches),
+            offsets=self.offsets.tobytes(),
+            end=self._range.end,
+        )
+
+    def _encode(self, cuts: Cuts) -> None:
+        for rows in cuts.get(self._tp, ()):
+            batch = encode_rows(rows, codec=self._codec).data
+            rewrite_header(memoryview(batch), producer_id=-1, producer_epoch=-1, base_sequence=-1)
+            self._batches.append(bytes(batch))
+
+
+class RangeEncoder:
+    """Encodes the rows of ranges, which arrive in the order of the ranges: call `add` for each
+    batch of rows, then `answers`.
+    """
+
+    def __init__(
+        self, ranges: Iterable[SourceRange], *, codec: Codec, max_bytes: int, now_ms: int
+    ) -> None:
+        """`ranges`: their batches are not read. `now_ms`: the time of rows without a timestamp."""
+        self._encoders = [_OneEncoder(one, codec, max_bytes) for one in ranges]
+        self._number = 0
+        """The range whose rows arrive."""
+        self._now_ms = now_ms
+
+    def add(self, rows: pa.RecordBatch) -> None:
+        """Add rows after those added before. Raises ClusterError (ROW_INVALID)."""
+        if not rows.num_rows:
+            return
+        columns: dict[str, Any] = dict(zip(rows.schema.names, rows.columns, strict=True))
+        if columns[OFFSET].null_count:
+            raise _refused()
+        table = table_of_columns(columns, rows.num_rows, self._now_ms, least_ms=UNTIMED_MS)
+        offsets, at = numbers_of(columns[OFFSET]), 0
+        while at < rows.num_rows:
+            if self._number == len(self._encoders):
+                raise _refused()
+            encoder = self._encoders[self._number]
+            end = at + encoder.leading(columns, at)
+            if at < end:
+                picked = array("q", range(at, end))
+                encoder.add(Rows([(table, picked)]), offsets[at:end])
+            if end < rows.num_rows:
+                encoder.end()
+                self._number += 1
+            at = end
+
+    def answers(self) -> list[RangeAnswer]:
+        """Encode the remaining rows, and return an answer for each range."""
+        for encoder in self._encoders:
+            encoder.end()
+        return [encoder.answer() for encoder in self._encoders]
+
+
+def _refused() -> ClusterError:
+    return ClusterError(
+        "the transform returns rows of other records, twice, or in another order: it must keep "
+        "topic, partition and offset",
+        code="ROW_INVALID",
+    )

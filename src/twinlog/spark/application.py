@@ -1,0 +1,149 @@
+"""Starts the application of transforms: a process of its own, with a Spark of its own (ADR 40).
+
+    parent                                 application
+      | -- TransformsWork (standard input) -->|   the chains of transforms
+      | -- RangePorts ----------------------->|   whenever lanes start or end, all of them
+      | <- ApplicationReady (standard output) |   the functions are imported and checked
+      | <- RecordSkipped ---------------------|   with `on-error` skip
+
+Each message is a line of JSON. The application ends when its standard input ends, so it never
+outlives its parent. It runs code of users. So it gets no configuration file, and of the parent's
+environment only variables without credentials, and those that the operator names.
+"""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from collections.abc import Collection, Iterator, Mapping
+from contextlib import suppress
+from typing import Final
+
+from twinlog.channel.codec import Message, MessageCodec
+from twinlog.channel.frames import ChannelAddress
+from twinlog.config.flow.transforms import OnError
+from twinlog.wire.record_batch import Codec
+
+MODULE: Final = "twinlog.transforms.application"
+STOP_WITHIN_S: Final = 5.0
+PASSED: Final = frozenset(
+    (
+        *("HOME", "LANG", "LANGUAGE", "LC_ALL", "LOGNAME", "PATH", "TMPDIR", "TZ", "USER"),
+        *("JAVA_HOME", "LD_LIBRARY_PATH", "PYTHONPATH", "VIRTUAL_ENV"),
+        *("HADOOP_CONF_DIR", "SPARK_CONF_DIR", "SPARK_HOME", "SPARK_LOCAL_IP"),
+    )
+)
+"""Environment variables that the application gets."""
+
+
+class ChainStep(Message, frozen=True, kw_only=True):
+    """One transform. Either `function` or `sql` is set."""
+
+    name: str
+    function: str = ""
+    sql: str = ""
+
+
+class TransformsWork(Message, frozen=True, kw_only=True):
+    """The transforms of a flow."""
+
+    flow: str
+    chains: Mapping[str, tuple[ChainStep, ...]]
+    """By digest: the transforms of a topic, in the order in which they are applied."""
+    on_error: OnError
+    codec: Codec
+    """Compression of the answers."""
+    max_bytes: int
+    """Maximum size of a batch, uncompressed."""
+    job_limit_s: float = 60.0
+    """Maximum duration of a job."""
+    cores: int = 2
+
+
+class RangePorts(Message, frozen=True, kw_only=True):
+    """The ports of all lanes, each with its ticket."""
+
+    ports: tuple[ChannelAddress, ...]
+
+
+class ApplicationReady(Message, frozen=True, kw_only=True):
+    """The application takes ranges."""
+
+    is_deterministic: Mapping[str, bool]
+    """By digest: False if a repetition may give other records."""
+
+
+class RecordSkipped(Message, frozen=True, kw_only=True):
+    """A record that was left out because a transform fails for it."""
+
+    topic: str
+    partition: int
+    offset: int
+    text: str
+    """Why, without values."""
+
+
+class ApplicationFailed(Message, frozen=True, kw_only=True):
+    """The application ends because a transform cannot be used, or Spark does not start."""
+
+    message: str
+    code: str
+
+
+APPLICATION_MESSAGES: Final = (
+    TransformsWork,
+    RangePorts,
+    ApplicationReady,
+    RecordSkipped,
+    ApplicationFailed,
+)
+
+
+class TransformsApplication:
+    """A running application."""
+
+    def __init__(self, work: TransformsWork, *, environment: Collection[str] = ()) -> None:
+        """`environment`: names of further variables to pass."""
+        self._codec = MessageCodec(APPLICATION_MESSAGES)
+        self.process = subprocess.Popen(
+            [sys.executable, "-m", MODULE],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            env=environment_of(os.environ, environment),
+            start_new_session=True,  # a Ctrl-C reaches only the parent, which then ends this one
+        )
+        self._send(work)
+
+    def connect(self, ports: RangePorts) -> None:
+        """Have it take ranges of exactly these lanes."""
+        self._send(ports)
+
+    def messages(self) -> Iterator[Message]:
+        """Yield its messages until it ends. Blocks. Raises CorruptData."""
+        assert self.process.stdout is not None  # noqa: S101 (a pipe)
+        for line in self.process.stdout:
+            yield self._codec.decode(line)
+
+    def stop(self) -> None:
+        """End it. Its JVM and its workers end with it."""
+        assert self.process.stdin is not None  # noqa: S101 (a pipe)
+        with suppress(BrokenPipeError):
+            self.process.stdin.close()
+        try:
+            self.process.wait(STOP_WITHIN_S)
+        except subprocess.TimeoutExpired:
+            self.process.kill()
+            self.process.wait()
+        assert self.process.stdout is not None  # noqa: S101 (a pipe)
+        self.process.stdout.close()
+
+    def _send(self, message: Message) -> None:
+        assert self.process.stdin is not None  # noqa: S101 (a pipe)
+        self.process.stdin.write(self._codec.encode(message) + b"\n")
+        self.process.stdin.flush()
+
+
+def environment_of(given: Mapping[str, str], names: Collection[str] = ()) -> dict[str, str]:
+    """Return the variables that the application gets."""
+    return {name: value for name, value in given.items() if name in PASSED or name in names}

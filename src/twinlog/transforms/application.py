@@ -1,0 +1,265 @@
+"""The process that runs transforms: takes ranges of lanes, and has Spark answer them (ADR 40).
+
+A round has all waiting ranges of one chain, up to a limit. It begins when a range waits and fewer
+than two rounds run. So steady traffic has short rounds, and a backlog has large ones. The second
+round uses the cores while the first one begins and ends. The process has no state: a lane offers a
+range again if its answer is lost.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import queue
+import sys
+import threading
+import time
+from collections import deque
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field
+from typing import BinaryIO, Final
+
+from twinlog.channel.codec import Message, MessageCodec
+from twinlog.channel.frames import ChannelAddress
+from twinlog.channel.lending import LendingClient, RangeOffer
+from twinlog.clock import GrowingPause
+from twinlog.config.flow.transforms import TransformConfig
+from twinlog.config.regex.patterns import compile_names
+from twinlog.config.values.origin import Setting
+from twinlog.errors import TwinlogError
+from twinlog.mirror.copy.ranges import SourceRange
+from twinlog.records.lent import LentRanges, RangePart, name_of
+from twinlog.spark.application import (
+    APPLICATION_MESSAGES,
+    ApplicationFailed,
+    ApplicationReady,
+    ChainStep,
+    RangePorts,
+    RecordSkipped,
+    TransformsWork,
+)
+from twinlog.transforms.loading import check_transform, load_chain
+from twinlog.transforms.rounds import Rounds
+from twinlog.transforms.session import local_session
+
+log = logging.getLogger(__name__)
+
+CORE_BYTES: Final = 4 << 20
+"""Bytes of batches after which a round gets no further range, for each core."""
+ROUNDS_AT_ONCE: Final = 2
+OFFERS_WITHIN_S: Final = 1.0
+
+Offered = tuple[ChannelAddress, RangeOffer]
+
+
+class LanePortWatch:
+    """The offers of all lanes. Each port has a connection and a thread."""
+
+    def __init__(self) -> None:
+        self.offers: queue.SimpleQueue[Offered] = queue.SimpleQueue()
+        self.ports: frozenset[ChannelAddress] = frozenset()
+
+    def connect(self, ports: RangePorts) -> None:
+        """Watch exactly these ports."""
+        before, self.ports = self.ports, frozenset(ports.ports)
+        for address in self.ports - before:
+            threading.Thread(target=self._watch, args=[address], daemon=True).start()
+
+    def _watch(self, address: ChannelAddress) -> None:
+        pause = GrowingPause(first_s=0.1, most_s=5.0)
+        while address in self.ports:
+            try:
+                with LendingClient(address) as port:
+                    port.subscribe()
+                    while address in self.ports:
+                        for offer in port.offers(OFFERS_WITHIN_S):
+                            self.offers.put((address, offer))
+                        pause.reset()
+            except TwinlogError as error:
+                log.info("no offers of a lane: %s", error)
+                time.sleep(pause.next_s())
+
+
+@dataclass(slots=True, kw_only=True)
+class Application:
+    """Answers offers. Each of its threads calls `step` for one round after the other."""
+
+    chains: Mapping[str, Rounds]
+    """By digest."""
+    cores: int
+    say: Callable[[Message], None]
+    watch: LanePortWatch = field(default_factory=LanePortWatch)
+    _waiting: deque[Offered] = field(default_factory=deque)
+    _refused: set[str] = field(default_factory=set)
+    """Digests of transforms that it does not run."""
+    _running: set[Offered] = field(default_factory=set)
+    """Offers that are being answered: a lane may offer a range again in the meantime."""
+    _picking: threading.Lock = field(default_factory=threading.Lock)
+
+    def step(self, within_s: float | None = None) -> bool:
+        """Wait for offers, and run one round. Return False if no range is offered in time."""
+        with self._picking:
+            with suppress(queue.Empty):
+                if not self._waiting:
+                    self._add(self.watch.offers.get(timeout=within_s))
+                while True:
+                    self._add(self.watch.offers.get_nowait())
+            taken = self._picked()
+            self._running.update(taken)
+        try:
+            if taken:
+                self._answer(taken)
+        finally:  # without the lock, which the other thread holds while it waits
+            self._running.difference_update(taken)
+        return bool(taken)
+
+    def _add(self, offered: Offered) -> None:
+        address, offer = offered
+        if offer.transform in self.chains:
+            is_known = offered in self._waiting or offered in self._running
+            if address in self.watch.ports and not is_known:
+                self._waiting.append(offered)
+        elif offer.transform not in self._refused:
+            self._refused.add(offer.transform)
+            log.warning("a lane offers ranges for an unknown transform %s", offer.transform)
+
+    def _picked(self) -> list[Offered]:
+        """Return the waiting ranges that have the same chain as the first one."""
+        taken: list[Offered] = []
+        size = 0
+        for offered in list(self._waiting):
+            if size >= CORE_BYTES * self.cores:
+                break
+            if not taken or offered[1].transform == taken[0][1].transform:
+                self._waiting.remove(offered)
+                taken.append(offered)
+                size += offered[1].size
+        return taken
+
+    def _answer(self, taken: Sequence[Offered]) -> None:
+        rounds, addresses = self.chains[taken[0][1].transform], {address for address, _ in taken}
+        if not addresses <= set(rounds.lent.ports):
+            rounds.connect(tuple(self.watch.ports | addresses))
+        try:
+            rounds.answer([part_of(offer, address) for address, offer in taken])
+        except TwinlogError as error:
+            log.warning("a round of %d ranges failed: %s", len(taken), error)
+            if rounds.is_stopped:
+                raise
+        with suppress(IndexError):
+            while True:
+                part, failure = rounds.skipped.popleft()
+                self.say(
+                    RecordSkipped(
+                        topic=part.topic,
+                        partition=part.partition,
+                        offset=failure.offset,
+                        text=failure.text,
+                    )
+                )
+
+
+def part_of(offer: RangeOffer | SourceRange, address: ChannelAddress) -> RangePart:
+    """Return the part of a task that answers the whole range."""
+    return RangePart(
+        port=name_of(address),
+        number=offer.number,
+        topic=offer.topic,
+        partition=offer.partition,
+        first=offer.first,
+        end=offer.end,
+        size=offer.size if isinstance(offer, RangeOffer) else len(offer.batches),
+    )
+
+
+def run(work: TransformsWork, watch: LanePortWatch, say: Callable[[Message], None]) -> None:
+    """Run transforms until Spark ends. Raises TwinlogError."""
+    with local_session(f"twinlog transforms {work.flow}", cores=work.cores) as spark:
+        lent = LentRanges(ports=(), codec=work.codec, max_bytes=work.max_bytes)
+        chains: dict[str, Rounds] = {}
+        for digest, steps in work.chains.items():
+            configs = [config_of(work.flow, step) for step in steps]
+            plans = [check_transform(spark, one) for one in configs]
+            chains[digest] = Rounds(
+                spark=spark,
+                transform=load_chain(configs),
+                lent=lent,
+                on_error=work.on_error,
+                cores=work.cores,
+                limit_s=work.job_limit_s,
+                is_deterministic=all(plan.is_deterministic for plan in plans),
+            )
+        application = Application(chains=chains, cores=work.cores, say=say, watch=watch)
+        say(ApplicationReady(is_deterministic={k: v.is_deterministic for k, v in chains.items()}))
+        errors: queue.SimpleQueue[BaseException] = queue.SimpleQueue()
+        for _ in range(ROUNDS_AT_ONCE):
+            threading.Thread(target=_work, args=[application, errors], daemon=True).start()
+        raise errors.get()
+
+
+def _work(application: Application, errors: queue.SimpleQueue[BaseException]) -> None:
+    """Run rounds until an error ends the application."""
+    try:
+        while True:
+            application.step()
+    except BaseException as error:  # noqa: BLE001 (it is raised in the main thread)
+        errors.put(error)
+
+
+def config_of(flow: str, step: ChainStep) -> TransformConfig:
+    """Return one transform as it is in a configuration."""
+    key = f"{flow}.twinlog.transforms.{step.name}.{'function' if step.function else 'sql'}"
+    return TransformConfig(
+        name=step.name,
+        topics=compile_names([".*"]),
+        function=step.function,
+        sql=step.sql,
+        origin=Setting(key=key, value=step.function or step.sql, file=""),
+    )
+
+
+def main() -> None:
+    """Run in this process, with the parent at standard input and output."""
+    logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s %(message)s")
+    given, out = private_streams()
+    codec = MessageCodec(APPLICATION_MESSAGES)
+
+    saying = threading.Lock()
+
+    def say(message: Message) -> None:
+        with saying:
+            out.write(codec.encode(message) + b"\n")
+            out.flush()
+
+    work = codec.decode(given.readline())
+    watch = LanePortWatch()
+    threading.Thread(target=_obey, args=[given, codec, watch], daemon=True).start()
+    try:
+        run(work, watch, say)
+    except TwinlogError as error:
+        say(ApplicationFailed(message=error.message, code=error.code))
+        sys.exit(error.exit_code)
+
+
+def private_streams() -> tuple[BinaryIO, BinaryIO]:
+    """Return the standard input and output. Code of users gets an empty input, and prints to the
+    standard error.
+    """
+    given, out = os.fdopen(os.dup(0), "rb"), os.fdopen(os.dup(1), "wb")
+    nothing = os.open(os.devnull, os.O_RDONLY)
+    os.dup2(nothing, 0)
+    os.close(nothing)
+    os.dup2(2, 1)
+    return given, out
+
+
+def _obey(given: BinaryIO, codec: MessageCodec, watch: LanePortWatch) -> None:
+    """Read the parent's messages, and end this process with the parent, whatever it does."""
+    for line in given:
+        watch.connect(codec.decode(line))
+    os._exit(0)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,201 @@
+"""Runs rounds: jobs of Spark that answer several ranges (ADR 40).
+
+A range is computed by one task. A task may have several ranges, because it has a price: each of its
+two or three Python workers needs some milliseconds.
+
+A job ends at the first record on which the transform fails, in whatever task. So after a failed job
+each of its ranges runs by itself, and the record is searched by bisection, in trials whose results
+are dropped. With `on-error` stop the answer has the records before it, and the failure. With skip
+the search continues, and the answer has all other records.
+
+    round      [0..900) fails                           the answer of another range is not affected
+    trials     [0..450) succeeds, [450..675) fails, ... offset 512 fails by itself
+    stop       [0..512), failure at 512
+    skip       [0..900) without 512
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections import deque
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from operator import attrgetter
+from typing import Any, Final
+
+from msgspec import structs
+from py4j.protocol import Py4JJavaError
+from pyspark.errors import PySparkException
+from pyspark.sql import DataFrame, SparkSession
+
+from twinlog.channel.frames import ChannelAddress
+from twinlog.config.flow.transforms import OnError
+from twinlog.errors import TwinlogError
+from twinlog.mirror.copy.ranges import RangeFailure
+from twinlog.records.columns import ddl
+from twinlog.records.lent import ENCODED, NOT_NEEDED, PARTS, LentRanges, RangePart, encode_parts
+from twinlog.records.ranges import COLUMNS
+from twinlog.spark.lease import error_of
+from twinlog.transforms.failing import described, first_failure
+from twinlog.transforms.plan import records
+from twinlog.transforms.rows import Transform
+
+log = logging.getLogger(__name__)
+
+GROUP: Final = "twinlog-transforms"
+NOT_OF_TRANSFORM: Final = frozenset(
+    (NOT_NEEDED, "CHANNEL_LOST", "CHANNEL_UNREACHABLE", "CHANNEL_FINGERPRINT", "CORRUPT_MESSAGE")
+)
+"""Codes of errors of a task that are not the transform's."""
+ROW_INVALID: Final = "ROW_INVALID"
+"""The code of an error that describes rows without their values."""
+TASK_BYTES: Final = 128 << 10
+"""Bytes of ranges below which a second task costs more than it gains."""
+TRIES: Final = 3
+"""How often a range is tried that fails, but none of its records by itself."""
+
+_planning: Final = threading.Lock()
+"""Held while a plan is made, because queries use a view of the session."""
+
+
+class JobFailed(Exception):
+    """The transform failed in a job. `args[0]` has the reason, without values."""
+
+
+@dataclass(slots=True, kw_only=True)
+class Rounds:
+    """The jobs of one chain of transforms."""
+
+    spark: SparkSession
+    transform: Transform
+    lent: LentRanges
+    on_error: OnError = OnError.STOP
+    cores: int = 2
+    limit_s: float = 60.0
+    """Maximum duration of a job."""
+    is_deterministic: bool = True
+    """If False, each job has a plan of its own: a plan contains its time and its random seeds."""
+    skipped: deque[tuple[RangePart, RangeFailure]] = field(default_factory=deque)
+    """Skipped records."""
+    _plans: dict[int, DataFrame] = field(default_factory=dict)
+    """The plan for each number of tasks. Spark plans a DataFrame once, whatever runs it again."""
+
+    @property
+    def is_stopped(self) -> bool:
+        """Return whether Spark has ended."""
+        context: Any = self.spark.sparkContext
+        return bool(context._jsc.sc().isStopped())
+
+    def connect(self, ports: tuple[ChannelAddress, ...]) -> None:
+        """Use the ports of these lanes."""
+        self.lent = replace(self.lent, ports=ports)
+        self._plans.clear()
+
+    def answer(self, parts: Sequence[RangePart]) -> None:
+        """Answer ranges, except those that have an answer. Raises TwinlogError if Spark or the port
+        of a lane fails.
+        """
+        try:
+            return self._run(parts)
+        except (JobFailed, TwinlogError) as error:
+            log.info("%d ranges are tried one by one: %s", len(parts), error)
+        unreachable: TwinlogError | None = None
+        for part in parts:
+            try:
+                self._answer_alone(part)
+            except TwinlogError as error:
+                if error.code != NOT_NEEDED:
+                    unreachable = error
+        if unreachable is not None:
+            raise unreachable
+
+    def _answer_alone(self, part: RangePart) -> None:
+        skipped: list[tuple[RangePart, RangeFailure]] = []
+        tries = 1
+        while True:
+            try:
+                self._run([part])
+            except JobFailed as error:
+                failure = self._failure(part)
+                if failure is None and tries < TRIES:
+                    tries += 1
+                elif failure is not None and self.on_error is OnError.SKIP:
+                    skipped.append((part, failure))
+                    part = structs.replace(part, left_out=(*part.left_out, failure.offset))
+                else:
+                    failure = failure or RangeFailure(
+                        offset=part.first, text=f"{error} (of several)"
+                    )
+                    part = structs.replace(part, end=failure.offset, failure=failure)
+            else:
+                self.skipped.extend(skipped)
+                return
+
+    def _failure(self, part: RangePart) -> RangeFailure | None:
+        """Return the first record that fails by itself."""
+        found = first_failure(part.first, part.end, lambda first, end: self._why(part, first, end))
+        return None if found is None else RangeFailure(offset=found[0], text=found[1])
+
+    def _why(self, part: RangePart, first: int, end: int) -> str | None:
+        """Return why the transform fails for these records, or None."""
+        try:
+            self._run([structs.replace(part, first=first, end=end, answers=False)])
+        except JobFailed as error:
+            return str(error)
+        return None
+
+    def _run(self, parts: Sequence[RangePart]) -> None:
+        """Run a job. Raises JobFailed, or TwinlogError if Spark or the port of a lane fails."""
+        context: Any = self.spark.sparkContext
+        group = f"{GROUP}-{threading.get_ident()}"
+        # without interrupts: one during the start of a worker makes Spark restart the daemon, with
+        # all modules. Spark itself kills workers of cancelled tasks after some seconds
+        context.setJobGroup(group, f"{len(parts)} ranges", interruptOnCancel=False)
+        tasks = shared(parts, self.cores)
+        context.setLocalProperty(PARTS, encode_parts(tasks))
+        limit = threading.Timer(self.limit_s, context.cancelJobGroup, [group])
+        limit.daemon = True
+        limit.start()
+        try:
+            encoded = self._plan(len(tasks)).toArrow()
+        except (PySparkException, Py4JJavaError) as error:
+            known = error_of(GROUP, str(error))
+            if self.is_stopped or known.code in NOT_OF_TRANSFORM:
+                raise known from error
+            if limit.finished.is_set():
+                raise JobFailed(f"no result within {self.limit_s:g} s") from error
+            if known.code == ROW_INVALID:
+                raise JobFailed(known.message.removeprefix(f"{GROUP}: ")) from error
+            raise JobFailed(described(str(error), parts[0])) from error
+        finally:
+            limit.cancel()
+        if encoded.num_rows != len(parts):
+            raise TwinlogError(f"Spark computed {encoded.num_rows} of {len(parts)} answers")
+        self.lent.give([part for task in tasks for part in task], encoded)
+
+    def _plan(self, tasks: int) -> DataFrame:
+        """Return the plan for this number of tasks."""
+        with _planning:
+            found = self._plans.get(tasks)
+            if found is None:
+                given = self.spark.range(0, tasks, 1, tasks)
+                rows = given.mapInArrow(self.lent.rows, ddl(COLUMNS))
+                found = records(self.transform(rows)).mapInArrow(self.lent.encoded, ENCODED)
+                if self.is_deterministic:
+                    self._plans[tasks] = found
+            return found
+
+
+def shared(parts: Sequence[RangePart], cores: int) -> list[list[RangePart]]:
+    """Return the parts of each task: of similar size, and not more tasks than are useful."""
+    total = sum(part.size for part in parts)
+    tasks: list[list[RangePart]] = [
+        [] for _ in range(min(cores, len(parts), 1 + total // TASK_BYTES))
+    ]
+    sizes = [0] * len(tasks)
+    for part in sorted(parts, key=attrgetter("size"), reverse=True):
+        least = sizes.index(min(sizes))
+        tasks[least].append(part)
+        sizes[least] += part.size
+    return tasks

@@ -1,0 +1,205 @@
+"""Ranges of a lane's port, answered by real jobs of Spark; no broker is needed."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator, Sequence
+from typing import Final
+
+import pytest
+from msgspec import structs
+from pyspark.sql import Column, DataFrame, SparkSession
+from pyspark.sql import functions as F
+
+from tests.support.clusters import LENT
+from tests.support.data_frames import spark_session
+from tests.support.range_port import StubPort, range_of, records_of, source_records
+from twinlog.config.flow.transforms import OnError
+from twinlog.errors import TwinlogError
+from twinlog.mirror.copy.ranges import RangeFailure, SourceRange
+from twinlog.records.lent import LentRanges
+from twinlog.transforms import Transform, mask_json, sql
+from twinlog.transforms.application import part_of
+from twinlog.transforms.rounds import Rounds
+from twinlog.transforms.session import EXCLUDED_RULES, SETTINGS
+from twinlog.wire.record import Record
+from twinlog.wire.record_batch import Codec
+
+pytestmark = pytest.mark.xdist_group("spark")
+
+COUNT: Final = 50
+"""Records of a range: more than an Arrow batch has in this session."""
+RoundsOf = Callable[..., Rounds]
+
+
+@pytest.fixture
+def spark() -> SparkSession:
+    return LENT.lend("spark", spark_session)
+
+
+@pytest.fixture
+def port() -> Iterator[StubPort]:
+    made = StubPort()
+    yield made
+    made.close()
+
+
+@pytest.fixture
+def rounds_of(spark: SparkSession, port: StubPort) -> RoundsOf:
+    spark.conf.set(EXCLUDED_RULES, SETTINGS[EXCLUDED_RULES])
+
+    def make(transform: Transform, on_error: OnError = OnError.STOP, **more: float) -> Rounds:
+        lent = LentRanges(ports=(port.address,), codec=Codec.LZ4, max_bytes=1 << 20)
+        return Rounds(spark=spark, transform=transform, lent=lent, on_error=on_error, **more)  # type: ignore[arg-type]
+
+    return make
+
+
+def orders(*, number: int, bad: Sequence[int] = ()) -> SourceRange:
+    """A range of orders. Those at offsets `bad` are not JSON."""
+    return range_of(
+        [
+            Record(
+                100 + at,
+                1_700_000_000_000 + at,
+                b"%d" % at,
+                b"no json" if 100 + at in bad else json.dumps({"n": at, "card": "4111"}).encode(),
+                (("trace", b"x"),),
+            )
+            for at in range(COUNT)
+        ],
+        number=number,
+        partition=number,
+        first=100,
+        end=100 + COUNT + 5,
+        per=7,
+    )
+
+
+def answer(rounds: Rounds, port: StubPort, *ranges: SourceRange) -> None:
+    port.offer(ranges)
+    rounds.answer([part_of(one, port.address) for one in ranges])
+
+
+def masked(record: Record) -> Record:
+    return record._replace(value=(record.value or b"").replace(b"4111", b"****"))
+
+
+@pytest.mark.witness("Spark answers ranges of lanes with the records that a transform returns")
+def test_each_range_is_answered_by_its_records(rounds_of: RoundsOf, port: StubPort) -> None:
+    query = (
+        "SELECT key, replace(CAST(value AS STRING), '4111', '****') AS value, topic, partition,"
+        " offset, timestamp, timestampType, headers FROM records"
+        " WHERE get_json_object(CAST(value AS STRING), '$.n') % 2 = 0"
+    )
+    rounds = rounds_of(sql(query))
+    ranges = [orders(number=number) for number in range(3)]
+    answer(rounds, port, *ranges)
+    answer(rounds, port, orders(number=3), orders(number=4), orders(number=5))  # the same plan
+    for one in ranges:
+        found = port.answers[one.number]
+        assert records_of(found) == [
+            masked(record) for record in source_records(one) if record.offset % 2 == 0
+        ]
+        assert (found.end, found.failure) == (100 + COUNT + 5, None)
+    assert len(port.answers) == 6
+    answer(rounds, port, ranges[0], orders(number=6))  # the first one needs no answer any more
+    assert [*port.answers] == [0, 1, 2, 3, 4, 5, 6]
+    assert not port.later
+    answer(rounds_of(lambda rows: rows.where(F.expr("false"))), port, orders(number=7))
+    found = port.answers[7]
+    assert (found.batches, found.offsets, found.end) == ((), b"", 100 + COUNT + 5)
+
+
+def plain_udf(function: Callable[[bytes], bytes]) -> Callable[[str], Column]:
+    """A UDF of single values. Spark would infer another kind from type hints."""
+    return F.udf(lambda value: function(value), "binary")  # noqa: PLW0108
+
+
+def picky(rows: DataFrame) -> DataFrame:
+    """Fails in Python for records that are not JSON."""
+
+    def checked(value: bytes) -> bytes:
+        if not value.startswith(b"{"):
+            raise ValueError(f"{value!r} is not JSON")
+        return value
+
+    return rows.withColumn("value", plain_udf(checked)("value"))
+
+
+@pytest.mark.witness("a record on which a transform fails stops only its partition")
+def test_a_failure_ends_one_answer_and_no_other(rounds_of: RoundsOf, port: StubPort) -> None:
+    ranges = [orders(number=0), orders(number=1, bad=(131, 140)), orders(number=2, bad=(100,))]
+    answer(rounds_of(picky), port, *ranges)
+    assert records_of(port.answers[0]) == source_records(ranges[0])
+    first, second = port.answers[1], port.answers[2]
+    assert records_of(first) == source_records(ranges[1])[:31]
+    text = first.failure.text if first.failure else ""
+    assert text.startswith("ValueError (test_transform_rounds.py, line ")
+    assert text.endswith("in checked)")
+    assert (first.end, first.failure) == (131, RangeFailure(offset=131, text=text))
+    assert (second.batches, second.end, second.failure) == (
+        (),
+        100,
+        RangeFailure(offset=100, text=text),
+    )
+
+
+def test_a_failure_of_spark_itself_is_described(rounds_of: RoundsOf, port: StubPort) -> None:
+    answer(rounds_of(mask_json("$.card")), port, orders(number=0, bad=(131,)))
+    assert port.answers[0].failure == RangeFailure(offset=131, text="value is not JSON (mask_json)")
+
+
+def test_failing_records_are_skipped(rounds_of: RoundsOf, port: StubPort) -> None:
+    rounds, one = rounds_of(picky, OnError.SKIP), orders(number=0, bad=(100, 131, 149))
+    answer(rounds, port, one)
+    kept = [each for each in source_records(one) if each.offset not in (100, 131, 149)]
+    assert records_of(port.answers[0]) == kept
+    assert port.answers[0].failure is None
+    assert [failure.offset for _, failure in rounds.skipped] == [100, 131, 149]
+
+
+def test_a_worker_that_dies_is_a_failure_of_the_record(rounds_of: RoundsOf, port: StubPort) -> None:
+    def deadly(rows: DataFrame) -> DataFrame:
+        def checked(value: bytes) -> bytes:
+            import os
+
+            if not value.startswith(b"{"):
+                os._exit(1)
+            return value
+
+        return rows.withColumn("value", plain_udf(checked)("value"))
+
+    answer(rounds_of(deadly), port, orders(number=0, bad=(120,)))
+    failure = port.answers[0].failure
+    assert failure is not None
+    assert failure.offset == 120
+    assert failure.text.startswith("Python worker exited unexpectedly")
+
+
+def test_a_transform_that_hangs_is_ended(rounds_of: RoundsOf, port: StubPort) -> None:
+    def slow(rows: DataFrame) -> DataFrame:
+        def checked(value: bytes) -> bytes:
+            import time
+
+            if not value.startswith(b"{"):
+                time.sleep(600)  # longer than the job may take
+            return value
+
+        return rows.withColumn("value", plain_udf(checked)("value"))
+
+    rounds = rounds_of(slow, limit_s=8.0)
+    port.offer([orders(number=0, bad=(100,))])
+    part = part_of(orders(number=0), port.address)
+    rounds.answer([structs.replace(part, end=101)])
+    assert port.answers[0].failure == RangeFailure(offset=100, text="no result within 8 s")
+
+
+def test_an_unreachable_port_is_not_a_failure_of_the_transform(
+    rounds_of: RoundsOf, port: StubPort
+) -> None:
+    rounds = rounds_of(picky)
+    port.close()
+    with pytest.raises(TwinlogError) as raised:
+        rounds.answer([part_of(orders(number=0), port.address)])
+    assert raised.value.code == "CHANNEL_UNREACHABLE"

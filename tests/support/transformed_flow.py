@@ -1,0 +1,293 @@
+"""A flow in memory whose records are transformed, by a function that decides anew each time.
+
+What differs from a raw flow (`memory_flow`): the lane's batches come from answers, which arrive in
+any order, twice, or never; a start waits until nothing of an earlier lane can arrive; and the map
+must be true of every record on the target at every moment, because nothing else says where it is
+from.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+from tests.support.memory_flow import STRAY, MemoryFlow
+from tests.support.memory_lanes import Lane
+from tests.support.memory_source import EXPIRY_MS
+from tests.support.memory_steps import CHANGES, STEPS, UNHEARD
+from tests.support.python_transformer import PythonTransformer, transformed
+from twinlog.errors import TwinlogError
+from twinlog.mirror.copy.partition import CopyState, PartitionCopy
+from twinlog.mirror.copy.ranges import SourceRange
+from twinlog.mirror.copy.transformed import RangeDesk, TransformedCopy
+from twinlog.mirror.map.offset_map import run_at
+from twinlog.mirror.map.translation import Reach, downstream_of, upstream_of
+from twinlog.wire.records import Record
+
+__all__ = ["TRANSFORMED_STEPS", "TransformedFlow"]
+
+DIGEST: Final = "ab"
+ALWAYS_KEPT: Final = 3
+"""Records of multiples of this offset are never filtered."""
+TASKS: Final = (
+    *("task_answers",) * 6,
+    *("gets_ready",) * 8,
+    *("send_some",) * 6,
+    *("task_answers_again", "function_fails"),
+    *("position_is_noted",) * 2,
+)
+TRANSFORMED_STEPS: Final = (*STEPS, *TASKS)
+"""The steps of a raw flow, and those of the application, each as often as its weight."""
+OF_THE_DEAD: Final = (
+    *UNHEARD,
+    *("task_answers", "task_answers", "position_is_noted"),
+    *("gets_ready", "gets_ready", "send_some", "send_some"),
+)
+"""What a lane does that is thought dead."""
+
+
+@dataclass(slots=True)
+class Application:
+    """What transforms the ranges of one lane."""
+
+    transformer: PythonTransformer
+    desk: RangeDesk
+    answered: list[SourceRange] = field(default_factory=list)
+
+
+@dataclass(slots=True)
+class TransformedFlow(MemoryFlow):
+    """One partition, from its first start to the end of the program of steps."""
+
+    transform: str = DIGEST
+    dropped: set[int] = field(default_factory=set)
+    """Upstream offsets that were filtered at least once."""
+    raw: set[int] = field(default_factory=set)
+    """Target offsets that were written while it had no transform."""
+    poisoned: set[int] = field(default_factory=set)
+    """Upstream offsets at which the function fails, until somebody corrects it."""
+    _random: random.Random = field(default_factory=lambda: random.Random(7))
+    _applications: dict[PartitionCopy, Application] = field(default_factory=dict)
+
+    def mask(self, record: Record) -> Record | None:
+        """Mask a record, with another result each time, or filter it."""
+        if record.offset in self.poisoned:
+            raise ValueError("cannot be masked")
+        if record.offset % ALWAYS_KEPT and self._random.random() < 0.4:
+            self.dropped.add(record.offset)
+            return None
+        return record._replace(value=b"m%d-%d" % (record.offset, self._random.getrandbits(30)))
+
+    # -- the driver --------------------------------------------------------------------------------
+
+    def put_off(self) -> bool:
+        return self.waits_for_late_requests()
+
+    def waits_for_late_requests(self) -> bool:
+        """`control.lanes.takes.put_off` of a transformed partition."""
+        return self.now_ms < self._wait_until_ms
+
+    def _made(self, **given: Any) -> PartitionCopy:
+        if not self.transform:
+            return PartitionCopy(**given)
+        transformer = PythonTransformer(self.mask)
+        desk = RangeDesk(transformer)
+        copy = TransformedCopy(transform=self.transform, desk=desk, **given)
+        self._applications[copy] = Application(transformer, desk)
+        return copy
+
+    def _trouble(self, error: TwinlogError) -> None:
+        if error.code == "RECORD_NOT_TRANSFORMED":
+            assert error.poison is not None and error.poison[0] in self.poisoned, error
+            self.poisoned.clear()  # somebody corrects the function
+            return
+        super(TransformedFlow, self)._trouble(error)
+
+    # -- the application ---------------------------------------------------------------------------
+
+    def _application(self) -> Application | None:
+        return None if self.lane is None else self._applications.get(self.lane.copy)
+
+    def task_answers(self, number: int) -> bool:
+        """One of the ranges is answered, whatever was handed out before it."""
+        application = self._application()
+        if application is None or not (waiting := application.transformer.waiting):
+            return False
+        one = list(waiting.values())[number % len(waiting)]
+        application.answered = [*application.answered[-3:], one]
+        application.transformer.answer(one.number)
+        return self._deliver(application)
+
+    def task_answers_again(self, number: int) -> bool:
+        """A task that Spark ran twice, with another result."""
+        application = self._application()
+        if application is None or not (before := application.answered):
+            return False
+        again = transformed(before[number % len(before)], self.mask)
+        application.transformer.give(again)
+        return self._deliver(application)
+
+    def _deliver(self, application: Application) -> bool:
+        for _ in application.desk.deliver(self.now_ms):
+            pass
+        self._settle()
+        return True
+
+    def gets_ready(self, number: int) -> bool:
+        """Everything up to the first batch: read, answered, and in the map."""
+        self.fetch(number)
+        while self.task_answers(number):
+            pass
+        self.write_map(number)
+        return self.rows_are_durable(number)
+
+    def send_some(self, number: int) -> bool:
+        """One to three batches, of which some arrive."""
+        sent = [self.send(0) for _ in range(1 + number % 3)]
+        for _ in range(number // 4 % 3):
+            self.arrive(0)
+        return any(sent)
+
+    def function_fails(self, number: int) -> bool:
+        """It cannot handle one of the next records; seldom, or little else would happen."""
+        if number % 16:
+            return False
+        self.poisoned.add(self.source.end - 2 + number % 4)
+        return True
+
+    def position_is_noted(self, _number: int) -> bool:
+        """`Assignments.note_marks`."""
+        lane = self.lane
+        if lane is None or lane.copy.trouble or lane.copy.state is not CopyState.COPYING:
+            return False
+        lane.copy.note_position()
+        return True
+
+    # -- steps that differ from those of a raw flow ------------------------------------------------
+
+    def start(self, number: int) -> bool:
+        """Mostly the time is over by then until which it waits for late requests."""
+        if self.lane is None and self.put_off() and number % 4:
+            self.now_ms = self._wait_until_ms
+            self._end_living()
+            self._drop_late()
+        return super(TransformedFlow, self).start(number)
+
+    def delete_source(self, number: int) -> bool:
+        """Seldom: what was filtered since the last announced position counts as lost."""
+        return not number % 16 and super(TransformedFlow, self).delete_source(number // 16)
+
+    def stranger_writes(self, number: int) -> bool:
+        return not number % 64 and super(TransformedFlow, self).stranger_writes(number)
+
+    def copy_on(self, number: int) -> bool:
+        for _ in range(1 + number % 4):
+            self.gets_ready(number)
+            while self.send(0):
+                pass
+            while self.arrive(0) or self.answer(0):
+                pass
+        return self.has_lane()
+
+    def compact_source(self, number: int) -> bool:
+        stable, key = self.source.last_stable, b"k%d" % (number % 5)
+        taken = self.source.compact(lambda r: r.offset >= stable or r.key != key)
+        self.gone.update(record.offset for record in taken)
+        return bool(taken)
+
+    def forget(self, _number: int) -> bool:
+        self.target.forget(self.now_ms - EXPIRY_MS)
+        return True
+
+    def living_lane_moves(self, number: int) -> bool:
+        if not self.living:
+            return False
+        one = self.living[number % len(self.living)]
+        with self._unheard(one):
+            name = OF_THE_DEAD[number // 4 % len(OF_THE_DEAD)]
+            step: Callable[[int], bool] = getattr(self, name)
+            return step(number)
+
+    # -- what must hold ----------------------------------------------------------------------------
+
+    def check(self) -> None:
+        """Every surviving record once, in order, masked; and the map true of each."""
+        before, pairs = self.begins_at - 1, list[tuple[int, int]]()
+        known = self.known()
+        for record in self.target.records():
+            if record.value == STRAY:
+                return
+            kind, value = (record.value or b"")[:1], (record.value or b"")[1:]
+            assert kind == b"m" or record.offset in self.raw, f"it is not masked: {record}"
+            upstream = int(value.split(b"-")[0])
+            assert upstream > before, f"u{upstream} behind u{before}"
+            self._check_decided(before + 1, upstream)
+            before = upstream
+            pairs.append((upstream, record.offset))
+            assert known is not None, "records without a row"
+            k = known.runs[0].downstream - known.runs[0].ordinal
+            run = run_at(known.runs, record.offset - k)
+            said = None if run is None else run.upstream_of(record.offset - k)
+            assert said == upstream, f"offset {record.offset} is u{upstream}, map: {said}"
+        self._check_translation(pairs)
+
+    def _check_decided(self, first: int, following: int) -> None:
+        for at in range(first, following):
+            is_decided = at in self.gone or at in self.dropped
+            assert at not in self.written or is_decided, f"u{at} is missing"
+
+    def _check_translation(self, pairs: list[tuple[int, int]]) -> None:
+        """Groups on either side resume at exactly the next record."""
+        known, lane = self.known(), self.lane
+        if known is None or lane is None:
+            return
+        reach = Reach(lane.copy.acked_upstream, lane.copy.acked_downstream)
+        if self.target.end < reach.downstream:
+            return  # it lost its end, and the lane has not noticed yet
+        before = None
+        for upstream, downstream in pairs:
+            if upstream >= reach.upstream or downstream >= reach.downstream:
+                break
+            for at in range(upstream if before is None else before + 1, upstream + 1):
+                found = downstream_of(known.runs, reach, at)
+                assert found == (downstream, True), f"u{at} is {found}, not {downstream}"
+            found = upstream_of(known.runs, reach, downstream)
+            assert found == (upstream, True), f"d{downstream} is {found}, not u{upstream}"
+            before = upstream
+        self._check_decided(before + 1 if before is not None else self.begins_at, reach.upstream)
+
+    def finish(self) -> None:
+        """Nothing goes wrong any more: all that is left arrives, and the copy ends complete."""
+        for number in range(len(self._transactions)):
+            self.end_transaction(number + 1)
+        self.produce(1)
+        for _ in range(10_000):
+            for step in (self.answer, self.arrive, self.rows_are_durable, self.write_map):
+                step(0)
+            self.wait(0)
+            steps = (self.start, self.send, self.fetch, self.task_answers)
+            moved = [step(3) for step in steps]
+            lane = self.lane
+            if self.has_stopped():
+                return
+            if lane is not None and not any(moved) and self._is_all_sent(lane):
+                break
+        else:
+            raise AssertionError(f"the copy does not come to an end: {self.lane}")
+        self.check()
+        self._check_decided(lane.copy.acked_upstream, self.source.end)
+
+    def _is_all_sent(self, lane: Lane) -> bool:
+        waits = self._applications[lane.copy].transformer.waiting
+        return not waits and self._is_at_rest(lane)
+
+    def do(self, program: bytes) -> None:
+        for at in range(0, len(program) - 1, 2):
+            name = TRANSFORMED_STEPS[program[at] % len(TRANSFORMED_STEPS)]
+            step: Callable[[int], bool] = getattr(self, name)
+            if step(program[at + 1]):
+                self.taken[name] = self.taken.get(name, 0) + 1
+                if name in CHANGES:
+                    self.check()

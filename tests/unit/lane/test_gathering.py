@@ -1,0 +1,60 @@
+"""For how many batches a Fetch waits, by the traffic so far."""
+
+from __future__ import annotations
+
+import pytest
+
+from twinlog.lane.sides.gathering import MOST_BYTES, MOST_TOGETHER, Gathering
+
+SIZE = 1000
+MS = 0.001
+
+
+def after(
+    interval_s: float, *, size: int = SIZE, longest_ms: int = 4, count: int = 50
+) -> Gathering:
+    """The state after so many responses with one batch each."""
+    gathering = Gathering(longest_ms)
+    for number in range(1, count + 1):
+        gathering.arrived(number * interval_s, 1, size)
+    return gathering
+
+
+@pytest.mark.parametrize(
+    ("interval_ms", "batches"), [(100, 0), (10, 0), (2.5, 0), (1.9, 2), (0.95, 4), (0.01, 8)]
+)
+def test_fetch_waits_for_the_batches_that_are_due_within_its_limit(
+    interval_ms: float, batches: int
+) -> None:
+    least = after(interval_ms * MS).least_bytes
+    if not batches:
+        assert least == 0
+    else:  # the last of them completes the response, even if it is a little smaller
+        assert (batches - 1) * SIZE < least < batches * SIZE
+    assert batches <= MOST_TOGETHER
+
+
+def test_lowest_latency_waits_for_nothing() -> None:
+    assert after(0.1 * MS, longest_ms=0).least_bytes == 0
+
+
+def test_backlog_does_not_wait_for_more_than_it_has() -> None:
+    assert after(0.1 * MS, size=1 << 20).least_bytes == MOST_BYTES
+
+
+def test_batches_of_one_response_count_by_their_number() -> None:
+    gathering = Gathering(4)
+    for number in range(1, 50):
+        gathering.arrived(number * 10 * MS, 10, 10 * SIZE)
+    assert 3 * SIZE - SIZE < gathering.least_bytes < 4 * SIZE
+
+
+def test_first_record_after_a_pause_is_returned_immediately() -> None:
+    gathering = after(1 * MS)
+    assert gathering.least_bytes
+    gathering.paused()
+    assert gathering.least_bytes == 0
+
+
+def test_steady_traffic_is_noticed_within_a_dozen_batches() -> None:
+    assert after(1 * MS, count=12).least_bytes

@@ -1,0 +1,133 @@
+"""Which sockets a turn of the lane waits for. The brokers are ends of socket pairs."""
+
+from __future__ import annotations
+
+import math
+import selectors
+import socket
+import time
+from collections.abc import Iterator
+from types import SimpleNamespace
+from typing import Any, cast
+
+import pytest
+
+from tests.support.driver import work_of
+from twinlog.cluster.net.hot_connection import HotConnection
+from twinlog.lane import loop as lane_loop
+from twinlog.lane.loop import LaneLoop
+from twinlog.lane.sides.source_state import WaitsFor
+from twinlog.model import TopicPartition
+
+NODE = 1
+LONG_S = 0.5
+"""Longer than a turn that finds something ready, on any machine."""
+
+
+class Channel:
+    """A driver that says nothing."""
+
+    def __init__(self) -> None:
+        self.here, self.there = socket.socketpair()
+
+    def fileno(self) -> int:
+        return self.here.fileno()
+
+    def receive(self) -> list[object]:
+        return []
+
+
+class Opened:
+    """What `HotConnection` takes over of a connection."""
+
+    host, port, session_ends_at, trip_s = "target", 9092, None, 0.0
+
+    def __init__(self, sock: socket.socket) -> None:
+        self._sock, self.api_versions = sock, dict[int, tuple[int, int]]()
+
+    def detach(self) -> socket.socket:
+        return self._sock
+
+
+class Lane:
+    """A loop whose target has responded with bytes that wait in the socket."""
+
+    def __init__(self) -> None:
+        self.channel = Channel()
+        self.loop = LaneLoop(cast("Any", self.channel), work_of())
+        here, self.broker = socket.socketpair()
+        side = self.loop._target_cluster
+        self.connection = HotConnection(cast("Any", Opened(here)), "lane", side.pool, side.traffic)
+        side.connections[NODE] = self.connection
+        side.selector.register(self.connection, selectors.EVENT_READ, (side, NODE))
+        self.broker.send(b"\0\0")  # the beginning of a response
+
+    def steady_until(self, at: float) -> None:
+        source = self.loop._assignments.source
+        source._steady_until = at
+        source._brokers[NODE] = cast("Any", SimpleNamespace(is_fetching=True))
+
+    def turn(self) -> float:
+        """Return how long one turn waited."""
+        began = time.monotonic()
+        self.loop._take_events()
+        return time.monotonic() - began
+
+    @property
+    def has_read(self) -> int:
+        """Bytes read from the target."""
+        return self.loop._target_cluster.traffic.received
+
+
+@pytest.fixture
+def lane(monkeypatch: pytest.MonkeyPatch) -> Iterator[Lane]:
+    monkeypatch.setattr(lane_loop, "HELD_S", LONG_S)
+    monkeypatch.setattr(lane_loop, "IDLE_TURN_S", 10 * LONG_S)
+    made = Lane()
+    yield made
+    for one in (made.broker, made.channel.here, made.channel.there):
+        one.close()
+    made.loop._target_cluster.close()
+    made.loop._background.close()
+    made.loop._target_selector.close()
+    made.loop._selector.close()
+
+
+def test_response_of_the_target_wakes_a_lane_without_steady_traffic(lane: Lane) -> None:
+    assert lane.turn() < LONG_S
+    assert lane.has_read == 2
+
+
+def test_response_of_the_target_waits_for_the_next_records_of_steady_traffic(lane: Lane) -> None:
+    lane.steady_until(math.inf)
+    assert lane.turn() >= LONG_S, "nothing else was ready"
+    assert lane.has_read == 2, "it is read with what comes next, or when nothing comes"
+    lane.broker.send(b"\0")
+    lane.channel.there.send(b"x")
+    assert lane.turn() < LONG_S, "the driver is heard immediately"
+    assert lane.has_read == 3
+
+
+def test_response_that_a_batch_waits_for_wakes_the_lane(lane: Lane) -> None:
+    lane.steady_until(math.inf)
+    lane.loop._assignments.target._blocked.add(cast("Any", object()))
+    assert lane.turn() < LONG_S
+    lane.loop._assignments.target._blocked.clear()
+    lane.broker.send(b"\0")
+    assert lane.turn() >= LONG_S
+    lane.steady_until(0.0)
+    lane.broker.send(b"\0")
+    assert lane.turn() < LONG_S, "the traffic has ended"
+
+
+def test_response_wakes_a_lane_that_reads_no_more_until_the_target_has_caught_up(
+    lane: Lane,
+) -> None:
+    lane.steady_until(math.inf)
+    source = lane.loop._assignments.source
+    source._in[WaitsFor.TARGET][TopicPartition("orders", 0)] = cast("Any", None)
+    assert lane.turn() < LONG_S
+    source._in[WaitsFor.TARGET].clear()
+    source._brokers[NODE].is_fetching = False  # its memory is full
+    lane.broker.send(b"\0")
+    assert lane.turn() < LONG_S

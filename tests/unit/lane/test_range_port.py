@@ -1,0 +1,158 @@
+"""The port at which tasks take ranges from a lane: over real connections, with the real client."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+from dataclasses import replace
+
+import pytest
+
+from tests.support.driver import HandClock
+from tests.support.eventually import eventually
+from tests.support.one_copy import batch
+from tests.support.python_transformer import transformed
+from twinlog.channel.lending import LendingClient
+from twinlog.errors import Disconnected
+from twinlog.lane.sides.range_port import OFFERED_AGAIN_S, RangePort
+from twinlog.mirror.copy.ranges import RangeAnswer, SourceRange
+
+WITHIN_S = 10.0
+
+
+class Rig:
+    """A port, and how often it woke its lane."""
+
+    def __init__(self) -> None:
+        self.clock = HandClock()
+        self.woken = threading.Semaphore(0)
+        self.port = RangePort(self.clock, self.woken.release)
+
+    def client(self) -> LendingClient:
+        return LendingClient(self.port.address)
+
+
+@pytest.fixture
+def rig() -> Iterator[Rig]:
+    made = Rig()
+    yield made
+    made.port.close()
+
+
+def a_range(number: int) -> SourceRange:
+    return SourceRange(
+        number=number,
+        topic="orders",
+        partition=3,
+        transform="ab",
+        first=0,
+        end=5,
+        batches=batch(0, 5),
+    )
+
+
+def answer(number: int, *, keeps: bool = True) -> RangeAnswer:
+    return transformed(a_range(number), lambda record: record if keeps else None)
+
+
+def numbers(client: LendingClient) -> list[int]:
+    return [one.number for one in client.offers(WITHIN_S)]
+
+
+def test_range_is_offered_lent_and_answered(rig: Rig) -> None:
+    rig.port.offer(a_range(7))
+    with rig.client() as application, rig.client() as task:
+        application.subscribe()
+        (offer,) = application.offers(WITHIN_S)
+        assert (offer.number, offer.partition, offer.transform) == (7, 3, "ab")
+        assert (offer.first, offer.end, offer.size) == (0, 5, len(batch(0, 5)))
+        rig.port.offer(a_range(8))
+        assert numbers(application) == [8]
+        assert task.take(7) == a_range(7)
+        task.give(answer(7))
+    assert rig.woken.acquire(timeout=WITHIN_S)
+    assert rig.port.answers() == [answer(7)]
+    assert rig.port.answers() == []
+
+
+def test_first_answer_counts_and_later_ones_are_confirmed(rig: Rig) -> None:
+    rig.port.offer(a_range(7))
+    with rig.client() as task, rig.client() as twin:
+        task.give(answer(7))
+        twin.give(answer(7, keeps=False))
+        assert twin.take(7) is None
+        assert rig.port.answers() == [answer(7)]
+        twin.give(answer(7, keeps=False))
+    assert rig.port.answers() == []
+
+
+def test_withdrawn_range_is_not_lent_and_its_answer_is_dropped(rig: Rig) -> None:
+    for number in (7, 8):
+        rig.port.offer(a_range(number))
+    with rig.client() as task:
+        task.give(answer(8))
+        for number in (7, 8):
+            rig.port.withdraw(number)
+        assert task.take(7) is None
+        task.give(answer(7))
+    assert rig.port.answers() == []
+
+
+def test_next_application_is_offered_what_the_last_one_left(rig: Rig) -> None:
+    for number in (7, 8):
+        rig.port.offer(a_range(number))
+    with rig.client() as application:
+        application.subscribe()
+        assert numbers(application) == [7, 8]
+        assert application.take(7) is not None
+        application.give(answer(8))
+    with rig.client() as another:
+        another.subscribe()
+        assert numbers(another) == [7]
+
+
+def test_range_that_is_not_answered_in_time_is_offered_again(rig: Rig) -> None:
+    with rig.client() as application:
+        application.subscribe()
+        assert numbers(application) == []
+        rig.port.offer(a_range(7))
+        assert numbers(application) == [7]
+        rig.clock.now += OFFERED_AGAIN_S - 1
+        rig.port.answers()
+        rig.port.offer(a_range(8))
+        assert numbers(application) == [8]
+        rig.clock.now += 1
+        rig.port.answers()
+        assert numbers(application) == [7]
+
+
+def test_silence_is_measured_from_the_last_answer_while_ranges_wait(rig: Rig) -> None:
+    rig.clock.now += 100
+    assert rig.port.silent_s() == 0
+    for number in (7, 8):
+        rig.port.offer(a_range(number))
+    rig.clock.now += 5
+    assert rig.port.silent_s() == 5
+    with rig.client() as task:
+        task.give(answer(7))
+    assert rig.port.silent_s() == 0
+    rig.clock.now += 3
+    assert rig.port.silent_s() == 3
+    rig.port.withdraw(8)
+    assert rig.port.silent_s() == 0
+
+
+def test_client_without_the_ticket_gets_nothing(rig: Rig) -> None:
+    rig.port.offer(a_range(7))
+    client = LendingClient(replace(rig.port.address, token="guessed"))
+    with client, pytest.raises(Disconnected):
+        client.subscribe()
+        while True:
+            client.offers(WITHIN_S)
+
+
+def test_lane_ends_if_no_connection_is_served_any_more(rig: Rig) -> None:
+    rig.port.close()
+    eventually(lambda: not rig.port._server.is_alive)
+    with pytest.raises(Exception, match="THREAD_DIED"):
+        rig.port.answers()

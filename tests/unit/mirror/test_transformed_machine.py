@@ -1,0 +1,166 @@
+"""Any order of what can happen to a transformed copy: each surviving record once, in order, masked.
+
+The function filters and masks differently each time. Lanes die at any step, answers are lost or
+arrive twice, lanes that are thought dead go on, and the broker forgets the producer ID
+(`tests.support.transformed_flow`). Each rule that is taken away must be noticed.
+"""
+
+from __future__ import annotations
+
+import os
+import random
+from collections import Counter, deque
+from dataclasses import replace
+from typing import Any, Final
+from unittest import mock
+
+import pytest
+from msgspec import structs
+
+from tests.support import memory_flow
+from tests.support.mutants import Mutant, always, take_away
+from tests.support.transformed_flow import TRANSFORMED_STEPS, TransformedFlow
+from twinlog.lane.messages import HandOver
+from twinlog.lane.reporting import hand_over
+from twinlog.mirror.copy import range_intake
+from twinlog.mirror.copy.partition import PartitionCopy
+from twinlog.mirror.copy.transformed import TransformedCopy
+from twinlog.mirror.map import map_tail
+from twinlog.mirror.map.offset_map import PartitionMap
+from twinlog.mirror.start import position
+
+STEPS_TAKEN: Final = int(os.environ.get("TWINLOG_STEPS", "60000"))
+PARTS: Final = 3
+PROGRAM_BYTES: Final = 800
+FEW_RUNS: Final = 3
+SMALL_RANGE: Final = 200
+"""So that a response of the source becomes several ranges."""
+SEARCHED: Final = 2_000
+
+
+def program_of(seed: int) -> bytes:
+    return random.Random(seed).randbytes(PROGRAM_BYTES)
+
+
+def run(program: bytes) -> TransformedFlow:
+    flow = TransformedFlow()
+    with (
+        mock.patch.object(map_tail, "RUNS_PER_CHUNK", FEW_RUNS),
+        mock.patch.object(range_intake, "RANGE_BYTES", SMALL_RANGE),
+    ):
+        flow.do(program)
+        flow.finish()
+    return flow
+
+
+@pytest.mark.parametrize("part", range(PARTS))
+def test_every_order_of_steps_keeps_every_surviving_record_once_and_the_map_true(part: int) -> None:
+    taken = Counter[str]()
+    seed = 1_000_000 * part
+    while taken.total() < STEPS_TAKEN // PARTS:
+        try:
+            taken.update(run(program_of(seed)).taken)
+        except Exception as broken:
+            raise AssertionError(f"run(program_of({seed})) breaks a rule") from broken
+        seed += 1
+    assert {*TRANSFORMED_STEPS} == {*taken}, "a step that is never taken shows nothing"
+
+
+def _starts_at_once(self: TransformedFlow) -> bool:
+    self._wait_until_ms = self._lanes_until_ms = 0
+    return False
+
+
+def _uses_any_answer(self: TransformedCopy, now_ms: int) -> None:
+    self._asked = deque(sorted(self._asked, key=lambda one: one.answer is None))
+    use_answers(self, now_ms)
+
+
+def _appends_anywhere(self: PartitionMap, entry: Any) -> None:
+    self._entries.append(entry)
+    self._runs = None
+
+
+def _hands_over_what_was_read(copy: PartitionCopy) -> HandOver | None:
+    handed = hand_over(copy)
+    if handed is None:
+        return None
+    return structs.replace(handed, start=replace(handed.start, upstream=copy.intake.position))
+
+
+use_answers: Final = TransformedCopy._use_answers
+RULES: Final = (
+    Mutant(
+        "wait: no start beside late requests",
+        8,
+        TransformedFlow,
+        "waits_for_late_requests",
+        _starts_at_once,
+    ),
+    Mutant("map: the end of each batch is named", 1, TransformedCopy, "_end_run", always(None)),
+    Mutant("map: a batch waits for its rows", 33, PartitionCopy, "_needed", always(-1)),
+    Mutant("map: what cannot be compared is known", 0, position, "is_transformed", always(False)),
+    Mutant(
+        "order: answers are used in that of the source",
+        0,
+        TransformedCopy,
+        "_use_answers",
+        _uses_any_answer,
+    ),
+    Mutant(
+        "position: what is not answered is not decided",
+        0,
+        TransformedCopy,
+        "_acknowledge_what_was_read",
+        PartitionCopy._acknowledge_what_was_read,
+    ),
+    Mutant(
+        "release: what is acknowledged is handed over",
+        0,
+        memory_flow,
+        "hand_over",
+        _hands_over_what_was_read,
+    ),
+    Mutant("term: newer chunks void older ones", 0, PartitionMap, "_put", _appends_anywhere),
+    Mutant("window: nothing goes out after an error", 2, PartitionCopy, "_trouble", always(None)),
+)
+
+
+def test_topic_is_switched_between_raw_and_transforms_at_its_position() -> None:
+    flow = TransformedFlow()
+    for number, transform in enumerate(("", "ab", "ab", "", "", "cd", "", "ab")):
+        flow.transform, before = transform, flow.target.end
+        for _ in range(5):
+            flow.produce(number + 1)
+        for ends in (flow.release, flow.kill):
+            assert flow.start(1) and flow.copy_on(3)
+            flow.position_is_noted(0)
+            flow.write_map(0)
+            flow.rows_are_durable(0)
+            assert ends(0) and not flow.has_lane()
+            flow._handed = None
+            if not transform:
+                flow.raw.update(range(before, flow.target.end))
+            flow.check()
+        assert flow.target.end > before
+    assert {*flow.raw} < {*range(flow.target.end)}, "some were masked, some were not"
+    known = flow.known()
+    assert known is not None and len(known.transformed) == 3, "two digests in a row are one range"
+
+
+@pytest.mark.parametrize("mutant", RULES, ids=[mutant.rule for mutant in RULES])
+def test_removed_rule_is_detected(mutant: Mutant, monkeypatch: pytest.MonkeyPatch) -> None:
+    run(program_of(mutant.seed))
+    take_away(mutant, monkeypatch)
+    if is_noticed(mutant.seed):
+        return
+    found = next((seed for seed in range(SEARCHED) if is_noticed(seed)), None)
+    raise AssertionError(f"another program notices it: {found}; give it as the mutant's seed")
+
+
+def is_noticed(seed: int) -> bool:
+    try:
+        run(program_of(seed))
+    except Exception:  # noqa: BLE001 (whatever it breaks)
+        return True
+    return False

@@ -1,0 +1,207 @@
+"""What a round does about records that fail, without Spark: a job is computed here."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from msgspec import structs
+
+from twinlog.channel.frames import ChannelAddress
+from twinlog.channel.lending import RangeOffer
+from twinlog.config.flow.transforms import OnError
+from twinlog.errors import TwinlogError
+from twinlog.mirror.copy.ranges import RangeFailure
+from twinlog.records.lent import NOT_NEEDED, LentRanges, RangePart
+from twinlog.spark.application import RecordSkipped
+from twinlog.transforms.application import CORE_BYTES, Application
+from twinlog.transforms.rounds import TASK_BYTES, TRIES, JobFailed, Rounds, shared
+from twinlog.wire.record_batch import Codec
+
+PORT: Final = ChannelAddress(host="127.0.0.1", port=1, token="t")
+
+
+@dataclass(slots=True, kw_only=True)
+class ComputedRounds(Rounds):
+    """Its jobs fail for these records."""
+
+    spark: Any = None
+    transform: Any = None
+    lent: LentRanges = field(
+        default_factory=lambda: LentRanges(ports=(), codec=Codec.NONE, max_bytes=1)
+    )
+    bad: frozenset[tuple[int, int]] = frozenset()
+    """(number of the range, offset)"""
+    fails: Callable[[RangePart], str | None] = lambda _: None
+    gone: frozenset[int] = frozenset()
+    """Ranges that need no answer."""
+    runs: list[list[RangePart]] = field(default_factory=list)
+    answers: dict[int, RangePart] = field(default_factory=dict)
+
+    def _run(self, parts: Sequence[RangePart]) -> None:
+        self.runs.append([*parts])
+        for part in parts:
+            if part.number in self.gone or part.number in self.answers:
+                raise TwinlogError("not needed", code=NOT_NEEDED)
+            found = self.fails(part)
+            bad = [
+                at
+                for number, at in self.bad
+                if number == part.number and part.first <= at < part.end
+            ]
+            if set(bad) - set(part.left_out) or found:
+                raise JobFailed(found or f"fails at {min(bad)}")
+            if part.answers:
+                self.answers[part.number] = part
+
+
+def part(number: int, first: int = 0, end: int = 1000) -> RangePart:
+    return RangePart(
+        port="lane:1", number=number, topic="orders", partition=number, first=first, end=end
+    )
+
+
+@given(st.sets(st.tuples(st.integers(0, 2), st.integers(0, 999)), max_size=6))
+def test_stop_answers_everything_before_the_first_failure(bad: set[tuple[int, int]]) -> None:
+    rounds = ComputedRounds(bad=frozenset(bad))
+    rounds.answer([part(number) for number in range(3)])
+    for number in range(3):
+        first = min((at for one, at in bad if one == number), default=None)
+        found = rounds.answers[number]
+        assert found.end == (1000 if first is None else first)
+        assert (None if found.failure is None else found.failure.offset) == first
+        assert found.left_out == ()
+    assert not rounds.skipped
+
+
+@given(st.sets(st.tuples(st.integers(0, 2), st.integers(0, 999)), max_size=6))
+def test_skip_answers_everything_else(bad: set[tuple[int, int]]) -> None:
+    rounds = ComputedRounds(bad=frozenset(bad), on_error=OnError.SKIP)
+    rounds.answer([part(number) for number in range(3)])
+    for number in range(3):
+        found = rounds.answers[number]
+        assert (found.end, found.failure) == (1000, None)
+        assert found.left_out == tuple(sorted(at for one, at in bad if one == number))
+    assert {(one.number, failure.offset) for one, failure in rounds.skipped} == bad
+    assert len(rounds.skipped) == len(bad)
+
+
+def test_without_failures_there_is_one_job() -> None:
+    rounds = ComputedRounds()
+    rounds.answer([part(number) for number in range(3)])
+    assert [len(one) for one in rounds.runs] == [3]
+
+
+@pytest.mark.parametrize("on_error", [OnError.STOP, OnError.SKIP])
+def test_a_failure_of_no_single_record_stops_at_the_first(on_error: OnError) -> None:
+    rounds = ComputedRounds(
+        fails=lambda one: "too much memory" if one.end - one.first > 10 else None,
+        on_error=on_error,
+    )
+    rounds.answer([part(0, first=100)])
+    text = "too much memory (of several)"
+    assert rounds.answers[0].failure == RangeFailure(offset=100, text=text)
+    assert rounds.answers[0].end == 100
+    assert sum(one[0].answers and one[0].end == 1000 for one in rounds.runs) == 1 + TRIES
+
+
+def test_a_failure_that_does_not_happen_again_is_none() -> None:
+    left = iter(["the worker died", "the worker died"])
+    rounds = ComputedRounds(fails=lambda _: next(left, None))
+    rounds.answer([part(0), part(1)])
+    assert [one.failure for one in rounds.answers.values()] == [None, None]
+
+
+def test_ranges_that_need_no_answer_do_not_hold_up_others() -> None:
+    rounds = ComputedRounds(gone=frozenset({1}), bad=frozenset({(0, 5)}))
+    rounds.answer([part(number) for number in range(3)])
+    assert [*rounds.answers] == [0, 2]
+
+
+def test_an_unreachable_lane_does_not_hold_up_others() -> None:
+    def fails(one: RangePart) -> str | None:
+        if one.number == 0:
+            raise TwinlogError("no lane", code="CHANNEL_LOST")
+        return None
+
+    rounds = ComputedRounds(fails=fails)
+    with pytest.raises(TwinlogError, match="no lane"):
+        rounds.answer([part(0), part(1)])
+    assert [*rounds.answers] == [1]
+
+
+# -- which ranges form a round
+
+
+def offer(number: int, *, transform: str = "a", size: int = 1) -> RangeOffer:
+    return RangeOffer(
+        number=number,
+        topic="orders",
+        partition=0,
+        transform=transform,
+        first=0,
+        end=10,
+        size=size,
+    )
+
+
+def application(**chains: ComputedRounds) -> tuple[Application, list[Any]]:
+    said: list[Any] = []
+    made = Application(chains=chains, cores=2, say=said.append)
+    made.watch.ports = frozenset({PORT})
+    return made, said
+
+
+def test_a_round_has_the_waiting_ranges_of_one_chain() -> None:
+    a, b = ComputedRounds(bad=frozenset({(4, 7)}), on_error=OnError.SKIP), ComputedRounds()
+    made, said = application(a=a, b=b)
+    for number, transform in enumerate("aabxaa"):
+        made.watch.offers.put((PORT, offer(number, transform=transform)))
+    assert made.step(0.0)
+    assert [one.number for one in a.runs[0]] == [0, 1, 4, 5]
+    assert a.lent.ports == (PORT,)
+    assert not b.runs
+    assert said == [
+        RecordSkipped(topic="orders", partition=0, offset=7, text="fails at 7"),
+    ]
+    assert made.step(0.0)
+    assert [[one.number for one in run] for run in b.runs] == [[2]]
+    assert not made.step(0.0)  # an unknown transform is not run
+
+
+def test_a_round_is_limited_by_bytes() -> None:
+    a = ComputedRounds()
+    made, _ = application(a=a)
+    for number, size in enumerate((1, CORE_BYTES, CORE_BYTES, 1, 2 * CORE_BYTES, 3 * CORE_BYTES)):
+        made.watch.offers.put((PORT, offer(number, size=size)))
+    while made.step(0.0):
+        pass
+    assert [[one.number for one in run] for run in a.runs] == [[0, 1, 2], [3, 4], [5]]
+
+
+@given(st.lists(st.integers(0, 3 * TASK_BYTES), min_size=1, max_size=30), st.integers(1, 4))
+def test_tasks_share_the_ranges(sizes: list[int], cores: int) -> None:
+    parts = [structs.replace(part(at), size=size) for at, size in enumerate(sizes)]
+    tasks = shared(parts, cores)
+    assert sorted(one.number for task in tasks for one in task) == [*range(len(sizes))]
+    assert all(tasks)
+    assert len(tasks) <= min(cores, 1 + sum(sizes) // TASK_BYTES)
+    loads = [sum(one.size for one in task) for task in tasks]
+    assert max(loads) <= sum(sizes) / len(tasks) + max(sizes)
+
+
+def test_offers_of_a_lane_that_has_ended_are_dropped() -> None:
+    a = ComputedRounds()
+    made, _ = application(a=a)
+    made.watch.offers.put((PORT, offer(0)))
+    made.watch.ports = frozenset()
+    assert not made.step(0.0)
+    made.watch.ports = frozenset({PORT})
+    made.watch.offers.put((PORT, offer(1)))
+    made.watch.offers.put((PORT, offer(1)))  # offered again before it was answered
+    assert made.step(0.0)
+    assert [[one.number for one in run] for run in a.runs] == [[1]]
