@@ -99,7 +99,7 @@ def test_plan_shows_what_is_missing_and_changes_nothing(
     groups = {one["group"]: one for one in plan["plan"]["groups"]}
     assert groups[at]["is_exact"]
     (place,) = groups[at]["places"]
-    assert (place["to"], place["now"], place["outcome"]) == (7, -1, "to be set")
+    assert (place["to"], place["now"], place["outcome"]) == (7, None, "to be set")
     (place,) = groups[ahead]["places"]
     assert (place["to"], place["why_not_exact"]) == (20, "the copy ends at 20, 3 before it")
     code, out, _ = failover.do("run", "--dry-run")
@@ -268,8 +268,8 @@ def test_source_that_was_killed_behind_a_running_mirror(
 
 
 def _told(failover: Commands, field: str) -> int:
-    found: int = failover.show("plan")[1]["plan"]["told"].get(field, -1)
-    return found
+    found: int | None = failover.show("plan")[1]["plan"]["told"][field]
+    return -1 if found is None else found
 
 
 def _checkpoint(case: Case, group: str) -> int:

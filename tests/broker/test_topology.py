@@ -51,7 +51,7 @@ def test_flows_and_hops_of_one_cluster(
     assert {name: (one["hops"], one["copies"]) for name, one in ours.items()} == {
         f"{b}->{c}": (1, True),
         f"{a}->{b}": (2, True),
-        f"z{a}->{a}": (-1, False),
+        f"z{a}->{a}": (None, False),
     }
     assert ours[f"{a}->{b}"]["last_heartbeat_ms"] == now_ms - 4_000
     assert ours[f"{b}->{c}"]["last_heartbeat_ms"] is None

@@ -372,7 +372,7 @@ def test_what_the_mark_says(
         group = transactions(client, options, options.write_id).group
     transaction.begin(options)  # ends what was refused
     admin(source_cluster).delete_consumer_groups([group])[group].result()
-    with pytest.raises(ClusterError, match="none is known to be committed") as error:
+    with pytest.raises(ClusterError, match="no earlier one is committed") as error:
         run_batch(options, 2)
     assert error.value.code == "MARK_DIFFERS"
     assert committed(source_cluster, topic) == everything
