@@ -27,7 +27,7 @@ ALIAS: Final = "twinlog-executors"
 """The folder's name beside an executor's work."""
 
 _CLUSTERS_OWN: Final = frozenset({"pyspark", "py4j"})
-_OF_THE_DRIVER: Final = frozenset({"pydantic", "starlette", "uvicorn"})
+_OF_THE_DRIVER: Final = frozenset({"h11", "pydantic", "starlette", "uvicorn"})
 """Distributions that serve REST, which lanes do not."""
 _NAME: Final = re.compile(r"[A-Za-z0-9._-]+")
 _EARLIEST: Final = (1980, 1, 1, 0, 0, 0)
