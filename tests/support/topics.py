@@ -214,22 +214,24 @@ def leader(cluster: LocalCluster | str, topic: str, partition: int = 0) -> int:
 
 def end_offsets(cluster: LocalCluster | str, topic: str) -> dict[int, int]:
     """High watermark of every partition."""
-    client = admin(cluster)
     asked = {
         TopicPartition(topic, each): OffsetSpec.latest()
         for each in range(partition_count(cluster, topic))
     }
     give_up_at = time.monotonic() + PATIENCE_S
     while True:
-        answers = client.list_offsets(asked, request_timeout=PATIENCE_S)
+        client = admin(cluster)
+        answers = client.list_offsets(asked, request_timeout=_STALLED_S)
         try:
             found = {tp.partition: one.result(_ANSWER_S) for tp, one in answers.items()}
             return {partition: one.offset for partition, one in found.items()}
         except KafkaException as error:
             # the client asks once with the leaders it knows, which may just have moved
-            moved = error.args[0].code() in _LEADER_MOVED
-            if not moved or time.monotonic() > give_up_at:
+            code = error.args[0].code()
+            if code not in _LEADER_MOVED | _NO_ANSWER or time.monotonic() > give_up_at:
                 raise
+            if code in _NO_ANSWER:
+                _forget(client)
             time.sleep(0.1)
 
 
