@@ -138,10 +138,9 @@ def main(arguments: Sequence[str] | None = None) -> None:
     with local_session("benchmark", cores=given.cores) as spark:
         lent = LentRanges(ports=(), codec=Codec.LZ4, max_bytes=1 << 20)
         application = Application(
-            chains={
-                name: Rounds(spark=spark, transform=TRANSFORMS[name], lent=lent)
-                for name in given.transforms
-            },
+            begin=lambda offer: Rounds(
+                spark=spark, transform=TRANSFORMS[offer.transform], lent=lent
+            ),
             cores=given.cores,
             say=print,
         )

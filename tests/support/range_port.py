@@ -49,13 +49,14 @@ def range_of(
     end: int | None = None,
     per: int | None = None,
     batches: bytes | None = None,
+    transform: str = "d1",
 ) -> SourceRange:
     """These records as a range of `orders`."""
     return SourceRange(
         number=number,
         topic="orders",
         partition=partition,
-        transform="d1",
+        transform=transform,
         first=first,
         end=records[-1].offset + 1 if end is None else end,
         batches=batches_of(records, per=per) if batches is None else batches,

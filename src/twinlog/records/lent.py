@@ -14,6 +14,7 @@ succeeded.
 
 from __future__ import annotations
 
+import hashlib
 import time
 from array import array
 from collections.abc import Iterator, Mapping, Sequence
@@ -38,8 +39,6 @@ PARTS: Final = "twinlog.transforms.parts"
 """The local property with the parts of each task."""
 ENCODED: Final = "number bigint, batches array<binary>, offsets binary"
 """The columns that the last stage returns, one row for each range: those of `RangeAnswer`."""
-NOT_NEEDED: Final = "RANGE_NOT_NEEDED"
-"""The code of the error if the lane has an answer to the range."""
 MOST_KEPT: Final = 8
 
 
@@ -47,7 +46,7 @@ class RangePart(Struct, frozen=True, kw_only=True):
     """The part of a range that a task computes."""
 
     port: str
-    """Host and port of the lane."""
+    """The lane (`name_of`)."""
     number: int
     topic: str
     partition: int
@@ -79,8 +78,8 @@ class LentRanges:
         for part in own_parts():
             with self._connected(part) as port:
                 taken = port.take(part.number)
-            if taken is None:  # an answer without rows would be a wrong one
-                raise TwinlogError(f"range {part.number} needs no answer", code=NOT_NEEDED)
+            if taken is None:
+                continue  # withdrawn or answered, so the lane drops the answer, which has no rows
             wanted = structs.replace(taken, first=part.first, end=part.end)
             yield from rows_of_range(wanted, part.left_out)
 
@@ -125,8 +124,11 @@ class LentRanges:
 
 
 def name_of(address: ChannelAddress) -> str:
-    """Return host and port."""
-    return f"{address.host}:{address.port}"
+    """Return the name of a lane: host and port, and a digest of its ticket, because a later lane
+    may have the same port.
+    """
+    ticket = hashlib.sha256(address.token.encode()).hexdigest()[:16]
+    return f"{address.host}:{address.port}/{ticket}"
 
 
 def row_of(answer: RangeAnswer, *, has_batches: bool) -> pa.RecordBatch:

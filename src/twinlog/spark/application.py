@@ -1,7 +1,7 @@
 """Starts the application of transforms: a process of its own, with a Spark of its own (ADR 40).
 
     parent                                 application
-      | -- TransformsWork (standard input) -->|   the chains of transforms
+      | -- TransformsWork (standard input) -->|   the transforms of the flow
       | -- RangePorts ----------------------->|   whenever lanes start or end, all of them
       | <- ApplicationReady (standard output) |   the functions are imported and checked
       | <- RecordSkipped ---------------------|   with `on-error` skip
@@ -37,10 +37,12 @@ PASSED: Final = frozenset(
 """Environment variables that the application gets."""
 
 
-class ChainStep(Message, frozen=True, kw_only=True):
-    """One transform. Either `function` or `sql` is set."""
+class TransformStep(Message, frozen=True, kw_only=True):
+    """One transform of a configuration. Either `function` or `sql` is set."""
 
     name: str
+    topics: tuple[str, ...]
+    """Names and expressions of the source topics that it is for."""
     function: str = ""
     sql: str = ""
 
@@ -49,12 +51,12 @@ class TransformsWork(Message, frozen=True, kw_only=True):
     """The transforms of a flow."""
 
     flow: str
-    chains: Mapping[str, tuple[ChainStep, ...]]
-    """By digest: the transforms of a topic, in the order in which they are applied."""
+    steps: tuple[TransformStep, ...]
+    """In the order in which they are applied."""
     on_error: OnError
-    codec: Codec
+    codec: Codec = Codec.LZ4
     """Compression of the answers."""
-    max_bytes: int
+    max_bytes: int = 1 << 20
     """Maximum size of a batch, uncompressed."""
     job_limit_s: float = 60.0
     """Maximum duration of a job."""
@@ -71,7 +73,7 @@ class ApplicationReady(Message, frozen=True, kw_only=True):
     """The application takes ranges."""
 
     is_deterministic: Mapping[str, bool]
-    """By digest: False if a repetition may give other records."""
+    """By name of the transform: False if a repetition may give other records."""
 
 
 class RecordSkipped(Message, frozen=True, kw_only=True):

@@ -1,9 +1,9 @@
 """The process that runs transforms: takes ranges of lanes, and has Spark answer them (ADR 40).
 
-A round has all waiting ranges of one chain, up to a limit. It begins when a range waits and fewer
-than two rounds run. So steady traffic has short rounds, and a backlog has large ones. The second
-round uses the cores while the first one begins and ends. The process has no state: a lane offers a
-range again if its answer is lost.
+A round has all waiting ranges of one chain, up to about a second of work. It begins when a range
+waits and fewer than two rounds run. So steady traffic has short rounds, and a backlog has large
+ones. The second round uses the cores while the first one begins and ends. The process has no state:
+a lane offers a range again if its answer is lost.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ import sys
 import threading
 import time
 from collections import deque
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import BinaryIO, Final
@@ -24,7 +24,11 @@ from twinlog.channel.codec import Message, MessageCodec
 from twinlog.channel.frames import ChannelAddress
 from twinlog.channel.lending import LendingClient, RangeOffer
 from twinlog.clock import GrowingPause
-from twinlog.config.flow.transforms import TransformConfig
+from twinlog.config.flow.transforms import (
+    TRANSFORMS_PREFIX,
+    TransformConfig,
+    TransformsConfig,
+)
 from twinlog.config.regex.patterns import compile_names
 from twinlog.config.values.origin import Setting
 from twinlog.errors import TwinlogError
@@ -34,9 +38,9 @@ from twinlog.spark.application import (
     APPLICATION_MESSAGES,
     ApplicationFailed,
     ApplicationReady,
-    ChainStep,
     RangePorts,
     RecordSkipped,
+    TransformStep,
     TransformsWork,
 )
 from twinlog.transforms.loading import check_transform, load_chain
@@ -45,10 +49,9 @@ from twinlog.transforms.session import local_session
 
 log = logging.getLogger(__name__)
 
-CORE_BYTES: Final = 4 << 20
-"""Bytes of batches after which a round gets no further range, for each core."""
 ROUNDS_AT_ONCE: Final = 2
 OFFERS_WITHIN_S: Final = 1.0
+AFTER_FAILURE_S: Final = 0.2
 
 Offered = tuple[ChannelAddress, RangeOffer]
 
@@ -59,6 +62,10 @@ class LanePortWatch:
     def __init__(self) -> None:
         self.offers: queue.SimpleQueue[Offered] = queue.SimpleQueue()
         self.ports: frozenset[ChannelAddress] = frozenset()
+        self.connected: set[ChannelAddress] = set()
+        """The ports that are connected. Offers of others are dropped: a port offers all its ranges
+        again when it is connected again.
+        """
 
     def connect(self, ports: RangePorts) -> None:
         """Watch exactly these ports."""
@@ -72,12 +79,14 @@ class LanePortWatch:
             try:
                 with LendingClient(address) as port:
                     port.subscribe()
+                    self.connected.add(address)
                     while address in self.ports:
                         for offer in port.offers(OFFERS_WITHIN_S):
                             self.offers.put((address, offer))
                         pause.reset()
             except TwinlogError as error:
                 log.info("no offers of a lane: %s", error)
+                self.connected.discard(address)
                 time.sleep(pause.next_s())
 
 
@@ -85,11 +94,13 @@ class LanePortWatch:
 class Application:
     """Answers offers. Each of its threads calls `step` for one round after the other."""
 
-    chains: Mapping[str, Rounds]
-    """By digest."""
+    begin: Callable[[RangeOffer], Rounds | None]
+    """Makes the rounds of the range's transforms. Returns None if it does not run them."""
     cores: int
     say: Callable[[Message], None]
     watch: LanePortWatch = field(default_factory=LanePortWatch)
+    _chains: dict[str, Rounds] = field(default_factory=dict)
+    """By digest: the rounds of the topics for which ranges were offered."""
     _waiting: deque[Offered] = field(default_factory=deque)
     _refused: set[str] = field(default_factory=set)
     """Digests of transforms that it does not run."""
@@ -107,29 +118,40 @@ class Application:
                     self._add(self.watch.offers.get_nowait())
             taken = self._picked()
             self._running.update(taken)
+        again: Sequence[Offered] = ()
         try:
             if taken:
-                self._answer(taken)
+                again = self._answer(taken)
         finally:  # without the lock, which the other thread holds while it waits
             self._running.difference_update(taken)
+            for offered in again:
+                self.watch.offers.put(offered)
         return bool(taken)
 
     def _add(self, offered: Offered) -> None:
-        address, offer = offered
-        if offer.transform in self.chains:
+        offer = offered[1]
+        if self._runs(offer):
             is_known = offered in self._waiting or offered in self._running
-            if address in self.watch.ports and not is_known:
+            if not is_known:
                 self._waiting.append(offered)
         elif offer.transform not in self._refused:
             self._refused.add(offer.transform)
             log.warning("a lane offers ranges for an unknown transform %s", offer.transform)
 
+    def _runs(self, offer: RangeOffer) -> bool:
+        """Return whether it runs the transforms of a range."""
+        digest = offer.transform
+        if digest not in self._chains and (made := self.begin(offer)) is not None:
+            self._chains[digest] = made
+        return digest in self._chains
+
     def _picked(self) -> list[Offered]:
         """Return the waiting ranges that have the same chain as the first one."""
+        self._waiting = deque(one for one in self._waiting if one[0] in self.watch.connected)
         taken: list[Offered] = []
         size = 0
         for offered in list(self._waiting):
-            if size >= CORE_BYTES * self.cores:
+            if taken and size >= self._chains[taken[0][1].transform].most_bytes:
                 break
             if not taken or offered[1].transform == taken[0][1].transform:
                 self._waiting.remove(offered)
@@ -137,16 +159,20 @@ class Application:
                 size += offered[1].size
         return taken
 
-    def _answer(self, taken: Sequence[Offered]) -> None:
-        rounds, addresses = self.chains[taken[0][1].transform], {address for address, _ in taken}
+    def _answer(self, taken: Sequence[Offered]) -> Sequence[Offered]:
+        """Run a round. Return the ranges that are to be tried again."""
+        rounds, addresses = self._chains[taken[0][1].transform], {address for address, _ in taken}
         if not addresses <= set(rounds.lent.ports):
             rounds.connect(tuple(self.watch.ports | addresses))
         try:
             rounds.answer([part_of(offer, address) for address, offer in taken])
         except TwinlogError as error:
-            log.warning("a round of %d ranges failed: %s", len(taken), error)
             if rounds.is_stopped:
                 raise
+            # most often a lane has ended. Ranges that have an answer already do no harm
+            log.info("a round of %d ranges failed: %s", len(taken), error)
+            time.sleep(AFTER_FAILURE_S)
+            return taken
         with suppress(IndexError):
             while True:
                 part, failure = rounds.skipped.popleft()
@@ -158,6 +184,7 @@ class Application:
                         text=failure.text,
                     )
                 )
+        return ()
 
 
 def part_of(offer: RangeOffer | SourceRange, address: ChannelAddress) -> RangePart:
@@ -177,21 +204,25 @@ def run(work: TransformsWork, watch: LanePortWatch, say: Callable[[Message], Non
     """Run transforms until Spark ends. Raises TwinlogError."""
     with local_session(f"twinlog transforms {work.flow}", cores=work.cores) as spark:
         lent = LentRanges(ports=(), codec=work.codec, max_bytes=work.max_bytes)
-        chains: dict[str, Rounds] = {}
-        for digest, steps in work.chains.items():
-            configs = [config_of(work.flow, step) for step in steps]
-            plans = [check_transform(spark, one) for one in configs]
-            chains[digest] = Rounds(
+        config = config_of(work)
+        plans = {one.name: check_transform(spark, one) for one in config.entries}
+
+        def begin(offer: RangeOffer) -> Rounds | None:
+            if config.digest_of(offer.topic) != offer.transform:
+                return None  # the lane has another file
+            chain = config.of_topic(offer.topic)
+            return Rounds(
                 spark=spark,
-                transform=load_chain(configs),
+                transform=load_chain(chain),
                 lent=lent,
                 on_error=work.on_error,
                 cores=work.cores,
                 limit_s=work.job_limit_s,
-                is_deterministic=all(plan.is_deterministic for plan in plans),
+                is_deterministic=all(plans[one.name].is_deterministic for one in chain),
             )
-        application = Application(chains=chains, cores=work.cores, say=say, watch=watch)
-        say(ApplicationReady(is_deterministic={k: v.is_deterministic for k, v in chains.items()}))
+
+        application = Application(begin=begin, cores=work.cores, say=say, watch=watch)
+        say(ApplicationReady(is_deterministic={k: v.is_deterministic for k, v in plans.items()}))
         errors: queue.SimpleQueue[BaseException] = queue.SimpleQueue()
         for _ in range(ROUNDS_AT_ONCE):
             threading.Thread(target=_work, args=[application, errors], daemon=True).start()
@@ -207,12 +238,18 @@ def _work(application: Application, errors: queue.SimpleQueue[BaseException]) ->
         errors.put(error)
 
 
-def config_of(flow: str, step: ChainStep) -> TransformConfig:
-    """Return one transform as it is in a configuration."""
-    key = f"{flow}.twinlog.transforms.{step.name}.{'function' if step.function else 'sql'}"
+def config_of(work: TransformsWork) -> TransformsConfig:
+    """Return the transforms as they are in the configuration, with the same digests."""
+    return TransformsConfig(
+        entries=tuple(_entry(work.flow, step) for step in work.steps), on_error=work.on_error
+    )
+
+
+def _entry(flow: str, step: TransformStep) -> TransformConfig:
+    key = f"{flow}.{TRANSFORMS_PREFIX}{step.name}.{'function' if step.function else 'sql'}"
     return TransformConfig(
         name=step.name,
-        topics=compile_names([".*"]),
+        topics=compile_names(step.topics),
         function=step.function,
         sql=step.sql,
         origin=Setting(key=key, value=step.function or step.sql, file=""),
@@ -221,7 +258,6 @@ def config_of(flow: str, step: ChainStep) -> TransformConfig:
 
 def main() -> None:
     """Run in this process, with the parent at standard input and output."""
-    logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s %(message)s")
     given, out = private_streams()
     codec = MessageCodec(APPLICATION_MESSAGES)
 
@@ -233,6 +269,8 @@ def main() -> None:
             out.flush()
 
     work = codec.decode(given.readline())
+    # as the lines of the mirror, among which they are printed
+    logging.basicConfig(format=f"%(levelname)s {work.flow}: transforms: %(message)s")
     watch = LanePortWatch()
     threading.Thread(target=_obey, args=[given, codec, watch], daemon=True).start()
     try:

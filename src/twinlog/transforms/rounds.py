@@ -18,11 +18,12 @@ from __future__ import annotations
 
 import logging
 import threading
+import time
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from operator import attrgetter
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 from msgspec import structs
 from py4j.protocol import Py4JJavaError
@@ -34,22 +35,29 @@ from twinlog.config.flow.transforms import OnError
 from twinlog.errors import TwinlogError
 from twinlog.mirror.copy.ranges import RangeFailure
 from twinlog.records.columns import ddl
-from twinlog.records.lent import ENCODED, NOT_NEEDED, PARTS, LentRanges, RangePart, encode_parts
+from twinlog.records.lent import ENCODED, PARTS, LentRanges, RangePart, encode_parts
 from twinlog.records.ranges import COLUMNS
 from twinlog.spark.lease import error_of
 from twinlog.transforms.failing import described, first_failure
 from twinlog.transforms.plan import records
 from twinlog.transforms.rows import Transform
 
+P = TypeVar("P")
+
 log = logging.getLogger(__name__)
 
 GROUP: Final = "twinlog-transforms"
 NOT_OF_TRANSFORM: Final = frozenset(
-    (NOT_NEEDED, "CHANNEL_LOST", "CHANNEL_UNREACHABLE", "CHANNEL_FINGERPRINT", "CORRUPT_MESSAGE")
+    ("CHANNEL_LOST", "CHANNEL_UNREACHABLE", "CHANNEL_FINGERPRINT", "CORRUPT_MESSAGE")
 )
 """Codes of errors of a task that are not the transform's."""
 ROW_INVALID: Final = "ROW_INVALID"
 """The code of an error that describes rows without their values."""
+CORE_BYTES: Final = 4 << 20
+"""Maximum of `most_bytes`, for each core."""
+LEAST_BYTES: Final = 256 << 10
+"""Minimum of `most_bytes`, because a small round takes a tenth of a second, whatever its size."""
+ROUND_S: Final = 1.0
 TASK_BYTES: Final = 128 << 10
 """Bytes of ranges below which a second task costs more than it gains."""
 TRIES: Final = 3
@@ -76,6 +84,10 @@ class Rounds:
     """Maximum duration of a job."""
     is_deterministic: bool = True
     """If False, each job has a plan of its own: a plan contains its time and its random seeds."""
+    most_bytes: int = LEAST_BYTES
+    """Bytes after which a round gets no further range: what the last one would have done in
+    ROUND_S. A round must end long before its limit, and before its lanes are replaced.
+    """
     skipped: deque[tuple[RangePart, RangeFailure]] = field(default_factory=deque)
     """Skipped records."""
     _plans: dict[int, DataFrame] = field(default_factory=dict)
@@ -93,20 +105,33 @@ class Rounds:
         self._plans.clear()
 
     def answer(self, parts: Sequence[RangePart]) -> None:
-        """Answer ranges, except those that have an answer. Raises TwinlogError if Spark or the port
-        of a lane fails.
+        """Answer ranges. Raises TwinlogError if Spark or the port of a lane fails, after the ranges
+        of other lanes have their answers.
         """
+        began, size = time.monotonic(), sum(part.size for part in parts)
         try:
-            return self._run(parts)
-        except (JobFailed, TwinlogError) as error:
+            self._run(parts)
+        except JobFailed as error:
             log.info("%d ranges are tried one by one: %s", len(parts), error)
+            self._each(self._answer_alone, parts)
+        except TwinlogError as error:
+            lanes = sorted({part.port for part in parts})
+            if self.is_stopped or len(lanes) == 1:
+                raise
+            log.info("the ranges of %d lanes are tried lane by lane: %s", len(lanes), error)
+            self._each(self.answer, [[one for one in parts if one.port == it] for it in lanes])
+        else:
+            wanted = int(size * ROUND_S / (time.monotonic() - began))
+            self.most_bytes = min(max(wanted, LEAST_BYTES), CORE_BYTES * self.cores)
+
+    def _each(self, answer: Callable[[P], None], items: Iterable[P]) -> None:
+        """Call `answer` for each item. Raises the last TwinlogError at the end."""
         unreachable: TwinlogError | None = None
-        for part in parts:
+        for item in items:
             try:
-                self._answer_alone(part)
+                answer(item)
             except TwinlogError as error:
-                if error.code != NOT_NEEDED:
-                    unreachable = error
+                unreachable = error
         if unreachable is not None:
             raise unreachable
 
