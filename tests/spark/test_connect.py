@@ -101,13 +101,12 @@ def topic(source_cluster: LocalCluster, fresh_topic: str) -> str:
     return fresh_topic
 
 
-def test_a_batch_over_spark_connect(source_cluster: LocalCluster, topic: str) -> None:
+def test_a_batch_runs_over_spark_connect_and_a_mirror_needs_more(
+    source_cluster: LocalCluster, topic: str
+) -> None:
     """Spark knows the format by itself, and takes it once more."""
     said = over_connect(CONNECT, source_cluster.bootstrap, topic)
     assert said == ["[1, 3, 5, 7, 9]", "pyspark.sql.connect.session [1, 3, 5, 7, 9]"]
-
-
-def test_a_mirror_needs_more_than_spark_connect(source_cluster: LocalCluster, topic: str) -> None:
     said = over_connect(CONNECT + MIRROR, source_cluster.bootstrap, topic)
     assert "as with Spark Connect, on which lanes do not run: use a session of" in said[-1]
     assert said[-1].endswith("[ENVIRONMENT]")

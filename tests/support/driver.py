@@ -11,7 +11,7 @@ from hashlib import sha256
 from typing import Any, TypeVar, cast
 
 from tests.support.folded_rows import fold
-from twinlog.channel.frames import LaneIdentity
+from twinlog.channel.frames import ChannelAddress, LaneIdentity
 from twinlog.channel.peer import Peer
 from twinlog.clock import Clock
 from twinlog.cluster.net.settings import ClusterSettings
@@ -177,8 +177,8 @@ class LaneStub:
         if self.lane is not None:
             self.driver.run.on_message(self.lane, message)
 
-    def ready(self) -> LaneStub:
-        self.say(Ready())
+    def ready(self, port: ChannelAddress | None = None) -> LaneStub:
+        self.say(Ready(range_port=port))
         return self
 
     def progress(
@@ -265,6 +265,7 @@ class Driver:
         lease_s: float = 300.0,
         once: bool = False,
         clean: bool = True,
+        **more: Any,
     ) -> None:
         self.clock = HandClock()
         self.most_lanes = lanes
@@ -286,6 +287,7 @@ class Driver:
             once=once,
             clean=clean,
             clock=self.clock,
+            **more,
         )
 
     # -- the host

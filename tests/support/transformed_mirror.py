@@ -33,7 +33,7 @@ RECORDS: Final = 400
 def with_transforms(patch: pytest.MonkeyPatch) -> None:
     """All topics that are discovered from now on have this transform, and lanes run it."""
     patch.setattr(TransformsConfig, "digest_of", lambda *_: DIGEST)
-    patch.setattr(flow_setup, "Work", partial(Work, transforms=(DIGEST,)))
+    patch.setattr(flow_setup, "Work", partial(Work, has_transforms=True))
 
 
 class TransformedMirror(Mirror):

@@ -112,7 +112,7 @@ class LaneLoop:
             user_timeout_ms=USER_TIMEOUT_MS,
             before_sending=self._check_silence,
         )
-        self._range_port = self._open_range_port() if work.transforms else None
+        self._range_port = self._open_range_port() if work.has_transforms else None
         ports = LanePorts(
             clock=clock,
             source=self._source_cluster,

@@ -67,8 +67,8 @@ class Work(Message, frozen=True, kw_only=True):
     has_budget: bool
     """Whether Pace limits the fetches."""
     tuning: Tuning
-    transforms: tuple[str, ...] = ()
-    """Digests of the transforms that the flow's application runs."""
+    has_transforms: bool = False
+    """Whether lanes lend ranges to an application of transforms."""
     silence_ms: int
     """A lane that receives nothing from the driver for this long stops."""
 
@@ -140,9 +140,7 @@ class TakePartition(Pairing):
     accepted: tuple[Accepted, ...] = ()
     """Foreign records in the target's log that an operator accepted."""
     transform: str = ""
-    """Digest of the topic's transforms, in hex; empty: its records are copied unchanged. A lane
-    whose application does not run this transform gives the partition back.
-    """
+    """Digest of the topic's transforms, in hex; empty: its records are copied unchanged."""
     written_by: str = ""
     """Transform of the map's newest chunk; empty: none."""
     transformed: tuple[tuple[int, int], ...] = ()

@@ -30,19 +30,20 @@ class Transforming:
 
         A partition with a transform is never copied raw instead.
         """
-        if not take.transform and not take.written_by:
+        handed_by = "" if take.handed is None else take.handed.transform
+        if not (take.transform or take.written_by or handed_by):
             return None
         code = "TRANSFORM_UNAVAILABLE"
         if take.late_requests_ms:
             text = "requests of an earlier lane may arrive, with records that no row names yet"
             code = "HELD_BACK"
-        elif take.handed is not None and take.handed.transform != take.transform:
+        elif take.handed is not None and handed_by != take.transform:
             text = "its transform has changed since its last lane; reading both logs"
             code = "HELD_BACK"
         elif not take.transform:
             return None
-        elif self.desk is None or take.transform not in self._work.transforms:
-            text = f"no application on this lane runs its transform {take.transform}"
+        elif self.desk is None:
+            text = "no application on this lane runs its transform"
         elif take.fan is not None or not self._work.is_ours_alone:
             text = "records of topics that other clients may write to cannot be transformed"
         else:

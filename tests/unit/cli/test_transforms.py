@@ -16,9 +16,8 @@ MASK = (
     "A->B.twinlog.transforms.mask.function = company.privacy:mask_cards",
 )
 REFUSED = (
-    "mirrors do not run transforms yet, so records of orders, pay.* would be copied unchanged; "
-    "remove these lines, or exclude the topics and run the function in a stream of your own "
-    "(docs/transforms.md)"
+    "mirrors quarantine no records yet, only stop and skip work; remove the transforms, or exclude "
+    "their topics and run the function in a stream of your own (docs/transforms.md)"
 )
 
 
@@ -35,11 +34,13 @@ def file(tmp_path: Path) -> Path:
 def test_a_mirror_refuses_to_start(
     file: Path, more: tuple[str, ...], capsys: pytest.CaptureFixture[str]
 ) -> None:
+    with file.open("a") as lines:
+        lines.write("A->B.twinlog.transforms.on-error = quarantine\n")
     assert run(["mirror", str(file), "--format", "json", *more]) == 2
     found = capsys.readouterr()
     (error,) = json.loads(found.out)["errors"]
-    assert (error["code"], error["line"]) == ("TRANSFORMS_NOT_RUN", 5)
-    assert error["key"] == "A->B.twinlog.transforms"
+    assert (error["code"], error["line"]) == ("TRANSFORMS_NOT_RUN", 8)
+    assert error["key"] == "A->B.twinlog.transforms.on-error"
     assert error["message"] == REFUSED
     assert len(found.err.splitlines()) == 1, "no page was served, and nothing was started"
 

@@ -33,7 +33,7 @@ FOLLOWED_ELSEWHERE: Final = {
     "--secrets: {}: a path with one of : { } $ cannot be written into a configuration; use another "
     "folder": "test_strimzi.py",
     "its YAML is nested too deeply; correct it": "test_strimzi.py",
-    "remove these lines, or exclude the topics and run the function in a stream of your own "
+    "remove the transforms, or exclude their topics and run the function in a stream of your own "
     "(docs/transforms.md)": "test_transforms.py",
 }
 """Advice that is not about a line of a file, and the module that tests it."""

@@ -143,18 +143,47 @@ def test_an_invalid_line_is_the_only_error(read: Loader) -> None:
     assert (caught.value.code, caught.value.more) == ("REGEX_INVALID", ())
 
 
-def test_a_mirror_refuses_a_file_with_transforms(read: Loader) -> None:
-    config = read(*MASK)
+@pytest.mark.parametrize(
+    ("lines", "elsewhere", "line", "said"),
+    [
+        ((), "yarn", 5, "mirrors run transforms only beside lanes on this machine, and Spark runs"),
+        (
+            ("A->B.twinlog.transforms.on-error = quarantine",),
+            "",
+            10,
+            "mirrors quarantine no records yet, only stop and skip work; ",
+        ),
+        (
+            (
+                "replication.policy.class = "
+                "org.apache.kafka.connect.mirror.IdentityReplicationPolicy",
+            ),
+            "",
+            5,
+            "mirrors transform only topics that no other client writes to, and the replication ",
+        ),
+    ],
+    ids=["elsewhere", "quarantine", "identity"],
+)
+def test_a_mirror_refuses_transforms_that_it_cannot_run(
+    read: Loader, lines: tuple[str, ...], elsewhere: str, line: int, said: str
+) -> None:
+    config = read(*MASK, *lines)
     with pytest.raises(ConfigError) as caught:
-        refuse_transforms(config)
-    assert caught.value.code == "TRANSFORMS_NOT_RUN"
-    assert (caught.value.line, caught.value.key) == (5, "A->B.twinlog.transforms")
-    assert caught.value.what == (
-        "mirrors do not run transforms yet, so records of orders, pay.*, clicks, pay-eu would be "
-        "copied unchanged; remove these lines, or exclude the topics and run the function in a "
-        "stream of your own (docs/transforms.md)"
+        refuse_transforms(config, elsewhere=elsewhere)
+    assert (caught.value.code, caught.value.exit_code) == ("TRANSFORMS_NOT_RUN", 2)
+    assert caught.value.line == line
+    assert caught.value.what.startswith(said)
+    assert caught.value.what.endswith(
+        "; remove the transforms, or exclude their topics and run the function in a stream of your "
+        "own (docs/transforms.md)"
     )
-    assert caught.value.exit_code == 2
+
+
+def test_topics_whose_transforms_were_removed(read: Loader) -> None:
+    found = flow_of(read("A->B.twinlog.transforms.removed = orders, pay.*")).transforms
+    assert [*map(found.removed.matches, ("orders", "pay-eu", "clicks"))] == [True, True, False]
+    assert found.digest == flow_of(read()).transforms.digest == ""
 
 
 @pytest.mark.parametrize("flow", ["A->b", "A->C"])
@@ -167,8 +196,9 @@ def test_a_mirror_refuses_transforms_of_a_flow_that_does_not_exist(read: Loader,
     assert [one.line for one in caught.value.each] == [5, 6, 7, 8, 9]
 
 
-def test_a_mirror_runs_without_transforms(read: Loader) -> None:
-    config = read("A->B.twinlog.transforms = ", "A->B.twinlog.transforms.on-error = stop")
+@pytest.mark.parametrize("lines", [MASK, ("A->B.twinlog.transforms = ",)])
+def test_a_mirror_runs_other_transforms(read: Loader, lines: tuple[str, ...]) -> None:
+    config = read(*lines, "A->B.twinlog.transforms.on-error = stop")
     assert refuse_transforms(config) is config
     assert config.warnings == ()
 

@@ -26,7 +26,13 @@ from twinlog.control.failback import copy_end, failback, replay, saved
 from twinlog.control.failback.copy_end import CopyEnd, CopyEnds
 from twinlog.control.failback.failback import Failback, FailbackPlan, Tail
 from twinlog.control.failback.parting import Parting, SourceLog
-from twinlog.control.failback.replay import PromotionWatch, Replay, TailWork, work_of
+from twinlog.control.failback.replay import (
+    PromotionWatch,
+    Replay,
+    TailWork,
+    require_raw,
+    work_of,
+)
 from twinlog.control.failback.saved import (
     Owner,
     SavedFile,
@@ -663,3 +669,26 @@ def test_a_transaction_is_bounded_and_a_large_record_goes_alone() -> None:
     assert shape(1, 1) == [(2, 3)]
     assert shape(*[0] * 1_001) == [(1_000, 1_999), (1, 2_001)]
     assert shape(1, 600_000, 1) == [(1, 1), (1, 3), (1, 5)]
+
+
+@pytest.mark.parametrize(("has_line", "was_transformed"), [(True, False), (False, True)])
+def test_transformed_topics_are_not_replayed(has_line: bool, was_transformed: bool) -> None:
+    """A replay appends source bytes, in the clear where a transform masks them."""
+    row = ChunkRow(
+        key=PartitionKey(TopicId("a"), TopicId("b"), 0),
+        term=Term(1, 0),
+        chunk=0,
+        topic="orders",
+        runs=(Run(0, 0, 0),),
+        transform="ab" if was_transformed else "",
+    )
+    (known,) = fold([row]).values()
+    copy = CopyEnd(key=row.key, known=known, ordinal=1, reach=Reach(1, 1))
+    of_topic = {"orders": ("mask",) if has_line else ()}
+    transforms = SimpleNamespace(of_topic=lambda topic: of_topic.get(topic, ()))
+    scope: Any = SimpleNamespace(name="A->B", config=SimpleNamespace(transforms=transforms))
+    other = Parting(source=TopicPartition("payments", 0), target=REMOTE)
+    require_raw(scope, [other])
+    with pytest.raises(FlowError, match="records of orders without their transforms") as caught:
+        require_raw(scope, [other, Parting(source=TP, target=REMOTE, copy=copy)])
+    assert caught.value.code == "TRANSFORMS_NOT_RUN"

@@ -20,7 +20,7 @@ from twinlog.control.risk.pulse import Pulse
 from twinlog.control.risk.running_flow import RunningFlow
 from twinlog.errors import Disconnected, FlowError, TwinlogError, Unreachable
 from twinlog.flow_log import FlowLog
-from twinlog.lane.messages import Away
+from twinlog.lane.messages import Away, Ready
 
 AWAY = "cluster B cannot be reached at 10.0.0.7:9092: connection refused"
 UNREACHED = Away(code="UNREACHABLE", message=AWAY)
@@ -40,7 +40,7 @@ class WatchedFlow:
         """One that has reached both clusters just now."""
         key = LaneKey(1, number, 0)
         lane = Lane(key=key, peer=cast("Peer", None), work=work_of())
-        lane.ready(self.clock.monotonic())
+        lane.ready(Ready(), self.clock.monotonic())
         return lane
 
     def sees(self, *lanes: Lane, after: float = 1.0) -> None:

@@ -34,7 +34,7 @@ MOST_CHARACTERS: Final = 1_000
 def transform() -> None:
     """Try the transforms of a flow.
 
-    `twinlog mirror` does not run transforms yet. docs/transforms.md describes how to run them in a
+    docs/transforms.md describes how a flow runs them, and how to run them in a
     stream of your own.
 
     \b

@@ -1,29 +1,34 @@
-"""Refuses to mirror topics that have transforms, because nothing runs these transforms yet.
+"""Refuses files with transforms that a mirror cannot run.
 
-The topics' records would be copied as they are, in the clear if a transform was meant to mask them.
-So a file with transforms is refused as a whole, also if a line of one is not read because it is in
-the wrong place.
+The records of their topics would be copied as they are, in the clear if a transform was meant to
+mask them. So such a file is refused as a whole, also if a line of a transform is not read because
+it is in the wrong place.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Final
 
-from twinlog.config.flow.schema import FlowConfig, MirrorConfig
-from twinlog.config.keys.key_table import TRANSFORMS
+from twinlog.config.flow.schema import FlowConfig, MirrorConfig, PolicyKind
+from twinlog.config.flow.transforms import OnError
+from twinlog.config.keys.key_table import TRANSFORMS, TRANSFORMS_ON_ERROR
+from twinlog.config.values.origin import Setting
 from twinlog.config.values.warnings import WarningCode
 from twinlog.errors import ConfigError
 
 _UNREAD: Final = (WarningCode.DEAD_KEY, WarningCode.UNKNOWN_KEY)
 _TODO: Final = (
-    "remove these lines, or exclude the topics and run the function in a stream of your own "
+    "remove the transforms, or exclude their topics and run the function in a stream of your own "
     "(docs/transforms.md)"
 )
 
 
-def refuse_transforms(config: MirrorConfig) -> MirrorConfig:
-    """Return the configuration. Raises ConfigError (TRANSFORMS_NOT_RUN) if it has transforms."""
-    found = unrun_transforms(config)
+def refuse_transforms(config: MirrorConfig, *, elsewhere: str = "") -> MirrorConfig:
+    """Return the configuration. Raises ConfigError (TRANSFORMS_NOT_RUN) if it has transforms that
+    do not run. `elsewhere`: the Spark that runs the lanes, if that is not on this machine.
+    """
+    found = unrun_transforms(config, elsewhere=elsewhere)
     if found:
         first, *more = found
         first.more = tuple(more)
@@ -31,22 +36,39 @@ def refuse_transforms(config: MirrorConfig) -> MirrorConfig:
     return config
 
 
-def unrun_transforms(config: MirrorConfig) -> list[ConfigError]:
-    """Return an error for each line that lists transforms, and for those that are not read."""
-    lines = {
-        flow.settings[TRANSFORMS]: _said(flow) for flow in config.flows if flow.transforms.entries
-    }
-    found = [_error(one.file, one.line, one.key, what) for one, what in lines.items()]
+def unrun_transforms(config: MirrorConfig, *, elsewhere: str = "") -> list[ConfigError]:
+    """Return an error for each line because of which transforms do not run."""
+    found = [error for flow in config.flows for error in _of_flow(flow, elsewhere)]
     return found + [
-        _error(one.file, one.line, one.key, "this line is not read, and mirrors run no transforms")
+        _error(one.file, one.line, one.key, "this line of a transform is not read")
         for one in config.warnings
         if one.code in _UNREAD and TRANSFORMS in one.key
     ]
 
 
-def _said(flow: FlowConfig) -> str:
-    topics = ", ".join(dict.fromkeys(str(one.topics) for one in flow.transforms.entries))
-    return f"mirrors do not run transforms yet, so records of {topics} would be copied unchanged"
+def _of_flow(flow: FlowConfig, elsewhere: str) -> Iterator[ConfigError]:
+    if not flow.transforms.entries:
+        return
+    listed = flow.settings[TRANSFORMS]
+    if flow.transforms.on_error is OnError.QUARANTINE:
+        what = "mirrors quarantine no records yet, only stop and skip work"
+        yield _of_line(flow.settings[TRANSFORMS_ON_ERROR], what)
+    if flow.policy.kind is PolicyKind.IDENTITY:
+        what = (
+            "mirrors transform only topics that no other client writes to, and the replication "
+            "policy of this flow keeps the names of topics"
+        )
+        yield _of_line(listed, what)
+    if elsewhere:
+        yield _of_line(
+            listed,
+            f"mirrors run transforms only beside lanes on this machine, and "
+            f"Spark runs them at {elsewhere}",
+        )
+
+
+def _of_line(one: Setting, what: str) -> ConfigError:
+    return _error(one.file, one.line, one.key, what)
 
 
 def _error(file: str, line: int | None, key: str, what: str) -> ConfigError:

@@ -20,14 +20,20 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Final
 
-from twinlog.config.keys.key_table import DEFINITIONS, TRANSFORMS, TRANSFORMS_ON_ERROR
-from twinlog.config.regex.patterns import NamePattern
+from twinlog.config.keys.key_table import (
+    DEFINITIONS,
+    TRANSFORMS,
+    TRANSFORMS_ON_ERROR,
+    TRANSFORMS_REMOVED,
+)
+from twinlog.config.regex.patterns import NamePattern, compile_names
 from twinlog.config.values.nearest import suggestion
 from twinlog.config.values.origin import Setting, Settings, refuse
 from twinlog.config.values.types import to_choice, to_list, to_names, trimmed
 
 TRANSFORMS_PREFIX: Final = f"{TRANSFORMS}."
 _ON_ERROR: Final = TRANSFORMS_ON_ERROR.removeprefix(TRANSFORMS_PREFIX)
+_REMOVED: Final = TRANSFORMS_REMOVED.removeprefix(TRANSFORMS_PREFIX)
 _TOPICS: Final = "topics"
 _FUNCTION: Final = "function"
 _SQL: Final = "sql"
@@ -42,6 +48,9 @@ _NAME: Final = re.compile(r"[A-Za-z0-9_-]+")
 _DOTTED: Final = r"[^\W\d]\w*(?:\.[^\W\d]\w*)*"
 _MODULE_AND_FUNCTION: Final = re.compile(f"{_DOTTED}:{_DOTTED}")
 _SELECT: Final = re.compile(r"select\b", re.IGNORECASE)
+
+
+NO_NAMES: Final = compile_names(())
 
 
 class OnError(StrEnum):
@@ -74,6 +83,8 @@ class TransformsConfig:
 
     entries: tuple[TransformConfig, ...] = ()
     on_error: OnError = OnError.STOP
+    removed: NamePattern = NO_NAMES
+    """Topics whose transforms were removed on purpose."""
 
     def of_topic(self, topic: str) -> tuple[TransformConfig, ...]:
         """Return the transforms of a source topic."""
@@ -108,10 +119,12 @@ def read_transforms(settings: Settings) -> TransformsConfig:
             raise refuse(listed, f"{name!r} {why}", "write names of letters, digits, - and _")
     _refuse_unused(settings, names)
     on_error = settings.get(TRANSFORMS_ON_ERROR)
+    removed = settings.get(TRANSFORMS_REMOVED)
     choices = DEFINITIONS[TRANSFORMS_ON_ERROR].choices
     return TransformsConfig(
         entries=tuple(_transform(settings, name, listed) for name in names if listed is not None),
         on_error=OnError.STOP if on_error is None else OnError(to_choice(on_error, choices)),
+        removed=NO_NAMES if removed is None else to_names(removed),
     )
 
 
@@ -119,12 +132,12 @@ def _refuse_unused(settings: Settings, names: Iterable[str]) -> None:
     """Raise ConfigError for a line that belongs to no transform of the list."""
     for key, setting in settings.stripped(TRANSFORMS_PREFIX).items():
         name, _, part = key.rpartition(".")
-        if key == _ON_ERROR:
+        if key in (_ON_ERROR, _REMOVED):
             continue
         if part not in PARTS or not name:
             start = setting.key.removesuffix(key)
             known = [f"{start}{name}.{one}" for one in PARTS if name]
-            hint = suggestion(setting.key, [f"{start}{_ON_ERROR}", *known])
+            hint = suggestion(setting.key, [f"{start}{_ON_ERROR}", f"{start}{_REMOVED}", *known])
             raise refuse(setting, "no such key", hint or f"write {start}NAME.{_SQL}")
         if name not in names:
             hint = suggestion(name, names)

@@ -28,6 +28,7 @@ METRICS_LABELS: Final = "twinlog.metrics.labels"
 METRICS_PARTITIONS: Final = "twinlog.metrics.partitions"
 TRANSFORMS: Final = "twinlog.transforms"
 TRANSFORMS_ON_ERROR: Final = "twinlog.transforms.on-error"
+TRANSFORMS_REMOVED: Final = "twinlog.transforms.removed"
 
 # fmt: off
 OWN_KEYS: Final = (
@@ -114,12 +115,16 @@ OWN_KEYS: Final = (
     _key(TRANSFORMS, _LIST, "", _ACTS,
          "names of transforms, which change records with DataFrames. Each has two more keys: "
          "`twinlog.transforms.NAME.topics`, and `twinlog.transforms.NAME.function` or "
-         "`twinlog.transforms.NAME.sql`. `twinlog check` and `twinlog transform try` run them, but "
-         "`twinlog mirror` does not yet: it refuses a file that has any (docs/transforms.md)"),
+         "`twinlog.transforms.NAME.sql` (docs/transforms.md)"),
     _key(TRANSFORMS_ON_ERROR, _CHOICE, "stop", _ACTS,
          "what happens to a record on which a transform fails: its partition stops (`stop`), it is "
-         "left out (`skip`), or it is written to a dead-letter topic (`quarantine`)",
+         "left out (`skip`), or it is written to a dead-letter topic (`quarantine`, which mirrors "
+         "do not run yet)",
          choices=("stop", "skip", "quarantine")),
+    _key(TRANSFORMS_REMOVED, _LIST, "", _ACTS,
+         "topics whose transforms were removed on purpose, so that their records are copied "
+         "unchanged from now on: names or Java regular expressions. Without it a topic that was "
+         "transformed stops (`TRANSFORMS_DIFFER`)"),
     _key("twinlog.target.producer.id.expiration.ms", _LONG, None, _ACTS,
          "the target's producer.id.expiration.ms, if the mirror's user is not permitted to read "
          "it", scope=_TARGET, low=1),

@@ -142,7 +142,9 @@ class Verification:
         if _is_spent(mirror_s):
             return
         every = self._flow.partitions()
-        views = sorted(filter(_is_usable, every), key=lambda view: view.source)
+        of_topic = self._flow.config.transforms.of_topic
+        compared = (view for view in every if _is_usable(view) and not of_topic(view.source.topic))
+        views = sorted(compared, key=lambda view: view.source)
         if all(self._done.get(_pair(view), 0) >= view.upstream for view in views):
             is_all = self._is_full and 0 < len(views) == len(every)
             self._flow.verified.complete(is_complete=is_all)
@@ -181,7 +183,12 @@ class Verification:
 
     def _written(self, view: PartitionView, maps: Maps) -> MappedCopy:
         known = maps.get(view.map_key)
-        if known is None or not known.runs or maps.problem(view.source) is not None:
+        if (
+            known is None
+            or not known.runs
+            or known.transformed
+            or maps.problem(view.source) is not None
+        ):
             return MappedCopy()
         reach = view.reach
         if self._is_shared:  # the map has all records of this flow below its mark

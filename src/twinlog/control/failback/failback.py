@@ -40,6 +40,7 @@ from twinlog.control.failback.replay import (
     compacted_lines,
     positions,
     replayed_lines,
+    require_raw,
     require_same_topics,
     take_back,
     transactions_of,
@@ -106,6 +107,8 @@ class Failback:
         watch = PromotionWatch(self._scope, [one.tp.topic for one in plan.tails])
         self._until_over([one.parting for one in plan.tails], watch.newest)
         partings_ = self._checked_again(plan)
+        if replays:
+            require_raw(self._scope, partings_)
         with saved.locked():
             files = self._save(partings_, saved)
             self._say(f"saved: {plural(len(files), 'file')}, with their SHA-256 in manifest.json")

@@ -248,7 +248,9 @@ def _parting(
             flow=scope.name,
             code="TAIL_UNKNOWN",
         )
-    common, is_compared = Comparing(scope.name, sides, parting, copy).common()
+    common, is_compared = copy.ordinal, False
+    if not copy.known.transformed:  # a transformed record differs from that of the source
+        common, is_compared = Comparing(scope.name, sides, parting, copy).common()
     at, lost = copy.reach.upstream, None
     if common < copy.ordinal:
         before = run_at(copy.known.runs, common - 1)

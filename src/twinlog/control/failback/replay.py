@@ -139,6 +139,25 @@ def work_of(
     return [one for one in out if one.source.topic in topics]
 
 
+def require_raw(scope: CutoverScope, partings: Sequence[Parting]) -> None:
+    """Raise FlowError (TRANSFORMS_NOT_RUN) if topics have transforms, because a replay appends
+    records as they are."""
+    topics = {
+        one.source.topic
+        for one in partings
+        if scope.config.transforms.of_topic(one.source.topic)
+        or (one.copy is not None and one.copy.known.transformed)
+    }
+    if topics:
+        raise FlowError(
+            f"a replay would append the records of {first_few(sorted(topics))} without their "
+            "transforms; run it for other topics (--topics), or keep the tail in the files "
+            "(--tail keep), transform its records and produce them",
+            flow=scope.name,
+            code="TRANSFORMS_NOT_RUN",
+        )
+
+
 class Replay:
     """The replay of one flow; not thread-safe."""
 

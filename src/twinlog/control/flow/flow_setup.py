@@ -505,6 +505,7 @@ class FlowSetup(FlowEnds):
             target_topics=tuple(sorted({plan.target.topic for plan in found.plans})),
             memory_bytes=self.config.lanes.memory_bytes,
             tuning=self.config.tuning,
+            has_transforms=bool(self.config.transforms.entries),
             accept_source_loss=self.config.accept_source_loss,
             has_budget=self.config.lanes.max_bytes_per_second is not None,
             silence_ms=late_requests.SILENCE_MS,

@@ -180,6 +180,8 @@ class Generation:
         if the end could not be noted. `last_rounds`: `--once` is done. `rests`: the membership is
         kept, or passed to the successor.
         """
+        if self.run.transforms is not None:
+            self.run.transforms.stop()
         if last_rounds:
             self.duties.run_once()
         self.duties.end(DUTIES_END_WITHIN_S, is_last=leads)

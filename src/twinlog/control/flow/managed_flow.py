@@ -44,6 +44,7 @@ from twinlog.control.risk.resting import RestingWatch, RestQuestions
 from twinlog.control.risk.running_flow import InBackground
 from twinlog.control.risk.source_watch import SourceWatch
 from twinlog.control.running.flow_run import FlowRun
+from twinlog.control.running.flow_transforms import FlowTransforms, transforms_work
 from twinlog.control.watch.snapshot import FlowSnapshot
 from twinlog.errors import Fate, TwinlogError
 from twinlog.flow_log import FlowLog
@@ -265,6 +266,16 @@ class ManagedFlow:
     def _generation(self, prepared: PreparedFlow) -> Generation:
         process, setup = self.process, self.setup
         lease_s, first_s = process.lease_s(setup)
+        transforms = None
+        if setup.config.transforms.entries:
+            transforms = FlowTransforms(
+                transforms_work(setup.config),
+                call=process.call,
+                on_skipped=lambda said: run.on_skipped(said),  # noqa: PLW0108 (it exists later)
+                log=self.log,
+                clock=process.clock,
+            )
+            transforms.tend(())  # its Spark starts beside that of the lanes
         run = FlowRun(
             name=setup.name,
             host=RunHost(process, prepared.read_map),
@@ -278,6 +289,8 @@ class ManagedFlow:
             once=process.once,
             clean=prepared.clean,
             pacer=pacer_of(setup.config),
+            transforms=transforms,
+            untransformed=setup.config.transforms.removed,
             clock=process.clock,
         )
         run.continue_from(self.shown.former)

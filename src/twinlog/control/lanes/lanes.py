@@ -9,6 +9,7 @@ from typing import Final, Protocol
 
 from msgspec import structs
 
+from twinlog.channel.frames import ChannelAddress
 from twinlog.channel.peer import Peer
 from twinlog.clock import CLOCK, Clock
 from twinlog.cluster.security.renewal import known
@@ -22,6 +23,7 @@ from twinlog.lane.messages import (
     EndLane,
     KnownProducers,
     LaneLoad,
+    Ready,
     Renewed,
     Throttle,
     Work,
@@ -72,6 +74,8 @@ class Lane:
     work: Work
     """The work that it got at its start."""
     is_ready: bool = False
+    range_port: ChannelAddress | None = None
+    """Where it lends ranges to the application of the transforms."""
     degraded: Away | None = None
     """Why it does not reach a cluster, or None if it reaches both or has not noticed."""
     reached_at: float = float("-inf")
@@ -105,9 +109,9 @@ class Lane:
         if self._sent is not None:
             self.peer.send(KnownProducers(producers=producers))
 
-    def ready(self, now: float) -> None:
+    def ready(self, said: Ready, now: float) -> None:
         """Note that the lane has reached both clusters."""
-        self.is_ready, self.reached_at = True, now
+        self.is_ready, self.reached_at, self.range_port = True, now, said.range_port
 
     def reaches(self, reason: Away | None, now: float) -> bool:
         """Note whether the lane reaches both clusters. `reason`: why not, or None if it does.

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Final
 
+from twinlog.config.keys.key_table import TRANSFORMS_REMOVED
+from twinlog.config.regex.patterns import NamePattern
 from twinlog.control.lanes.partitions import Partition
 from twinlog.lane.messages import Fan, FanBranch, Take, TakePartition
 from twinlog.mirror.findings import LogFinding, partitions_differ
@@ -140,6 +142,49 @@ def may_begin(partitions: Iterable[Partition], maps: Maps, flow: str) -> list[Pa
         else:
             is_retriable = refusal.is_retriable
             partition.troubled(refusal.code, refusal.message, retriable=is_retriable)
+    return out
+
+
+def transformed_as_before(
+    cold: Iterable[Partition],
+    every: Iterable[Partition],
+    maps: Maps,
+    removed: NamePattern,
+) -> list[Partition]:
+    """Return the partitions that may start; others fail (TRANSFORMS_DIFFER).
+
+    A topic that was transformed is not copied unchanged unless the file says that this is meant
+    (`removed`): a line may be lost, or this process may have another file than the one before it.
+    Then new topics do not start either, because that file may have transforms for them.
+
+    `every`: all partitions of the flow. Topics are compared by name, because a transform is meant
+    for a re-created topic as well.
+    """
+    before = {known.topic for known in maps.values() if known.transform}
+    lost = {
+        one.plan.source.topic
+        for one in every
+        if one.plan.source.topic in before
+        and not one.plan.transform
+        and not removed.matches(one.plan.source.topic)
+    }
+    rows = {key[:3] for key in maps}
+    out = []
+    for partition in cold:
+        plan, what = partition.plan, ""
+        if plan.source.topic in lost:
+            what = "its records were transformed, and the configuration has no transform for it now"
+        elif lost and not plan.transform and plan.map_key[:3] not in rows:
+            what = (
+                f"it is new, and the configuration may be another one than before: {min(lost)} "
+                "was transformed, and is not now"
+            )
+        if what:
+            message = f"{plan.source}: {what}; if that is meant, list {min(lost)} in "
+            message += TRANSFORMS_REMOVED
+            partition.troubled("TRANSFORMS_DIFFER", message, retriable=False)
+        else:
+            out.append(partition)
     return out
 
 

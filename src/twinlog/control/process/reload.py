@@ -51,12 +51,16 @@ class Reloader:
         read: Callable[[], MirrorConfig],
         setup: Callable[[FlowConfig], FlowSetup],
         adopted: Callable[[MirrorConfig], None] = lambda _: None,
+        elsewhere: str = "",
     ) -> None:
-        """`adopted` is called with the new configuration, before any flow uses it."""
+        """`adopted` is called with the new configuration, before any flow uses it. `elsewhere`: as
+        for `refuse_transforms`.
+        """
         self._config = config
         self._read = read
         self._setup = setup
         self._adopted = adopted
+        self._elsewhere = elsewhere
         self._seen = self._digest()
 
     @property
@@ -97,7 +101,7 @@ class Reloader:
                 raise TwinlogError(f"{NOT_RELOADED}: a bug, see the log") from error
 
     def _reloaded(self) -> Reloaded:
-        config = refuse_transforms(self._read())
+        config = refuse_transforms(self._read(), elsewhere=self._elsewhere)
         changes = changes_between(self._config, config)
         # key files are read here, so that errors in them do not stop a flow either
         changed = tuple(self._setup(flow) for flow in changes.changed)

@@ -17,10 +17,13 @@ from twinlog.channel.peer import Peer
 from twinlog.clock import CLOCK, Clock
 from twinlog.codes import Trait, has
 from twinlog.config.flow.start import Starts
+from twinlog.config.flow.transforms import NO_NAMES
+from twinlog.config.regex.patterns import NamePattern
 from twinlog.control.lanes.lanes import Job, Lane
 from twinlog.control.lanes.pacing import Pacer
 from twinlog.control.lanes.partitions import UNREACHABLE, Partition, Placement
 from twinlog.control.lanes.wanted import continue_from, hold_back, replan
+from twinlog.control.running.flow_transforms import FlowTransforms
 from twinlog.control.running.giving import Assigner
 from twinlog.control.running.run_leases import RunLeases
 from twinlog.control.running.run_state import RunState
@@ -37,6 +40,8 @@ from twinlog.lane.messages import (
 )
 from twinlog.mirror.plan import PartitionPlan
 from twinlog.mirror.state.intents import FlowIntents
+from twinlog.model import TopicPartition
+from twinlog.spark.application import RecordSkipped
 from twinlog.survey.replica import Maps
 
 ONCE_GIVES_UP_S: Final = 60.0
@@ -70,11 +75,14 @@ class FlowRun(RunState):
         once: bool,
         clean: bool,
         pacer: Pacer | None = None,
+        transforms: FlowTransforms | None = None,
+        untransformed: NamePattern = NO_NAMES,
         clock: Clock = CLOCK,
     ) -> None:
         super().__init__(
             name=name, work=work, generation=generation, start=start,
-            once=once, clean=clean, pacer=pacer, clock=clock,
+            once=once, clean=clean, pacer=pacer, transforms=transforms,
+            untransformed=untransformed, clock=clock,
         )  # fmt: skip
         self.lost_topics_at: float | None = None
         """When discovery last missed a topic, because it was deleted or a permission was
@@ -147,6 +155,9 @@ class FlowRun(RunState):
             self._leases.stop()
             return
         self._leases.tick(now)
+        if self.transforms is not None:
+            ports = (lane.range_port for lane in self.lanes())
+            self.transforms.tend(port for port in ports if port is not None)
         self._assigner.assign(now)
         if self.pacer is not None:
             self.pacer.tend(self.lanes(), self.partitions.values())
@@ -188,7 +199,7 @@ class FlowRun(RunState):
             case _ if lane.is_waiting:
                 return
             case Ready():
-                lane.ready(self.clock.monotonic())
+                lane.ready(message, self.clock.monotonic())
                 self._leases.retry.works()
                 if self.copying_since is None:
                     self.copying_since = self.clock.monotonic()
@@ -207,6 +218,15 @@ class FlowRun(RunState):
     def on_gone(self, lane: Lane) -> None:
         """Handle the end of a lane's connection."""
         self._leases.gone(lane)
+
+    def on_skipped(self, said: RecordSkipped) -> None:
+        """Count a record that is left out because a transform fails for it."""
+        code, tp = "RECORD_NOT_TRANSFORMED", TopicPartition(said.topic, said.partition)
+        self.errors[code] += 1
+        self.log.info(
+            "record %d is left out, because a transform fails for it: %s [%s]",
+            said.offset, said.text, code, partition=tp, code=code,
+        )  # fmt: skip
 
     def map_failed(self, error: TwinlogError) -> None:
         """Handle a failed read of the map."""

@@ -71,7 +71,14 @@ from dataclasses import dataclass, field
 from twinlog.clock import CLOCK, Clock, GrowingPause
 from twinlog.control.lanes.lanes import spread
 from twinlog.control.lanes.partitions import RETRY_FAILED_S, Partition, Placement
-from twinlog.control.lanes.takes import in_messages, may_begin, put_off, runs_for_each, take_of
+from twinlog.control.lanes.takes import (
+    in_messages,
+    may_begin,
+    put_off,
+    runs_for_each,
+    take_of,
+    transformed_as_before,
+)
 from twinlog.control.running.run_state import RunState
 from twinlog.errors import Fate, TwinlogError
 from twinlog.flow_log import FlowLog
@@ -92,6 +99,7 @@ class Assigner:
 
     def assign(self, now: float) -> None:
         """Give the partitions that are due to ready lanes."""
+        self._note_unavailable(now)
         if not self._run.takers or self._lanes_have_all():
             return
         self._give([p for p in self._due(now) if p.handed is not None], {})
@@ -109,7 +117,19 @@ class Assigner:
     def _is_held_back(self, partition: Partition) -> bool:
         run = self._run
         waits = partition.taken is None and bool(run.holds_back or run.awaits_plans)
+        if partition.plan.transform and run.transforms is not None:
+            waits = waits or not run.transforms.is_ready
         return waits or (run.once and partition.placement is Placement.FAILED)
+
+    def _note_unavailable(self, now: float) -> None:
+        """Show on transformed partitions why the application of the transforms does not run."""
+        transforms, once = self._run.transforms, self._run.once
+        if transforms is None or (error := transforms.problem) is None:
+            return
+        for partition in self._run.partitions.values():
+            is_over = once and partition.placement is Placement.FAILED
+            if partition.plan.transform and partition.is_due(now) and not is_over:
+                unmapped(partition, error)
 
     def _lanes_have_all(self) -> bool:
         """Return whether every partition is in a lane, as usual. Called ten times a second."""
@@ -137,7 +157,8 @@ class Assigner:
                 unmapped(partition, error)
             elif not put_off(partition, maps, self._map.began):
                 cold.append(partition)
-        self._give(may_begin(cold, maps, run.name), maps)
+        kept = transformed_as_before(cold, run.partitions.values(), maps, run.untransformed)
+        self._give(may_begin(kept, maps, run.name), maps)
         run.wants_discovery |= any(p.plan.may_pass and p.failure is not None for p in cold)
 
     def _give(self, partitions: list[Partition], maps: Mapping[PartitionKey, PartitionMap]) -> None:

@@ -10,9 +10,11 @@ from collections.abc import Iterable
 
 from twinlog.clock import Clock
 from twinlog.config.flow.start import Starts
+from twinlog.config.regex.patterns import NamePattern
 from twinlog.control.lanes.lanes import Lane, Lease, LeaseState
 from twinlog.control.lanes.pacing import Pacer
 from twinlog.control.lanes.partitions import LaneKey, Partition
+from twinlog.control.running.flow_transforms import FlowTransforms
 from twinlog.control.watch.spread import SpreadWindow
 from twinlog.flow_log import FlowLog
 from twinlog.lane import late_requests
@@ -37,6 +39,8 @@ class RunState:
         once: bool,
         clean: bool,
         pacer: Pacer | None,
+        transforms: FlowTransforms | None,
+        untransformed: NamePattern,
         clock: Clock,
     ) -> None:
         self.name = name
@@ -51,6 +55,9 @@ class RunState:
         self.lane_cpu_ms, self.spread = 0, SpreadWindow()
         self.received_bytes = self.sent_bytes = 0  # by all lanes of the run
         self.pacer = pacer  # None: the flow has no byte budget
+        self.transforms = transforms  # None: the flow has none
+        self.untransformed = untransformed
+        """Topics that are copied unchanged on purpose, although they were transformed."""
         self.is_stopping = False
         self.wants_discovery = False  # a topic does not match its plan, so topics are read again
         self.copying_since: float | None = None  # None while Spark is starting

@@ -61,6 +61,7 @@ from twinlog.survey.verify.partition import (
 BY_KEY: Final = (
     "its records are placed by key in several partitions: order and offsets do not correspond"
 )
+TRANSFORMED: Final = "its records were transformed, so they differ from those of the source"
 NO_BOUNDS: Final = "the bounds of its logs are unknown"
 NO_SUCH_PARTITION: Final = "not compared: it is not empty, and the source has no such partition"
 AGAIN: Final = "rechecking the differences"
@@ -194,6 +195,9 @@ class _Flow:
             here, there = _bounds(replica.source), _bounds(replica.target)
             if plan.targets:
                 wanted.append(_unknown(plan, BY_KEY))
+                continue
+            if plan.transform or (replica.map is not None and replica.map.transformed):
+                wanted.append(_unknown(plan, TRANSFORMED))
                 continue
             if here is None or there is None:
                 wanted.append(_unknown(plan, NO_BOUNDS))

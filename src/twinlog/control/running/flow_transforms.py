@@ -1,0 +1,141 @@
+"""The application of a flow's transforms, as its driver sees it (ADR 40).
+
+It starts with the generation and ends with it. Partitions with transforms start only while it runs,
+and other partitions of the flow do not wait for it. If it ends by itself it is started again, after
+a pause that grows. A lane keeps the ranges that were not answered, and offers them to the next one.
+
+Its start is not waited for: it needs about ten seconds for a Spark of its own, and the user's
+modules may do anything when they are imported.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterable
+from contextlib import suppress
+from functools import partial
+from typing import Final
+
+from twinlog.channel.frames import ChannelAddress
+from twinlog.clock import CLOCK, Clock, GrowingPause
+from twinlog.config.flow.schema import FlowConfig
+from twinlog.errors import CorruptData, Fate, TwinlogError
+from twinlog.flow_log import FlowLog
+from twinlog.spark.application import (
+    ApplicationFailed,
+    ApplicationReady,
+    RangePorts,
+    RecordSkipped,
+    TransformsApplication,
+    TransformStep,
+    TransformsWork,
+)
+
+FIRST_PAUSE_S: Final = 2.0
+MOST_PAUSE_S: Final = 60.0
+ENDED: Final = "its process ended; its last lines are in the log"
+
+
+class FlowTransforms:
+    """The application of one generation. Used in the supervisor's thread, except for `stop`."""
+
+    def __init__(
+        self,
+        work: TransformsWork,
+        *,
+        call: Callable[[Callable[[], object]], object],
+        on_skipped: Callable[[RecordSkipped], object],
+        log: FlowLog,
+        start: Callable[[TransformsWork], TransformsApplication] = TransformsApplication,
+        clock: Clock = CLOCK,
+    ) -> None:
+        """`call` runs a function in the supervisor's thread."""
+        self.is_ready = False
+        """Whether it answers ranges: its functions are imported and checked."""
+        self.problem: TwinlogError | None = None
+        """Why it does not run, or None if it runs or starts for the first time."""
+        self._work, self._starts = work, start
+        self._call, self._on_skipped, self._log, self._clock = call, on_skipped, log, clock
+        self._application: TransformsApplication | None = None
+        self._ports: frozenset[ChannelAddress] = frozenset()
+        self._pause = GrowingPause(first_s=FIRST_PAUSE_S, most_s=MOST_PAUSE_S)
+        self._next_at = 0.0
+        self._lock = threading.Lock()
+        """Held while an application starts or is stopped."""
+        self._is_stopped = False
+
+    def tend(self, ports: Iterable[ChannelAddress]) -> None:
+        """Start it if it does not run, and have it take the ranges of exactly these ports."""
+        if self._application is None and self._clock.monotonic() >= self._next_at:
+            self._start()
+        wanted = frozenset(ports)
+        if self.is_ready and self._application is not None and wanted != self._ports:
+            self._ports = wanted
+            with suppress(BrokenPipeError):  # it has ended, which its thread reports
+                self._application.connect(RangePorts(ports=tuple(wanted)))
+
+    def stop(self) -> None:
+        """End it, which may take seconds. It is not started again."""
+        with self._lock:
+            self._is_stopped = True
+            if self._application is not None:
+                self._application.stop()
+
+    def _start(self) -> None:
+        with self._lock:
+            if self._is_stopped:
+                return
+            self._ports = frozenset()
+            self._application = application = self._starts(self._work)
+        thread = threading.Thread(
+            target=self._listen, args=[application], name="twinlog-transforms", daemon=True
+        )
+        thread.start()
+
+    def _listen(self, application: TransformsApplication) -> None:
+        """Pass its messages to the supervisor's thread until it ends."""
+        problem = ""
+        try:
+            for message in application.messages():
+                if isinstance(message, ApplicationFailed):
+                    problem = f"{message.message} [{message.code}]"
+                else:
+                    self._call(partial(self._on_message, application, message))
+        except (CorruptData, ValueError) as error:  # ValueError: `stop` has closed the pipe
+            problem = str(error)
+        application.stop()  # it may still run, without its output
+        self._call(partial(self._on_end, application, problem or ENDED))
+
+    def _on_message(self, application: TransformsApplication, message: object) -> None:
+        if application is not self._application:
+            return
+        if isinstance(message, ApplicationReady):
+            self.is_ready, self.problem = True, None
+            self._pause.reset()
+            self._log.news("the application of the transforms is ready")
+        elif isinstance(message, RecordSkipped):
+            self._on_skipped(message)
+
+    def _on_end(self, application: TransformsApplication, why: str) -> None:
+        if application is not self._application or self._is_stopped:
+            return
+        self._application, self.is_ready = None, False
+        pause_s = self._pause.next_s()
+        self._next_at = self._clock.monotonic() + pause_s
+        text = f"the application of the transforms does not run: {why}"
+        self.problem = TwinlogError(text, code="TRANSFORM_UNAVAILABLE", fate=Fate.RETRIABLE)
+        self._log.warning("%s; starting it again in %.0f s", self.problem, pause_s)
+
+
+def transforms_work(config: FlowConfig) -> TransformsWork:
+    """Return the transforms of a flow for its application."""
+    return TransformsWork(
+        flow=str(config.flow),
+        steps=tuple(
+            TransformStep(
+                name=one.name, topics=one.topics.entries, function=one.function, sql=one.sql
+            )
+            for one in config.transforms.entries
+        ),
+        on_error=config.transforms.on_error,
+    )

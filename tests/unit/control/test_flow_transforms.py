@@ -1,0 +1,229 @@
+"""The application of a flow's transforms in its driver, and topics that lose their transforms."""
+
+from __future__ import annotations
+
+import logging
+import queue
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from typing import Any, Final, cast
+
+import pytest
+
+from tests.support.driver import Driver, HandClock, plan_of
+from tests.support.folded_rows import fold
+from twinlog.channel.frames import ChannelAddress
+from twinlog.config.flow.transforms import NO_NAMES, OnError
+from twinlog.config.regex.patterns import NamePattern, compile_names
+from twinlog.control.lanes.partitions import Placement
+from twinlog.control.running.flow_transforms import ENDED, FIRST_PAUSE_S, FlowTransforms
+from twinlog.errors import Fate, TwinlogError
+from twinlog.flow_log import FlowLog
+from twinlog.mirror.map.offset_map import ChunkRow, Run, Term
+from twinlog.mirror.plan import PartitionPlan
+from twinlog.model import TopicPartition
+from twinlog.spark.application import (
+    ApplicationFailed,
+    ApplicationReady,
+    RangePorts,
+    RecordSkipped,
+    TransformsWork,
+)
+from twinlog.survey.replica import Maps
+
+DIGEST: Final = "ab"
+HERE: Final = TopicPartition("orders", 0)
+PORT: Final = ChannelAddress(host="127.0.0.1", port=1, fingerprint="f", token="t")
+MASKED: Final = plan_of(0, transform=DIGEST)
+RAW: Final = plan_of(0, "payments")
+
+
+class ApplicationStub:
+    """Says what the test says, until the test ends it."""
+
+    def __init__(self) -> None:
+        self._said: queue.SimpleQueue[object] = queue.SimpleQueue()
+        self.ports: list[tuple[ChannelAddress, ...]] = []
+        self.stops = 0
+
+    def connect(self, ports: RangePorts) -> None:
+        self.ports.append(ports.ports)
+
+    def messages(self) -> Iterator[object]:
+        return iter(self._said.get, None)
+
+    def say(self, *messages: object) -> None:
+        for one in messages:
+            self._said.put(one)
+
+    def stop(self) -> None:
+        self.stops += 1
+        self._said.put(None)
+
+
+class Applications:
+    """What the driver starts, in its turn."""
+
+    def __init__(self, caplog: pytest.LogCaptureFixture) -> None:
+        caplog.set_level(logging.INFO)
+        self.clock, self.started = HandClock(), list[ApplicationStub]()
+        self._calls: queue.SimpleQueue[Callable[[], object]] = queue.SimpleQueue()
+        self.skipped: list[RecordSkipped] = []
+        self.transforms = FlowTransforms(
+            TransformsWork(flow="A->B", steps=(), on_error=OnError.STOP),
+            call=self._calls.put,
+            on_skipped=self.skipped.append,
+            log=FlowLog(logging.getLogger("twinlog.tests"), "A->B"),
+            start=self._start,
+            clock=self.clock,
+        )
+
+    def _start(self, work: TransformsWork) -> Any:
+        self.started.append(ApplicationStub())
+        return self.started[-1]
+
+    def turn(self) -> None:
+        """The supervisor takes one call of another thread."""
+        self._calls.get(timeout=30)()
+
+    def tend(self, *ports: ChannelAddress, after: float = 0.0) -> None:
+        self.clock.now += after
+        self.transforms.tend(ports)
+
+
+@pytest.fixture
+def applications(caplog: pytest.LogCaptureFixture) -> Iterator[Applications]:
+    made = Applications(caplog)
+    yield made
+    made.transforms.stop()
+
+
+def test_it_gets_the_ports_of_all_lanes_when_it_is_ready(applications: Applications) -> None:
+    applications.tend(PORT)
+    (application,) = applications.started
+    assert application.ports == []
+    application.say(ApplicationReady(is_deterministic={}))
+    applications.turn()
+    other = replace(PORT, port=2)
+    for ports in ((PORT,), (PORT,), (PORT, other), (other,)):
+        applications.tend(*ports)
+    assert [sorted(one, key=lambda it: it.port) for one in application.ports] == [
+        [PORT], [PORT, other], [other],
+    ]  # fmt: skip
+    said = RecordSkipped(topic="orders", partition=0, offset=7, text="ValueError")
+    application.say(said)
+    applications.turn()
+    assert applications.skipped == [said]
+
+
+def test_it_is_started_again_after_a_pause(
+    applications: Applications, caplog: pytest.LogCaptureFixture
+) -> None:
+    applications.tend()
+    applications.started[0].say(ApplicationReady(is_deterministic={}), None)
+    applications.turn()
+    applications.tend(PORT)
+    applications.turn()
+    assert not applications.transforms.is_ready
+    problem = applications.transforms.problem
+    assert problem is not None and problem.code == "TRANSFORM_UNAVAILABLE"
+    assert ENDED in problem.message and "starting it again in 2 s" in caplog.text
+    applications.tend(after=FIRST_PAUSE_S - 0.1)
+    assert len(applications.started) == 1
+    applications.tend(after=0.2)
+    again = applications.started[1]
+    again.say(ApplicationFailed(message="mask cannot be imported", code="TRANSFORM_FAILED"), None)
+    applications.turn()
+    problem = applications.transforms.problem
+    assert problem is not None
+    assert problem.message.endswith("mask cannot be imported [TRANSFORM_FAILED]")
+    applications.tend(after=2 * FIRST_PAUSE_S + 0.1)
+    third = applications.started[2]
+    third.say(ApplicationReady(is_deterministic={}))
+    applications.turn()
+    assert applications.transforms.problem is None
+    applications.tend(PORT)
+    assert third.ports == [(PORT,)]
+    assert all(one.stops for one in applications.started[:2])
+
+
+def test_a_stopped_application_stays_stopped(applications: Applications) -> None:
+    applications.tend()
+    applications.transforms.stop()
+    applications.turn()  # its thread has seen the end
+    assert applications.transforms.problem is None
+    applications.tend(after=60)
+    assert len(applications.started) == 1
+
+
+# -- the flow
+
+
+class Stub:
+    """`FlowTransforms` of a flow, without threads."""
+
+    is_ready = False
+    problem: Any = None
+
+    def __init__(self) -> None:
+        self.ports: list[ChannelAddress] = []
+
+    def tend(self, ports: Iterator[ChannelAddress]) -> None:
+        self.ports = [*ports]
+
+
+def test_only_transformed_partitions_wait_for_the_application() -> None:
+    stub = Stub()
+    driver = Driver([MASKED, RAW], lanes=1, transforms=cast("FlowTransforms", stub))
+    driver.run.tick()
+    lane = driver.connect(1, 0).ready(PORT)
+    driver.run.tick()
+    assert lane.taken == [RAW.source] and stub.ports == [PORT]
+    stub.problem = TwinlogError("it ended", code="TRANSFORM_UNAVAILABLE", fate=Fate.RETRIABLE)
+    driver.run.tick()
+    failure = driver.run.partitions[HERE].failure
+    assert failure is not None and failure.code == "TRANSFORM_UNAVAILABLE"
+    assert driver.run.partitions[HERE].placement is Placement.PENDING
+    stub.is_ready, stub.problem = True, None
+    driver.pass_time(30)
+    assert lane.taken == [RAW.source, HERE]
+
+
+def rows(plan: PartitionPlan, transform: str) -> ChunkRow:
+    return ChunkRow(
+        key=plan.map_key,
+        term=Term(1, 0),
+        chunk=0,
+        topic=plan.source.topic,
+        runs=(Run(0, 7, 7),),
+        transform=transform,
+    )
+
+
+UNMASKED: Final = plan_of(0)
+NEW: Final = plan_of(0, "news")
+
+
+@pytest.mark.parametrize(
+    ("plans", "removed", "taken"),
+    [
+        ([MASKED, RAW, NEW], NO_NAMES, ["orders", "payments", "news"]),
+        ([UNMASKED, RAW, NEW], NO_NAMES, ["payments"]),
+        ([UNMASKED, RAW, NEW], compile_names(["ord.*"]), ["orders", "payments", "news"]),
+        ([replace(UNMASKED, source_topic_id=NEW.source_topic_id), RAW], NO_NAMES, ["payments"]),
+        ([RAW, NEW], NO_NAMES, ["payments", "news"]),
+    ],
+    ids=["kept", "lost", "removed on purpose", "re-created", "no longer mirrored"],
+)
+def test_what_was_transformed_is_not_copied_unchanged(
+    plans: list[PartitionPlan], removed: NamePattern, taken: list[str]
+) -> None:
+    driver = Driver(plans, lanes=1, untransformed=removed)
+    driver.maps = Maps(fold([rows(MASKED, DIGEST), rows(RAW, "")]), {}, 1)
+    driver.run.tick()
+    lane = driver.connect(1, 0).ready()
+    driver.pass_time(60)
+    assert {one.topic for one in lane.taken} == {*taken}
+    failed = [one for one in driver.run.partitions.values() if one.plan.source.topic not in taken]
+    assert all(one.failure and one.failure.code == "TRANSFORMS_DIFFER" for one in failed)
+    assert all("list orders in twinlog.transforms.removed" in str(one.failure) for one in failed)
