@@ -165,8 +165,6 @@ KEPT_DIFFERENCES: Final = 10
 
 
 class LogSide(StrEnum):
-    """The two logs."""
-
     SOURCE = "source"
     TARGET = "target"
 
@@ -278,6 +276,5 @@ class Comparer:
 
 
 def differing_fields(source: SeenRecord, target: SeenRecord) -> tuple[str, ...]:
-    """Return the names of the fields that differ."""
     names = ("key", "value", "headers", "timestamp", "timestamp_type")
     return tuple(name for name in names if getattr(source, name) != getattr(target, name))

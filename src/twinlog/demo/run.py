@@ -55,8 +55,6 @@ class DemoOptions:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DemoResult:
-    """The result of the demo."""
-
     produced: int
     check: CheckState
     seconds: float

@@ -22,8 +22,6 @@ PLAIN_EVERY_S: Final = 5.0
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DemoState:
-    """The state of the demo at one time."""
-
     phase: str
     hint: str = ""
     """What else to open or to run."""

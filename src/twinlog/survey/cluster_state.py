@@ -34,8 +34,6 @@ SEPARATORS: Final = "._-"
 
 @dataclass(frozen=True, kw_only=True)
 class ClusterState:
-    """The state of one cluster."""
-
     cluster_id: str
     claims: Mapping[str, Claim] = field(default_factory=dict)
     """The newest claim of each flow that wrote to the cluster."""
@@ -65,7 +63,6 @@ class ClusterState:
         return [row for row in rows if row.flow == flow and self._holds(row)]
 
     def is_begun(self, flow: str, topic: str, topic_id: TopicId) -> bool:
-        """Return whether this flow has begun to write this topic."""
         found = self.copies_of(topic, topic_id)
         return any(row.begun for row in found if row.flow == flow)
 

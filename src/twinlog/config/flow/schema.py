@@ -114,8 +114,6 @@ class NewTopicsConfig:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ConfigSyncConfig:
-    """Sync of topic configs."""
-
     enabled: bool
     interval_seconds: int
     exclude: NamePattern
@@ -127,8 +125,6 @@ class ConfigSyncConfig:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AclSyncConfig:
-    """Sync of topic ACLs."""
-
     enabled: bool
     interval_seconds: int
     prefixed: bool

@@ -59,7 +59,6 @@ class Node:
         return self._node.tag == _NULL
 
     def refuse(self, what: str, todo: str) -> ConfigError:
-        """Return an error at this node."""
         return ConfigError(
             f"{what}; {todo}", file=self.file, line=self.line, key=self.path or "the document"
         )
@@ -83,7 +82,6 @@ class Node:
         return {key: node for key, node in found.items() if not node.is_null}
 
     def items(self) -> list[Node]:
-        """Return the entries of this list."""
         if self.is_null:
             return []
         if not isinstance(self._node, yaml.SequenceNode):

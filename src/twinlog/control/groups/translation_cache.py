@@ -33,8 +33,6 @@ class Key(NamedTuple):
 
 
 class TranslatedCommit(NamedTuple):
-    """The translation of one commit."""
-
     committed: Committed
     checkpoint: Checkpoint | None
     """None if the commit has no counterpart on the target."""

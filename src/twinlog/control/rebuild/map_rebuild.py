@@ -55,8 +55,6 @@ SETUP_TRIES_S: Final = 1.0
 
 
 class LineOutcome(StrEnum):
-    """The outcome of one partition."""
-
     REBUILT = "rebuilt"
     WOULD_BE = "would be rebuilt"
     DESCRIBED = "has rows"

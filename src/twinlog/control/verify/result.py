@@ -35,7 +35,6 @@ class VerifyAnswer(StrEnum):
 
 
 def worst(answers: list[VerifyAnswer]) -> VerifyAnswer:
-    """Return the worst answer."""
     for one in (VerifyAnswer.DIFFERENT, VerifyAnswer.UNKNOWN):
         if one in answers:
             return one
@@ -44,8 +43,6 @@ def worst(answers: list[VerifyAnswer]) -> VerifyAnswer:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class VerifiedPartition:
-    """The result of one partition."""
-
     source: TopicPartition
     target: TopicPartition
     compared: Compared

@@ -114,8 +114,6 @@ rejected.
 
 
 class CopyState(StrEnum):
-    """The state of a copy, as it is reported."""
-
     STARTING = "STARTING"
     COPYING = "COPYING"
     DRAINING = "DRAINING"

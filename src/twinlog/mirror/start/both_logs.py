@@ -113,7 +113,6 @@ class BothLogs:
         return tuple(record for record in tail.records if record.offset >= whole_from)
 
     def target_record(self, offset: int) -> Record | None:
-        """Return the target's record at an offset, or None."""
         raw = self.read_target(offset)
         return next(iter(read_tail(raw, offset, offset + 1).records), None)
 

@@ -54,8 +54,6 @@ CLAIMS: Final = ("generation", "closed")
 
 @row("generation", key=("generation", "claimant"))
 class Claim(StateRow, frozen=True, kw_only=True):
-    """One claim of a generation."""
-
     generation: int
     claimant: str
     producer_id: int
