@@ -61,7 +61,7 @@ class Connection:
         time.monotonic(); None if it does not.
         """
         self.trip_s = math.inf
-        """How long the broker took to answer ApiVersions, which it does from memory."""
+        """Response time of ApiVersions, which a broker answers from memory."""
         self._muted_until = 0.0
         self._correlation_id = 0
         self._awaited: tuple[int, int, int] | None = None

@@ -32,6 +32,7 @@ from twinlog.cluster.net import framing
 from twinlog.cluster.net.connection import Connection
 from twinlog.cluster.net.frame_pool import FramePool
 from twinlog.errors import CorruptData, Disconnected
+from twinlog.wire.record_batch import Buffer
 
 SCRATCH_BYTES: Final = 64 * 1024
 """Small responses are read together, with one system call of this size."""
@@ -58,8 +59,6 @@ QUOTA_BINDS_S: Final = 60.0
 
 _SIZE = struct.Struct(">i")
 _HEAD = struct.Struct(">hhih")
-
-Buffer = bytes | bytearray | memoryview
 
 
 @dataclass(slots=True)

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import partial
 from typing import Final
 
 from kafka.protocol.admin import CreatePartitionsRequest, CreateTopicsRequest, DeleteTopicsRequest
@@ -62,39 +63,27 @@ def create_topic(
     partitions: int,
     replication_factor: int,
     configs: Mapping[str, str] | None = None,
+    is_trial: bool = False,
 ) -> TopicCreation:
     """Create a topic. If it exists, `is_new` of the result is False. DEFAULT stands for the
-    brokers' default number of partitions or replicas.
+    brokers' default number of partitions or replicas. `is_trial`: the cluster only checks this, and
+    creates nothing.
     """
-    topic = _new_topic(name, partitions, replication_factor, configs)
-    return _create(client, CreateTopicsRequest(topics=[topic], timeout_ms=CONTROLLER_WAIT_MS))
-
-
-def validate_topic(
-    client: ClusterClient,
-    name: str,
-    *,
-    partitions: int,
-    replication_factor: int,
-    configs: Mapping[str, str] | None = None,
-) -> TopicCreation:
-    """Let the cluster check what `create_topic` would do, without creating anything."""
-    topic = _new_topic(name, partitions, replication_factor, configs)
-    request = CreateTopicsRequest(topics=[topic], timeout_ms=CONTROLLER_WAIT_MS, validate_only=True)
-    return _create(client, request)
-
-
-def _new_topic(
-    name: str, partitions: int, replication_factor: int, configs: Mapping[str, str] | None
-) -> Message:
     config = CreateTopicsRequest.CreatableTopic.CreatableTopicConfig
-    return CreateTopicsRequest.CreatableTopic(
+    topic = CreateTopicsRequest.CreatableTopic(
         name=name,
         num_partitions=partitions,
         replication_factor=replication_factor,
         assignments=[],
         configs=[config(name=key, value=value) for key, value in (configs or {}).items()],
     )
+    return _create(
+        client,
+        CreateTopicsRequest(topics=[topic], timeout_ms=CONTROLLER_WAIT_MS, validate_only=is_trial),
+    )
+
+
+validate_topic: Final = partial(create_topic, is_trial=True)
 
 
 def _create(client: ClusterClient, request: Message) -> TopicCreation:
