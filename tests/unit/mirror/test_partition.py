@@ -17,6 +17,7 @@ from tests.support.one_copy import (
     sent,
     with_epoch,
 )
+from tests.support.records import with_bits
 from twinlog.errors import CorruptData, Fate, PartitionError
 from twinlog.lane.reporting import hand_over
 from twinlog.mirror.copy.intake import Intake
@@ -25,7 +26,13 @@ from twinlog.mirror.copy.target_leader import TargetLeader
 from twinlog.mirror.map.offset_map import Run
 from twinlog.mirror.start_point import CopyRules
 from twinlog.model import Isolation
-from twinlog.wire.record_batch import HEADER, Codec, read_headers
+from twinlog.wire.record_batch import (
+    CONTROL_BIT,
+    HEADER,
+    TRANSACTIONAL_BIT,
+    Codec,
+    read_headers,
+)
 from twinlog.wire.records import Record, decode_batch, encode_batch
 
 
@@ -511,18 +518,8 @@ def control(offset: int, producer_id: int, *, commit: bool = True) -> bytes:
         key=bytes((0, 0, 0, 1 if commit else 0)),
         value=bytes((0, 0, 0, 0, 0, 0)),
     )
-    return transactional(
-        encode_batch([marker], codec=Codec.NONE, base_offset=offset, producer_id=producer_id), 0x30
-    )
-
-
-def transactional(raw: bytearray, bits: int = 0x10) -> bytes:
-    """The same batch with attribute bits set, and with its CRC corrected."""
-    from crc32c import crc32c
-
-    raw[22] |= bits
-    raw[17:21] = crc32c(bytes(raw[21:])).to_bytes(4, "big")
-    return bytes(raw)
+    batch = encode_batch([marker], codec=Codec.NONE, base_offset=offset, producer_id=producer_id)
+    return bytes(with_bits(batch, TRANSACTIONAL_BIT | CONTROL_BIT))
 
 
 class Aborted:
@@ -547,9 +544,8 @@ def an_intake(
 
 def of_producer(base: int, count: int, producer_id: int) -> bytes:
     records = [Record(offset=base + i, timestamp=NOW, key=b"t", value=b"v") for i in range(count)]
-    return transactional(
-        encode_batch(records, codec=Codec.NONE, base_offset=base, producer_id=producer_id)
-    )
+    batch = encode_batch(records, codec=Codec.NONE, base_offset=base, producer_id=producer_id)
+    return bytes(with_bits(batch, TRANSACTIONAL_BIT))
 
 
 def test_aborted_data_is_skipped_and_what_follows_its_marker_is_not() -> None:

@@ -10,10 +10,10 @@ from kafka.protocol.producer import ProduceRequest, ProduceResponse
 
 from twinlog.errors import CorruptData
 from twinlog.model import TopicId, TopicPartition
+from twinlog.wire.record_batch import Buffer
 from twinlog.wire.requests.produce import (
     VERSION_BY_ID,
     VERSION_BY_NAME,
-    Buffer,
     ProducedPartition,
     produce_answer,
     produce_request,

@@ -17,6 +17,7 @@ from msgspec import Struct
 
 from twinlog.model import TopicId, TopicPartition
 from twinlog.wire.primitives import EMPTY_TAGS, Reader, compact_string, uvarint
+from twinlog.wire.record_batch import Buffer
 
 PRODUCE: Final = 0
 VERSION_BY_ID: Final = 13
@@ -36,8 +37,6 @@ _ONE = 2
 _ONE_REQUEST = struct.Struct(">BhiB16sBi")
 _ONE_REQUEST_END = 3 * EMPTY_TAGS
 _ONE_ANSWER = struct.Struct(">B16sBihqqqBBBBiB")
-
-Buffer = bytes | bytearray | memoryview
 
 
 class ProducedPartition(Struct, frozen=True, kw_only=True):
