@@ -72,14 +72,21 @@ def compare_topic_configs(
     """Compare only the topic configs of one flow."""
     out = FlowComparison(flow=setup.name)
     here, there = source.metadata(None), target.metadata(None)
-    released = state_rows_if_any(target).intents(setup.name).released
-    flow = replace(setup.config, released=released)
-    mirrored = {n: t for n, t in mirrored_topics(flow, here).items() if matches(n)}
-    remote = remote_names(flow, mirrored)
+    flow, remote = _remotes(setup, target, here, matches)
     present = {name: its for name, its in remote.items() if its in there.topics}
     narrowed = _narrowed(flow, here, matches)
     compare_configs(narrowed, source, target, present, out, with_left_alone=False)
     return out
+
+
+def _remotes(
+    setup: FlowSetup, target: ClusterClient, here: ClusterMetadata, matches: Callable[[str], bool]
+) -> tuple[FlowConfig, dict[str, str]]:
+    """Return the flow with its released topics, and the remote names of the topics to compare."""
+    released = state_rows_if_any(target).intents(setup.name).released
+    flow = replace(setup.config, released=released)
+    mirrored = {n: t for n, t in mirrored_topics(flow, here).items() if matches(n)}
+    return flow, remote_names(flow, mirrored)
 
 
 def _narrowed(
@@ -103,10 +110,7 @@ class _Comparer:
     def compared(self, matches: Callable[[str], bool]) -> FlowComparison:
         out = FlowComparison(flow=self._setup.name)
         here, there = self._source.metadata(None), self._target.metadata(None)
-        released = state_rows_if_any(self._target).intents(self._setup.name).released
-        flow = replace(self._setup.config, released=released)
-        mirrored = {n: t for n, t in mirrored_topics(flow, here).items() if matches(n)}
-        remote = remote_names(flow, mirrored)
+        flow, remote = _remotes(self._setup, self._target, here, matches)
         present = {name: its for name, its in remote.items() if its in there.topics}
 
         def report(what: str) -> None:
@@ -159,7 +163,6 @@ NO_SOURCE: Final = "its source topic no longer exists; the mirror never deletes 
 
 
 def remote_names(flow: FlowConfig, topics: Mapping[str, TopicMetadata]) -> dict[str, str]:
-    """Return the remote names of source topics."""
     policy = policy_of(flow)
     return {name: policy.format_remote_topic(flow.source_alias, name) for name in topics}
 
