@@ -20,7 +20,6 @@ from typing import TYPE_CHECKING, Any, Final, TextIO, TypeAlias, cast
 
 import click
 from click.core import ParameterSource
-from msgspec import to_builtins
 
 from twinlog.errors import ConfigError, TwinlogError
 from twinlog.shown import ShownFormatter, shown
@@ -214,6 +213,8 @@ def is_for_programs() -> bool:
 
 def _plain(value: Any) -> Any:
     """Return an object in the form that JSON has."""
+    from msgspec import to_builtins  # no help text needs this import
+
     if isinstance(value, Iterator):
         return [*value]
     return value.as_json() if hasattr(value, "as_json") else to_builtins(value, enc_hook=str)
