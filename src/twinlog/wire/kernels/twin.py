@@ -314,16 +314,10 @@ def scan_state(header: BatchHeader) -> ScanState[int]:
 
 
 def _payload(table: Table, picked: array[int], number: int, base: int) -> bytearray:
-    out, data = bytearray(), table.data
-    times, rests, ends = (
-        table.column(column) for column in (shapes.TIMESTAMP, shapes.REST, shapes.END)
+    times = table.column(shapes.TIMESTAMP)
+    return bytearray().join(
+        _record(table, row, wrapped(times[row] - base), at) for at, row in enumerate(picked, number)
     )
-    for at, row in enumerate(picked, number):
-        time_delta = encode_varint(wrapped(times[row] - base))
-        delta, rest = encode_varint(at), data[rests[row] : ends[row]]
-        out += encode_varint(1 + len(time_delta) + len(delta) + len(rest))
-        out += b"\x00" + time_delta + delta + rest
-    return out
 
 
 def _record(table: Table, row: int, time_delta: int, delta: int) -> bytes:
