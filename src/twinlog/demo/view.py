@@ -76,7 +76,7 @@ def _lag_s(topic: TopicRate) -> str:
 
 def check_text(check: CheckState) -> Text:
     """Return the state of the check as one line."""
-    if check.differences or not check.is_identical:
+    if check.differences:
         first = check.differences[0]
         return Text.assemble(
             ("source and target DIFFER: ", "bold red"),
