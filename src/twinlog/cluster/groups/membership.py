@@ -48,8 +48,6 @@ from twinlog.cluster.net.settings import ClusterSettings
 from twinlog.errors import BrokerRefused, TwinlogError
 from twinlog.wire.error_codes import ILLEGAL_GENERATION, REBALANCE_IN_PROGRESS, UNKNOWN_MEMBER_ID
 
-__all__ = ["MemberRole", "Membership", "MembershipState"]
-
 log = logging.getLogger(__name__)
 
 SESSION_TIMEOUT_MS: Final = 10_000

@@ -133,7 +133,7 @@ class Connection:
             return False
         if self.session_ends_at is not None and time.monotonic() + within_s >= self.session_ends_at:
             return False
-        return not self._has_input(0.0)
+        return not self.wait_readable(0.0)
 
     def version_for(self, api_key: int, maximum: int, minimum: int = 0) -> int:
         """Return the highest version that the broker and the caller support. Raises Unsupported."""
@@ -211,8 +211,14 @@ class Connection:
         return answer
 
     def wait_readable(self, timeout_s: float) -> bool:
-        """Return whether a response begins to arrive within that time."""
-        return self._has_input(timeout_s)
+        """Return whether a response, or the end of the connection, begins to arrive within that
+        time.
+        """
+        if isinstance(self.sock, ssl.SSLSocket) and self.sock.pending():
+            return True
+        if self.sock.fileno() < 0:
+            return True  # another thread has closed it: the next read fails
+        return framing.is_readable(self.sock, timeout_s)
 
     def detach(self) -> socket.socket:
         """Return the socket in blocking mode to the caller, who owns it. This object is closed."""
@@ -237,7 +243,7 @@ class Connection:
         for version in (3, 0):
             began = time.monotonic()
             self._begin(protocol.api_versions_request(version), protocol.API_VERSIONS, version)
-            if not self._has_input(min(SILENT_S, deadline - time.monotonic())):
+            if not self.wait_readable(min(SILENT_S, deadline - time.monotonic())):
                 if_silent()
             key, sent, body = self._receive_body(deadline - time.monotonic())
             self.trip_s = time.monotonic() - began
@@ -319,10 +325,3 @@ class Connection:
         self.close()
         what = f"did not answer {name}: {why}"
         return Disconnected(f"{self.peer} {what}", reason=what)
-
-    def _has_input(self, timeout_s: float) -> bool:
-        if isinstance(self.sock, ssl.SSLSocket) and self.sock.pending():
-            return True
-        if self.sock.fileno() < 0:
-            return True  # another thread has closed it: the next read fails
-        return framing.is_readable(self.sock, timeout_s)
