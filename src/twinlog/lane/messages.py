@@ -260,7 +260,6 @@ class PartitionProgress(Struct, frozen=True, kw_only=True):
     """End of the source's log: the high watermark, or the last stable offset under
     read_committed.
     """
-    log_start: int
     records: int
     """Number of records acknowledged since the Take."""
     bytes: int
@@ -282,8 +281,6 @@ class PartitionProgress(Struct, frozen=True, kw_only=True):
     """Latencies of the batches acknowledged since the last report."""
     gap: Gap | None = None
     """A gap found since the last report."""
-    has_row: bool = False
-    """Whether the first row of the copy is in the offset map."""
     map_epoch: int = -1
     """Leader epoch of the map's partition under which the copy's rows certainly exist; -1:
     unknown.

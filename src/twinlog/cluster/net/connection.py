@@ -115,10 +115,6 @@ class Connection:
         return f"broker {Address(self.host, self.port)} of cluster {self.settings.alias}"
 
     @property
-    def is_open(self) -> bool:
-        return self._is_open
-
-    @property
     def muted_s(self) -> float:
         """For how many seconds the broker reads nothing from this connection, or 0."""
         return max(self._muted_until - time.monotonic(), 0.0)

@@ -19,7 +19,7 @@ from twinlog.cluster.logs.offsets import LATEST, list_offsets
 from twinlog.cluster.net.metadata import TopicMetadata
 from twinlog.cluster.net.protocol import Message
 from twinlog.errors import ClusterError, or_raise
-from twinlog.model import NO_TOPIC_ID, TopicId, TopicPartition
+from twinlog.model import TopicPartition
 from twinlog.wire.error_codes import (
     INVALID_REPLICATION_FACTOR,
     LEADER_NOT_AVAILABLE,
@@ -46,10 +46,7 @@ BY_NAME: Final = 5
 class TopicCreation:
     """A topic that exists now. `is_new` is False if it existed before, with any settings."""
 
-    name: str
     is_new: bool
-    topic_id: TopicId
-    """The zero ID if the topic existed before, or if the broker is too old to report it."""
     partitions: int
     """Partition count of a new topic. -1 if it existed before, or if the broker does not report it
     (before 2.4, or without DESCRIBE_CONFIGS on the topic).
@@ -103,11 +100,8 @@ def _create(client: ClusterClient, request: Message) -> TopicCreation:
     found = client.to_controller(request, check, minimum=minimum).topics[0]
     is_new = found.error_code == 0
     partitions = found.num_partitions if wanted.num_partitions == DEFAULT else wanted.num_partitions
-    raw_id = found.topic_id
     return TopicCreation(
-        name=str(wanted.name),
         is_new=is_new,
-        topic_id=TopicId(raw_id.hex) if is_new and raw_id is not None else NO_TOPIC_ID,
         partitions=int(partitions) if is_new and partitions is not None else -1,
     )
 

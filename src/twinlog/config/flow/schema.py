@@ -291,6 +291,3 @@ class MirrorConfig:
 
     def cluster(self, alias: str) -> ClusterConfig:
         return next(cluster for cluster in self.clusters if cluster.alias == alias)
-
-    def flow(self, flow: Flow) -> FlowConfig:
-        return next(config for config in self.flows if config.flow == flow)

@@ -47,10 +47,6 @@ class Node:
         return int(self._at.start_mark.line) + 1
 
     @property
-    def location(self) -> str:
-        return f"{self.file}:{self.line}"
-
-    @property
     def is_mapping(self) -> bool:
         return isinstance(self._node, yaml.MappingNode)
 

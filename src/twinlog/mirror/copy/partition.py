@@ -117,9 +117,7 @@ class CopyState(StrEnum):
     STARTING = "STARTING"
     COPYING = "COPYING"
     DRAINING = "DRAINING"
-    DONE = "DONE"
     TAKEN_OVER = "TAKEN_OVER"
-    FAILED = "FAILED"
 
 
 class PartitionCopy:
