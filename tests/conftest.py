@@ -17,7 +17,7 @@ from zlib import crc32
 import pytest
 from hypothesis import settings
 
-from tests.gate.tiers import drop_other_cases, skip_what_runs_alone
+from tests.gate.tiers import TESTS, drop_other_cases, skip_what_runs_alone
 from tests.support.clusters import (
     LENT,
     running_cluster,
@@ -78,6 +78,8 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
             groups = {_pair_of(item.path.stem) if is_gate else item.path.stem}
         for fixture in used & {*_SHARED_IN_GATE}:
             groups = {_SHARED_IN_GATE[fixture] if is_gate else item.path.stem}
+        if is_gate and not groups:
+            groups = _group_without_brokers(item)
         if groups and item.get_closest_marker("xdist_group") is None:
             item.add_marker(pytest.mark.xdist_group(min(groups)))
     items.sort(key=_turn)
@@ -86,6 +88,15 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 def _pair_of(file: str) -> str:
     """One of few groups: the gate has too few such tests for two brokers in each process."""
     return f"pair-{crc32(file.encode()) % 3}"
+
+
+def _group_without_brokers(item: pytest.Item) -> set[str]:
+    """Return a group for the unit tests of a file, and one for all contracts, which need a JVM. If
+    each test may run in any process, every process makes what the tests of a file share.
+    """
+    path = item.path.relative_to(TESTS)
+    groups = {"unit": path.as_posix(), "contract": "contract"}
+    return {groups[path.parts[0]]} if path.parts[0] in groups else set()
 
 
 def _group(item: pytest.Item) -> str | None:
