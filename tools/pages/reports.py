@@ -516,10 +516,10 @@ class ReportedLoss(Value):
     """Why there is none; empty if there is one."""
     at_ms: int | None = None
     """Its time, by the leader's clock."""
-    where: Text = ""
-    """Host and process of the leader."""
-    state: Text = ""
-    """State of the flow."""
+    where: Text | None = None
+    """Host and process of the leader; null if there is no report."""
+    state: Text | None = None
+    """State of the flow; null if there is no report."""
     loss_records: int | None = None
     """Records that were only on the source."""
     loss_ms: int | None = None

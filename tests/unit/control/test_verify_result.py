@@ -23,6 +23,7 @@ from twinlog.control.verify.result import (
     digest,
     worst,
 )
+from twinlog.encoded import encoded
 from twinlog.errors import FlowError, Unauthorized
 from twinlog.mirror.verify.difference import MOST_KEPT, Compared, DifferenceKind, GapCause, Range
 from twinlog.model import TopicPartition
@@ -173,7 +174,7 @@ def test_what_is_recorded_counts_what_the_report_has() -> None:
     assert (run.answer, run.began_ms, run.topics, run.deep) == ("different", 5, "orders.*", True)
     assert (run.partitions, run.not_compared, run.ranges) == (2, 1, {"missing": 1})
     assert (run.groups, run.configs) == (1, 0)
-    assert run.sha256 == digest(found.as_json())
+    assert run.sha256 == digest(encoded(found))
 
 
 def test_who_may_not_record_has_a_line_and_no_error(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -51,7 +51,7 @@ def diff(chosen: ChosenFlow, topics: str | None, every: bool) -> Answer:
         found.append(one)
         different = (text(f"{one.flow}: {line(each)}") for each in one.differences)
         write_parts(parts(one, with_left_alone=every), different)
-    flows = (one.as_json(with_left_alone=every) for one in found)
+    flows = (one.printed(with_left_alone=every) for one in found)
     return Answer({"flows": flows}, exit_code=1 if any(one.differences for one in found) else 0)
 
 

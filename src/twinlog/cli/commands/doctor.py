@@ -36,13 +36,13 @@ def doctor(chosen: ChosenFlow) -> Answer:
     twinlog doctor mm2.properties --flow A:B
     twinlog doctor mm2.properties --format json
     """
-    from twinlog.control.doctor.findings import as_json, findings
+    from twinlog.control.doctor.findings import findings, printed
     from twinlog.control.doctor.observing import observe
 
     found = [(seen, findings(seen)) for seen in observe(chosen.all(), chosen.file)]
     reasons = [text(f"{seen.flow}: {one.what}") for seen, some in found for one in some]
     return Answer(
-        {"flows": starmap(as_json, found)},
+        {"flows": starmap(printed, found)},
         (part for one in found for part in parts(*one)),
         1 if reasons else 0,
         problems=reasons,

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import closing
 from itertools import chain
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 import click
 from rich.console import RenderableType
@@ -86,7 +86,7 @@ def rebuild(chosen: ChosenFlow, topics: str | None, dry_run: bool, yes: bool) ->
                 return Answer({}, exit_code=1, version=2)
             work.lead()
         lines = list(work.run(plans))
-    fields = {"flow": name, "dry_run": dry_run, "partitions": map(_as_json, lines)}
+    fields = {"flow": name, "dry_run": dry_run, "partitions": lines}
     is_refused = any(line.outcome is LineOutcome.REFUSED for line in lines)
     report = _report(lines, dry_run=dry_run)
     return Answer(fields, report, int(is_refused), problems=_refusals(lines), version=2)
@@ -106,21 +106,6 @@ def _is_wanted(flow: str, plans: Sequence[PartitionPlan]) -> bool:
         "write rows for those that the offset map lacks?",
         err=True,
     )
-
-
-def _as_json(line: RebuiltLine) -> dict[str, Any]:
-    return {
-        "topic": line.source.topic,
-        "partition": line.source.partition,
-        "target_topic": line.target.topic,
-        "outcome": line.outcome.value,
-        "first_target_offset": line.first,
-        "target_end": line.end,
-        "runs": line.runs,
-        "next_source_offset": line.next_upstream,
-        "code": None if line.problem is None else line.problem.code,
-        "message": None if line.problem is None else line.problem.message,
-    }
 
 
 def _refusals(lines: Sequence[RebuiltLine]) -> Iterator[RenderableType]:

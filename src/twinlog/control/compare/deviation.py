@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any
 
@@ -38,8 +38,7 @@ class Deviation:
     def is_difference(self) -> bool:
         return not self.left_alone
 
-    def as_json(self) -> dict[str, Any]:
-        return {**asdict(self), "aspect": self.aspect.name.lower()}
+    FIELDS = "aspect=aspect.name.lower name detail source target left_alone"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -89,12 +88,12 @@ class FlowComparison:
                 )
         return out
 
-    def as_json(self, *, with_left_alone: bool) -> dict[str, Any]:
-        shown = self.deviations if with_left_alone else self.differences
+    def printed(self, *, with_left_alone: bool) -> dict[str, Any]:
+        """Return what is printed for programs."""
         return {
             "flow": self.flow,
             "is_equal": not self.differences,
-            "totals": {a.name.lower(): asdict(total) for a, total in self.totals().items()},
-            "deviations": [one.as_json() for one in shown],
-            "notes": list(self.notes),
+            "totals": {aspect.name.lower(): one for aspect, one in self.totals().items()},
+            "deviations": self.deviations if with_left_alone else self.differences,
+            "notes": self.notes,
         }

@@ -27,9 +27,7 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
-from typing import Any, Final
-
-from msgspec import to_builtins
+from typing import Final
 
 from twinlog.cluster.topics.acls import topic_acls
 from twinlog.control.cutover.copies import FORGOTTEN, Copy, copies, incomplete, records_in
@@ -89,6 +87,8 @@ class Ways:
 class SwitchoverPlan:
     """The current state of both clusters, as far as a switchover needs it."""
 
+    FIELDS = "flow is_open promoted? fenced notes gates partitions=copies groups"
+
     flow: str
     gates: tuple[Gate, ...]
     copies: tuple[Copy, ...]
@@ -127,18 +127,6 @@ class SwitchoverPlan:
         yield f"{count(left)} offsets of {plural(len(self.copies), 'partition')} to be drained"
         for one in self.groups:
             yield from one.lines()
-
-    def as_json(self) -> dict[str, Any]:
-        return {
-            "flow": self.flow,
-            "is_open": self.is_open,
-            "promoted": self.promoted or None,
-            "fenced": list(self.fenced),
-            "notes": list(self.notes),
-            "gates": to_builtins(self.gates),
-            "partitions": [copy.as_json() for copy in self.copies],
-            "groups": [one.as_json() for one in self.groups],
-        }
 
 
 @dataclass(slots=True)

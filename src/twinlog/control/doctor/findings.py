@@ -32,8 +32,8 @@ CHECKS: Final[tuple[Callable[[Observation], Iterator[Finding]], ...]] = (
 """Order of findings of the same likelihood."""
 
 
-def as_json(seen: Observation, found: list[Finding]) -> dict[str, Any]:
-    """Return the measurements and findings of a flow."""
+def printed(seen: Observation, found: list[Finding]) -> dict[str, Any]:
+    """Return the measurements and findings of a flow, as they are printed for programs."""
     return {
         "flow": seen.flow,
         "state": seen.snapshot.state,
@@ -45,8 +45,8 @@ def as_json(seen: Observation, found: list[Finding]) -> dict[str, Any]:
             one.alias: {str(node): round(ms, 3) for node, ms in one.round_trips_ms.items()}
             for one in (seen.source, seen.target)
         },
-        "notes": list(seen.notes),
-        "findings": [one.as_json() for one in found],
+        "notes": seen.notes,
+        "findings": found,
     }
 
 

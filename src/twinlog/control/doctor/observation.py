@@ -5,11 +5,11 @@ from it without further queries.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from enum import IntEnum
 from functools import cached_property
 from shlex import quote
-from typing import Any, Final
+from typing import Final
 
 from twinlog.cluster.topics.quotas import Quota
 from twinlog.config.flow.tuning import Tuning
@@ -42,8 +42,7 @@ class Finding:
     todo: str
     """A key to change, or a command."""
 
-    def as_json(self) -> dict[str, Any]:
-        return {**asdict(self), "likelihood": self.likelihood.name.lower()}
+    FIELDS = "likelihood=likelihood.name.lower cause what todo"
 
 
 SLOW_MS: Final = 10_000

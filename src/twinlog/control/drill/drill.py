@@ -20,7 +20,6 @@ from typing import Any, Final
 from cryptography.exceptions import UnsupportedAlgorithm
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from cryptography.hazmat.primitives.serialization import load_pem_private_key
-from msgspec import to_builtins
 
 from twinlog.cluster.client import ClusterClient, prompt_client
 from twinlog.cluster.groups.coordinators import Coordinators
@@ -41,6 +40,7 @@ from twinlog.control.drill.cleaning import clean
 from twinlog.control.drill.names import DrillNames, Part
 from twinlog.control.drill.rehearsal import Defect, Load, Measured, MirrorProcess, Rehearsal
 from twinlog.control.flow.wiring import flow_setup
+from twinlog.encoded import encoded
 from twinlog.errors import BrokerRefused, FlowError, TwinlogError, UsageError
 from twinlog.model import Flow, TopicPartition
 from twinlog.private_files import memory_file
@@ -69,6 +69,11 @@ class TopicShape:
 class DrillPlan:
     """What a drill would do."""
 
+    FIELDS = (
+        "flow topics=shapes fence parts seconds=load.seconds "
+        "records_per_second=load.records_per_s record_bytes=load.record_bytes"
+    )
+
     flow: str
     shapes: tuple[TopicShape, ...]
     fence: FenceKind
@@ -88,21 +93,12 @@ class DrillPlan:
             }
             yield f"its producers are fenced off {how[self.fence]}"
 
-    def as_json(self) -> dict[str, Any]:
-        return {
-            "flow": self.flow,
-            "topics": to_builtins(self.shapes),
-            "fence": self.fence.value,
-            "parts": [part.value for part in self.parts],
-            "seconds": self.load.seconds,
-            "records_per_second": self.load.records_per_s,
-            "record_bytes": self.load.record_bytes,
-        }
-
 
 @dataclass(slots=True, kw_only=True)
 class DrillResult:
     """The measurements of a drill."""
+
+    FIELDS = "id=mark began_ms seconds verdict plan rehearsals=outcomes problem? is_clean evidence"
 
     plan: DrillPlan
     mark: str
@@ -123,18 +119,9 @@ class DrillResult:
     def is_green(self) -> bool:
         return not (self.findings or self.problem) and self.is_clean
 
-    def as_json(self) -> dict[str, Any]:
-        return {
-            "id": self.mark,
-            "began_ms": self.began_ms,
-            "seconds": round(self.seconds, 1),
-            "verdict": "green" if self.is_green else "red",
-            "plan": self.plan.as_json(),
-            "rehearsals": [one.as_json() for one in self.outcomes],
-            "problem": self.problem or None,
-            "is_clean": self.is_clean,
-            "evidence": self.evidence,
-        }
+    @property
+    def verdict(self) -> str:
+        return "green" if self.is_green else "red"
 
 
 class Drill:
@@ -201,7 +188,7 @@ class Drill:
                 self._say("cleaning up")
                 cleaned = [clean(client, names.mark, self._say) for client in (source, target)]
                 result.is_clean = all(cleaned)
-        result.seconds = time.monotonic() - began
+        result.seconds = round(time.monotonic() - began, 1)
         return result
 
     def _rehearse(
@@ -395,7 +382,7 @@ def signing_key(path: Path) -> Ed25519PrivateKey:
 def write_report(result: DrillResult, folder: Path, key: Ed25519PrivateKey | None) -> list[Path]:
     """Write the files, and return them in that order. Raises UsageError if that fails."""
     stem = folder / f"drill-{result.mark.rpartition('-')[2]}"
-    data = {"v": 1, **result.as_json()}
+    data = {"v": 1, **encoded(result)}
     files = {
         stem.with_suffix(".json"): json.dumps(data, indent=2) + "\n",
         stem.with_suffix(".html"): page(result),

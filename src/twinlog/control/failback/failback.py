@@ -24,8 +24,6 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Final
 
-from msgspec import to_builtins
-
 from twinlog.client.export import record_of
 from twinlog.cluster.groups.group_offsets import GroupOffsets
 from twinlog.config.values.times import in_iso
@@ -54,6 +52,7 @@ from twinlog.control.failback.saved import (
     read_tail,
     uncovered,
 )
+from twinlog.encoded import encoded
 from twinlog.errors import Fate, FlowError, TwinlogError, or_raise
 from twinlog.mirror.state.intents import Intent, IntentKind
 from twinlog.model import TopicPartition
@@ -253,7 +252,7 @@ class Failback:
             )
             for span in gone or ():
                 self._say(f"not saved: {one.source} {span}: retention had deleted it")
-        saved.write_manifest(files, [one.as_json() for one in found])
+        saved.write_manifest(files, encoded(found))
         return files
 
     def _require_same(self, saved: SavedTail, files: Sequence[SavedFile], one: Parting) -> None:
@@ -382,13 +381,12 @@ class Tail:
                 "offset map shows that the logs diverge here"
             )
 
-    def as_json(self) -> dict[str, Any]:
-        return {**self.parting.as_json(), **to_builtins(self.counts)}
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FailbackPlan:
     """The failback plan of one flow, computed from both clusters only."""
+
+    FIELDS = "flow is_open promoted? problems records partitions replayed way_back"
 
     flow: str
     promoted: str
@@ -440,14 +438,10 @@ class FailbackPlan:
         yield from self.replayed
         yield from self.way_back
 
-    def as_json(self) -> dict[str, Any]:
-        return {
-            "flow": self.flow,
-            "is_open": self.is_open,
-            "promoted": self.promoted or None,
-            "problems": self.problems,
-            "records": sum(one.counts.valid for one in self.tails),
-            "partitions": [one.as_json() for one in self.tails],
-            "replayed": list(self.replayed),
-            "way_back": list(self.way_back),
-        }
+    @property
+    def records(self) -> int:
+        return sum(one.counts.valid for one in self.tails)
+
+    @property
+    def partitions(self) -> list[dict[str, Any]]:
+        return [encoded(one.parting) | encoded(one.counts) for one in self.tails]

@@ -68,6 +68,12 @@ class LineOutcome(StrEnum):
 class RebuiltLine:
     """One partition in the report."""
 
+    FIELDS = (
+        "topic=source.topic partition=source.partition target_topic=target.topic outcome "
+        "first_target_offset=first target_end=end runs next_source_offset=next_upstream "
+        "code=problem.code message=problem.message"
+    )
+
     source: TopicPartition
     target: TopicPartition
     outcome: LineOutcome

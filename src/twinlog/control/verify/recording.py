@@ -23,6 +23,7 @@ from twinlog.cluster.topics.internal_log import append_rows
 from twinlog.config.flow.schema import FlowConfig
 from twinlog.control.flow.wiring import flow_setup
 from twinlog.control.verify.result import VerifiedFlow, digest
+from twinlog.encoded import encoded
 from twinlog.errors import TwinlogError
 from twinlog.mirror.names.naming import STATE_TOPIC
 from twinlog.mirror.state.verified import VerifyRun, verify_runs
@@ -67,7 +68,7 @@ def run_of(found: VerifiedFlow, asked: Asked) -> VerifyRun:
         not_compared=sum(bool(part.why_not) for part in found.partitions),
         configs=len(found.configs),
         groups=sum(one.is_wrong for one in found.groups),
-        sha256=digest(found.as_json()),
+        sha256=digest(encoded(found)),
     )
 
 

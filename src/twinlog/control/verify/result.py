@@ -10,9 +10,8 @@ from datetime import date, timedelta
 from enum import StrEnum
 from typing import Any, Final
 
-from msgspec import to_builtins
-
 from twinlog.control.compare.deviation import Deviation
+from twinlog.encoded import picked
 from twinlog.mirror.map.runs import MapDigest
 from twinlog.mirror.verify.difference import Compared
 from twinlog.mirror.verify.tally import Day, Tally
@@ -46,6 +45,14 @@ def worst(answers: list[VerifyAnswer]) -> VerifyAnswer:
 class VerifiedPartition:
     """The result of one partition."""
 
+    FIELDS = (
+        "topic=source.topic partition=source.partition target_topic=target.topic "
+        "target_partition=target.partition answer equal_records=compared.equal "
+        "compared_as_bytes=compared.by_bytes bytes=compared.bytes map=map._asdict days "
+        "differences=compared.differences more_differences=compared.unkept gaps "
+        "not_yet_copied=compared.pending why_not"
+    )
+
     source: TopicPartition
     target: TopicPartition
     compared: Compared
@@ -60,27 +67,14 @@ class VerifiedPartition:
             return VerifyAnswer.DIFFERENT
         return VerifyAnswer.UNKNOWN if self.why_not else VerifyAnswer.IDENTICAL
 
-    def as_json(self) -> dict[str, Any]:
-        found = self.compared
-        return {
-            "topic": self.source.topic,
-            "partition": self.source.partition,
-            "target_topic": self.target.topic,
-            "target_partition": self.target.partition,
-            "answer": self.answer.value,
-            "equal_records": found.equal,
-            "compared_as_bytes": found.by_bytes,
-            "bytes": found.bytes,
-            "map": None if self.map is None else self.map._asdict(),
-            "days": [_day(*one) for one in sorted(found.days.items())],
-            "differences": to_builtins(found.differences),
-            "more_differences": found.unkept,
-            "gaps": {
-                gap.name.lower(): number for gap, number in sorted(found.gaps.items()) if number
-            },
-            "not_yet_copied": None if found.pending is None else list(found.pending),
-            "why_not": self.why_not,
-        }
+    @property
+    def days(self) -> list[dict[str, Any]]:
+        return [_day(*one) for one in sorted(self.compared.days.items())]
+
+    @property
+    def gaps(self) -> dict[str, int]:
+        found = sorted(self.compared.gaps.items())
+        return {gap.name.lower(): number for gap, number in found if number}
 
 
 def _day(number: int, day: Day) -> dict[str, Any]:
@@ -123,6 +117,11 @@ class Standing(StrEnum):
 class VerifiedGroup:
     """A committed offset of a group."""
 
+    FIELDS = (
+        "group topic=source.topic partition=source.partition target_topic=target.topic "
+        "committed wanted stands standing is_wrong left_alone"
+    )
+
     group: str
     source: TopicPartition
     target: TopicPartition
@@ -147,24 +146,12 @@ class VerifiedGroup:
     def is_wrong(self) -> bool:
         return self.standing is Standing.AHEAD and not self.left_alone
 
-    def as_json(self) -> dict[str, Any]:
-        return {
-            "group": self.group,
-            "topic": self.source.topic,
-            "partition": self.source.partition,
-            "target_topic": self.target.topic,
-            "committed": self.committed,
-            "wanted": self.wanted,
-            "stands": self.stands,
-            "standing": self.standing.value,
-            "is_wrong": self.is_wrong,
-            "left_alone": self.left_alone,
-        }
-
 
 @dataclass(slots=True, kw_only=True)
 class VerifiedFlow:
     """The results for one flow; filled during the verification."""
+
+    FIELDS = "flow answer is_led is_partial partitions groups configs=changed_configs notes"
 
     flow: str
     is_led: bool = False
@@ -195,26 +182,9 @@ class VerifiedFlow:
         if line not in self.notes:
             self.notes.append(line)
 
-    def as_json(self) -> dict[str, Any]:
-        return {
-            "flow": self.flow,
-            "answer": self.answer.value,
-            "is_led": self.is_led,
-            "is_partial": self.is_partial,
-            "partitions": [one.as_json() for one in self.partitions],
-            "groups": [one.as_json() for one in self.groups],
-            "configs": [_config(one) for one in self.configs],
-            "notes": list(self.notes),
-        }
-
-
-def _config(one: Deviation) -> dict[str, Any]:
-    return {
-        "topic": one.name,
-        "config": one.detail,
-        "source": one.source,
-        "target": one.target,
-    }
+    @property
+    def changed_configs(self) -> list[dict[str, Any]]:
+        return [picked(one, "topic=name config=detail source target") for one in self.configs]
 
 
 def digest(report: Mapping[str, Any]) -> str:

@@ -8,7 +8,6 @@ from dataclasses import dataclass
 from typing import Any, Final, TypeAlias
 from urllib.parse import quote, urlencode
 
-from msgspec import to_builtins
 from pydantic import BaseModel
 
 from twinlog.client.steering import Change, Corrupt, FlowSteering
@@ -21,7 +20,8 @@ from twinlog.control.compare.comparison import compare_flows
 from twinlog.control.cutover.failover import Failover
 from twinlog.control.cutover.scope import CutoverScope
 from twinlog.control.cutover.switchover import Switchover, Ways
-from twinlog.control.doctor.findings import as_json, findings
+from twinlog.control.doctor.findings import findings
+from twinlog.control.doctor.findings import printed as diagnosis
 from twinlog.control.doctor.observing import observe
 from twinlog.control.flow.wiring import flow_setup
 from twinlog.control.flow.wishes import Ask, wish
@@ -30,6 +30,7 @@ from twinlog.control.web.api.inputs import WantedState
 from twinlog.control.web.api.site import NOT_HEARD, Parts, Site
 from twinlog.control.web.problem import RequestRefused
 from twinlog.control.web.tokens import Client
+from twinlog.encoded import encoded, picked
 from twinlog.errors import Unreachable, UsageError
 from twinlog.mirror.state.intents import RESUMED, IntentKind
 from twinlog.model import TopicPartition
@@ -189,7 +190,7 @@ async def _logs(asked: CheckedRequest) -> Answer:
     ]
     as_of_ms = int(time.time() * 1000)
     fields = {"flow": asked.flow, "topic": query.topic, "partitions": rows, "as_of_ms": as_of_ms}
-    return shown.printed(to_builtins(fields))
+    return shown.printed(fields)
 
 
 # Answers that may be large are made in the worker that queries the clusters.
@@ -205,9 +206,7 @@ async def _groups(asked: CheckedRequest) -> Answer:
             raise RequestRefused(
                 f"{asked.flow} has no group {names[0][:200]} on its source", code="NOT_FOUND"
             )
-        groups = [one.as_json() for one in found.groups]
-        fields = {"flow": found.flow, "groups": groups, "left_out": found.left_out}
-        return shown.printed({**fields, "notes": found.notes})
+        return shown.printed(picked(found, "flow groups left_out notes"))
 
     return await asked.site.questions.run(read)
 
@@ -232,7 +231,7 @@ async def _diff(asked: CheckedRequest) -> Answer:
 
     def read() -> Answer:
         (found,) = compare_flows(config, matches, with_left_alone=every, say=lambda _: None)
-        return shown.printed(found.as_json(with_left_alone=every))
+        return shown.printed(found.printed(with_left_alone=every))
 
     return await asked.site.questions.run(read)
 
@@ -242,7 +241,7 @@ async def _doctor(asked: CheckedRequest) -> Answer:
 
     def read() -> Answer:
         (seen,) = observe(config, file)
-        return shown.printed(as_json(seen, findings(seen)))
+        return shown.printed(diagnosis(seen, findings(seen)))
 
     return await asked.site.questions.run(read)
 
@@ -255,7 +254,7 @@ def _planned(
 
         def plan() -> Answer:
             with CutoverScope(flow_setup(config)) as scope:
-                return shown.printed(planner(scope).as_json())
+                return shown.printed(encoded(planner(scope)))
 
         return await asked.site.questions.run(plan)
 
@@ -310,8 +309,7 @@ async def wished(site: Site, client: Client, flow: str, ask: Ask, **said: Any) -
     who = f"{client.name} (REST)"
     changes = await site.wishes.run(lambda: wish([config], ask, who=who, **said))
     site.leaders.changed()
-    found = [one.as_json() for one in changes]
-    return shown.printed({"dry_run": said["dry_run"], "changes": found})
+    return shown.printed({"dry_run": said["dry_run"], "changes": changes})
 
 
 def _of_flow(

@@ -19,6 +19,7 @@ from twinlog.control.watch.snapshot import FlowSnapshot, PartitionSnapshot
 from twinlog.control.web.api import answers
 from twinlog.control.web.api.inputs import PartitionQuery
 from twinlog.control.web.api.leaders import LeaderReport
+from twinlog.encoded import encoded
 from twinlog.mirror.state.intents import FlowIntents
 from twinlog.mirror.state.published import PublishedStatus
 
@@ -152,7 +153,7 @@ def printed(fields: Mapping[str, Any], *, has_names: bool = True) -> dict[str, A
     False for a map by clusters and brokers, whose keys stay as they are.
     """
     out = {}
-    for name, value in fields.items():
+    for name, value in encoded(fields).items():
         shown = _printed(value, has_names=has_names and name != "round_trips_ms")
         key = _camel_case(name) if has_names else name
         out[key] = _camel_case(shown) if name == "aspect" else shown
@@ -162,7 +163,7 @@ def printed(fields: Mapping[str, Any], *, has_names: bool = True) -> dict[str, A
 def _printed(value: Any, *, has_names: bool = True) -> Any:
     if isinstance(value, Mapping):
         return printed(value, has_names=has_names)
-    if isinstance(value, list | tuple):
+    if isinstance(value, list):
         return [_printed(one) for one in value]
     return answers.sendable(value)
 
