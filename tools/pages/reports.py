@@ -9,10 +9,18 @@ from __future__ import annotations
 
 from typing import Final, Literal
 
+from tools.pages.answers import (
+    Events,
+    Flow,
+    Flows,
+    PartitionPage,
+    Text,
+    TopicPage,
+    Value,
+)
 from twinlog.codes import FlowState, Retry
 from twinlog.codes.states import Severity
 from twinlog.control.cutover.groups import GroupOutcome
-from twinlog.control.web.api.answers import Text, Value
 from twinlog.mirror.state.intents import IntentKind
 
 Aspect = str
@@ -545,7 +553,7 @@ REPORTS: Final[dict[str, type[Value]]] = {
     one.__name__: one
     for one in (
         *(History, TopicHistory, Logs, SourceGroups, Diff, Doctor, Code, Codes, Clusters),
-        *(InEffect, Changes),
+        *(Events, Flow, Flows, PartitionPage, TopicPage, InEffect, Changes),
         *(PlannedSwitchover, PlannedFailover),
     )
 }

@@ -27,7 +27,6 @@ from starlette.routing import BaseRoute, Route
 from twinlog.codes import FlowState
 from twinlog.config.flow.schema import FlowConfig
 from twinlog.control.flow.wishes import Ask
-from twinlog.control.web.api import answers
 from twinlog.control.web.api.endpoints import wished
 from twinlog.control.web.api.site import Site
 from twinlog.control.web.front import CLIENT
@@ -209,25 +208,23 @@ class _Connect:
         config = _config(name, flow, kind)
         return {"name": name, "config": config, "tasks": tasks, "type": "source"}
 
-    def _status(self, name: str, kind: str, answer: answers.Flow) -> dict[str, Any]:
-        state = _STATES.get(answer.state, ConnectState.RUNNING)
-        worker = self._worker if answer.reported_by == "here" else answer.reported_by
+    def _status(self, name: str, kind: str, answer: dict[str, Any]) -> dict[str, Any]:
+        state = _STATES.get(answer["state"], ConnectState.RUNNING)
+        worker = self._worker if answer["reported_by"] == "here" else answer["reported_by"]
         where: dict[str, Any] = {"state": state, "worker_id": worker}
         if state is ConnectState.FAILED:
-            where["trace"] = answer.reason
+            where["trace"] = answer["reason"]
         tasks = [{"id": number, **where} for number in range(_tasks(kind, answer))]
-        if (
-            answer.state is FlowState.PARTLY_FAILED
-        ):  # lanes change, so the first task represents them
-            tasks[:1] = [
-                {**one, "state": ConnectState.FAILED, "trace": answer.reason} for one in tasks[:1]
-            ]
+        if answer["state"] == FlowState.PARTLY_FAILED:
+            # lanes change, so the first task represents them
+            failed = {"state": ConnectState.FAILED, "trace": answer["reason"]}
+            tasks[:1] = [one | failed for one in tasks[:1]]
         return {"name": name, "connector": where, "tasks": tasks, "type": "source"}
 
 
-def _tasks(kind: str, answer: answers.Flow) -> int:
+def _tasks(kind: str, answer: dict[str, Any]) -> int:
     """Return the number of tasks: one per lane, and none for the other connectors."""
-    return answer.lanes or 0 if kind == SOURCE else 0
+    return answer["lanes"] or 0 if kind == SOURCE else 0
 
 
 def _config(name: str, flow: FlowConfig, kind: str) -> dict[str, str]:

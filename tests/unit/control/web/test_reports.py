@@ -10,6 +10,7 @@ from pydantic.alias_generators import to_camel
 
 from tests.support import snapshots
 from tools.pages import reports
+from tools.pages.answers import Value
 from twinlog.cluster.groups.group_members import GroupSide, Member
 from twinlog.control.check.group_readiness import CommittedOffset, GroupReadiness
 from twinlog.control.compare.deviation import Aspect, Deviation, FlowComparison
@@ -22,7 +23,6 @@ from twinlog.control.cutover.switchover import SwitchoverPlan
 from twinlog.control.doctor.findings import printed as printed_findings
 from twinlog.control.doctor.observation import ClusterView, Finding, Likelihood, Observation
 from twinlog.control.web.api import shown
-from twinlog.control.web.api.answers import Value
 from twinlog.encoded import encoded
 from twinlog.model import TopicPartition
 

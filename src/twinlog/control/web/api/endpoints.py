@@ -25,7 +25,7 @@ from twinlog.control.doctor.findings import printed as diagnosis
 from twinlog.control.doctor.observing import observe
 from twinlog.control.flow.wiring import flow_setup
 from twinlog.control.flow.wishes import Ask, wish
-from twinlog.control.web.api import answers, inputs, shown, topics
+from twinlog.control.web.api import inputs, shown, topics
 from twinlog.control.web.api.inputs import WantedState
 from twinlog.control.web.api.site import NOT_HEARD, Parts, Site
 from twinlog.control.web.problem import RequestRefused
@@ -78,8 +78,8 @@ STREAM_SUMMARY: Final = "Server-sent events: `flows` after a change, `event` for
 DOCUMENT: Final = f"{ROOT}/openapi.json"
 
 
-Answer: TypeAlias = "BaseModel | dict[str, Any]"
-"""An answer of REST's own, or what a command prints."""
+Answer: TypeAlias = bytes | dict[str, Any]
+"""An answer of REST's own in JSON, or what a command prints."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -105,8 +105,8 @@ class Endpoint:
     method: str
     path: str
     summary: str
-    answer: type[BaseModel] | str
-    """Its type, or the name of its type in the OpenAPI document if a command prints it, too."""
+    answer: str
+    """The name of its type in the OpenAPI document (`tools.pages.reports`)."""
     run: Callable[[CheckedRequest], Awaitable[Answer]]
     query: type[BaseModel] | None = None
     body: type[BaseModel] | None = None
@@ -114,12 +114,12 @@ class Endpoint:
     """Cache the answer, because many clients poll it."""
 
 
-async def _flows(asked: CheckedRequest) -> answers.Flows:
-    return await asked.site.flows()
+async def _flows(asked: CheckedRequest) -> Answer:
+    return shown.compact(await asked.site.flows())
 
 
-async def _flow(asked: CheckedRequest) -> answers.Flow:
-    return await asked.site.flow(asked.flow)
+async def _flow(asked: CheckedRequest) -> Answer:
+    return shown.compact(await asked.site.flow(asked.flow))
 
 
 async def _history(asked: CheckedRequest) -> Answer:
@@ -130,18 +130,18 @@ async def _topic_history(asked: CheckedRequest) -> Answer:
     return shown.printed(asked.site.topic_history(asked.flow, asked.path["topic"]))
 
 
-async def _partitions(asked: CheckedRequest) -> answers.PartitionPage:
+async def _partitions(asked: CheckedRequest) -> Answer:
     query: inputs.PartitionQuery = asked.query
     parts = await asked.site.parts(asked.flow)
     total, rows = await asked.site.pages.run(lambda: shown.page(parts.partitions, query))
-    return answers.PartitionPage(**_head(asked, "partitions", parts, total), partitions=rows)
+    return shown.compact(_head(asked, "partitions", parts, total) | {"partitions": rows})
 
 
-async def _topics(asked: CheckedRequest) -> topics.TopicPage:
+async def _topics(asked: CheckedRequest) -> Answer:
     query: inputs.TopicQuery = asked.query
     parts = await asked.site.parts(asked.flow)
     total, rows = await asked.site.pages.run(lambda: topics.page(parts.partitions, query))
-    return topics.TopicPage(**_head(asked, "topics", parts, total), topics=rows)
+    return shown.compact(_head(asked, "topics", parts, total) | {"topics": rows})
 
 
 def _head(asked: CheckedRequest, rows: str, parts: Parts, total: int) -> dict[str, Any]:
@@ -261,14 +261,15 @@ def _planned(
     return run
 
 
-async def _events(asked: CheckedRequest) -> answers.Events:
+async def _events(asked: CheckedRequest) -> Answer:
     query: inputs.EventQuery = asked.query
     await asked.site.hear()
     found = asked.site.events.since(query.since)
     last = found[-1].number if found else query.since
     wanted = [one for one in found if query.flow in ("", one.flow)]
     wanted.sort(key=lambda one: one.time)
-    return answers.Events.model_validate({"events": wanted[-query.limit :], "last": last})
+    rows = [picked(one, shown.EVENT) for one in wanted[-query.limit :]]
+    return shown.compact({"events": rows, "last": last})
 
 
 async def _codes(_: CheckedRequest) -> Answer:
@@ -366,7 +367,7 @@ def _topic_wish(
 def _get(
     path: str,
     summary: str,
-    answer: type[BaseModel] | str,
+    answer: str,
     run: Callable[[CheckedRequest], Awaitable[Answer]],
     query: type[BaseModel] | None = None,
     *,
@@ -387,14 +388,14 @@ ENDPOINTS: Final = (
     _get(
         f"{ROOT}/flows",
         "All flows of the file, as reported by their leaders.",
-        answers.Flows,
+        "Flows",
         _flows,
         is_kept=True,
     ),
     _get(
         _FLOW,
         "One flow: state, loss, latency, retention, and the commands in effect.",
-        answers.Flow,
+        "Flow",
         _flow,
         is_kept=True,
     ),
@@ -407,7 +408,7 @@ ENDPOINTS: Final = (
     _get(
         f"{_FLOW}/topics",
         "Topics of a flow, with the totals of their partitions.",
-        topics.TopicPage,
+        "TopicPage",
         _topics,
         inputs.TopicQuery,
     ),
@@ -420,7 +421,7 @@ ENDPOINTS: Final = (
     _get(
         f"{_FLOW}/partitions",
         "Partitions of a flow. If another process leads it, both clusters are queried.",
-        answers.PartitionPage,
+        "PartitionPage",
         _partitions,
         inputs.PartitionQuery,
     ),
@@ -468,7 +469,7 @@ ENDPOINTS: Final = (
     _get(
         f"{ROOT}/events",
         "The last log lines of this process, and unusual events of flows led elsewhere.",
-        answers.Events,
+        "Events",
         _events,
         inputs.EventQuery,
     ),

@@ -7,12 +7,11 @@ are computed for the rows of the page.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from typing import Final
+from typing import Any, Final
 
 from twinlog.codes import PartitionState
 from twinlog.control.duties.publication import is_unusual
 from twinlog.control.watch.snapshot import PartitionSnapshot
-from twinlog.control.web.api.answers import Page, Text, Value
 from twinlog.control.web.api.inputs import TopicQuery
 from twinlog.control.web.api.shown import most
 from twinlog.quantities import known, largest, total
@@ -25,53 +24,6 @@ WORST_FIRST: Final = (
     *(PartitionState.COPYING, PartitionState.AT_END, PartitionState.DONE),
 )
 _BADNESS: Final = {state: rank for rank, state in enumerate(reversed(WORST_FIRST))}
-
-
-class Topic(Value):
-    """One topic of a flow. Totals leave out partitions whose value is unknown."""
-
-    topic: Text
-    """Source topic."""
-    target_topic: Text
-    """Remote topic; empty if unknown."""
-    partitions: int
-    """Number of partitions."""
-    state: PartitionState
-    """The worst state of its partitions."""
-    unusual_partitions: int
-    """Number of partitions with a code or an unusual state."""
-    codes: list[Text]
-    """The codes of its partitions."""
-    lag: int | None
-    """Records that wait to be copied."""
-    lag_ms: int | None
-    """The largest of its partitions."""
-    lag_unknown_partitions: int
-    """Number of partitions that `lag` does not include."""
-    loss_records: int | None
-    """Records that are only on the source."""
-    loss_ms: int | None
-    """The largest of its partitions."""
-    loss_unknown_partitions: int
-    """Number of partitions that `lossRecords` does not include."""
-    records: int
-    """Records copied by the reporting process."""
-    bytes: int
-    """Bytes copied by the reporting process."""
-    kept_ms: int | None
-    """The least time for which the source keeps the next record, over its partitions. null: no
-    deletion is expected, as far as `keptKnown` says."""
-    kept_known: bool
-    """Whether the time is known for every partition."""
-    is_near_deletion: bool
-    """At the current rates the source deletes records before they are copied."""
-
-
-class TopicPage(Page):
-    """A page of a flow's topics."""
-
-    topics: list[Topic]
-    """The rows of this page."""
 
 
 Parts = Sequence[PartitionSnapshot]
@@ -98,7 +50,7 @@ _COLUMNS: Final[dict[str, Callable[[Parts], int]]] = {
 }
 
 
-def page(parts: Iterable[PartitionSnapshot], query: TopicQuery) -> tuple[int, list[Topic]]:
+def page(parts: Iterable[PartitionSnapshot], query: TopicQuery) -> tuple[int, list[dict[str, Any]]]:
     """Return the number of matching topics and the page's rows. Ties are sorted by name."""
     groups: dict[str, list[PartitionSnapshot]] = {}
     for part in parts:
@@ -130,26 +82,26 @@ def _matches(parts: Parts, query: TopicQuery) -> bool:
     )
 
 
-def topic(parts: Parts) -> Topic:
+def topic(parts: Parts) -> dict[str, Any]:
     """Combine the partitions of a topic to one row."""
     lags = known(part.lag for part in parts)
     losses = known(part.loss_records for part in parts)
-    return Topic(
-        topic=parts[0].topic,
-        target_topic=next((part.target_topic for part in parts if part.target_topic), ""),
-        partitions=len(parts),
-        state=WORST_FIRST[-1 - _badness(parts)],
-        unusual_partitions=_unusual(parts),
-        codes=sorted({part.code for part in parts if part.code}),
-        lag=total(lags),
-        lag_ms=largest(part.lag_ms for part in parts),
-        lag_unknown_partitions=len(parts) - len(lags),
-        loss_records=total(losses),
-        loss_ms=largest(part.loss_ms for part in parts),
-        loss_unknown_partitions=len(parts) - len(losses),
-        records=sum(part.records for part in parts),
-        bytes=sum(part.bytes for part in parts),
-        kept_ms=min(known(part.left_ms for part in parts), default=None),
-        kept_known=all(part.is_left_known for part in parts),
-        is_near_deletion=any(part.is_near_deletion for part in parts),
-    )
+    return {
+        "topic": parts[0].topic,
+        "target_topic": next((part.target_topic for part in parts if part.target_topic), ""),
+        "partitions": len(parts),
+        "state": WORST_FIRST[-1 - _badness(parts)],
+        "unusual_partitions": _unusual(parts),
+        "codes": sorted({part.code for part in parts if part.code}),
+        "lag": total(lags),
+        "lag_ms": largest(part.lag_ms for part in parts),
+        "lag_unknown_partitions": len(parts) - len(lags),
+        "loss_records": total(losses),
+        "loss_ms": largest(part.loss_ms for part in parts),
+        "loss_unknown_partitions": len(parts) - len(losses),
+        "records": sum(part.records for part in parts),
+        "bytes": sum(part.bytes for part in parts),
+        "kept_ms": min(known(part.left_ms for part in parts), default=None),
+        "kept_known": all(part.is_left_known for part in parts),
+        "is_near_deletion": any(part.is_near_deletion for part in parts),
+    }
