@@ -31,7 +31,7 @@ from twinlog.control.watch.events import EventLog
 from twinlog.control.watch.monitor import Monitor
 from twinlog.control.watch.snapshot import FlowSnapshot
 from twinlog.control.web import server
-from twinlog.control.web.api import app, inputs, leaders, shown, site, topics
+from twinlog.control.web.api import app, inputs, leaders, shown, site
 from twinlog.flow_log import FlowLog
 from twinlog.mirror.state.intents import FlowIntents
 from twinlog.mirror.state.published import Proof, published_status
@@ -209,7 +209,7 @@ def test_a_topic_has_the_numbers_of_its_partitions_and_says_what_is_not_known() 
         partition("orders", 2, lag=4, state="FAILED", code="DIVERGED", left_ms=400, bytes=3),
         partition("pay", 0, lag=1000, loss_records=0, bytes=0, state="PAUSED"),
     ]
-    total, rows = topics.page(parts, inputs.TopicQuery())
+    total, rows = shown.topic_page(parts, inputs.TopicQuery())
     one = answers.Topic.model_validate(rows[0])
     assert (total, one.topic, one.target_topic, one.partitions) == (2, "orders", "A.orders", 3)
     assert (one.state, one.codes, one.unusual_partitions) == ("FAILED", ["DIVERGED"], 1)
@@ -217,17 +217,16 @@ def test_a_topic_has_the_numbers_of_its_partitions_and_says_what_is_not_known() 
     assert (one.loss_records, one.loss_unknown_partitions, one.loss_ms) == (2, 2, 30)
     assert (one.kept_ms, one.kept_known, one.bytes) == (400, False, 6)
     query = inputs.TopicQuery.model_validate({"sort": "-lag"})
-    assert [row["topic"] for row in topics.page(parts, query)[1]] == ["orders", "pay"], (
-        "may be worst"
-    )
-    (row,) = topics.page(parts, inputs.TopicQuery(code="", topic="pay"))[1]
+    names = [row["topic"] for row in shown.topic_page(parts, query)[1]]
+    assert names == ["orders", "pay"], "may be worst"
+    (row,) = shown.topic_page(parts, inputs.TopicQuery(code="", topic="pay"))[1]
     pay = answers.Topic.model_validate(row)
     assert (pay.kept_ms, pay.kept_known, pay.loss_records, pay.loss_ms) == (None, True, 0, None)
 
 
 def test_every_state_is_ranked_and_no_good_one_is_worse_than_a_bad_one() -> None:
-    assert sorted(topics.WORST_FIRST) == sorted(PARTITION_STATES)
-    found = [severity_of(state) for state in topics.WORST_FIRST]
+    assert sorted(shown.WORST_FIRST) == sorted(PARTITION_STATES)
+    found = [severity_of(state) for state in shown.WORST_FIRST]
     assert found == sorted(found, key=["bad", "warn", "good"].index)
 
 

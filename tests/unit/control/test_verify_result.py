@@ -12,15 +12,17 @@ from typing import Any, cast
 import pytest
 
 from twinlog.cli.commands.verify import explained, problems
-from twinlog.control.verify import recording, verification
-from twinlog.control.verify.recording import Asked, Records, run_of
+from twinlog.control.verify import result, verification
 from twinlog.control.verify.result import (
+    Asked,
+    Records,
     Standing,
     VerifiedFlow,
     VerifiedGroup,
     VerifiedPartition,
     VerifyAnswer,
     digest,
+    run_of,
     worst,
 )
 from twinlog.encoded import encoded
@@ -181,8 +183,8 @@ def test_who_may_not_record_has_a_line_and_no_error(monkeypatch: pytest.MonkeyPa
     def refuse(*_: object, **__: object) -> None:
         raise Unauthorized("grant DESCRIBE")
 
-    monkeypatch.setattr(recording, "flow_setup", lambda _: SimpleNamespace(target=None))
-    monkeypatch.setattr(recording, "prompt_client", refuse)
+    monkeypatch.setattr(result, "flow_setup", lambda _: SimpleNamespace(target=None))
+    monkeypatch.setattr(result, "prompt_client", refuse)
     config = cast("Any", SimpleNamespace(flow="A->B"))
     found = VerifiedFlow(flow="A->B", partitions=[partition()])
     (line,) = Records([config], ASKED, is_off=False).add(found)

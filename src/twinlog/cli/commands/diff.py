@@ -17,7 +17,7 @@ from twinlog.cli.terminal.tables import plain_table, row, text, write_parts
 from twinlog.quantities import count, plural
 
 if TYPE_CHECKING:
-    from twinlog.control.compare.deviation import Aspect, Deviation, FlowComparison
+    from twinlog.control.compare.comparison import Aspect, Deviation, FlowComparison
 
 SHOWN_EACH: Final = 50
 """Maximum number of rows per aspect; --format json is complete."""

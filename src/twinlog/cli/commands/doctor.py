@@ -16,7 +16,7 @@ from twinlog.cli.terminal.tables import text
 from twinlog.quantities import count, duration, plural, size
 
 if TYPE_CHECKING:
-    from twinlog.control.doctor.observation import Finding, Observation
+    from twinlog.control.doctor.findings import Finding, Observation
 
 STYLES: Final[Mapping[str, str]] = {"certain": "red", "likely": "yellow", "possible": "cyan"}
 

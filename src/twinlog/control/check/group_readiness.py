@@ -107,6 +107,8 @@ class GroupReadiness:
 class FlowGroups:
     """The selected groups of a flow's source."""
 
+    FIELDS = "flow groups left_out notes"
+
     flow: str
     groups: list[GroupReadiness] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)

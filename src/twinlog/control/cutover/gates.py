@@ -13,7 +13,7 @@ from msgspec import Struct
 from twinlog.cluster.logs.producers import describe_producers
 from twinlog.cluster.net.metadata import ClusterMetadata
 from twinlog.cluster.topics.acls import SECURITY_DISABLED, topic_acls
-from twinlog.control.compare.settings import acls_off, configs_off
+from twinlog.control.compare.comparison import acls_off, configs_off
 from twinlog.control.cutover.copies import NOTHING, Copy
 from twinlog.control.cutover.fence import shut_out
 from twinlog.control.cutover.groups import GroupPlan

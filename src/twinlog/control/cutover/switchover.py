@@ -31,10 +31,9 @@ from typing import Final
 
 from twinlog.cluster.topics.acls import topic_acls
 from twinlog.control.cutover.copies import FORGOTTEN, Copy, copies, incomplete, records_in
-from twinlog.control.cutover.drain import Drain
+from twinlog.control.cutover.drain import Drain, Ends, FenceProof
 from twinlog.control.cutover.failover import no_return
 from twinlog.control.cutover.fence import AclFence
-from twinlog.control.cutover.fence_proof import Ends, FenceProof
 from twinlog.control.cutover.gates import Gate, Gates, require_open
 from twinlog.control.cutover.groups import CutoverGroups, GroupOutcome, GroupPlan
 from twinlog.control.cutover.newest_status import newest_status
@@ -191,7 +190,9 @@ class Switchover:
         )
         if not plan.promoted:
             self._fence_again(plan.topics)
-            self._groups_again()
+            # a group that was inactive before may have continued on the source since
+            plans = self.groups.plan(copies(self.scope), settled=True)
+            self.groups.set_all(plans, self.say, "had moved on at the source")
         else:
             self._groups_nowhere()
         self._nothing_is_left()
@@ -390,11 +391,6 @@ class Switchover:
         if open_:
             return f"keep producers off the source yourself: {first_few(open_)} has no fence"
         return "producers on the source stay fenced off"
-
-    def _groups_again(self) -> None:
-        """Set groups again: one that was inactive before may have continued on the source since."""
-        plans = self.groups.plan(copies(self.scope), settled=True)
-        self.groups.set_all(plans, self.say, "had moved on at the source")
 
     def _groups_nowhere(self) -> None:
         """Set the offsets of groups that have none on the target. Another command, which sets none,

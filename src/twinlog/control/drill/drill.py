@@ -36,8 +36,7 @@ from twinlog.config.regex.patterns import NamePattern
 from twinlog.config.values.origin import Setting
 from twinlog.control.cutover.scope import CutoverScope, Say
 from twinlog.control.cutover.switchover import FenceKind
-from twinlog.control.drill.cleaning import clean
-from twinlog.control.drill.names import DrillNames, Part
+from twinlog.control.drill.cleaning import DrillNames, Part, clean
 from twinlog.control.drill.rehearsal import Defect, Load, Measured, MirrorProcess, Rehearsal
 from twinlog.control.flow.wiring import flow_setup
 from twinlog.encoded import encoded

@@ -27,8 +27,8 @@ from twinlog.control.cutover.copies import Copy, copies
 from twinlog.control.cutover.failover import Failover
 from twinlog.control.cutover.scope import CutoverScope, Say
 from twinlog.control.cutover.switchover import FenceKind, Switchover, Ways
+from twinlog.control.drill.cleaning import DrillNames, Part
 from twinlog.control.drill.clients import DrillClient, DrillReader, DrillWriter, numbers_in
-from twinlog.control.drill.names import DrillNames, Part
 from twinlog.control.flow.wiring import flow_setup
 from twinlog.errors import FlowError, TwinlogError
 from twinlog.model import TopicPartition

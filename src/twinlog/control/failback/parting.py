@@ -188,7 +188,7 @@ def _came_from_target(scope: CutoverScope, topic: str) -> bool:
 def _came_by_ids(scope: CutoverScope, topics: Mapping[str, TopicMetadata]) -> dict[str, str]:
     """Return the topics of A whose records were on B before, and the flow that copied them. This
     finds what topic names do not show. The map of the flow back distinguishes its own copies from
-    A's records (`reverse`).
+    A's records (`failback.Reverse`).
     """
     way_back = f"{scope.config.flow.target}->{scope.config.flow.source}"
     home = scope.target.metadata([]).cluster_id or ""

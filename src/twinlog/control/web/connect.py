@@ -143,9 +143,8 @@ class _Connect:
                     "partition": part.partition,
                     "topic": part.topic,
                 },
-                "offset": {
-                    "offset": part.upstream - 1
-                },  # Connect stores the last offset, not the next
+                # Connect stores the last offset, not the next
+                "offset": {"offset": part.upstream - 1},
             }
             for part in sorted(parts.partitions, key=lambda part: (part.topic, part.partition))
             if part.upstream
@@ -164,19 +163,15 @@ class _Connect:
         )
 
     async def _wish(self, request: Request, status: int, word: str, ask: Ask) -> Response:
-        flow, reason = self._steered(request), f"{word} over Connect's paths"
-        client = request.scope[CLIENT]
-        await wished(self._site, client, flow, ask, reason=reason, dry_run=False)
-        return Response(status_code=status)
-
-    def _steered(self, request: Request) -> str:
         name, flow, kind = self._named(request)
         if kind != SOURCE:
             raise RequestRefused(
                 f"{name}: a flow is paused as a whole; use {flow.flow}.{SOURCE}",
                 code="CONNECTOR_OF_A_FLOW",
             )
-        return str(flow.flow)
+        client, reason = request.scope[CLIENT], f"{word} over Connect's paths"
+        await wished(self._site, client, str(flow.flow), ask, reason=reason, dry_run=False)
+        return Response(status_code=status)
 
     def _named(self, request: Request) -> tuple[str, FlowConfig, str]:
         """Return the name, flow and kind of the connector in the path. Raises NOT_FOUND."""

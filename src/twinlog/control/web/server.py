@@ -128,8 +128,7 @@ class WebServer:
             return
         import uvicorn
 
-        from twinlog.control.web.connection import CountedConnection, Handshake
-        from twinlog.control.web.repeats import Repeats
+        from twinlog.control.web.connection import CountedConnection, Handshake, Repeats
 
         front, requests = self.front, self.open_requests
         config = uvicorn.Config(

@@ -13,15 +13,15 @@ from tools.pages import reports
 from tools.pages.answers import Value
 from twinlog.cluster.groups.group_members import GroupSide, Member
 from twinlog.control.check.group_readiness import CommittedOffset, GroupReadiness
-from twinlog.control.compare.deviation import Aspect, Deviation, FlowComparison
+from twinlog.control.compare.comparison import Aspect, Deviation, FlowComparison
 from twinlog.control.cutover.copies import Copy
 from twinlog.control.cutover.failover import FailoverPlan
 from twinlog.control.cutover.gates import Gate
 from twinlog.control.cutover.groups import GroupPartition, GroupPlan
 from twinlog.control.cutover.newest_status import NewestStatus
 from twinlog.control.cutover.switchover import SwitchoverPlan
+from twinlog.control.doctor.findings import ClusterView, Finding, Likelihood, Observation
 from twinlog.control.doctor.findings import printed as printed_findings
-from twinlog.control.doctor.observation import ClusterView, Finding, Likelihood, Observation
 from twinlog.control.web.api import shown
 from twinlog.encoded import encoded
 from twinlog.model import TopicPartition

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Awaitable, Callable, Collection, Mapping
-from dataclasses import dataclass
+from dataclasses import KW_ONLY, dataclass
 from typing import Any, Final, TypeAlias
 from urllib.parse import quote, urlencode
 
@@ -25,7 +25,7 @@ from twinlog.control.doctor.findings import printed as diagnosis
 from twinlog.control.doctor.observing import observe
 from twinlog.control.flow.wiring import flow_setup
 from twinlog.control.flow.wishes import Ask, wish
-from twinlog.control.web.api import inputs, shown, topics
+from twinlog.control.web.api import inputs, shown
 from twinlog.control.web.api.inputs import WantedState
 from twinlog.control.web.api.site import NOT_HEARD, Parts, Site
 from twinlog.control.web.problem import RequestRefused
@@ -98,17 +98,18 @@ class CheckedRequest:
         return self.path["flow"]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True)
 class Endpoint:
     """One path and method."""
 
-    method: str
     path: str
     summary: str
     answer: str
     """The name of its type in the OpenAPI document (`tools.pages.reports`)."""
     run: Callable[[CheckedRequest], Awaitable[Answer]]
     query: type[BaseModel] | None = None
+    _: KW_ONLY
+    method: str = "GET"
     body: type[BaseModel] | None = None
     is_kept: bool = False
     """Cache the answer, because many clients poll it."""
@@ -140,7 +141,7 @@ async def _partitions(asked: CheckedRequest) -> Answer:
 async def _topics(asked: CheckedRequest) -> Answer:
     query: inputs.TopicQuery = asked.query
     parts = await asked.site.parts(asked.flow)
-    total, rows = await asked.site.pages.run(lambda: topics.page(parts.partitions, query))
+    total, rows = await asked.site.pages.run(lambda: shown.topic_page(parts.partitions, query))
     return shown.compact(_head(asked, "topics", parts, total) | {"topics": rows})
 
 
@@ -206,7 +207,7 @@ async def _groups(asked: CheckedRequest) -> Answer:
             raise RequestRefused(
                 f"{asked.flow} has no group {names[0][:200]} on its source", code="NOT_FOUND"
             )
-        return shown.printed(picked(found, "flow groups left_out notes"))
+        return shown.printed(found)
 
     return await asked.site.questions.run(read)
 
@@ -364,95 +365,75 @@ def _topic_wish(
     )
 
 
-def _get(
-    path: str,
-    summary: str,
-    answer: str,
-    run: Callable[[CheckedRequest], Awaitable[Answer]],
-    query: type[BaseModel] | None = None,
-    *,
-    is_kept: bool = False,
-) -> Endpoint:
-    return Endpoint(
-        method="GET",
-        path=path,
-        summary=summary,
-        answer=answer,
-        run=run,
-        query=query,
-        is_kept=is_kept,
-    )
-
-
 ENDPOINTS: Final = (
-    _get(
+    Endpoint(
         f"{ROOT}/flows",
         "All flows of the file, as reported by their leaders.",
         "Flows",
         _flows,
         is_kept=True,
     ),
-    _get(
+    Endpoint(
         _FLOW,
         "One flow: state, loss, latency, retention, and the commands in effect.",
         "Flow",
         _flow,
         is_kept=True,
     ),
-    _get(
+    Endpoint(
         f"{_FLOW}/history",
         "The last hour of a flow that this process leads, for charts.",
         "History",
         _history,
     ),
-    _get(
+    Endpoint(
         f"{_FLOW}/topics",
         "Topics of a flow, with the totals of their partitions.",
         "TopicPage",
         _topics,
         inputs.TopicQuery,
     ),
-    _get(
+    Endpoint(
         f"{_FLOW}/topics/{{topic}}/history",
         "The last hour of a topic of a flow that this process leads, for charts.",
         "TopicHistory",
         _topic_history,
     ),
-    _get(
+    Endpoint(
         f"{_FLOW}/partitions",
         "Partitions of a flow. If another process leads it, both clusters are queried.",
         "PartitionPage",
         _partitions,
         inputs.PartitionQuery,
     ),
-    _get(
+    Endpoint(
         f"{_FLOW}/logs",
         "Both logs of partitions of a topic: start, end and leader. It may take seconds.",
         "Logs",
         _logs,
         inputs.LogsQuery,
     ),
-    _get(
+    Endpoint(
         f"{_FLOW}/groups",
         "Groups of a flow's source: ready to move, or why not. It may take seconds.",
         "SourceGroups",
         _groups,
         inputs.GroupQuery,
     ),
-    _get(
+    Endpoint(
         f"{_FLOW}/diff",
         "Differences between the two clusters of a flow. It may take seconds.",
         "Diff",
         _diff,
         inputs.DiffQuery,
     ),
-    _get(
+    Endpoint(
         f"{_FLOW}/doctor",
         "Why a flow is slow or has stopped. It measures for a few seconds.",
         "Doctor",
         _doctor,
     ),
-    _get(
+    Endpoint(
         f"{_FLOW}/switchover",
         "Plan of a switchover: gates with evidence, and groups. It may take seconds.",
         "PlannedSwitchover",
@@ -460,22 +441,22 @@ ENDPOINTS: Final = (
             lambda scope: Switchover(scope, Ways(), lambda _: None).plan(),
         ),
     ),
-    _get(
+    Endpoint(
         f"{_FLOW}/failover",
         "Plan of a failover: what would be lost, where groups would resume. It may take seconds.",
         "PlannedFailover",
         _planned(lambda scope: Failover(scope).plan()),
     ),
-    _get(
+    Endpoint(
         f"{ROOT}/events",
         "The last log lines of this process, and unusual events of flows led elsewhere.",
         "Events",
         _events,
         inputs.EventQuery,
     ),
-    _get(f"{ROOT}/codes", "All codes, with meaning and advice.", "Codes", _codes),
-    _get(f"{ROOT}/codes/{{code}}", "One code, with meaning and advice.", "Code", _code),
-    _get(
+    Endpoint(f"{ROOT}/codes", "All codes, with meaning and advice.", "Codes", _codes),
+    Endpoint(f"{ROOT}/codes/{{code}}", "One code, with meaning and advice.", "Code", _code),
+    Endpoint(
         f"{ROOT}/clusters",
         "The clusters, without credentials.",
         "Clusters",
@@ -514,7 +495,7 @@ ENDPOINTS: Final = (
         lambda one, names: one.want_topics(IntentKind.RELEASE, names),
         _NO_TOPIC,
     ),
-    _get(
+    Endpoint(
         f"{_FLOW}/wanted",
         "The wanted state of a flow: pause, limit, paused and released topics.",
         "InEffect",

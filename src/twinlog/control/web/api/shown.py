@@ -7,9 +7,9 @@ from __future__ import annotations
 import os
 import socket
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import cache
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 from msgspec import json
 
@@ -19,11 +19,14 @@ from twinlog.config.flow.schema import FlowConfig, MirrorConfig
 from twinlog.control.check.reported_status import LastRun, Reported
 from twinlog.control.duties.publication import is_unusual, kept_of
 from twinlog.control.watch.snapshot import FlowSnapshot, PartitionSnapshot
-from twinlog.control.web.api.inputs import PartitionQuery
+from twinlog.control.web.api.inputs import PartitionQuery, TopicQuery
 from twinlog.control.web.api.leaders import LeaderReport
 from twinlog.encoded import encoded, picked
 from twinlog.mirror.state.intents import FlowIntents
 from twinlog.mirror.state.published import PublishedStatus
+from twinlog.quantities import known, largest, total
+
+RowT = TypeVar("RowT")
 
 HERE: Final = "here"
 _IN_REST: Final = {"places": "offsets", "told": "reported"}
@@ -191,13 +194,12 @@ def _camel_case(name: str) -> str:
 
 def wanted(intents: FlowIntents) -> list[dict[str, Any]]:
     """Return the commands in effect for a flow and its topics, the flow's first."""
-    found = (intents.get(kind, topic) for kind, topic in sorted(intents.keys(), key=_by_topic))
+    found = (
+        intents.get(kind, topic)
+        for kind, topic in sorted(intents.keys(), key=lambda key: key[::-1])
+    )
     names = "intent=kind topic? bytes_per_second who at_ms reason"
     return [picked(one, names) for one in found if one is not None]
-
-
-def _by_topic(key: tuple[str, str]) -> tuple[str, str]:
-    return key[1], key[0]
 
 
 def most(number: int | None) -> int:
@@ -226,22 +228,34 @@ def page(
         for part in parts
         if query.topic in part.topic
         and (not query.of_topic or part.topic == query.of_topic)
-        and (query.state is None or part.state is query.state)
-        and (not query.code or part.code == query.code)
+        and _is_wanted(part, query)
     ]
-    column, is_down = query.sort.removeprefix("-"), query.sort.startswith("-")
-    found.sort(key=lambda part: (part.topic, part.partition), reverse=is_down and column == "topic")
-    if column != "topic":
-        found.sort(key=_COLUMNS[column], reverse=is_down)
-    rows = found[query.offset : query.offset + query.limit]
+    rows = _sorted(found, query, lambda part: (part.topic, part.partition), _COLUMNS)
     return len(found), [picked(part, _PARTITION) for part in rows]
+
+
+def _is_wanted(part: PartitionSnapshot, query: PartitionQuery | TopicQuery) -> bool:
+    is_in_state = query.state is None or part.state is query.state
+    return is_in_state and (not query.code or part.code == query.code)
+
+
+def _sorted(
+    found: list[RowT],
+    query: PartitionQuery | TopicQuery,
+    name: Callable[[RowT], tuple[str, int]],
+    columns: Mapping[str, Callable[[RowT], int]],
+) -> list[RowT]:
+    """Sort, and return the rows of the page."""
+    column, is_down = query.sort.removeprefix("-"), query.sort.startswith("-")
+    found.sort(key=name, reverse=is_down and column == "topic")
+    if column != "topic":
+        found.sort(key=columns[column], reverse=is_down)
+    return found[query.offset : query.offset + query.limit]
 
 
 def code(name: str) -> dict[str, str]:
     """Return one code of the catalogue."""
-    found = conditions()[name]
-    names = ("meaning", "advice", "retry")
-    return {"code": name} | {each: getattr(found, each) for each in names}
+    return {"code": name, **picked(conditions()[name], "meaning advice retry")}
 
 
 def catalogue() -> dict[str, Any]:
@@ -269,3 +283,85 @@ def clusters(config: MirrorConfig) -> list[dict[str, Any]]:
         }
         for one in config.clusters
     ]
+
+
+# Topics of a flow as `/api/v1` answers them, with the totals of their partitions.
+#
+# With up to 100,000 partitions, only the sort column is computed for every topic; the other columns
+# are computed for the rows of the page.
+
+WORST_FIRST: Final = (
+    *(PartitionState.FAILED, PartitionState.TAKEN_OVER, PartitionState.RETRYING),
+    *(PartitionState.SOURCE_AWAY, PartitionState.SOURCE_DELETED, PartitionState.PAUSED),
+    *(PartitionState.PROMOTED, PartitionState.RELEASED, PartitionState.NEW, PartitionState.BEHIND),
+    *(PartitionState.PENDING, PartitionState.STARTING, PartitionState.DRAINING),
+    *(PartitionState.COPYING, PartitionState.AT_END, PartitionState.DONE),
+)
+_BADNESS: Final = {state: rank for rank, state in enumerate(reversed(WORST_FIRST))}
+
+
+Parts = Sequence[PartitionSnapshot]
+
+
+def _badness(parts: Parts) -> int:
+    return max(_BADNESS[state] for state in {part.state for part in parts})
+
+
+def _unusual(parts: Parts) -> int:
+    return sum(map(is_unusual, parts))
+
+
+_TOPIC_COLUMNS: Final[dict[str, Callable[[Parts], int]]] = {
+    "state": _badness,
+    "lag": lambda parts: sum(most(part.lag) for part in parts),
+    "lossRecords": lambda parts: sum(most(part.loss_records) for part in parts),
+    "lossMs": lambda parts: max(most(part.loss_ms) for part in parts),
+    "keptMs": lambda parts: min(most(part.left_ms) for part in parts),
+    "records": lambda parts: sum(part.records for part in parts),
+    "bytes": lambda parts: sum(part.bytes for part in parts),
+    "partitions": len,
+    "unusualPartitions": _unusual,
+}
+
+
+def topic_page(
+    parts: Iterable[PartitionSnapshot], query: TopicQuery
+) -> tuple[int, list[dict[str, Any]]]:
+    """Return the number of matching topics and the page's rows. Ties are sorted by name. A topic
+    matches if one partition has both the state and the code.
+    """
+    groups: dict[str, list[PartitionSnapshot]] = {}
+    for part in parts:
+        groups.setdefault(part.topic, []).append(part)
+    found: list[Parts] = [
+        group
+        for name, group in groups.items()
+        if query.topic in name and any(_is_wanted(part, query) for part in group)
+    ]
+    rows = _sorted(found, query, lambda group: (group[0].topic, 0), _TOPIC_COLUMNS)
+    return len(found), [topic(group) for group in rows]
+
+
+def topic(parts: Parts) -> dict[str, Any]:
+    """Combine the partitions of a topic to one row."""
+    lags = known(part.lag for part in parts)
+    losses = known(part.loss_records for part in parts)
+    return {
+        "topic": parts[0].topic,
+        "target_topic": next((part.target_topic for part in parts if part.target_topic), ""),
+        "partitions": len(parts),
+        "state": WORST_FIRST[-1 - _badness(parts)],
+        "unusual_partitions": _unusual(parts),
+        "codes": sorted({part.code for part in parts if part.code}),
+        "lag": total(lags),
+        "lag_ms": largest(part.lag_ms for part in parts),
+        "lag_unknown_partitions": len(parts) - len(lags),
+        "loss_records": total(losses),
+        "loss_ms": largest(part.loss_ms for part in parts),
+        "loss_unknown_partitions": len(parts) - len(losses),
+        "records": sum(part.records for part in parts),
+        "bytes": sum(part.bytes for part in parts),
+        "kept_ms": min(known(part.left_ms for part in parts), default=None),
+        "kept_known": all(part.is_left_known for part in parts),
+        "is_near_deletion": any(part.is_near_deletion for part in parts),
+    }
