@@ -91,7 +91,14 @@ class FenceProof:
         began = since
         while began - since < still_s:  # from the end of one check to the beginning of another
             if time.monotonic() > deadline:
-                raise self._leaks(writers)
+                who = first_few(map(str, writers.values()), MOST_WRITERS)
+                raise FlowError(
+                    f"producers still write on the source: {who}; stop them and run "
+                    "the same command again, or remove the fence with twinlog switchover abort",
+                    flow=self._scope.name,
+                    code="FENCE_LEAKS",
+                    fate=Fate.FATAL,
+                )
             time.sleep(PROOF_POLL_S)
             began = time.monotonic()
             now, checks = self._ends(), checks + 1
@@ -142,16 +149,6 @@ class FenceProof:
 
     def _producers(self) -> Producers:
         return known_producers(self._scope.source, self._tps)
-
-    def _leaks(self, writers: Mapping[TopicPartition, SeenWriter]) -> FlowError:
-        who = first_few(map(str, writers.values()), MOST_WRITERS)
-        return FlowError(
-            f"producers still write on the source: {who}; stop them and run "
-            "the same command again, or remove the fence with twinlog switchover abort",
-            flow=self._scope.name,
-            code="FENCE_LEAKS",
-            fate=Fate.FATAL,
-        )
 
 
 def _writers(grown: Ends, known: Producers, after: Producers) -> list[SeenWriter]:

@@ -138,7 +138,9 @@ class SavedTail:
                 out.write(_line(tp, one) + "\n")
             out.flush()
             os.fsync(out.fileno())
-        publish(partial, path)
+        os.link(partial, path)  # unlike a rename, a link replaces nothing
+        partial.unlink()
+        _sync(self._folder)
         return path
 
     def write_manifest(
@@ -259,13 +261,6 @@ def uncovered(span: Span, files: Sequence[SavedFile]) -> list[Span]:
     if at < span.next:
         out.append(Span(at, span.next))
     return [one for one in out if one.first < one.next]
-
-
-def publish(partial: Path, path: Path) -> None:
-    """Give a complete file its name. Unlike a rename, a link replaces nothing."""
-    os.link(partial, path)
-    partial.unlink()
-    _sync(path.parent)
 
 
 def _line(tp: TopicPartition, one: TailRecord) -> str:
