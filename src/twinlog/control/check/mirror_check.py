@@ -86,10 +86,13 @@ def check(
         )
     _memory(zip(setups, flows, strict=True))
     ending, over = _certificates(clients)
+    # a report for each cluster, or several if its clients have different problems
+    reports = dict.fromkeys(seen.values())
+    failed = {one.alias for one in reports if one.problem is not None}
     return CheckReport(
         file=config.file,
         warnings=(*(str(warning) for warning in config.warnings), *ending),
-        clusters=_by_alias(seen.values()),
+        clusters=tuple(one for one in reports if one.problem or one.alias not in failed),
         flows=tuple(flows),
         certificates=over,
     )
@@ -125,13 +128,6 @@ def _reported(settings: ClusterSettings, answer: ClusterMetadata | TwinlogError)
         cluster_id=answer.cluster_id or "",
         brokers=len(answer.brokers),
     )
-
-
-def _by_alias(seen: Iterable[ClusterReport]) -> tuple[ClusterReport, ...]:
-    """Return one report per cluster, or several if its clients have different problems."""
-    reports = list(dict.fromkeys(seen))
-    failed = {report.alias for report in reports if report.problem is not None}
-    return tuple(r for r in reports if r.problem is not None or r.alias not in failed)
 
 
 def _flow(

@@ -225,6 +225,8 @@ class Aspect(StrEnum):
 class Deviation:
     """A difference between the two clusters."""
 
+    FIELDS = "aspect=aspect.name.lower name detail source target left_alone"
+
     aspect: Aspect
     name: str
     """The source topic, the group, the ACL, or the entity of a quota."""
@@ -238,8 +240,6 @@ class Deviation:
     @property
     def is_difference(self) -> bool:
         return not self.left_alone
-
-    FIELDS = "aspect=aspect.name.lower name detail source target left_alone"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

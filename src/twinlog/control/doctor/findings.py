@@ -39,14 +39,14 @@ class Likelihood(IntEnum):
 class Finding:
     """One line with the observation and its number, and one with the remedy."""
 
+    FIELDS = "likelihood=likelihood.name.lower cause what todo"
+
     likelihood: Likelihood
     cause: str
     """A stable identifier for programs, such as `quota`."""
     what: str
     todo: str
     """A key to change, or a command."""
-
-    FIELDS = "likelihood=likelihood.name.lower cause what todo"
 
 
 SLOW_MS: Final = 10_000

@@ -115,11 +115,13 @@ def leftovers(client: ClusterClient, mark: str = "") -> Leftovers:
         denied = set()  # no authorizer, or ACLs may not be read; then no fence was made either
     listed = list_groups(Coordinators(client)).values()
     groups = {group.name: group.is_active for group in listed if is_one(group.name)}
+    active = (OF_A_DRILL.search(name) for name, is_active in groups.items() if is_active)
+    running = {found[1] for found in active if found is not None}
     return Leftovers(
         cluster=client.alias,
         topics=tuple(sorted(filter(is_one, topics))),
         groups=tuple(sorted(groups)),
-        running=tuple(sorted({_mark_of(name) for name, active in groups.items() if active})),
+        running=tuple(sorted(running)),
         fences=tuple(sorted(filter(is_one, denied))),
         rows={
             topic: tuple(_rows(client, topic, is_one))
@@ -127,11 +129,6 @@ def leftovers(client: ClusterClient, mark: str = "") -> Leftovers:
             if topic in topics
         },
     )
-
-
-def _mark_of(name: str) -> str:
-    found = OF_A_DRILL.search(name)
-    return "" if found is None else found[1]
 
 
 def clean(client: ClusterClient, mark: str, say: Say) -> bool:

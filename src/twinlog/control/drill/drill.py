@@ -178,7 +178,9 @@ class Drill:
         setup = self._setup
         with prompt_client(setup.source) as source, prompt_client(setup.target) as target:
             try:
-                with memory_file(self._text(plan, names), "twinlog drill") as file:
+                topics = dict.fromkeys(plan.parts, len(plan.shapes))
+                text = drill_text(self._raw, self._config.flow, names, topics)
+                with memory_file(text, "twinlog drill") as file:
                     self._rehearse(plan, names, source, file, result)
             except TwinlogError as error:
                 result.problem = str(error)
@@ -235,10 +237,6 @@ class Drill:
             outcome.findings.append(Defect(part=outcome.part, where="the loss", what=what))
         for finding in outcome.findings:
             self._say(f"RED: {finding}")
-
-    def _text(self, plan: DrillPlan, names: DrillNames) -> str:
-        topics = dict.fromkeys(plan.parts, len(plan.shapes))
-        return drill_text(self._raw, self._config.flow, names, topics)
 
 
 def _commit_first(
@@ -306,7 +304,11 @@ def drill_text(raw: RawConfig, flow: Flow, names: DrillNames, topics: Mapping[Pa
     References to secrets are kept as they are in the file.
     """
     aliases = [cluster.alias for cluster in load_raw(raw).clusters]
-    settings = dict(_general(raw, aliases))
+    settings = {
+        key: one
+        for key, one in raw.settings.items()
+        if not _prefix(key, aliases) and key not in LEFT_OUT
+    }
     clusters: list[str] = []
     for part, size in topics.items():
         source, target = (names.alias(part, one) for one in (flow.source, flow.target))
@@ -323,12 +325,6 @@ def drill_text(raw: RawConfig, flow: Flow, names: DrillNames, topics: Mapping[Pa
     # disabled flows emit heartbeats as well
     settings.update(_set({"clusters": ", ".join(clusters), "emit.heartbeats.enabled": "false"}))
     return canonical(settings, clusters)
-
-
-def _general(raw: RawConfig, aliases: Sequence[str]) -> Iterator[tuple[str, Setting]]:
-    for key, one in raw.settings.items():
-        if not _prefix(key, aliases) and key not in LEFT_OUT:
-            yield key, one
 
 
 def _renamed(

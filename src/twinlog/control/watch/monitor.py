@@ -17,12 +17,23 @@ from typing import Final, NamedTuple, TypeAlias
 
 from twinlog.codes import FlowState
 from twinlog.config.series import ALL_SERIES, SeriesConfig
-from twinlog.control.watch.accepts import asks_for
 from twinlog.control.watch.readiness import WITHIN_S, Readiness
 from twinlog.control.watch.series.readings import FlowTotals, PartitionRates, Reading
 from twinlog.control.watch.snapshot import FlowSnapshot, PartitionSnapshot
 from twinlog.control.watch.vital import Vital
 from twinlog.spark.jvm_use import JvmUse
+
+# Reads the HTTP headers with which clients choose the form of a response.
+
+
+def asks_for(header: str, name: str) -> bool:
+    """Return True if an `Accept` or `Accept-Encoding` header has the name with a weight above 0."""
+    for part in header.lower().split(","):
+        found, *parameters = (piece.strip() for piece in part.split(";"))
+        if found == name:
+            return not any(one.replace(" ", "").rstrip("0") in ("q=", "q=0.") for one in parameters)
+    return False
+
 
 # The last hour of each flow, and of the topics with the most traffic, for the page's charts.
 

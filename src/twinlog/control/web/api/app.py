@@ -42,7 +42,7 @@ def app(site: Site) -> ASGIApp:
     ]
     document = files("twinlog.control.web.api").joinpath("openapi.json").read_bytes()
     routes.append(Route(DOCUMENT, _Fixed(Content(JSON, document)), methods=["GET"]))
-    routes.append(Route(STREAM, _Streaming(Streams(site)), methods=["GET"]))
+    routes.append(Route(STREAM, _Streams(site), methods=["GET"]))
     router = Router([*routes, *connect.routes(site)], default=_no_path)
 
     async def run(scope: Scope, receive: Receive, send: Send) -> None:
@@ -105,19 +105,6 @@ class _Answering:
         if endpoint.is_kept:
             self._kept.keep(scope["path"], basis, content)
         await send_content(scope, send, content)
-
-
-class _Streaming:
-    """The stream as an ASGI application."""
-
-    def __init__(self, streams: Streams) -> None:
-        self._streams = streams
-
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        if scope["method"] == "HEAD":
-            await send_answer(scope, send, 200, _STREAM_HEADERS, b"")
-            return
-        await self._streams.run(Request(scope, receive), send)
 
 
 class _Nothing(BaseModel):
@@ -238,8 +225,8 @@ _STREAM_HEADERS: Final = [
 ]
 
 
-class Streams:
-    """All streams of one server."""
+class _Streams:
+    """All streams of one server, as an ASGI application."""
 
     def __init__(self, site: Site) -> None:
         self._site = site
@@ -248,8 +235,12 @@ class Streams:
         self._flows = b""
         self._lock = asyncio.Lock()
 
-    async def run(self, request: Request, send: Send) -> None:
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Serve a stream until the client or this process ends. Raises REST_BUSY."""
+        if scope["method"] == "HEAD":
+            await send_answer(scope, send, 200, _STREAM_HEADERS, b"")
+            return
+        request = Request(scope, receive)
         if self._open >= MOST_STREAMS:
             raise RequestRefused(
                 f"{MOST_STREAMS} streams are already open; close one or retry later",

@@ -12,6 +12,7 @@ from pydantic import BaseModel
 
 from twinlog.client.steering import Change, Corrupt, FlowSteering
 from twinlog.codes import conditions
+from twinlog.config.flow.schema import MirrorConfig
 from twinlog.config.regex.linear import linear_matcher
 from twinlog.config.regex.reader import RegexProblem
 from twinlog.control.check.both_logs import both_logs
@@ -98,6 +99,9 @@ class CheckedRequest:
         return self.path["flow"]
 
 
+Handler: TypeAlias = Callable[[CheckedRequest], Awaitable[Answer]]
+
+
 @dataclass(frozen=True, slots=True)
 class Endpoint:
     """One path and method."""
@@ -106,7 +110,7 @@ class Endpoint:
     summary: str
     answer: str
     """The name of its type in the OpenAPI document (`tools.pages.reports`)."""
-    run: Callable[[CheckedRequest], Awaitable[Answer]]
+    run: Handler
     query: type[BaseModel] | None = None
     _: KW_ONLY
     method: str = "GET"
@@ -123,12 +127,13 @@ async def _flow(asked: CheckedRequest) -> Answer:
     return shown.compact(await asked.site.flow(asked.flow))
 
 
-async def _history(asked: CheckedRequest) -> Answer:
-    return shown.printed(asked.site.history(asked.flow))
+def _printed(make: Callable[[CheckedRequest], Any]) -> Handler:
+    """Return a handler that prints what `make` returns."""
 
+    async def run(asked: CheckedRequest) -> Answer:
+        return shown.printed(make(asked))
 
-async def _topic_history(asked: CheckedRequest) -> Answer:
-    return shown.printed(asked.site.topic_history(asked.flow, asked.path["topic"]))
+    return run
 
 
 async def _partitions(asked: CheckedRequest) -> Answer:
@@ -194,22 +199,26 @@ async def _logs(asked: CheckedRequest) -> Answer:
     return shown.printed(fields)
 
 
-# Answers that may be large are made in the worker that queries the clusters.
+def _queried(read: Callable[[CheckedRequest, MirrorConfig], Any]) -> Handler:
+    """Return a handler that prints what `read` returns for a flow. Both run in the worker that
+    queries the clusters, because the answer may be large.
+    """
+
+    async def run(asked: CheckedRequest) -> Answer:
+        config = asked.site.alone(asked.flow)
+        return await asked.site.questions.run(lambda: shown.printed(read(asked, config)))
+
+    return run
 
 
-async def _groups(asked: CheckedRequest) -> Answer:
-    config = asked.site.alone(asked.flow)
+def _groups(asked: CheckedRequest, config: MirrorConfig) -> Any:
     names = [asked.query.group] if asked.query.group else []
-
-    def read() -> Answer:
-        (found,) = ready_groups(config, names)
-        if names and not found.groups:
-            raise RequestRefused(
-                f"{asked.flow} has no group {names[0][:200]} on its source", code="NOT_FOUND"
-            )
-        return shown.printed(found)
-
-    return await asked.site.questions.run(read)
+    (found,) = ready_groups(config, names)
+    if names and not found.groups:
+        raise RequestRefused(
+            f"{asked.flow} has no group {names[0][:200]} on its source", code="NOT_FOUND"
+        )
+    return found
 
 
 def _matching(topics: str | None) -> Callable[[str], bool]:
@@ -226,40 +235,23 @@ def _matching(topics: str | None) -> Callable[[str], bool]:
         ) from None
 
 
-async def _diff(asked: CheckedRequest) -> Answer:
-    config, every = asked.site.alone(asked.flow), bool(asked.query.all)
-    matches = _matching(asked.query.topics)
-
-    def read() -> Answer:
-        (found,) = compare_flows(config, matches, with_left_alone=every, say=lambda _: None)
-        return shown.printed(found.printed(with_left_alone=every))
-
-    return await asked.site.questions.run(read)
+def _diff(asked: CheckedRequest, config: MirrorConfig) -> Any:
+    matches, every = _matching(asked.query.topics), bool(asked.query.all)
+    (found,) = compare_flows(config, matches, with_left_alone=every, say=lambda _: None)
+    return found.printed(with_left_alone=every)
 
 
-async def _doctor(asked: CheckedRequest) -> Answer:
-    config, file = asked.site.alone(asked.flow), asked.site.file
-
-    def read() -> Answer:
-        (seen,) = observe(config, file)
-        return shown.printed(diagnosis(seen, findings(seen)))
-
-    return await asked.site.questions.run(read)
+def _doctor(asked: CheckedRequest, config: MirrorConfig) -> Any:
+    (seen,) = observe(config, asked.site.file)
+    return diagnosis(seen, findings(seen))
 
 
-def _planned(
-    planner: Callable[[CutoverScope], Any],
-) -> Callable[[CheckedRequest], Awaitable[Answer]]:
-    async def run(asked: CheckedRequest) -> Answer:
-        config = asked.site.flow_config(asked.flow)
+def _planned(planner: Callable[[CutoverScope], Any]) -> Handler:
+    def plan(_: CheckedRequest, config: MirrorConfig) -> Any:
+        with CutoverScope(flow_setup(config.flows[0])) as scope:
+            return encoded(planner(scope))
 
-        def plan() -> Answer:
-            with CutoverScope(flow_setup(config)) as scope:
-                return shown.printed(encoded(planner(scope)))
-
-        return await asked.site.questions.run(plan)
-
-    return run
+    return _queried(plan)
 
 
 async def _events(asked: CheckedRequest) -> Answer:
@@ -273,19 +265,11 @@ async def _events(asked: CheckedRequest) -> Answer:
     return shown.compact({"events": rows, "last": last})
 
 
-async def _codes(_: CheckedRequest) -> Answer:
-    return shown.printed(shown.catalogue())
-
-
 async def _code(asked: CheckedRequest) -> Answer:
     name = asked.path["code"]
     if name not in conditions():
         raise RequestRefused(f"no code {name[:200]}", code="NOT_FOUND")
     return shown.printed(shown.code(name))
-
-
-async def _clusters(asked: CheckedRequest) -> Answer:
-    return shown.printed({"clusters": shown.clusters(asked.site.config)})
 
 
 async def _in_effect(asked: CheckedRequest) -> Answer:
@@ -314,9 +298,7 @@ async def wished(site: Site, client: Client, flow: str, ask: Ask, **said: Any) -
     return shown.printed({"dry_run": said["dry_run"], "changes": changes})
 
 
-def _of_flow(
-    act: Callable[[FlowSteering, Any], Any], nothing: str = ""
-) -> Callable[[CheckedRequest], Awaitable[Answer]]:
+def _of_flow(act: Callable[[FlowSteering, Any], Any], nothing: str = "") -> Handler:
     """Return a handler that calls `act` with the flow's steering and the body. `nothing` is the
     error if there is nothing to act on.
     """
@@ -384,7 +366,7 @@ ENDPOINTS: Final = (
         f"{_FLOW}/history",
         "The last hour of a flow that this process leads, for charts.",
         "History",
-        _history,
+        _printed(lambda asked: asked.site.history(asked.flow)),
     ),
     Endpoint(
         f"{_FLOW}/topics",
@@ -397,7 +379,7 @@ ENDPOINTS: Final = (
         f"{_FLOW}/topics/{{topic}}/history",
         "The last hour of a topic of a flow that this process leads, for charts.",
         "TopicHistory",
-        _topic_history,
+        _printed(lambda asked: asked.site.topic_history(asked.flow, asked.path["topic"])),
     ),
     Endpoint(
         f"{_FLOW}/partitions",
@@ -417,21 +399,21 @@ ENDPOINTS: Final = (
         f"{_FLOW}/groups",
         "Groups of a flow's source: ready to move, or why not. It may take seconds.",
         "SourceGroups",
-        _groups,
+        _queried(_groups),
         inputs.GroupQuery,
     ),
     Endpoint(
         f"{_FLOW}/diff",
         "Differences between the two clusters of a flow. It may take seconds.",
         "Diff",
-        _diff,
+        _queried(_diff),
         inputs.DiffQuery,
     ),
     Endpoint(
         f"{_FLOW}/doctor",
         "Why a flow is slow or has stopped. It measures for a few seconds.",
         "Doctor",
-        _doctor,
+        _queried(_doctor),
     ),
     Endpoint(
         f"{_FLOW}/switchover",
@@ -454,13 +436,18 @@ ENDPOINTS: Final = (
         _events,
         inputs.EventQuery,
     ),
-    Endpoint(f"{ROOT}/codes", "All codes, with meaning and advice.", "Codes", _codes),
+    Endpoint(
+        f"{ROOT}/codes",
+        "All codes, with meaning and advice.",
+        "Codes",
+        _printed(lambda _: shown.catalogue()),
+    ),
     Endpoint(f"{ROOT}/codes/{{code}}", "One code, with meaning and advice.", "Code", _code),
     Endpoint(
         f"{ROOT}/clusters",
         "The clusters, without credentials.",
         "Clusters",
-        _clusters,
+        _printed(lambda asked: {"clusters": shown.clusters(asked.site.config)}),
     ),
     _wish(
         "pause",
