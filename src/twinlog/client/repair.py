@@ -43,7 +43,7 @@ from twinlog.mirror.state.intents import IntentKind
 from twinlog.mirror.state.published import Unusual
 from twinlog.model import NO_TOPIC_ID, TopicPartition
 from twinlog.survey.leader_status import leader_status
-from twinlog.survey.map_reader import MapReader
+from twinlog.survey.map_reader import map_reader
 from twinlog.survey.replica import Maps
 from twinlog.survey.state_reader import state_rows
 
@@ -181,8 +181,7 @@ class TopicRepair:
     def _lines(self, standing: list[Unusual]) -> list[RepairLine]:
         target = self._steering.target
         topic = map_topic_of(self._config.flow)
-        count = len(target.metadata([topic]).topics[topic].partitions)
-        maps = MapReader(target, topic, count).read()
+        maps = map_reader(target, target.metadata([topic]).topics[topic]).read(target)
         maps.require_all()
         rows = state_rows(target)
         ours = producers_of(self._steering.flow, rows)

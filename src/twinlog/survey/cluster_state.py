@@ -23,7 +23,7 @@ from twinlog.mirror.names.naming import STATE_TOPIC, map_topic_of
 from twinlog.mirror.state.copies import CopyRow
 from twinlog.mirror.state.generations import CLAIMS, Claim, winning_claims
 from twinlog.model import Flow, TopicId, TopicPartition
-from twinlog.survey.map_reader import MapReader
+from twinlog.survey.map_reader import map_reader
 from twinlog.survey.rights import denied, may
 from twinlog.survey.state_reader import state_rows
 from twinlog.wire.error_codes import TOPIC_AUTHORIZATION_FAILED
@@ -117,7 +117,7 @@ def with_maps(
         seen = client.metadata([name])
         if not may(seen, name, Operation.READ):
             continue
-        maps = MapReader(client, name, len(seen.topics[name].partitions)).read()
+        maps = map_reader(client, seen.topics[name]).read(client)
         maps.require_all()  # unread rows may include a topic that would come back
         found = {(key[:2], known.topic) for key, known in maps.items()}
         older += (
