@@ -32,10 +32,9 @@ from pathlib import Path
 from statistics import median
 from typing import Any, Final, cast
 
-from crc32c import crc32c
-
 from tests.support.driver import HandClock, work_of
 from tests.support.lane_takes import HERE_ID, PRODUCER, THERE_ID, take
+from tests.support.records import with_bits
 from twinlog.cluster.net.frame_pool import FramePool
 from twinlog.config.flow.tuning import Tuning
 from twinlog.lane.assignments import Assignments
@@ -49,14 +48,7 @@ from twinlog.model import Isolation, TopicId, TopicPartition
 from twinlog.wire.kernels import library
 from twinlog.wire.kernels.chosen import CHOSEN
 from twinlog.wire.primitives import uvarint
-from twinlog.wire.record_batch import (
-    ATTRIBUTES_POSITION,
-    CONTROL_BIT,
-    CRC,
-    CRC_POSITION,
-    TRANSACTIONAL_BIT,
-    Codec,
-)
+from twinlog.wire.record_batch import CONTROL_BIT, TRANSACTIONAL_BIT, Codec
 from twinlog.wire.records import Record, encode_batch
 from twinlog.wire.requests.fetch import FETCH, VERSION_BY_ID
 from twinlog.wire.requests.produce import PRODUCE
@@ -275,9 +267,7 @@ class Bench:
 def _marker(timestamp: int) -> bytes:
     """A commit marker."""
     made = encode_batch([Record(0, timestamp, bytes(3) + b"\x01", bytes(6))], codec=Codec.NONE)
-    made[ATTRIBUTES_POSITION + 1] |= TRANSACTIONAL_BIT | CONTROL_BIT
-    CRC.pack_into(made, CRC_POSITION, crc32c(bytes(made[ATTRIBUTES_POSITION:])))
-    return bytes(made)
+    return bytes(with_bits(made, TRANSACTIONAL_BIT | CONTROL_BIT))
 
 
 def _answer(topic_id: bytes, base_offset: int) -> memoryview:

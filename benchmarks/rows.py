@@ -9,8 +9,6 @@ from typing import Final
 from benchmarks.results import MIRROR_MAKER, TWINLOG, RunResult
 from benchmarks.summary import median, ratio
 
-__all__ = ["MEASURES", "Goal", "Measure", "Row", "make_rows"]
-
 _MIB: Final = 2**20
 
 
@@ -64,23 +62,45 @@ NOISE: Final = 0.1
 AS_GOOD_MORE: Final = Goal(text="at least 0.9x", at_least=1 - NOISE)
 AS_GOOD_LESS: Final = Goal(text="at most 1.1x", at_most=1 + NOISE)
 
-MEASURES: Final = (
-    Measure(
-        cases=("backlog",),
-        name="throughput",
+
+def _throughput(case: str, of: str = "", goal: Goal | None = None) -> Measure:
+    return Measure(
+        cases=(case,),
+        name=f"throughput{of}",
         unit="records/s",
         value=lambda run: run.records_per_s,
         digits=0,
-        goal=Goal(text="at least 5x", at_least=5),
-    ),
-    Measure(
-        cases=("backlog",),
+        goal=goal,
+    )
+
+
+def _cpu(case: str, goal: Goal | None = None) -> Measure:
+    return Measure(
+        cases=(case,),
         name="CPU per GB of payload",
         unit="s/GB",
         value=lambda run: run.cpu_s_per_gb,
         digits=2,
-        goal=Goal(text="at most 1/20", at_most=1 / 20),
-    ),
+        goal=goal,
+    )
+
+
+def _latency(case: str, name: str, part: str, digits: int, goal: Goal | None = None) -> Measure:
+    return Measure(
+        cases=(case,),
+        name=name,
+        unit="ms",
+        value=lambda run: getattr(run.latency, part) if run.latency else None,
+        digits=digits,
+        goal=goal,
+    )
+
+
+_GROUPS_S: Final = Goal(text="under 5 s", at_most=5, alone=True)
+
+MEASURES: Final = (
+    _throughput("backlog", goal=Goal(text="at least 5x", at_least=5)),
+    _cpu("backlog", Goal(text="at most 1/20", at_most=1 / 20)),
     Measure(
         cases=("backlog",),
         name="peak memory (PSS)",
@@ -89,74 +109,15 @@ MEASURES: Final = (
         digits=0,
         goal=Goal(text="at most 1/4", at_most=1 / 4),
     ),
-    Measure(
-        cases=("small",),
-        name="throughput, one record per batch",
-        unit="records/s",
-        value=lambda run: run.records_per_s,
-        digits=0,
-        goal=Goal(text="at least 5x", at_least=5),
-    ),
-    Measure(
-        cases=("small",),
-        name="CPU per GB of payload",
-        unit="s/GB",
-        value=lambda run: run.cpu_s_per_gb,
-        digits=2,
-    ),
-    Measure(
-        cases=("tls",),
-        name="throughput, TLS on both clusters",
-        unit="records/s",
-        value=lambda run: run.records_per_s,
-        digits=0,
-        goal=Goal(text="at least 4x", at_least=4),
-    ),
-    Measure(
-        cases=("tls",),
-        name="CPU per GB of payload",
-        unit="s/GB",
-        value=lambda run: run.cpu_s_per_gb,
-        digits=2,
-    ),
-    Measure(
-        cases=("unprotected",),
-        name="throughput, records older than a day",
-        unit="records/s",
-        value=lambda run: run.records_per_s,
-        digits=0,
-    ),
-    Measure(
-        cases=("unprotected",),
-        name="CPU per GB of payload",
-        unit="s/GB",
-        value=lambda run: run.cpu_s_per_gb,
-        digits=2,
-    ),
-    Measure(
-        cases=("latency",),
-        name="p50",
-        unit="ms",
-        value=lambda run: run.latency.p50 if run.latency else None,
-        digits=1,
-        goal=Goal(text="at most 0.8x", at_most=0.8),
-    ),
-    Measure(
-        cases=("latency",),
-        name="p99",
-        unit="ms",
-        value=lambda run: run.latency.p99 if run.latency else None,
-        digits=1,
-        goal=Goal(text="at most 0.6x", at_most=0.6),
-    ),
-    Measure(
-        cases=("latency",),
-        name="p99.9",
-        unit="ms",
-        value=lambda run: run.latency.p99_9 if run.latency else None,
-        digits=1,
-        goal=Goal(text="at most 1x", at_most=1),
-    ),
+    _throughput("small", ", one record per batch", Goal(text="at least 5x", at_least=5)),
+    _cpu("small"),
+    _throughput("tls", ", TLS on both clusters", Goal(text="at least 4x", at_least=4)),
+    _cpu("tls"),
+    _throughput("unprotected", ", records older than a day"),
+    _cpu("unprotected"),
+    _latency("latency", "p50", "p50", 1, Goal(text="at most 0.8x", at_most=0.8)),
+    _latency("latency", "p99", "p99", 1, Goal(text="at most 0.6x", at_most=0.6)),
+    _latency("latency", "p99.9", "p99_9", 1, Goal(text="at most 1x", at_most=1)),
     Measure(
         cases=("latency",),
         name="CPU during the window",
@@ -171,7 +132,7 @@ MEASURES: Final = (
         unit="s",
         value=lambda run: run.checkpointed_s,
         digits=2,
-        goal=Goal(text="under 5 s", at_most=5, alone=True),
+        goal=_GROUPS_S,
     ),
     Measure(
         cases=("groups",),
@@ -179,22 +140,15 @@ MEASURES: Final = (
         unit="s",
         value=lambda run: run.committed_s,
         digits=2,
-        goal=Goal(text="under 5 s", at_most=5, alone=True),
+        goal=_GROUPS_S,
     ),
-    Measure(
-        cases=("groups",),
-        name="commit to checkpoint, p50",
-        unit="ms",
-        value=lambda run: run.latency.p50 if run.latency else None,
-        digits=0,
-    ),
-    Measure(
-        cases=("groups",),
-        name="commit to checkpoint, p99",
-        unit="ms",
-        value=lambda run: run.latency.p99 if run.latency else None,
-        digits=0,
-        goal=Goal(text="within 1 s", at_most=1000, alone=True),
+    _latency("groups", "commit to checkpoint, p50", "p50", 0),
+    _latency(
+        "groups",
+        "commit to checkpoint, p99",
+        "p99",
+        0,
+        Goal(text="within 1 s", at_most=1000, alone=True),
     ),
     Measure(
         cases=("startup", "backlog"),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import logging
 import os
 import re
@@ -48,6 +49,19 @@ _PAIR_TURN = len(_LONG)
 _BROKER_FIXTURES = {"source_cluster", "target_cluster", "source3", "target3"}
 _LOGGED = re.compile(r"---|\d\d:\d\d:\d\d")
 """A line of a broker's log that is none of a stack's."""
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_collection() -> Generator[None, object, object]:
+    """Collect tests without a garbage collector: what is made here stays, and looking through it
+    takes a sixth of the time of each process.
+    """
+    gc.disable()
+    try:
+        return (yield)
+    finally:
+        gc.freeze()
+        gc.enable()
 
 
 @pytest.hookimpl(tryfirst=True)  # before pytest-xdist reads the groups

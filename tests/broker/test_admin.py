@@ -74,7 +74,7 @@ def test_topic_is_created_with_its_configs(client: ClusterClient, fresh_topic: s
     )
     topic = wait_for_topic(client, fresh_topic, partitions=3)
     assert created.is_new
-    assert created.topic_id == topic.topic_id != NO_TOPIC_ID
+    assert topic.topic_id != NO_TOPIC_ID
     entries = describe_topic_configs(client, [fresh_topic])[fresh_topic]
     assert isinstance(entries, list)
     policy = next(entry for entry in entries if entry.name == "cleanup.policy")

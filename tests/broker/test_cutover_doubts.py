@@ -20,7 +20,7 @@ from tests.support.topics import create_topic, end_offsets, topic_names
 from twinlog.cli.main import run
 from twinlog.cluster.logs.offsets import log_ends
 from twinlog.config.load import load
-from twinlog.control.cutover import fence_proof, newest_status
+from twinlog.control.cutover import drain, newest_status
 from twinlog.control.cutover.drain import Drain
 from twinlog.control.cutover.scope import CutoverScope
 from twinlog.control.cutover.switchover import FenceKind, Switchover, Ways
@@ -257,7 +257,7 @@ def test_records_that_are_not_replicated_yet(case: Case, monkeypatch: pytest.Mon
         }
 
     with case.ready():
-        monkeypatch.setattr(fence_proof, "log_ends", unreplicated)
+        monkeypatch.setattr(drain, "log_ends", unreplicated)
         code, out, err = case.commands("switchover").do(*UNFENCED, "--within", "10")
         assert (code, "[NOT_DRAINED]" in err) == (1, True), (out, err)
         assert "replicas of the source are behind the ends of" in err

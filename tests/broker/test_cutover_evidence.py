@@ -27,8 +27,7 @@ from twinlog.cli.main import run
 from twinlog.cluster.client import ClusterClient
 from twinlog.cluster.topics.internal_log import append_rows, read_to_end
 from twinlog.control.cutover import switchover as steps
-from twinlog.control.cutover.drain import Drain
-from twinlog.control.cutover.fence_proof import FenceProof
+from twinlog.control.cutover.drain import Drain, FenceProof
 from twinlog.mirror.names.naming import STATE_TOPIC
 from twinlog.model import TopicPartition
 from twinlog.sandbox import QUICK_JVM, LocalCluster

@@ -31,9 +31,8 @@ from twinlog.cluster.client import ClusterClient
 from twinlog.cluster.groups.member import MemberRole
 from twinlog.cluster.groups.membership import Membership
 from twinlog.control.drill import drill
-from twinlog.control.drill.cleaning import leftovers
+from twinlog.control.drill.cleaning import PREFIX, leftovers
 from twinlog.control.drill.clients import DrillWriter
-from twinlog.control.drill.names import PREFIX
 from twinlog.model import TopicPartition
 from twinlog.sandbox import LocalCluster
 from twinlog.wire.record_batch import Codec

@@ -14,8 +14,8 @@ from tests.support.client import Outgoing, consumer, eventually, produce
 from tests.support.groups import Pair, commit
 from tests.support.mirror import Mirror
 from tests.support.topics import create_topic
+from twinlog.cli.commands.mirror import LogFormat, configure_logs
 from twinlog.cli.main import run
-from twinlog.cli.terminal.logs import LogFormat, configure_logs
 from twinlog.cli.terminal.output import configure_logging
 from twinlog.control.watch.events import EventLog, last_events
 from twinlog.control.watch.status_file import StatusFile

@@ -40,7 +40,7 @@ SAVE = "twinlog.control.failback.saved:SavedTail.save"
 LINK = "twinlog.control.failback.saved:os.link"
 TRANSACTIONS = "twinlog.cluster.groups.transactions:Transactions"
 REPLAY = "twinlog.control.failback.failback:Replay"
-LET_IN = "twinlog.control.failback.reverse:Reverse._let_in"
+LET_IN = "twinlog.control.failback.failback:Reverse._let_in"
 MANIFEST = "twinlog.control.failback.saved:SavedTail.write_manifest"
 
 

@@ -12,14 +12,12 @@ from kafka.protocol.producer import ProduceRequest
 from tests.support.settings import HURRIED, settings_for
 from tests.support.topics import delete_records
 from twinlog.cluster.client import ClusterClient
+from twinlog.cluster.logs.raw_log import FetchedRecords, fetch_records, produce_batch
 from twinlog.cluster.topics.internal_log import (
     ROWS_AT_ONCE,
-    FetchedRecords,
     append,
     append_once,
     ensure_compacted_topic,
-    fetch_records,
-    produce_batch,
     read_to_end,
 )
 from twinlog.cluster.topics.topic_admin import create_topic, wait_for_topic

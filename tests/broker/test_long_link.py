@@ -4,7 +4,10 @@ also while the target is slow.
 
 from __future__ import annotations
 
+import random
 import time
+import uuid
+from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
@@ -12,7 +15,8 @@ from typing import Final
 import psutil
 import pytest
 
-from tests.support.client import Outgoing, eventually, produce
+from tests.support.client import Outgoing, await_markers, eventually, produce, producer
+from tests.support.eventually import PATIENCE_S
 from tests.support.forwarder import Forwarder
 from tests.support.rig import Rig
 from tests.support.topics import create_topic, end_offsets
@@ -108,3 +112,91 @@ def test_far_backlog_is_copied_in_sections_within_the_memory(
         rig.offsets_are_exact()
     read = len(notes.read_text()) if notes.exists() else 0
     assert read > RECORDS * RECORD / FETCH / 2, "most of it was read in sections"
+
+
+SECTION: Final = 32 * 1024
+CHUNKS: Final = 1_000
+"""Batches of one to four records: 4 MB, more than a hundred sections."""
+
+END_SHARES: Final = (0.3, 0.3, 0.3, 0.01)
+"""For each transactional producer: the probability that a batch ends its transaction."""
+
+NOTES_MARKERS: Final = """
+from twinlog.mirror.copy.intake import RolledBack
+skip = RolledBack.skip
+def noting_markers(self, header, batch):
+    found = skip(self, header, batch)
+    if found and header.is_control:
+        with open({markers!r}, "a") as out:
+            out.write(str(header.base_offset) + "\\n")
+    return found
+RolledBack.skip = noting_markers
+"""
+
+
+def write_transactions(cluster: LocalCluster, topic: str, chance: random.Random) -> list[bytes]:
+    """Write interleaved transactions, half of which are aborted, and other records in between.
+
+    Returns the values that are not aborted.
+    """
+    names = [f"test-{uuid.uuid4()}" for _ in END_SHARES]
+    clients = [producer(cluster, linger_ms=0, config={"transactional.id": one}) for one in names]
+    clients.append(producer(cluster, linger_ms=0, codec="lz4"))
+    for client in clients[:-1]:
+        client.init_transactions(PATIENCE_S)
+    written: dict[int, list[bytes]] = {}
+    kept: list[bytes] = []
+
+    def end(which: int) -> None:
+        values = written.pop(which)
+        if chance.random() < 0.5:
+            clients[which].abort_transaction(PATIENCE_S)
+        else:
+            clients[which].commit_transaction(PATIENCE_S)
+            kept.extend(values)
+
+    for chunk in range(CHUNKS):
+        which = chance.randrange(len(clients))
+        is_transactional = which < len(names)
+        if is_transactional and which not in written:
+            clients[which].begin_transaction()
+            written[which] = []
+        values = [
+            b"%d-%d " % (chunk, number) + chance.randbytes(chance.choice((100, 1_000, 3_000)))
+            for number in range(chance.randint(1, 4))
+        ]
+        for value in values:
+            clients[which].produce(topic, value, partition=0)
+        assert not clients[which].flush(PATIENCE_S)
+        (written[which] if is_transactional else kept).extend(values)
+        if is_transactional and chance.random() < END_SHARES[which]:
+            end(which)
+    for which in list(written):
+        end(which)
+    for name in names:
+        await_markers(cluster, name)
+    return kept
+
+
+def test_transactions_of_a_far_backlog_are_exact_in_sections(
+    far: LocalCluster, target_cluster: LocalCluster, tmp_path: Path
+) -> None:
+    """A section begins within transactions, and repeats their markers."""
+    notes, markers = tmp_path / "sections", tmp_path / "markers"
+    with Rig(far, target_cluster, tmp_path) as rig:
+        create_topic(far, rig.topic)
+        kept = write_transactions(far, rig.topic, random.Random(1))
+        keys = {
+            f"{rig.alias}.bootstrap.servers": far.bootstrap_for("FAR"),
+            f"{rig.alias}.consumer.isolation.level": "read_committed",
+            f"{rig.alias}.consumer.max.partition.fetch.bytes": str(SECTION),
+        }
+        preludes = NOTES_SECTIONS.format(notes=str(notes))
+        preludes += NOTES_MARKERS.format(markers=str(markers))
+        rig.copy_once(keys, prelude=preludes)
+        assert sorted(one.value or b"" for one in rig.on_target()) == sorted(kept)
+        rig.same()
+        rig.offsets_are_exact()
+    assert len(notes.read_text()) > 50, "most of it was read in sections"
+    repeated = [one for one, n in Counter(markers.read_text().split()).items() if n > 1]
+    assert len(repeated) > 3, "sections repeated markers of aborted transactions"

@@ -15,8 +15,8 @@ import pytest
 from tests.support.eventually import PATIENCE_S, eventually
 from tests.support.settings import settings_for
 from tests.support.stopwatch import Stopwatch
-from twinlog.cluster.groups.member import MemberRole
-from twinlog.cluster.groups.membership import Membership, MembershipState
+from twinlog.cluster.groups.member import MemberRole, MembershipState
+from twinlog.cluster.groups.membership import Membership
 from twinlog.cluster.net.retry import Backoff, Patience
 from twinlog.sandbox import LocalCluster
 

@@ -18,7 +18,7 @@ from tests.support.topics import create_topic
 from twinlog import __version__
 from twinlog.cli.main import run
 from twinlog.config.load import load
-from twinlog.control.support.secret_scrubber import HIDDEN, SecretScrubber, settings_of
+from twinlog.control.support.support_bundle import HIDDEN, SecretScrubber, settings_of
 from twinlog.control.watch.events import EventLog
 from twinlog.control.watch.status_file import StatusFile
 from twinlog.sandbox import QUICK_JVM, LocalCluster

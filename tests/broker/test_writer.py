@@ -22,9 +22,11 @@ from tests.support.data_frames import Query
 from tests.support.topics import alter_topic_configs, create_topic, delete_topic
 from twinlog.cluster.client import ClusterClient
 from twinlog.mirror.copy.partitioner import partition_for_key
-from twinlog.records import partitioned
+from twinlog.records import partitioned, stream_writer
+from twinlog.records import save as save_rows
 from twinlog.records.spark_api import HAS_STREAM_WRITERS
 from twinlog.records.write.options import WriteOptions, parse_write_options
+from twinlog.records.write.partitioning import by_partition
 from twinlog.records.write.transaction import transactions
 from twinlog.sandbox import LocalCluster
 from twinlog.wire.record_batch import Codec
@@ -158,6 +160,60 @@ def test_rows_of_several_tasks_may_name_their_topics(
     assert all(one.partition == partition_for_key(one.key or b"", PARTITIONS) for one in seen)
     assert values(committed(source_cluster, other)) == list(range(1, 500, 2))
     delete_topic(source_cluster, other)
+
+
+@pytest.mark.witness("rows that keep their partition are written without a shuffle")
+def test_rows_that_keep_their_partition_are_not_shuffled(
+    spark: SparkSession,
+    source_cluster: LocalCluster,
+    topic: str,
+    options: Mapping[str, str],
+    tmp_path: Path,
+) -> None:
+    save_rows(numbers(spark, 500), options)
+    brokers = {name: one for name, one in options.items() if name != "topic"}
+    copy = {**brokers, "topic": create_topic(source_cluster, f"{topic}-copy", PARTITIONS)}
+    columns = ["key", "value", "partition", "topic"]
+
+    def read(**more: str) -> DataFrame:
+        given = {**brokers, "subscribe": topic, **more}
+        return spark.read.format("twinlog").options(**given).load().select(columns)
+
+    def is_shuffled(rows: DataFrame, to: Mapping[str, str] = copy) -> bool:
+        return "record_batch" in by_partition(rows, to).columns
+
+    kept = read().where("value != '7'")
+    kept.createOrReplaceTempView("kept")
+    for rows in (kept, spark.table("kept").select("partition", "value")):
+        assert not is_shuffled(rows)
+    assert not is_shuffled(kept, brokers)
+    packed = partitioned(numbers(spark, 5), options)
+    assert by_partition(packed, options) is packed
+    for rows in (
+        read(minPartitions="7"),
+        read(subscribe=f"{topic},{copy['topic']}"),
+        kept.drop("partition"),
+        kept.withColumn("partition", col("partition") + 0),
+        kept.repartition(2),
+        kept.union(kept),
+        kept.join(kept.select("key"), "key"),
+        numbers(spark, 5).withColumn("partition", lit(1)),
+    ):
+        assert is_shuffled(rows), rows
+    assert is_shuffled(kept.withColumn("topic", lit(copy["topic"])), brokers)
+
+    save_rows(kept, copy)
+    save_rows(read(minPartitions="7").where("value = '7'"), copy)
+    stream = spark.readStream.format("twinlog").options(**brokers, subscribe=topic)
+    rows = stream.option("startingOffsets", "earliest").load().select(columns)
+    if HAS_STREAM_WRITERS:
+        assert not is_shuffled(rows)
+        to = {**copy, "checkpointLocation": str(tmp_path / "checkpoint")}
+        stream_writer(rows, to).trigger(availableNow=True).start().awaitTermination()
+    expected = [(one.partition, one.key) for one in committed(source_cluster, topic)]
+    copied = [(one.partition, one.key) for one in committed(source_cluster, copy["topic"])]
+    assert sorted(copied) == sorted(expected * (2 if HAS_STREAM_WRITERS else 1))
+    delete_topic(source_cluster, copy["topic"])
 
 
 def test_times_of_the_broker(
@@ -317,9 +373,9 @@ def test_rows_that_cannot_be_records(
 
 def test_a_topic_that_is_not_there(spark: SparkSession, options: Mapping[str, str]) -> None:
     absent = {**options, "topic": "nobody-made-it"}
-    for write in (save, lambda rows, _: partitioned(rows, absent)):
+    for run in (save, save_rows, lambda rows, _: partitioned(rows, absent)):
         with pytest.raises(Exception, match="a write does not create topics: create it") as error:
-            write(numbers(spark, 1), absent)
+            run(numbers(spark, 1), absent)
         assert "[TOPIC_MISSING]" in str(error.value)
         servers = options["kafka.bootstrap.servers"]
         assert f"the cluster at {servers} has no topic nobody-made-it" in str(error.value)

@@ -9,8 +9,8 @@ import pytest
 from tests.support.browser import Browser
 from tests.support.rest import Rest
 from tests.support.snapshots import flow, partition
-from twinlog.control.compare.deviation import Aspect, Deviation, FlowComparison
-from twinlog.control.doctor.observation import ClusterView, Observation
+from twinlog.control.compare.comparison import Aspect, Deviation, FlowComparison
+from twinlog.control.doctor.findings import ClusterView, Observation
 from twinlog.control.watch.monitor import Monitor
 from twinlog.control.web.api import endpoints
 

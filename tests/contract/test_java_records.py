@@ -9,9 +9,10 @@ from typing import Any
 import pytest
 from py4j.protocol import Py4JError
 
-from tests.support.records import NOW_MS, SAMPLE, flipped
+from tests.support.records import NOW_MS, SAMPLE, flipped, with_bits
 from twinlog.wire.record_batch import (
     DELETE_HORIZON_BIT,
+    LOG_APPEND_TIME_BIT,
     Codec,
     read_header,
     read_headers,
@@ -21,7 +22,6 @@ from twinlog.wire.record_batch import (
 from twinlog.wire.records import (
     Headers,
     Record,
-    TimestampType,
     control_type,
     decode_batch,
     decode_legacy,
@@ -203,7 +203,7 @@ def test_java_reads_our_random_records(kafka: JavaRecords, seed: int) -> None:
 
 
 def test_java_reads_our_log_append_time(kafka: JavaRecords) -> None:
-    ours = encode_batch(TEXTUAL, codec=Codec.ZSTD, timestamp_type=TimestampType.LOG_APPEND)
+    ours = with_bits(encode_batch(TEXTUAL, codec=Codec.ZSTD), LOG_APPEND_TIME_BIT)
     assert kafka.read(ours) == decode_batch(memoryview(ours))
     assert {record.timestamp for record in kafka.read(ours)} == {NOW_MS + 90_000}
 

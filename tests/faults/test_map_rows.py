@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Iterator
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
@@ -21,10 +23,14 @@ from tests.support.topics import (
 )
 from twinlog.cluster.topics.internal_log import append, read_to_end
 from twinlog.errors import TwinlogError
-from twinlog.mirror.map.offset_map import ChunkRow, Run, Term, map_partition
+from twinlog.mirror.map.offset_map import ChunkRow, PartitionKey, Run, Term, map_partition
 from twinlog.mirror.names.naming import STATE_TOPIC
-from twinlog.model import TopicPartition
+from twinlog.model import Flow, TopicPartition
+from twinlog.survey import map_reader
+from twinlog.survey.ends import NO_ENDS
 from twinlog.survey.map_reader import MapReader
+from twinlog.survey.picture import read_maps
+from twinlog.survey.replica import Maps
 from twinlog.wire.record_batch import Codec
 from twinlog.wire.records import Record, encode_batch
 
@@ -233,6 +239,47 @@ def test_reader_of_the_map_sees_rows_in_the_room_of_lost_ones(rig: Rig) -> None:
     # more than there was: the end of the log does not give it away
     eventually(lambda: append_all(rig, home, [now, *[others] * 50]))
     assert tuple(reader.read()[kept.key].runs) == now.runs
+
+
+def test_later_readings_of_a_process_fetch_only_new_rows(
+    rig: Rig, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fetched: list[int] = []
+
+    def noting(*arguments: Any, **named: Any) -> Iterator[Record]:
+        for record in read_to_end(*arguments, **named):
+            fetched.append(record.offset)
+            yield record
+
+    def runs(maps: Maps) -> dict[PartitionKey, tuple[Run, ...]]:
+        return {key: tuple(known.runs) for key, known in maps.items()}
+
+    def now() -> tuple[dict[PartitionKey, tuple[Run, ...]], int]:
+        fetched.clear()  # the mirror reads in this process as well
+        maps = read_maps(rig.target_client, Flow(rig.alias, rig.target_alias), after=NO_ENDS)
+        return runs(maps), len(fetched)
+
+    topic = offset_map_topic(rig.alias)
+    rig.create()
+    rig.put(range(5))
+    rig.copy_once()
+    monkeypatch.setattr(map_reader, "read_to_end", noting)
+    first, rows_first = now()
+    assert first
+    assert rows_first
+    assert now() == (first, 0)
+
+    transactions(rig, range(5, 25))
+    rig.copy_once()
+    second, rows_second = now()
+    assert second != first
+    fetched.clear()
+    assert runs(MapReader(rig.target_client, topic, MAP_PARTITIONS).read()) == second
+    assert len(fetched) == rows_first + rows_second
+
+    delete_topic(rig.target, topic)
+    create_topic(rig.target, topic, MAP_PARTITIONS)
+    assert now() == ({}, 0)
 
 
 def append_all(rig: Rig, home: TopicPartition, some: list[ChunkRow]) -> bool:

@@ -197,7 +197,6 @@ class LaneStub:
                 upstream=ordinal,
                 downstream=ordinal,
                 source_end=end,
-                log_start=0,
                 records=ordinal,
                 bytes=100 * ordinal,
                 last_timestamp=now_ms if last_timestamp is None else last_timestamp,

@@ -11,7 +11,7 @@ from typing import Any, Final, cast
 from kafka.protocol.consumer import FetchRequest, FetchResponse
 
 from tests.support.driver import HandClock, work_of
-from tests.support.one_copy import batch
+from tests.support.one_copy import batch, control, of_producer
 from twinlog.cluster.net.frame_pool import FramePool
 from twinlog.errors import Disconnected
 from twinlog.lane.sides.cluster_side import ClusterSide, Leader
@@ -22,6 +22,8 @@ TOPIC: Final = "orders"
 TOPIC_ID: Final = TopicId("0123456789abcdef" * 2)
 NODE: Final = 1
 TRIP_S: Final = 0.1
+PRODUCERS: Final = (50, 51, 52)
+READ_COMMITTED: Final = 1
 FENCED_LEADER_EPOCH: Final = 74
 _TOPIC = FetchResponse.FetchableTopicResponse
 _PARTITION = _TOPIC.PartitionData
@@ -36,6 +38,46 @@ class Log:
     chance: random.Random
     batches: list[tuple[int, bytes]] = field(default_factory=list)
     end: int = 0
+    aborted: list[tuple[int, int, int]] = field(default_factory=list)
+    """Producer, first offset and marker of each aborted transaction."""
+    kept: list[int] = field(default_factory=list)
+    """Offsets of all batches that a consumer of committed records gets."""
+
+    def transact(self, count: int, sizes: Sequence[int]) -> None:
+        """Write this many batches of interleaved transactions, half of which are aborted."""
+        begun: dict[int, list[int]] = {}
+        for _ in range(count):
+            producer = self.chance.choice(PRODUCERS)
+            records = self.chance.randint(1, 5)
+            value = b"v" * self.chance.choice(sizes)
+            begun.setdefault(producer, []).append(self.end)
+            self.batches.append((self.end, of_producer(self.end, records, producer, value=value)))
+            self.end += records
+            # the transactions of the last producer are long
+            if self.chance.random() < (0.02 if producer == PRODUCERS[-1] else 0.4):
+                self._end_transaction(producer, begun.pop(producer))
+        for producer, written in begun.items():
+            self._end_transaction(producer, written)
+        self.kept.sort()
+
+    def _end_transaction(self, producer: int, written: list[int]) -> None:
+        commits = self.chance.random() < 0.5
+        if commits:
+            self.kept += written
+        else:
+            self.aborted.append((producer, written[0], self.end))
+        self.batches.append((self.end, control(self.end, producer, commit=commits)))
+        self.end += 1
+
+    def aborted_in(self, offset: int, end: int) -> list[tuple[int, int]]:
+        """As a broker lists them: they have a marker at or after `offset`, and began before
+        `end`.
+        """
+        return [
+            (producer, first)
+            for producer, first, marker in self.aborted
+            if marker >= offset and first < end
+        ]
 
     def write(self, count: int, sizes: Sequence[int]) -> None:
         for _ in range(count):
@@ -149,6 +191,12 @@ class FarBroker(ClusterSide):
             log = self.logs[number]
             records = b"" if error or room <= 0 else log.read(offset, min(most, room))
             room -= len(records)
+            aborted = None
+            if request.isolation_level == READ_COMMITTED:
+                aborted = [
+                    _PARTITION.AbortedTransaction(producer_id=producer, first_offset=first)
+                    for producer, first in log.aborted_in(offset, log.end)
+                ]
             self.returned_bytes += len(records)
             partitions.append(
                 _PARTITION(
@@ -157,7 +205,7 @@ class FarBroker(ClusterSide):
                     high_watermark=log.end,
                     last_stable_offset=log.end,
                     log_start_offset=0,
-                    aborted_transactions=None,
+                    aborted_transactions=aborted,
                     preferred_read_replica=-1,
                     records=records,
                 )

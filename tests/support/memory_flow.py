@@ -15,7 +15,7 @@ from collections import deque
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from typing import Any, Final
+from typing import Any, ClassVar, Final
 
 from tests.support.folded_rows import fold
 from tests.support.memory_lanes import Lane, Late, LivingLane
@@ -60,6 +60,11 @@ WRONG: Final = "the copy stopped for no reason"
 class MemoryFlow(MemorySource):
     """One partition, from its first start to the end of the program of steps."""
 
+    steps: ClassVar[tuple[str, ...]] = STEPS
+    unheard: ClassVar[tuple[str, ...]] = UNHEARD
+    """What a lane does that is thought dead."""
+    last_steps: ClassVar[tuple[str, ...]] = ("start", "send", "fetch")
+    """What `finish` repeats until nothing is left to do."""
     target: MemoryLog = field(default_factory=MemoryLog)
     map_topic: list[ChunkRow] = field(default_factory=list)
     lane: Lane | None = None
@@ -529,7 +534,9 @@ class MemoryFlow(MemorySource):
             return False
         one = self.living[number % len(self.living)]
         with self._unheard(one):
-            step: Callable[[int], bool] = getattr(self, UNHEARD[number // 4 % len(UNHEARD)])
+            step: Callable[[int], bool] = getattr(
+                self, self.unheard[number // 4 % len(self.unheard)]
+            )
             return step(number)
 
     # -- the target --------------------------------------------------------------------------------
@@ -686,7 +693,7 @@ class MemoryFlow(MemorySource):
             for step in (self.answer, self.arrive, self.rows_are_durable, self.write_map):
                 step(0)
             self.wait(0)
-            moved = [step(3) for step in (self.start, self.send, self.fetch)]
+            moved = [getattr(self, name)(3) for name in self.last_steps]
             lane = self.lane
             if self.has_stopped():
                 return
@@ -695,12 +702,16 @@ class MemoryFlow(MemorySource):
         else:
             raise AssertionError(f"the copy does not come to an end: {self.lane}")
         self.check()
+        self.check_complete(lane)
+
+    def check_complete(self, lane: Lane) -> None:
+        """All that the source has was copied by this lane, or by one before it."""
+        del lane
         copied = {int((r.value or b"")[1:]) for r in self.target.records() if r.value != STRAY}
         left = {r.offset for r in self.source.records()} - self.gone
         assert left <= copied, f"never copied: {sorted(left - copied)}"
 
-    @staticmethod
-    def _is_at_rest(lane: Lane) -> bool:
+    def _is_at_rest(self, lane: Lane) -> bool:
         return not (lane.rows or lane.requests or lane.answers or lane.copy.tail.dirty) and (
             lane.copy.is_idle
         )
@@ -708,7 +719,7 @@ class MemoryFlow(MemorySource):
     def do(self, program: bytes) -> None:
         """One step for every two bytes: which, and a number for it."""
         for at in range(0, len(program) - 1, 2):
-            name = STEPS[program[at] % len(STEPS)]
+            name = self.steps[program[at] % len(self.steps)]
             step: Callable[[int], bool] = getattr(self, name)
             if step(program[at + 1]):
                 self.taken[name] = self.taken.get(name, 0) + 1

@@ -33,6 +33,7 @@ class State(NamedTuple):
     state: str = ""
     reason: str = ""
     generation: int = -1
+    """-1 while it leads none."""
     records: int = 0
     lanes: tuple[int, ...] = ()
     """Process ids, of all flows together."""
@@ -155,7 +156,13 @@ def main() -> None:
         last = ""
         while not stop.wait(0.1):
             flows = [
-                [one.flow, one.state, one.reason, one.generation, one.records]
+                [
+                    one.flow,
+                    one.state,
+                    one.reason,
+                    -1 if one.generation is None else one.generation,
+                    one.records,
+                ]
                 for one in mirror.supervisor.snapshots()
             ]
             line = json.dumps([flows, mirror.leases.pids()])

@@ -6,6 +6,8 @@ that a repeat is no append shows on brokers only (`faults/test_h03_offset_map.py
 
 from __future__ import annotations
 
+import random
+from collections import Counter
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Any, Final, NamedTuple
@@ -27,7 +29,9 @@ from twinlog.mirror.ports import LogEnds, LogView, ProducerTail
 from twinlog.mirror.start import cold_start
 from twinlog.model import TopicPartition
 
-__all__ = ["MUTANTS", "Mutant", "take_away"]
+PROGRAM_BYTES: Final = 800
+Run = Callable[[bytes], MemoryFlow]
+"""Runs a program of steps. Raises an exception if it breaks a rule."""
 
 Ends = Mapping[TopicPartition, LogEnds]
 States = Mapping[TopicPartition, ProducerTail] | None
@@ -77,12 +81,12 @@ def _end_of_a_record_ago(
     return late, {}, moving
 
 
-def _appends_anywhere(self: PartitionMap, entry: Any) -> None:
+def appends_anywhere(self: PartitionMap, entry: Any) -> None:
     self._entries.append(entry)
     self._runs = None
 
 
-def _hands_over_what_was_read(copy: PartitionCopy) -> HandOver | None:
+def hands_over_what_was_read(copy: PartitionCopy) -> HandOver | None:
     handed = hand_over(copy)
     if handed is None:
         return None
@@ -103,14 +107,14 @@ MUTANTS: Final = (
     Mutant("split: what is too large is cut", 1, Splitter, "parts", _cuts_nothing),
     Mutant("cut: a batch waits for its row", 16, PartitionCopy, "_needed", always(-1)),
     Mutant("term: each start has its own", 2, MemoryFlow, "new_term", always(Term(0, 0))),
-    Mutant("term: newer chunks void older ones", 6, PartitionMap, "_put", _appends_anywhere),
+    Mutant("term: newer chunks void older ones", 6, PartitionMap, "_put", appends_anywhere),
     Mutant("term: no row of unknown outcome twice", 384, MapTail, "on_lost", MapTail.on_refused),
     Mutant(
         "release: what is acknowledged is handed over",
         1,
         memory_flow,
         "hand_over",
-        _hands_over_what_was_read,
+        hands_over_what_was_read,
     ),
     Mutant("release: a copy is at rest", 1712, PartitionCopy, "in_flight", property(always(0))),
     Mutant(
@@ -123,5 +127,37 @@ MUTANTS: Final = (
 )
 
 
-def take_away(mutant: Mutant, patch: pytest.MonkeyPatch) -> None:
+def program_of(seed: int) -> bytes:
+    """Return a program of steps for a flow in memory."""
+    return random.Random(seed).randbytes(PROGRAM_BYTES)
+
+
+def take_steps(run: Run, number: int, first_seed: int) -> Counter[str]:
+    """Run programs until this many steps are taken, and return how often each was."""
+    taken, seed = Counter[str](), first_seed
+    while taken.total() < number:
+        try:
+            taken.update(run(program_of(seed)).taken)
+        except Exception as broken:
+            raise AssertionError(f"run(program_of({seed})) breaks a rule") from broken
+        seed += 1
+    return taken
+
+
+def check_noticed(run: Run, mutant: Mutant, patch: pytest.MonkeyPatch, searched: int) -> None:
+    """Check that the mutant's program breaks a rule without that of the mutant, and only then.
+    `searched`: number of programs that are tried if it does not any more.
+    """
+    run(program_of(mutant.seed))
     patch.setattr(mutant.where, mutant.name, mutant.instead)
+    if not _is_noticed(run, mutant.seed):
+        found = next((seed for seed in range(searched) if _is_noticed(run, seed)), None)
+        raise AssertionError(f"another program notices it: {found}; give it as the mutant's seed")
+
+
+def _is_noticed(run: Run, seed: int) -> bool:
+    try:
+        run(program_of(seed))
+    except Exception:  # noqa: BLE001 (whatever it breaks)
+        return True
+    return False

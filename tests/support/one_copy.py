@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+from crc32c import crc32c
+
 from twinlog.mirror.copy.intake import OutBatch
 from twinlog.mirror.copy.partition import PartitionCopy
 from twinlog.mirror.map.map_tail import MapTail
@@ -34,6 +36,34 @@ def batch(
         for i in range(count)
     ]
     return with_epoch(bytes(encode_batch(kept, codec=Codec.NONE, base_offset=base)), epoch)
+
+
+def control(offset: int, producer_id: int, *, commit: bool = True) -> bytes:
+    """A transaction marker as the broker writes it (key: version, type; value: version, epoch)."""
+    marker = Record(
+        offset=offset,
+        timestamp=NOW,
+        key=bytes((0, 0, 0, 1 if commit else 0)),
+        value=bytes((0, 0, 0, 0, 0, 0)),
+    )
+    return transactional(
+        encode_batch([marker], codec=Codec.NONE, base_offset=offset, producer_id=producer_id), 0x30
+    )
+
+
+def transactional(raw: bytearray, bits: int = 0x10) -> bytes:
+    """The same batch with attribute bits set, and with its CRC corrected."""
+    raw[22] |= bits
+    raw[17:21] = crc32c(bytes(raw[21:])).to_bytes(4, "big")
+    return bytes(raw)
+
+
+def of_producer(base: int, count: int, producer_id: int, *, value: bytes = b"v") -> bytes:
+    """A batch of a transaction."""
+    records = [Record(offset=base + i, timestamp=NOW, key=b"t", value=value) for i in range(count)]
+    return transactional(
+        encode_batch(records, codec=Codec.NONE, base_offset=base, producer_id=producer_id)
+    )
 
 
 def fetched(*parts: bytes) -> memoryview:

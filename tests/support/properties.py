@@ -52,7 +52,7 @@ def loader(folder: Path) -> Loader:
 
 
 def flow_of(config: MirrorConfig, source: str = "A", target: str = "B") -> FlowConfig:
-    return config.flow(Flow(source, target))
+    return next(one for one in config.flows if one.flow == Flow(source, target))
 
 
 def refusal(run: Callable[[], MirrorConfig]) -> str:

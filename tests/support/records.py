@@ -7,9 +7,10 @@ import zlib
 from collections.abc import Iterator
 from typing import Final
 
+from crc32c import crc32c
 from hypothesis import strategies as st
 
-from twinlog.wire.record_batch import Codec
+from twinlog.wire.record_batch import CRC, CRC_POSITION, Codec
 from twinlog.wire.records import Headers, Record
 
 # Nearly all numbers are small, some are at the edges of their encodings
@@ -45,6 +46,14 @@ SAMPLE: Final = [
     Record(4, NOW_MS, b"h", b"v", (("trace", b"1"), ("trace", None), ("", b""), ("\udcff", b"x"))),
 ]
 """Every kind of null, empty and long; duplicate and null headers, and a key that is not UTF-8."""
+
+
+def with_bits(batch: bytes | bytearray, bits: int) -> bytearray:
+    """Return the batch with more attribute bits and a valid CRC."""
+    out = bytearray(batch)
+    out[22] |= bits
+    CRC.pack_into(out, CRC_POSITION, crc32c(out[21:]))
+    return out
 
 
 def flipped(data: bytes, position: int, mask: int) -> bytes:

@@ -11,28 +11,20 @@ can deny access to all other users.
 
 from __future__ import annotations
 
-import datetime
 import functools
-import ipaddress
 import shutil
 import subprocess
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from cryptography import x509
-from cryptography.hazmat.primitives import hashes
-from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.hazmat.primitives.serialization import (
     BestAvailableEncryption,
-    Encoding,
-    KeySerializationEncryption,
     NoEncryption,
-    PrivateFormat,
     pkcs12,
 )
-from cryptography.x509.oid import NameOID
 
+from tests.support.certificates import Issued, authority
 from twinlog.errors import EnvironmentMissing, UsageError
 from twinlog.java import find_java
 from twinlog.sandbox.layout import CONTROLLER, Listeners, Stores
@@ -215,7 +207,8 @@ def _store(role: str, kind: str, path: Path, password: str | None) -> dict[str, 
 
 STORE_PASSWORD = "changeit"  # of throw-away keys; Java's own default
 
-_DAY = datetime.timedelta(days=1)
+_DAYS = (-1, 365)
+"""Days from now from and to which certificates are valid."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -255,70 +248,34 @@ class KeyFiles:
         return jks
 
 
-@dataclass(frozen=True, slots=True)
-class _Issued:
-    certificate: x509.Certificate
-    key: ec.EllipticCurvePrivateKey
-
-    def pem(self, how: KeySerializationEncryption | None = None) -> bytes:
-        """Return key and certificate as one text, as in Kafka's PEM keystores."""
-        key = self.key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, how or NoEncryption())
-        return key + self.certificate.public_bytes(Encoding.PEM)
-
-    def p12(self, name: str, how: KeySerializationEncryption) -> bytes:
-        return pkcs12.serialize_key_and_certificates(
-            name.encode(), self.key, self.certificate, None, how
-        )
-
-
 def make_key_files(folder: Path, *, hosts: tuple[str, ...], clients: tuple[str, ...]) -> KeyFiles:
     """Create new keys in the folder: for brokers reached as `hosts`, and for each client name."""
     folder.mkdir(parents=True, exist_ok=True, mode=0o700)
     files = KeyFiles(folder=folder)
     locked = BestAvailableEncryption(STORE_PASSWORD.encode())
-    ca = _issue("Twinlog sandbox CA", None, ())
-    files.authority_pem.write_bytes(ca.certificate.public_bytes(Encoding.PEM))
+    ca = authority("Twinlog sandbox CA", _DAYS)
+    files.authority_pem.write_text(ca.pem)
     trusted = [pkcs12.PKCS12Certificate(ca.certificate, b"ca")]
     files.trust_p12().write_bytes(pkcs12.serialize_java_truststore(trusted, locked))
     files.trust_p12(password=False).write_bytes(
         pkcs12.serialize_java_truststore(trusted, NoEncryption())
     )
-    files.server_pem.write_bytes(_issue("broker", ca, hosts).pem())
+    files.server_pem.write_bytes(_pem(ca.issue("broker", hosts=hosts, days=_DAYS)))
     for client in clients:
-        issued = _issue(client, ca, ())
-        files.identity_pem(client).write_bytes(issued.pem())
-        files.identity_pem(client, encrypted=True).write_bytes(issued.pem(locked))
-        files.identity_p12(client).write_bytes(issued.p12(client, locked))
-        files.identity_p12(client, password=False).write_bytes(issued.p12(client, NoEncryption()))
+        issued = ca.issue(client, days=_DAYS)
+        files.identity_pem(client).write_bytes(_pem(issued))
+        files.identity_pem(client, encrypted=True).write_bytes(_pem(issued, STORE_PASSWORD))
+        for has_password, how in ((True, locked), (False, NoEncryption())):
+            store = pkcs12.serialize_key_and_certificates(
+                client.encode(), issued.key, issued.certificate, None, how
+            )
+            files.identity_p12(client, password=has_password).write_bytes(store)
     return files
 
 
-def _issue(name: str, issuer: _Issued | None, hosts: tuple[str, ...]) -> _Issued:
-    key = ec.generate_private_key(ec.SECP256R1())
-    subject = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, name)])
-    now = datetime.datetime.now(datetime.UTC)
-    builder = (
-        x509.CertificateBuilder()
-        .subject_name(subject)
-        .issuer_name(issuer.certificate.subject if issuer else subject)
-        .public_key(key.public_key())
-        .serial_number(x509.random_serial_number())
-        .not_valid_before(now - _DAY)
-        .not_valid_after(now + 365 * _DAY)
-        .add_extension(x509.BasicConstraints(ca=issuer is None, path_length=None), critical=True)
-    )
-    if hosts:
-        names = x509.SubjectAlternativeName([_general_name(host) for host in hosts])
-        builder = builder.add_extension(names, critical=False)
-    signer = issuer.key if issuer else key
-    return _Issued(builder.sign(signer, hashes.SHA256()), key)
-
-
-def _general_name(host: str) -> x509.GeneralName:
-    try:
-        return x509.IPAddress(ipaddress.ip_address(host))
-    except ValueError:
-        return x509.DNSName(host)
+def _pem(issued: Issued, password: str | None = None) -> bytes:
+    """Return key and certificate as one text, as in Kafka's PEM keystores."""
+    return (issued.encrypted_key_pem(password) + issued.pem).encode()
 
 
 def _convert_to_jks(store: Path, jks: Path) -> None:

@@ -9,14 +9,13 @@ from.
 from __future__ import annotations
 
 import random
-from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Any, Final
+from typing import Any, ClassVar, Final
 
 from tests.support.memory_flow import STRAY, MemoryFlow
 from tests.support.memory_lanes import Lane
 from tests.support.memory_source import EXPIRY_MS
-from tests.support.memory_steps import CHANGES, STEPS, UNHEARD
+from tests.support.memory_steps import STEPS, UNHEARD
 from tests.support.python_transformer import PythonTransformer, transformed
 from twinlog.errors import TwinlogError
 from twinlog.mirror.copy.partition import CopyState, PartitionCopy
@@ -45,7 +44,6 @@ OF_THE_DEAD: Final = (
     *("task_answers", "task_answers", "position_is_noted"),
     *("gets_ready", "gets_ready", "send_some", "send_some"),
 )
-"""What a lane does that is thought dead."""
 
 
 @dataclass(slots=True)
@@ -61,6 +59,9 @@ class Application:
 class TransformedFlow(MemoryFlow):
     """One partition, from its first start to the end of the program of steps."""
 
+    steps: ClassVar = TRANSFORMED_STEPS
+    unheard: ClassVar = OF_THE_DEAD
+    last_steps: ClassVar = ("start", "send", "fetch", "task_answers")
     transform: str = DIGEST
     dropped: set[int] = field(default_factory=set)
     """Upstream offsets that were filtered at least once."""
@@ -201,15 +202,6 @@ class TransformedFlow(MemoryFlow):
         self.target.forget(self.now_ms - EXPIRY_MS)
         return True
 
-    def living_lane_moves(self, number: int) -> bool:
-        if not self.living:
-            return False
-        one = self.living[number % len(self.living)]
-        with self._unheard(one):
-            name = OF_THE_DEAD[number // 4 % len(OF_THE_DEAD)]
-            step: Callable[[int], bool] = getattr(self, name)
-            return step(number)
-
     # -- what must hold ----------------------------------------------------------------------------
 
     def check(self) -> None:
@@ -258,36 +250,9 @@ class TransformedFlow(MemoryFlow):
             before = upstream
         self._check_decided(before + 1 if before is not None else self.begins_at, reach.upstream)
 
-    def finish(self) -> None:
-        """Nothing goes wrong any more: all that is left arrives, and the copy ends complete."""
-        for number in range(len(self._transactions)):
-            self.end_transaction(number + 1)
-        self.produce(1)
-        for _ in range(10_000):
-            for step in (self.answer, self.arrive, self.rows_are_durable, self.write_map):
-                step(0)
-            self.wait(0)
-            steps = (self.start, self.send, self.fetch, self.task_answers)
-            moved = [step(3) for step in steps]
-            lane = self.lane
-            if self.has_stopped():
-                return
-            if lane is not None and not any(moved) and self._is_all_sent(lane):
-                break
-        else:
-            raise AssertionError(f"the copy does not come to an end: {self.lane}")
-        self.check()
+    def check_complete(self, lane: Lane) -> None:
         self._check_decided(lane.copy.acked_upstream, self.source.end)
 
-    def _is_all_sent(self, lane: Lane) -> bool:
+    def _is_at_rest(self, lane: Lane) -> bool:
         waits = self._applications[lane.copy].transformer.waiting
-        return not waits and self._is_at_rest(lane)
-
-    def do(self, program: bytes) -> None:
-        for at in range(0, len(program) - 1, 2):
-            name = TRANSFORMED_STEPS[program[at] % len(TRANSFORMED_STEPS)]
-            step: Callable[[int], bool] = getattr(self, name)
-            if step(program[at + 1]):
-                self.taken[name] = self.taken.get(name, 0) + 1
-                if name in CHANGES:
-                    self.check()
+        return not waits and super(TransformedFlow, self)._is_at_rest(lane)

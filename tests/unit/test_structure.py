@@ -231,15 +231,10 @@ def test_few_tests_start_a_spark_of_their_own() -> None:
     assert sum(text.count("\ndef test_") for text in marked) <= 62
 
 
-ANSWERS = "web/api/answers.py"
-"""Named as in REST: a flow is a Flow there, whatever else one is elsewhere."""
-
-
 def test_a_class_name_means_one_thing() -> None:
     homes: dict[str, list[str]] = {}
     for path in tracked("src/**/*.py"):
-        if not path.as_posix().endswith(ANSWERS):
-            for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
-                if isinstance(node, ast.ClassDef) and not node.name.startswith("_"):
-                    homes.setdefault(node.name, []).append(path.name)
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            if isinstance(node, ast.ClassDef) and not node.name.startswith("_"):
+                homes.setdefault(node.name, []).append(path.name)
     assert {name: found for name, found in homes.items() if len(found) > 1} == {}

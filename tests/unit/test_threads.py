@@ -11,7 +11,7 @@ import pytest
 
 from tests.support.eventually import PATIENCE_S, eventually
 from twinlog import threads
-from twinlog.control.watch.thread_priority import give_way
+from twinlog.control.watch.vital import give_way
 from twinlog.threads import ThreadPool
 
 

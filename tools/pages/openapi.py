@@ -9,9 +9,9 @@ from typing import Any, Final
 from pydantic import BaseModel
 from pydantic.json_schema import JsonSchemaMode, models_json_schema
 
+from tools.pages import answers
 from tools.pages.reports import REPORTS
 from twinlog import __version__
-from twinlog.control.web.api import answers
 from twinlog.control.web.api.endpoints import ENDPOINTS, ROOT, STREAM, STREAM_SUMMARY, Endpoint
 from twinlog.control.web.problem import PROBLEM
 
@@ -29,7 +29,7 @@ def document() -> dict[str, Any]:
     """Return the whole document."""
     models: list[tuple[type[BaseModel], JsonSchemaMode]] = [(answers.Problem, "serialization")]
     for one in ENDPOINTS:
-        models.append((_answer(one), "serialization"))
+        models.append((REPORTS[one.answer], "serialization"))
         if one.body is not None:
             models.append((one.body, "validation"))
     unique = list(dict.fromkeys(models))
@@ -55,22 +55,19 @@ def document() -> dict[str, Any]:
 
 
 def _operation(one: Endpoint) -> dict[str, Any]:
+    answer = REPORTS[one.answer]
     found: dict[str, Any] = {
         "summary": one.summary,
         "operationId": _id(one),
         "parameters": [*_of_path(one.path), *_of_query(one.query)],
         "responses": {
-            "200": {"description": _said(_answer(one)), "content": _content(_answer(one))},
+            "200": {"description": _said(answer), "content": _content(answer)},
             "default": _PROBLEM,
         },
     }
     if one.body is not None:
         found["requestBody"] = {"required": True, "content": _content(one.body)}
     return found
-
-
-def _answer(one: Endpoint) -> type[BaseModel]:
-    return REPORTS[one.answer] if isinstance(one.answer, str) else one.answer
 
 
 def _id(one: Endpoint) -> str:

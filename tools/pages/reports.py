@@ -9,10 +9,18 @@ from __future__ import annotations
 
 from typing import Final, Literal
 
+from tools.pages.answers import (
+    Events,
+    Flow,
+    Flows,
+    PartitionPage,
+    Text,
+    TopicPage,
+    Value,
+)
 from twinlog.codes import FlowState, Retry
 from twinlog.codes.states import Severity
 from twinlog.control.cutover.groups import GroupOutcome
-from twinlog.control.web.api.answers import Text, Value
 from twinlog.mirror.state.intents import IntentKind
 
 Aspect = str
@@ -516,10 +524,10 @@ class ReportedLoss(Value):
     """Why there is none; empty if there is one."""
     at_ms: int | None = None
     """Its time, by the leader's clock."""
-    where: Text = ""
-    """Host and process of the leader."""
-    state: Text = ""
-    """State of the flow."""
+    where: Text | None = None
+    """Host and process of the leader; null if there is no report."""
+    state: Text | None = None
+    """State of the flow; null if there is no report."""
     loss_records: int | None = None
     """Records that were only on the source."""
     loss_ms: int | None = None
@@ -545,7 +553,7 @@ REPORTS: Final[dict[str, type[Value]]] = {
     one.__name__: one
     for one in (
         *(History, TopicHistory, Logs, SourceGroups, Diff, Doctor, Code, Codes, Clusters),
-        *(InEffect, Changes),
+        *(Events, Flow, Flows, PartitionPage, TopicPage, InEffect, Changes),
         *(PlannedSwitchover, PlannedFailover),
     )
 }

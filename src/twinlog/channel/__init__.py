@@ -2,6 +2,6 @@
 
 Read `frames` (the bytes, and why silence is measured the same at both ends), `codec` (messages as
 JSON) and `lane_secrets` (security). Then read the driver's end: `server`, `stranger` (connections
-before authentication), `peer`; and the lane's: `client`, behind the `port` that the lane's loop
-uses. `frame_socket` serves both ends. `lending` is for lanes and the application of transforms.
+before authentication), `peer`; and the lane's: `client`. `frame_socket` serves both ends. `lending`
+is for lanes and the application of transforms.
 """

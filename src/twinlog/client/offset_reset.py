@@ -24,7 +24,7 @@ Between the plan and its execution the user may think for minutes. Events in bet
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import Any, TypeAlias
 
@@ -43,6 +43,7 @@ from twinlog.cluster.groups.group_offsets import (
 from twinlog.cluster.groups.share_groups import alter_start_offsets, fetch_start_offsets, offsets_of
 from twinlog.cluster.logs.offsets import EARLIEST, LATEST, OffsetResult, list_offsets
 from twinlog.cluster.net.metadata import ClusterMetadata, Operation
+from twinlog.encoded import picked
 from twinlog.errors import FlowError, TwinlogError, or_raise
 from twinlog.model import TopicId, TopicPartition, is_own_group
 from twinlog.quantities import first_few, plural
@@ -116,6 +117,8 @@ class ResetOffset:
 class GroupReset:
     """The effect on one group: all of `offsets`, or nothing if it is refused."""
 
+    FIELDS = "group is_share is_done refused=refusal offsets"
+
     group: str
     is_share: bool = False
     offsets: tuple[ResetOffset, ...] = ()
@@ -129,15 +132,9 @@ class GroupReset:
         """Return True if some records will be read again."""
         return any(one.before is not None and one.after < one.before for one in self.offsets)
 
-    def as_json(self) -> dict[str, Any]:
-        error = self.refused
-        return {
-            "group": self.group,
-            "is_share": self.is_share,
-            "is_done": self.is_done,
-            "refused": None if error is None else {"code": error.code, "message": error.message},
-            "offsets": [{**asdict(one), "fit": one.fit.value} for one in self.offsets],
-        }
+    @property
+    def refusal(self) -> Any:
+        return picked(self.refused, "code message")
 
 
 def fitted(goal: Goal, before: int | None, log: ResetBounds) -> tuple[int, Fit] | None:

@@ -43,7 +43,7 @@ from twinlog.mirror.state.intents import IntentKind
 from twinlog.mirror.state.published import Unusual
 from twinlog.model import NO_TOPIC_ID, TopicPartition
 from twinlog.survey.leader_status import leader_status
-from twinlog.survey.map_reader import MapReader
+from twinlog.survey.map_reader import map_reader
 from twinlog.survey.replica import Maps
 from twinlog.survey.state_reader import state_rows
 
@@ -84,7 +84,8 @@ class RepairLine:
     """The upstream offset at which copying would resume."""
     problem: str = ""
 
-    def as_json(self) -> dict[str, Any]:
+    def printed(self) -> dict[str, Any]:
+        """Return what is printed for programs."""
         found = self.found
         body: dict[str, Any] = {
             "topic": self.source.topic,
@@ -97,7 +98,7 @@ class RepairLine:
             return body
         foreign = [one for one in found.foreign if one.max_timestamp >= 0]
         return body | {
-            "ranges": [list(one) for one in found.ranges],
+            "ranges": found.ranges,
             "producer_ids": sorted({one.producer_id for one in found.foreign}),
             "records": sum(max(0, one.count) for one in found.foreign if not one.is_control),
             "first_timestamp": min((one.base_timestamp for one in foreign), default=None),
@@ -112,7 +113,7 @@ class RepairLine:
         if self.found is None:
             yield f"  cannot be accepted: {self.problem}"
             return
-        said = self.as_json()
+        said = self.printed()
         spans = ", ".join(f"[{first}, {behind})" for first, behind in self.found.ranges)
         ids = ", ".join(map(str, said["producer_ids"]))
         yield (
@@ -181,8 +182,7 @@ class TopicRepair:
     def _lines(self, standing: list[Unusual]) -> list[RepairLine]:
         target = self._steering.target
         topic = map_topic_of(self._config.flow)
-        count = len(target.metadata([topic]).topics[topic].partitions)
-        maps = MapReader(target, topic, count).read()
+        maps = map_reader(target, target.metadata([topic]).topics[topic]).read(target)
         maps.require_all()
         rows = state_rows(target)
         ours = producers_of(self._steering.flow, rows)

@@ -28,6 +28,7 @@ from twinlog.cluster.topics.topic_admin import create_topic, wait_for_topic
 from twinlog.codes import Trait, has, with_trait
 from twinlog.config.flow.schema import FlowConfig
 from twinlog.config.values.times import in_iso
+from twinlog.encoded import picked
 from twinlog.errors import BrokerRefused, FlowError, TwinlogError
 from twinlog.mirror.names.naming import quarantine_topic
 from twinlog.mirror.skips import Skip
@@ -50,26 +51,23 @@ from twinlog.wire.records import Record, decode_batch, decode_legacy, encode_bat
 class SkipChange:
     """What the command changes."""
 
+    FIELDS = (
+        "flow=wanted.flow topic=wanted.topic topic_id=wanted.topic_id "
+        "partition=wanted.partition first=wanted.skip.first next=wanted.skip.next "
+        "is_batch=wanted.skip.is_batch code=wanted.code is_needed before=replaced"
+    )
+
     wanted: WantedSkip
     before: WantedSkip | None
     """The intent, if the record is already skipped."""
 
-    def as_json(self) -> dict[str, Any]:
-        wanted, before = self.wanted, self.before
-        return {
-            "flow": wanted.flow,
-            "topic": wanted.topic,
-            "topic_id": str(wanted.topic_id),
-            "partition": wanted.partition,
-            "first": wanted.skip.first,
-            "next": wanted.skip.next,
-            "is_batch": wanted.skip.is_batch,
-            "code": wanted.code,
-            "is_needed": before is None,
-            "before": None
-            if before is None
-            else {"who": before.who, "at_ms": before.at_ms, "reason": before.reason},
-        }
+    @property
+    def is_needed(self) -> bool:
+        return self.before is None
+
+    @property
+    def replaced(self) -> Any:
+        return picked(self.before, "who at_ms reason")
 
 
 class RecordSkip:

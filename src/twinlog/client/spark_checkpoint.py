@@ -254,6 +254,8 @@ def _write(old: Path, new: Path, texts: Mapping[int, str]) -> None:
 class MovedMark:
     """The mark of one query under one transactional id."""
 
+    FIELDS = "group batch topics why_left?"
+
     group: str
     batch: int
     topics: tuple[str, ...]
@@ -265,14 +267,6 @@ class MovedMark:
     def transactional_id(self) -> str:
         """The ID that the writer derives from the checkpoint's location if the query has none."""
         return self.group.rpartition(".")[0].removeprefix("__")
-
-    def as_json(self) -> dict[str, Any]:
-        return {
-            "group": self.group,
-            "batch": self.batch,
-            "topics": list(self.topics),
-            "why_left": self.why_left or None,
-        }
 
 
 @dataclass(slots=True, kw_only=True)

@@ -40,6 +40,7 @@ from twinlog.cluster.topics.internal_log import append_rows, check_policy
 from twinlog.config.flow.schema import FlowConfig
 from twinlog.config.regex.patterns import NamePattern, compile_names
 from twinlog.config.regex.reader import RegexProblem
+from twinlog.encoded import picked
 from twinlog.errors import ConfigError, FlowError, TwinlogError, Unauthorized, UsageError
 from twinlog.mirror.names.acl_rules import fenced_topics
 from twinlog.mirror.names.naming import STATE_TOPIC
@@ -73,6 +74,11 @@ def user_name() -> str:
 class Change:
     """The effect of a command on one flow or one of its topics."""
 
+    FIELDS = (
+        "flow=intent.flow topic=intent.topic? intent=intent.kind is_set=intent.is_set "
+        "bytes_per_second=intent.bytes_per_second is_needed before=replaced"
+    )
+
     intent: Intent
     before: Intent | None
     """The current intent of the same kind, or None if there is none or it cannot be read."""
@@ -89,24 +95,9 @@ class Change:
         rate = self.intent.bytes_per_second
         return self.before is None or self.before.bytes_per_second != rate
 
-    def as_json(self) -> dict[str, Any]:
-        before = None
-        if self.before is not None:
-            before = {
-                "bytes_per_second": self.before.bytes_per_second,
-                "who": self.before.who,
-                "at_ms": self.before.at_ms,
-                "reason": self.before.reason,
-            }
-        return {
-            "flow": self.intent.flow,
-            "topic": self.intent.topic or None,
-            "intent": self.intent.kind.value,
-            "is_set": self.intent.is_set,
-            "bytes_per_second": self.intent.bytes_per_second,
-            "is_needed": self.is_needed,
-            "before": before,
-        }
+    @property
+    def replaced(self) -> Any:
+        return picked(self.before, "bytes_per_second who at_ms reason")
 
 
 class FlowSteering:

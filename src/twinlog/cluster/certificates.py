@@ -29,8 +29,6 @@ _END: Final = "-----END CERTIFICATE-----\n"
 
 
 class CertificatePurpose(StrEnum):
-    """The use of a certificate."""
-
     CLIENT = "client_certificate"
     TRUSTSTORE = "truststore"
 

@@ -152,7 +152,6 @@ def conditions() -> Mapping[str, Condition]:
 
 
 def with_trait(trait: Trait) -> frozenset[str]:
-    """Return all codes that have the trait."""
     return frozenset(code for code, row in conditions().items() if trait in row.traits)
 
 

@@ -33,8 +33,6 @@ LEGACY_NAMES: Final = frozenset({MetricNames.LEGACY})
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SeriesConfig:
-    """Series of a process."""
-
     labels: tuple[tuple[str, str], ...] = ()
     """Labels of every series, sorted by name."""
     has_partitions: bool = True

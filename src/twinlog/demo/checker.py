@@ -29,10 +29,6 @@ class CheckState:
     """Read from the target, not yet seen on the source; none of these may remain."""
     differences: tuple[str, ...] = ()
 
-    @property
-    def is_identical(self) -> bool:
-        return not self.differences
-
 
 class Checker(DemoWorker):
     """Compares topics of one cluster with their copies in another."""
@@ -165,8 +161,6 @@ KEPT_DIFFERENCES: Final = 10
 
 
 class LogSide(StrEnum):
-    """The two logs."""
-
     SOURCE = "source"
     TARGET = "target"
 
@@ -207,7 +201,6 @@ class _Pair:
     waiting: dict[LogSide, deque[SeenRecord]] = field(
         default_factory=lambda: {side: deque() for side in LogSide}
     )
-    compared: int = 0
     differs: bool = False
 
 
@@ -219,7 +212,6 @@ class Comparer:
         self._queue_records = queue_records
         self.differences: list[FirstDifference] = []
         self.compared = 0
-        self.equal = 0
 
     def see(self, side: LogSide, topic: str, partition: int, record: SeenRecord) -> None:
         """Add the next record of one side; `topic` is the source's name for both sides."""
@@ -242,26 +234,12 @@ class Comparer:
         """Return the number of records of one side that the other side does not have yet."""
         return sum(len(pair.waiting[side]) for pair in self._pairs.values())
 
-    @property
-    def is_identical(self) -> bool:
-        """True if there is no difference so far. At the end, no record may wait either
-        (`is_complete`).
-        """
-        return not self.differences
-
-    @property
-    def is_complete(self) -> bool:
-        """True if every record of either side has an equal counterpart."""
-        return self.is_identical and not any(self.waiting(side) for side in LogSide)
-
     def _compare(
         self, pair: _Pair, topic: str, partition: int, source: SeenRecord, target: SeenRecord
     ) -> None:
-        pair.compared += 1
         self.compared += 1
         fields = differing_fields(source, target)
         if not fields:
-            self.equal += 1
             return
         # after one lost record all later ones differ as well, so only the first place helps
         if not pair.differs and len(self.differences) < KEPT_DIFFERENCES:
@@ -278,6 +256,5 @@ class Comparer:
 
 
 def differing_fields(source: SeenRecord, target: SeenRecord) -> tuple[str, ...]:
-    """Return the names of the fields that differ."""
     names = ("key", "value", "headers", "timestamp", "timestamp_type")
     return tuple(name for name in names if getattr(source, name) != getattr(target, name))

@@ -41,8 +41,6 @@ OPEN_ORDERS: Final = 500
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DemoRecord:
-    """A record to produce."""
-
     topic: str
     key: bytes | None
     value: bytes | None

@@ -55,8 +55,6 @@ class DemoOptions:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DemoResult:
-    """The result of the demo."""
-
     produced: int
     check: CheckState
     seconds: float
@@ -70,7 +68,7 @@ class DemoResult:
         """
         check = self.check
         complete = check.compared == self.produced and not check.on_the_way and not check.surplus
-        return check.is_identical and complete
+        return complete and not check.differences
 
 
 def run_demo(

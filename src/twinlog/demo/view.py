@@ -22,8 +22,6 @@ PLAIN_EVERY_S: Final = 5.0
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DemoState:
-    """The state of the demo at one time."""
-
     phase: str
     hint: str = ""
     """What else to open or to run."""
@@ -78,7 +76,7 @@ def _lag_s(topic: TopicRate) -> str:
 
 def check_text(check: CheckState) -> Text:
     """Return the state of the check as one line."""
-    if check.differences or not check.is_identical:
+    if check.differences:
         first = check.differences[0]
         return Text.assemble(
             ("source and target DIFFER: ", "bold red"),

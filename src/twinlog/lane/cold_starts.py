@@ -358,27 +358,8 @@ class ColdStarts:
 
     def _request(self, take: TakePartition) -> StartRequest:
         return StartRequest(
-            source=take.source,
-            target=take.target,
-            source_topic_id=take.source_topic_id,
-            target_topic_id=take.target_topic_id,
-            runs=take.runs,
-            runs_from=take.runs_from,
-            mark=take.mark,
-            transformed=take.transformed,
-            fingerprints=take.fingerprints,
+            **take.facts(),
             our_producers=frozenset((*take.our_producers, self._rules.producer_id)),
-            start=take.start,
-            group_at=take.group_at,
-            began_at=take.began_at,
-            former=take.former,
-            is_another=take.is_another,
-            had_row=take.had_row,
-            acked_ordinal=take.acked_ordinal,
-            acked_epoch=take.acked_epoch,
-            lost=take.lost,
             may_lose_batches=take.is_picky,
             accept_source_loss=self._work.accept_source_loss,
-            skips=take.skips,
-            accepted=take.accepted,
         )

@@ -70,8 +70,6 @@ class ColdStart:
 
 @dataclass(slots=True)
 class LanePartition:
-    """A partition that is in the lane."""
-
     start: ColdStart
     copy: Copy | None = None
     """The running copy, or None until the start point is found."""

@@ -19,7 +19,6 @@ import time
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Final
 
-from twinlog.channel.port import Channel
 from twinlog.clock import CLOCK, Clock
 from twinlog.cluster.net.frame_pool import FramePool
 from twinlog.cluster.net.hot_connection import HotConnection
@@ -43,7 +42,7 @@ from twinlog.lane.messages import (
     Take,
     Work,
 )
-from twinlog.lane.ports import LanePorts
+from twinlog.lane.ports import Channel, LanePorts
 from twinlog.lane.sides.background import LaneJobs
 from twinlog.lane.sides.cluster_side import ClusterSide, node_of
 from twinlog.lane.sides.source_side import HELD_S
@@ -95,7 +94,7 @@ class LaneLoop:
         self._waits_for_target = False
         self._background = LaneJobs()
         self._selector.register(channel, selectors.EVENT_READ, self._on_channel)
-        self._selector.register(self._background, selectors.EVENT_READ, self._on_background)
+        self._selector.register(self._background, selectors.EVENT_READ, self._background.deliver)
         self._source_cluster = ClusterSide(
             settings=work.source,
             background=self._background,
@@ -263,9 +262,6 @@ class LaneLoop:
                     self._assignments.release_all()
                 case _:
                     raise CorruptData(f"the driver sent {type(message).__name__}: unexpected here")
-
-    def _on_background(self) -> None:
-        self._background.deliver()
 
     # -- sockets
 

@@ -31,14 +31,12 @@ from twinlog.cluster.net.settings import ClusterSettings
 from twinlog.cluster.security.security_settings import SecuritySettings
 from twinlog.config.flow.tuning import Tuning
 from twinlog.errors import TwinlogError
-from twinlog.mirror.accepted import Accepted
 from twinlog.mirror.copy.timings import NO_TIMINGS, Timings
 from twinlog.mirror.findings import LogFinding
 from twinlog.mirror.map.offset_map import Mark, Run, Term
-from twinlog.mirror.plan import Pairing
-from twinlog.mirror.skips import Skip
+from twinlog.mirror.start.request import StartFacts
 from twinlog.mirror.start_point import StartPoint
-from twinlog.model import Isolation, StartAt, TopicId, TopicPartition
+from twinlog.model import Isolation, TopicId, TopicPartition
 
 
 class Work(Message, frozen=True, kw_only=True):
@@ -74,7 +72,7 @@ class Work(Message, frozen=True, kw_only=True):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class TakePartition(Pairing):
+class TakePartition(StartFacts):
     """One partition to copy. `handed` comes from a Released. Without it the lane searches the start
     point.
     """
@@ -88,46 +86,12 @@ class TakePartition(Pairing):
     """Whether the target topic may reject single records for another reason than size: compaction,
     timestamp limits.
     """
-    start: StartAt
-    """Where the copy begins if the map has no row of it. Ignored otherwise."""
-    group_at: int
-    """Committed offset of the source's consumer group, which replaces `start`; -1: none."""
-    began_at: int
-    """Where an earlier copy of this source partition began, to a target topic that was deleted
-    since; -1: none.
-    """
-    former: tuple[int, ...]
-    """Target partitions that hold the copy of an earlier source topic of this name, which was
-    deleted.
-    """
-    is_another: bool
-    """Whether the partition of this number of such an earlier source topic was copied to this
-    target topic.
-    """
-    had_row: bool
-    """Whether the offset map is known to have had a row of this copy. If it has none now, the row
-    was lost.
-    """
     end: int
     """First upstream offset that is not copied; 2^63-1: the copy never ends."""
-    runs: tuple[Run, ...]
-    """The part of the map that a start needs: the first run, and all runs after `runs_from`."""
-    runs_from: int
-    """The ordinal from which on the runs are complete; -1: from the first."""
     open_from: int
     """First ordinal of the map's newest chunk, which a new term repeats; -1: none."""
-    mark: Mark | None
-    """The map's mark: a point that the copy has certainly reached."""
-    fingerprints: dict[int, int]
-    """Fingerprints of announced records, by ordinal."""
     our_producers: tuple[int, ...]
     """Producer IDs under which earlier generations of this flow wrote to this partition."""
-    acked_ordinal: int
-    """The highest next ordinal that was acknowledged in this generation."""
-    acked_epoch: int
-    """The target's leader epoch at that time."""
-    lost: tuple[int, int] | None = None
-    """Copied upstream offsets that the source has lost, as found earlier in this generation."""
     handed: HandOver | None = None
     fan: Fan | None = None
     """Set if the records go to several target partitions by key. The fields above for a single
@@ -135,16 +99,10 @@ class TakePartition(Pairing):
     """
     compresses: bool = False
     """Whether the target recompresses, and may then reject batches as too large."""
-    skips: tuple[Skip, ...] = ()
-    """Upstream records to skip, as configured by the operator."""
-    accepted: tuple[Accepted, ...] = ()
-    """Foreign records in the target's log that an operator accepted."""
     transform: str = ""
     """Digest of the topic's transforms, in hex; empty: its records are copied unchanged."""
     written_by: str = ""
     """Transform of the map's newest chunk; empty: none."""
-    transformed: tuple[tuple[int, int], ...] = ()
-    """Ordinals [first, next) of transformed records on the target."""
     late_requests_ms: int = 0
     """For how long from now requests of a dead lane or connection may still arrive. This matters if
     the target may have forgotten the producer ID (`lane.cold_starts`).
@@ -300,7 +258,6 @@ class PartitionProgress(Struct, frozen=True, kw_only=True):
     """End of the source's log: the high watermark, or the last stable offset under
     read_committed.
     """
-    log_start: int
     records: int
     """Number of records acknowledged since the Take."""
     bytes: int
@@ -322,8 +279,6 @@ class PartitionProgress(Struct, frozen=True, kw_only=True):
     """Latencies of the batches acknowledged since the last report."""
     gap: Gap | None = None
     """A gap found since the last report."""
-    has_row: bool = False
-    """Whether the first row of the copy is in the offset map."""
     map_epoch: int = -1
     """Leader epoch of the map's partition under which the copy's rows certainly exist; -1:
     unknown.

@@ -65,7 +65,6 @@ class Reporter:
             upstream=copy.acked_upstream,
             downstream=copy.acked_downstream,
             source_end=_source_end(copy, state),
-            log_start=-1 if state is None else state.log_start,
             records=copy.acked_records,
             bytes=copy.acked_bytes,
             last_timestamp=copy.last_timestamp,

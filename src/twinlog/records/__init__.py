@@ -1,6 +1,6 @@
 """Records as DataFrames: `spark.read`, `df.write` and streams of `format("twinlog")`.
 
-    from twinlog.records import partitioned, register
+    from twinlog.records import register, save, stream_writer
     register(spark)
 
 Read `source` first. `options` and `bounds` parse the user's options. `planning` finds the offsets
@@ -21,8 +21,9 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql.streaming.readwriter import DataStreamWriter
 
-__all__ = ["partitioned", "register"]
+__all__ = ["partitioned", "register", "save", "stream_writer"]
 
 
 def register(spark: SparkSession) -> None:
@@ -36,6 +37,30 @@ def register(spark: SparkSession) -> None:
     from twinlog.records import source
 
     source.register(spark)
+
+
+def save(df: DataFrame, options: Mapping[str, str]) -> None:
+    """Append the rows to a topic, or to the topics that they name, in one transaction.
+
+    `options` are the writer's (`topic`, `kafka.bootstrap.servers`, `writeId`). Rows are shuffled
+    (`partitioned`) unless they keep the partition from which `format("twinlog")` read them. Raises
+    ConfigError, and what Spark raises if the write fails.
+    """
+    from twinlog.records.write import partitioning
+
+    rows = partitioning.by_partition(df, options)
+    rows.write.format("twinlog").options(**options).mode("append").save()
+
+
+def stream_writer(df: DataFrame, options: Mapping[str, str]) -> DataStreamWriter:
+    """Return the writer of a stream, like `save`. Set its trigger, and start it.
+
+    `options` include `checkpointLocation`, or `kafka.transactional.id`. Raises ConfigError.
+    """
+    from twinlog.records.write import partitioning
+
+    rows = partitioning.by_partition(df, options)
+    return rows.writeStream.format("twinlog").options(**options)
 
 
 def partitioned(df: DataFrame, options: Mapping[str, str]) -> DataFrame:

@@ -120,7 +120,6 @@ class RowBounds:
 
 
 def bounds_of(filters: Iterable[datasource.Filter]) -> RowBounds:
-    """Return the bounds of all filters together."""
     bounds = RowBounds()
     for one in filters:
         bounds = _narrowed(bounds, one)

@@ -132,7 +132,6 @@ def resolve(
     tps: Iterable[TopicPartition],
     isolation: Isolation,
 ) -> Offsets:
-    """Return the offset of a bound in each partition."""
     wanted = list(tps)
     match bound.kind:
         case BoundKind.EARLIEST:

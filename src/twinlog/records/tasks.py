@@ -94,7 +94,6 @@ class PlanningReader:
     def _tasks(
         self, groups: Sequence[Sequence[OffsetRange]], upstreams: Callable[[], UpstreamMaps]
     ) -> list[InputPartition]:
-        """Return a task for each group of ranges."""
         if UPSTREAM not in self._columns:
             return [RangesPartition(group) for group in groups]
         found = iter(upstreams().of([one for group in groups for one in group]))

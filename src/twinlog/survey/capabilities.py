@@ -29,7 +29,7 @@ from typing import Final
 from twinlog.cluster.client import ClusterClient
 from twinlog.cluster.logs.offsets import log_ends
 from twinlog.cluster.logs.producers import init_producer_id, known_producers
-from twinlog.cluster.topics.internal_log import fetch_records, produce_batch
+from twinlog.cluster.logs.raw_log import fetch_records, produce_batch
 from twinlog.cluster.topics.topic_admin import create_topic, wait_for_topic
 from twinlog.codes import Guarantee
 from twinlog.errors import BrokerRefused, TwinlogError, Unauthorized, Unsupported

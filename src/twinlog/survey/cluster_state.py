@@ -23,7 +23,7 @@ from twinlog.mirror.names.naming import STATE_TOPIC, map_topic_of
 from twinlog.mirror.state.copies import CopyRow
 from twinlog.mirror.state.generations import CLAIMS, Claim, winning_claims
 from twinlog.model import Flow, TopicId, TopicPartition
-from twinlog.survey.map_reader import MapReader
+from twinlog.survey.map_reader import map_reader
 from twinlog.survey.rights import denied, may
 from twinlog.survey.state_reader import state_rows
 from twinlog.wire.error_codes import TOPIC_AUTHORIZATION_FAILED
@@ -34,8 +34,6 @@ SEPARATORS: Final = "._-"
 
 @dataclass(frozen=True, kw_only=True)
 class ClusterState:
-    """The state of one cluster."""
-
     cluster_id: str
     claims: Mapping[str, Claim] = field(default_factory=dict)
     """The newest claim of each flow that wrote to the cluster."""
@@ -65,7 +63,6 @@ class ClusterState:
         return [row for row in rows if row.flow == flow and self._holds(row)]
 
     def is_begun(self, flow: str, topic: str, topic_id: TopicId) -> bool:
-        """Return whether this flow has begun to write this topic."""
         found = self.copies_of(topic, topic_id)
         return any(row.begun for row in found if row.flow == flow)
 
@@ -117,7 +114,7 @@ def with_maps(
         seen = client.metadata([name])
         if not may(seen, name, Operation.READ):
             continue
-        maps = MapReader(client, name, len(seen.topics[name].partitions)).read()
+        maps = map_reader(client, seen.topics[name]).read(client)
         maps.require_all()  # unread rows may include a topic that would come back
         found = {(key[:2], known.topic) for key, known in maps.items()}
         older += (

@@ -70,8 +70,6 @@ def may_pass(problems: Iterable[TopicProblem]) -> bool:
 
 @dataclass(slots=True, kw_only=True)
 class Discovery:
-    """The result of one discovery."""
-
     source_topics: Mapping[str, TopicMetadata] = field(default_factory=dict)
     """All topics that the source shows."""
     plans: list[PartitionPlan] = field(default_factory=list)

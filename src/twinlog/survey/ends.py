@@ -90,7 +90,6 @@ def empty_logs(client: ClusterClient, tps: Iterable[TopicPartition]) -> set[Topi
 def with_ends(
     source: ClusterClient, flow: FlowConfig, plans: Iterable[PartitionPlan]
 ) -> list[PartitionPlan]:
-    """Return the plans, each with its end."""
     known = list(plans)
     ends = known_ends(source, flow, [plan.source for plan in known])
     # a partition that cannot be queried still goes to its lane, which reports why

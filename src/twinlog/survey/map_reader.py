@@ -1,5 +1,9 @@
 """Keeps a flow's offset map up to date with its topic: reads it once, then only what was added.
 
+Callers without a reader of their own share one for each user, cluster and topic ID (`map_reader`).
+A shared reader is forgotten after an hour without a reading, which is before the cleaner removes
+tombstones that it has not read (`delete.retention.ms`, a day).
+
 If a partition of the topic cannot be read now, only maps whose rows may be in it are unavailable. A
 row that cannot be decoded ends every reading at that row, because later rows may depend on it.
 """
@@ -8,11 +12,15 @@ from __future__ import annotations
 
 import logging
 import threading
+import time
 from collections.abc import Iterable
+from dataclasses import replace
 from typing import Final
 
 from twinlog.cluster.client import ClusterClient
 from twinlog.cluster.logs.offsets import LATEST, OffsetResult, leader_epoch_ends, list_offsets
+from twinlog.cluster.net.metadata import TopicMetadata
+from twinlog.cluster.net.settings import ClusterSettings
 from twinlog.cluster.topics.internal_log import read_to_end
 from twinlog.errors import CorruptData, Fate, FlowError, TwinlogError
 from twinlog.mirror.map.offset_map import (
@@ -25,6 +33,7 @@ from twinlog.mirror.plan import PartitionPlan
 from twinlog.mirror.state.generations import FlowHistory
 from twinlog.model import NO_TOPIC_ID, TopicId, TopicPartition
 from twinlog.survey.replica import Maps
+from twinlog.survey.state_reader import UNUSED_S
 from twinlog.wire.error_codes import UNKNOWN_TOPIC_OR_PARTITION
 from twinlog.wire.records import Record
 
@@ -50,14 +59,18 @@ class MapReader:
         self.topic_id = NO_TOPIC_ID
         """ID of the topic whose rows were read."""
         self._lock = threading.Lock()
+        self.began_at = time.monotonic()
+        """Monotonic time at which the last reading began."""
 
-    def read(self) -> Maps:
-        """Return the current map.
+    def read(self, client: ClusterClient | None = None) -> Maps:
+        """Return the current map, read through this client if one is given.
 
         Raises TwinlogError if none of it can be read, and FlowError for a row that is invalid or
         was written by a newer release.
         """
         with self._lock:
+            self._client = client or self._client
+            self.began_at = time.monotonic()
             self._check_topic()
             ends = self._ends()
             if self._has_lost_rows(ends):
@@ -162,6 +175,26 @@ class MapReader:
             known = self._maps[key] = known.copy()
         fresh.add(key)
         return known
+
+
+_readers: Final[dict[tuple[ClusterSettings, str, TopicId], MapReader]] = {}
+_readers_turn: Final = threading.Lock()
+
+
+def map_reader(client: ClusterClient, topic: TopicMetadata) -> MapReader:
+    """Return this process's reader of a map topic, shared by all clients of the same user. It is a
+    new one if brokers have no topic IDs, because rows of a re-created topic are then not
+    recognised.
+    """
+    new = MapReader(client, topic.name, len(topic.partitions))
+    if topic.topic_id == NO_TOPIC_ID:
+        return new
+    who = replace(client.settings, client_id="")
+    with _readers_turn:
+        for key, one in list(_readers.items()):
+            if one.began_at < new.began_at - UNUSED_S:
+                del _readers[key]
+        return _readers.setdefault((who, topic.name, TopicId(topic.topic_id)), new)
 
 
 def map_missing(topic: str) -> FlowError:

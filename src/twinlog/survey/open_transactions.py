@@ -30,8 +30,6 @@ FIRST_BYTES: Final = 16_384
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OpenTransaction:
-    """One open transaction in one partition."""
-
     tp: TopicPartition
     producer_id: int
     start_offset: int

@@ -29,7 +29,7 @@ from twinlog.mirror.names.naming import map_topic_of
 from twinlog.mirror.plan import Pairing
 from twinlog.model import Flow, TopicPartition
 from twinlog.survey.ends import NO_ENDS, Ends, Want, read_ends
-from twinlog.survey.map_reader import MapReader, map_missing
+from twinlog.survey.map_reader import map_missing, map_reader
 from twinlog.survey.replica import NOT_READ, Maps, Ownership, Replica
 from twinlog.survey.replica import replica as replica_of
 from twinlog.survey.rights import denied
@@ -112,7 +112,7 @@ def read_maps(
     if found is None or found.error:
         problem = why_no_rows(client, flow)
         return Maps({}, {} if problem is None else {0: problem}, 1)
-    return MapReader(client, name, len(found.partitions)).read()
+    return map_reader(client, found).read(client)
 
 
 def why_no_rows(client: ClusterClient, flow: Flow) -> TwinlogError | None:

@@ -19,7 +19,7 @@ from typing import Any, Final
 import cramjam
 
 from twinlog.errors import CorruptData
-from twinlog.wire.record_batch import Codec
+from twinlog.wire.record_batch import Buffer, Codec
 
 DECOMPRESSED_LIMIT_BYTES = 256 << 20
 """Far above the size of any normal batch: brokers accept 1 MiB by default. A decompression bomb
@@ -55,7 +55,7 @@ _STREAMS: Final[dict[Codec, Any]] = {
 }
 
 
-def compress(codec: Codec, data: bytes | bytearray | memoryview) -> bytes | bytearray | memoryview:
+def compress(codec: Codec, data: Buffer) -> Buffer:
     """Return the compressed data, in a form that brokers and all clients can decompress."""
     if codec is Codec.NONE:
         return data
@@ -70,9 +70,9 @@ def compress(codec: Codec, data: bytes | bytearray | memoryview) -> bytes | byte
 
 def decompress(
     codec: Codec,
-    data: bytes | bytearray | memoryview,
+    data: Buffer,
     limit_bytes: int = DECOMPRESSED_LIMIT_BYTES,
-) -> bytes | bytearray | memoryview:
+) -> Buffer:
     """Return the decompressed data. Raises CorruptData if damaged or larger than `limit_bytes`."""
     if codec is Codec.NONE:
         if len(data) > limit_bytes:
@@ -100,9 +100,7 @@ def _too_much(codec: Codec, limit_bytes: int) -> CorruptData:
     return CorruptData(f"{codec.name.lower()} data decompresses to more than {limit_bytes} bytes")
 
 
-def _decompress_stream(
-    codec: Codec, data: bytes | bytearray | memoryview, limit_bytes: int
-) -> memoryview:
+def _decompress_stream(codec: Codec, data: Buffer, limit_bytes: int) -> memoryview:
     """Decompress with growing buffers, because the formats need not state the decompressed size.
 
     The library raises the same error for a full buffer and for damaged data, with different texts.

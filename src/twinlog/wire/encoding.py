@@ -9,23 +9,16 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from enum import IntEnum
-
-from crc32c import crc32c
 
 from twinlog.errors import PartitionError
 from twinlog.wire.compression import compress
 from twinlog.wire.record import Record
 from twinlog.wire.record_batch import (
-    ATTRIBUTES_POSITION,
-    CRC,
-    CRC_POSITION,
     HEADER,
     HEADER_BYTES,
     LENGTH_PREFIX_BYTES,
-    LOG_APPEND_TIME_BIT,
-    TRANSACTIONAL_BIT,
     Codec,
+    rewrite_header,
 )
 from twinlog.wire.rows import Rows, rows_of
 
@@ -33,13 +26,6 @@ _UNEVENNESS = 1.1
 """Surplus of parts, because parts of equal size compress differently. A part that is still too
 large is split again.
 """
-
-
-class TimestampType(IntEnum):
-    """Whether the producer or the broker set the timestamps of a batch: a bit of its attributes."""
-
-    CREATE = 0
-    LOG_APPEND = LOG_APPEND_TIME_BIT
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -95,7 +81,7 @@ def write_header(
     )
 
 
-def encode_batch(  # noqa: PLR0913 (the fields of one header)
+def encode_batch(
     records: Sequence[Record],
     *,
     codec: Codec,
@@ -103,32 +89,18 @@ def encode_batch(  # noqa: PLR0913 (the fields of one header)
     producer_epoch: int = -1,
     base_sequence: int = -1,
     base_offset: int = 0,
-    timestamp_type: TimestampType = TimestampType.CREATE,
     is_transactional: bool = False,
 ) -> bytearray:
     """Encode the records as one dense batch with the offsets base_offset, base_offset + 1, ..."""
-    if not records:
-        raise ValueError("a batch needs at least one record")
-    encoded = encode_rows(rows_of(records), codec=codec)
-    batch = encoded.data
-    HEADER.pack_into(
-        batch,
-        0,
-        base_offset,
-        len(batch) - LENGTH_PREFIX_BYTES,
-        -1,  # leader epoch: set by the broker
-        2,
-        0,  # CRC: written below
-        codec | timestamp_type | (TRANSACTIONAL_BIT if is_transactional else 0),
-        len(records) - 1,
-        records[0].timestamp,
-        encoded.most_timestamp,
-        producer_id,
-        producer_epoch,
-        base_sequence,
-        len(records),
+    batch = encode_rows(rows_of(records), codec=codec).data
+    rewrite_header(
+        memoryview(batch),
+        producer_id=producer_id,
+        producer_epoch=producer_epoch,
+        base_sequence=base_sequence,
+        is_transactional=is_transactional,
     )
-    CRC.pack_into(batch, CRC_POSITION, crc32c(memoryview(batch)[ATTRIBUTES_POSITION:]))
+    batch[0:8] = base_offset.to_bytes(8, "big")
     return batch
 
 

@@ -33,7 +33,6 @@ Batches with a gap between their offsets, which begin a new run of the offset ma
 
 from __future__ import annotations
 
-import struct
 from array import array
 from dataclasses import dataclass
 from typing import Final
@@ -44,13 +43,12 @@ from twinlog.wire.encoding import write_header
 from twinlog.wire.kernels import shapes
 from twinlog.wire.kernels.chosen import CHOSEN
 from twinlog.wire.record_batch import (
-    ATTRIBUTES_POSITION,
-    CODEC_MASK,
     HEADER_BYTES,
     BatchHeader,
     Codec,
     read_headers,
     verify_crc,
+    with_payload,
 )
 
 FEW_RECORDS: Final = 8
@@ -145,11 +143,7 @@ def _unpacked(
             verify_crc(records, position, header)
             stop = position + header.length
             payload = decompress(first.codec, records[position + HEADER_BYTES : stop], most_bytes)
-            head = bytearray(records[position : position + HEADER_BYTES])
-            _LENGTH.pack_into(head, _LENGTH_POSITION, HEADER_BYTES - 12 + len(payload))
-            head[ATTRIBUTES_POSITION + 1] &= 0xFF ^ CODEC_MASK
-            out += head
-            out += payload
+            out += with_payload(records[position:stop], Codec.NONE, payload)
             behind.append(stop)
             offset = header.next_offset
     except CorruptData:
@@ -157,6 +151,4 @@ def _unpacked(
     return memoryview(out)
 
 
-_LENGTH: Final = struct.Struct(">i")
-_LENGTH_POSITION: Final = 8
 _NOTHING: Final = [0] * (shapes.JOIN_NUMBERS - shapes.BATCHES)

@@ -20,7 +20,10 @@ import struct
 from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Final
+
+from msgspec import Struct
 
 from twinlog.errors import CorruptData
 from twinlog.model import TopicPartition
@@ -64,8 +67,7 @@ class OffsetSync:
         )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Checkpoint:
+class Checkpoint(Struct, frozen=True, kw_only=True, gc=False):
     """A group's committed offset on the source, and where it resumes on the target."""
 
     group: str
@@ -131,6 +133,7 @@ class Heartbeat:
         return cls(source_alias=source_alias, target_alias=target_alias, timestamp_ms=timestamp_ms)
 
 
+@lru_cache(4096)  # very many groups may have offsets in the same partitions
 def _encode_topic_partition(tp: TopicPartition) -> bytes:
     return _encode_string(tp.topic) + _INT32.pack(tp.partition)
 

@@ -7,22 +7,10 @@ encoding the records.
 
 from __future__ import annotations
 
-import struct
 from dataclasses import dataclass
-from typing import Final
 
 from twinlog.wire.compression import compress, decompress
-from twinlog.wire.record_batch import (
-    ATTRIBUTES_POSITION,
-    HEADER_BYTES,
-    LENGTH_PREFIX_BYTES,
-    BatchHeader,
-    Codec,
-)
-
-_LENGTH: Final = struct.Struct(">i")
-_LENGTH_POSITION: Final = 8
-_OTHER_BITS: Final = 0xFF & ~0x07
+from twinlog.wire.record_batch import HEADER_BYTES, BatchHeader, Codec, with_payload
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -43,9 +31,4 @@ class Recompression:
         payload = compress(self.codec, decompress(header.codec, batch[HEADER_BYTES:]))
         if HEADER_BYTES + len(payload) > limit_bytes:
             return batch
-        out = bytearray(HEADER_BYTES + len(payload))
-        out[:HEADER_BYTES] = batch[:HEADER_BYTES]
-        out[HEADER_BYTES:] = payload
-        _LENGTH.pack_into(out, _LENGTH_POSITION, len(out) - LENGTH_PREFIX_BYTES)
-        out[ATTRIBUTES_POSITION + 1] = out[ATTRIBUTES_POSITION + 1] & _OTHER_BITS | self.codec
-        return memoryview(out)
+        return memoryview(with_payload(batch, self.codec, payload))

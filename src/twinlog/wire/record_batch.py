@@ -29,6 +29,8 @@ from crc32c import crc32c
 
 from twinlog.errors import CorruptData
 
+Buffer = bytes | bytearray | memoryview
+
 HEADER_BYTES = 61
 LENGTH_PREFIX_BYTES = 12  # baseOffset and batchLength, which are not included in batchLength
 MAGIC_POSITION = 16
@@ -205,7 +207,7 @@ def rewrite_header(
     batch: memoryview,
     *,
     producer_id: int,
-    producer_epoch: int,
+    producer_epoch: int = 0,
     base_sequence: int,
     is_transactional: bool = False,
 ) -> None:
@@ -232,6 +234,17 @@ def rewrite_header(
         batch[ATTRIBUTES_POSITION + 1] |= TRANSACTIONAL_BIT
     _PRODUCER.pack_into(batch, PRODUCER_POSITION, producer_id, producer_epoch, base_sequence)
     CRC.pack_into(batch, CRC_POSITION, crc32c(batch[ATTRIBUTES_POSITION:]))
+
+
+def with_payload(head: memoryview, codec: Codec, payload: Buffer) -> bytearray:
+    """Return a batch with the header of another one, except for length and codec, and with this
+    payload. The CRC is not set.
+    """
+    out = bytearray(head[:HEADER_BYTES])
+    out += payload
+    _LENGTH.pack_into(out, 8, len(out) - LENGTH_PREFIX_BYTES)
+    out[ATTRIBUTES_POSITION + 1] = out[ATTRIBUTES_POSITION + 1] & ~CODEC_MASK | codec
+    return out
 
 
 def _check_prefix(buffer: memoryview, position: int) -> tuple[int, int]:

@@ -18,7 +18,7 @@ import struct
 from twinlog.errors import CorruptData
 from twinlog.wire.compression import DECOMPRESSED_LIMIT_BYTES, decompress, repair_lz4_header
 from twinlog.wire.decoding import control_type, decode_batch, decode_rows, first_record
-from twinlog.wire.encoding import Encoded, TimestampType, encode_batch, encode_rows, encode_sized
+from twinlog.wire.encoding import Encoded, encode_batch, encode_rows, encode_sized
 from twinlog.wire.record import ControlType, Headers, Record, fingerprint
 from twinlog.wire.record_batch import BatchHeader, Codec, read_headers, verify_crc
 from twinlog.wire.rows import Rows, rows_of
@@ -29,7 +29,6 @@ __all__ = [
     "Headers",
     "Record",
     "Rows",
-    "TimestampType",
     "control_type",
     "decode_batch",
     "decode_legacy",

@@ -17,11 +17,10 @@ from twinlog.wire.kernels import shapes
 from twinlog.wire.kernels.chosen import CHOSEN
 from twinlog.wire.kernels.shapes import COLUMNS, Table
 from twinlog.wire.record import Headers, Record
-from twinlog.wire.varint import encode_varint, read_varint
+from twinlog.wire.varint import append_sized, encode_varint, read_varint
 
 Part = tuple[Table, "array[int]"]
 
-_NULL_LENGTH: Final = encode_varint(-1)
 _SEEN: Final = (
     shapes.OFFSET,
     shapes.TIMESTAMP,
@@ -120,7 +119,6 @@ class Rows:
         return table.cells[row]
 
     def offsets(self) -> array[int]:
-        """Return the offsets of all records."""
         out = array("q")
         for table, picked in self.parts:
             cells = table.cells  # its first column
@@ -128,11 +126,9 @@ class Rows:
         return out
 
     def record(self, index: int) -> Record:
-        """Return one record as an object."""
         return record_of(*self._find(index))
 
     def records(self) -> list[Record]:
-        """Return all records as objects."""
         return [record for table, picked in self.parts for record in records_of(table, picked)]
 
     def sizes(self) -> list[int]:
@@ -180,7 +176,6 @@ class Rows:
 
 
 def record_of(table: Table, row: int) -> Record:
-    """Return one row as an object."""
     key, key_size, value, value_size, header = (
         table.cells[column * table.stride + row]
         for column in (shapes.KEY, shapes.KEY_SIZE, shapes.VALUE, shapes.VALUE_SIZE, shapes.HEADERS)
@@ -246,8 +241,8 @@ def table_of(records: Sequence[Record]) -> Table:
     columns: list[list[int]] = [[] for _ in range(COLUMNS)]
     for offset, timestamp, key, value, headers in records:
         rest = len(data)
-        key_at = _append(data, key)
-        value_at = _append(data, value)
+        key_at = append_sized(data, key)
+        value_at = append_sized(data, value)
         headers_begin = len(data)
         data += encode_headers(headers) if headers else b"\x00"
         cells = (offset, timestamp, rest, key_at, _size(key), value_at, _size(value))
@@ -271,27 +266,17 @@ def encode_headers(headers: Sequence[tuple[str, bytes | None]]) -> bytes:
     """Encode the number of headers, then each header."""
     out = bytearray(encode_varint(len(headers)))
     for key, value in headers:
-        raw = key.encode("utf-8", "surrogateescape")
-        out += encode_varint(len(raw))
-        out += raw
-        _append(out, value)
+        append_sized(out, key.encode("utf-8", "surrogateescape"))
+        append_sized(out, value)
     return bytes(out)
 
 
 def rest_of(record: Record) -> bytes:
     """Encode key, value and headers of a record as a batch of magic 2 contains them."""
     out = bytearray()
-    _append(out, record.key)
-    _append(out, record.value)
+    append_sized(out, record.key)
+    append_sized(out, record.value)
     return bytes(out + encode_headers(record.headers))
-
-
-def _append(data: bytearray, value: bytes | None) -> int:
-    """Append the length and the bytes, and return the position of the bytes."""
-    data += _NULL_LENGTH if value is None else encode_varint(len(value))
-    at = len(data)
-    data += value or b""
-    return at
 
 
 def _size(value: bytes | None) -> int:

@@ -30,6 +30,14 @@ def encode_varint(value: int) -> bytes:
     return _encode_unsigned(raw)
 
 
+def append_sized(data: bytearray, value: bytes | None) -> int:
+    """Append the length and the bytes, and return the position of the bytes."""
+    data += encode_varint(-1 if value is None else len(value))
+    at = len(data)
+    data += value or b""
+    return at
+
+
 def _read(data: bytes, position: int, most_bytes: int, mask: int) -> tuple[int, int]:
     raw = shift = 0
     for at in range(position, position + most_bytes):

@@ -48,17 +48,16 @@ from twinlog.control.check.report import (
     Problem,
     TopicReport,
 )
-from twinlog.control.compare.deviation import Aspect, Deviation, FlowComparison
+from twinlog.control.compare.comparison import Aspect, Deviation, FlowComparison
 from twinlog.control.cutover.copies import Copy
 from twinlog.control.cutover.failover import FailoverPlan
 from twinlog.control.cutover.gates import Gate
 from twinlog.control.cutover.groups import GroupPartition, GroupPlan
 from twinlog.control.cutover.newest_status import NewestStatus
 from twinlog.control.cutover.switchover import FenceKind, SwitchoverPlan
-from twinlog.control.doctor.observation import ClusterView, Observation
-from twinlog.control.drill.cleaning import Leftovers
+from twinlog.control.doctor.findings import ClusterView, Observation
+from twinlog.control.drill.cleaning import Leftovers, Part
 from twinlog.control.drill.drill import DrillPlan, DrillResult, TopicShape
-from twinlog.control.drill.names import Part
 from twinlog.control.drill.rehearsal import Load, Measured
 from twinlog.control.failback.failback import FailbackPlan
 from twinlog.control.rebuild.map_rebuild import LineOutcome, RebuiltLine

@@ -11,8 +11,8 @@ import pytest
 from rich.console import Console
 
 from tests.support.properties import BASE
+from twinlog.cli.commands.check import error_parts
 from twinlog.cli.main import run
-from twinlog.cli.terminal.config_parts import error_parts
 from twinlog.config.load import load
 from twinlog.errors import ConfigError
 

@@ -12,8 +12,8 @@ import pytest
 
 from tests.support.monitor import LOCAL, ask
 from tests.support.snapshots import flow
+from twinlog.cli.commands.mirror import LogFormat, configure_logs
 from twinlog.cli.terminal import monitoring
-from twinlog.cli.terminal.logs import LogFormat, configure_logs
 from twinlog.config.load import load
 from twinlog.control.watch.events import last_events
 from twinlog.control.web.current_config import CurrentConfig

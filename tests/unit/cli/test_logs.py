@@ -13,8 +13,8 @@ from pathlib import Path
 
 import pytest
 
-from twinlog.cli.terminal import logs
-from twinlog.cli.terminal.logs import LogFormat, configure_logs
+from twinlog.cli.commands import mirror
+from twinlog.cli.commands.mirror import LogFormat, configure_logs
 from twinlog.errors import ConfigError, Disconnected, UsageError
 from twinlog.flow_log import FlowLog
 from twinlog.model import TopicPartition
@@ -90,7 +90,7 @@ def test_json_has_one_object_a_line_with_flow_and_code(
 def test_the_file_is_rotated_and_five_old_ones_are_kept(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(logs, "FILE_BYTES", 1000)
+    monkeypatch.setattr(mirror, "FILE_BYTES", 1000)
     configure_logs(tmp_path / "twinlog.log", LogFormat.TEXT, verbose=False)
     for number in range(200):
         log.info("event %d %s", number, "." * 50)
@@ -104,7 +104,7 @@ def test_the_file_is_rotated_and_five_old_ones_are_kept(
 def test_the_file_is_this_users_alone_unless_somebody_wants_it_otherwise(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, before: int | None, after: int
 ) -> None:
-    monkeypatch.setattr(logs, "FILE_BYTES", 1000)
+    monkeypatch.setattr(mirror, "FILE_BYTES", 1000)
     file = tmp_path / "twinlog.log"
     if before is not None:
         file.touch()

@@ -192,6 +192,15 @@ def test_help_waits_for_nothing_that_it_does_not_need() -> None:
     done = subprocess.run(command, capture_output=True, text=True, check=True, timeout=PATIENCE_S)
     loaded = {name.partition(".")[0] for name in done.stdout.splitlines()[-1].split()}
     assert "click" in loaded
-    heavy = {"pyspark", "py4j", "kafka", "yaml", "cryptography", "prometheus_client", "rich"}
+    heavy = {
+        "pyspark",
+        "py4j",
+        "kafka",
+        "yaml",
+        "cryptography",
+        "prometheus_client",
+        "rich",
+        "msgspec",
+    }
     assert loaded & heavy == set()
     assert "click.shell_completion" not in done.stdout

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from tests.support.properties import BASE, loader
-from twinlog.cli.commands.reset import warnings_of
+from twinlog.cli.commands.offsets import warnings_of
 from twinlog.cli.main import run
 from twinlog.client.offset_reset import GroupReset, ResetOffset
 

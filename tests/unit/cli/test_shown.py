@@ -18,11 +18,11 @@ import pytest
 from rich.console import Console
 
 from tests.support.snapshots import flow, partition
-from twinlog.cli.commands import check, diff, doctor, groups, offsets, reset
+from twinlog.cli.commands import check, diff, doctor, groups, offsets
+from twinlog.cli.commands.check import error_parts
+from twinlog.cli.commands.mirror import LogFormat, configure_logs
 from twinlog.cli.main import run
 from twinlog.cli.terminal import tables
-from twinlog.cli.terminal.config_parts import error_parts
-from twinlog.cli.terminal.logs import LogFormat, configure_logs
 from twinlog.cli.terminal.output import write_line
 from twinlog.cli.terminal.progress import PlainProgress, mirror_view
 from twinlog.client.group_translation import TranslatedGroup, TranslatedOffset
@@ -32,9 +32,8 @@ from twinlog.config.flow.schema import MirrorConfig
 from twinlog.config.values.warnings import ConfigWarning, WarningCode
 from twinlog.control.check.group_readiness import CommittedOffset, FlowGroups, GroupReadiness
 from twinlog.control.check.report import CheckReport, ClusterReport, Problem
-from twinlog.control.compare.deviation import Aspect, Deviation, FlowComparison
-from twinlog.control.doctor.findings import findings
-from twinlog.control.doctor.observation import ClusterView, Observation
+from twinlog.control.compare.comparison import Aspect, Deviation, FlowComparison
+from twinlog.control.doctor.findings import ClusterView, Observation, findings
 from twinlog.control.watch.events import EventLog, last_events
 from twinlog.control.watch.rates import Rates
 from twinlog.control.watch.service import ServiceNotifier
@@ -161,7 +160,7 @@ def test_tables_of_offsets_are_harmless(
     monkeypatch.setenv("LINES", "50")  # else a dumb terminal has 80 columns
     found = TranslatedGroup(offsets=(one,))
     tables.write_all(offsets._translated(found, Flow(EVIL, EVIL), reverse=False))
-    tables.write_all(reset._parts("B: to the log end offsets", plan))
+    tables.write_all(offsets._parts("B: to the log end offsets", plan))
     text = capsys.readouterr().out
     assert_harmless(text)
     assert text.count(HARMLESS) >= 2

@@ -198,7 +198,7 @@ def test_detached_socket_stays_open() -> None:
         connection = open_to(port)
         sock = connection.detach()
         connection.close()
-        assert not connection.is_open
+        assert not connection.is_usable()
         with sock:
             assert sock.getpeername()[1] == port
 

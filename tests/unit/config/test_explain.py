@@ -11,8 +11,8 @@ import pytest
 from rich.console import Console
 
 from tests.support.properties import BASE, Loader, flow_of
+from twinlog.cli.commands.check import explanation_parts
 from twinlog.cli.main import run
-from twinlog.cli.terminal.config_parts import explanation_parts
 from twinlog.config.advice.explanation import ExplainedFlow, ExplainedKey, explain, without_meaning
 from twinlog.config.flow.schema import MirrorConfig
 from twinlog.config.keys.client_keys import CLIENT_KEYS, Role, is_connection_key

@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 
 from tests.support.config_examples import RESOURCES, RESOURCES_SAY, example
+from tests.support.properties import flow_of
 from twinlog.config.flow.schema import PolicyKind
 from twinlog.errors import ConfigError
-from twinlog.model import Flow
 
 REFUSED = {
     "indentation-lost": (12, "invalid YAML"),
@@ -83,7 +83,7 @@ def test_the_migration_has_the_settings_of_all_its_sections(tmp_path: Path) -> N
 
 def test_v1_has_its_clusters_in_mirrors_and_target(tmp_path: Path) -> None:
     config = example("v1", tmp_path)
-    east, west = config.flow(Flow("east", "target")), config.flow(Flow("west.1", "target"))
+    east, west = flow_of(config, "east", "target"), flow_of(config, "west.1", "target")
     worker = {name: one.value for name, one in config.cluster("target").settings.items()}
     assert worker["offset.storage.topic"] == "my-offsets"
     assert worker["producer.max.request.size"] == "2000000"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from twinlog.control.check.adoption import not_ours, suggestion
+from twinlog.control.check.mirror_check import not_ours, suggestion
 from twinlog.control.check.report import FlowReport, Plan, Problem, TopicReport
 
 

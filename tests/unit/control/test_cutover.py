@@ -19,9 +19,9 @@ from twinlog.config.load import load
 from twinlog.control.cutover import failover as cutover_failover
 from twinlog.control.cutover import gates, newest_status
 from twinlog.control.cutover.copies import Copy
+from twinlog.control.cutover.drain import _writers
 from twinlog.control.cutover.failover import Failover, FailoverPlan
 from twinlog.control.cutover.fence import fence_acl
-from twinlog.control.cutover.fence_proof import _writers
 from twinlog.control.cutover.gates import Gate, require_open
 from twinlog.control.cutover.groups import GroupOutcome, GroupPartition, GroupPlan
 from twinlog.control.cutover.newest_status import NewestStatus

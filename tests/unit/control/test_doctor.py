@@ -16,8 +16,15 @@ from twinlog.cli.terminal.tables import write_all
 from twinlog.cluster.topics.quotas import Quota
 from twinlog.codes import FlowState
 from twinlog.config.flow.tuning import Tuning
-from twinlog.control.doctor.findings import CHECKS, findings
-from twinlog.control.doctor.observation import ClusterView, Finding, Likelihood, Limit, Observation
+from twinlog.control.doctor.findings import (
+    CHECKS,
+    ClusterView,
+    Finding,
+    Likelihood,
+    Limit,
+    Observation,
+    findings,
+)
 from twinlog.control.doctor.observing import heard, reported_rate
 from twinlog.control.watch.snapshot import PartitionSnapshot
 from twinlog.control.watch.status_file import StatusFile, running_mirrors, status_folder

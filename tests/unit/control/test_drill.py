@@ -14,9 +14,8 @@ from twinlog.config.config_file import read_raw
 from twinlog.config.load import load
 from twinlog.control.cutover.switchover import FenceKind
 from twinlog.control.drill import cleaning
-from twinlog.control.drill.cleaning import OF_A_DRILL
+from twinlog.control.drill.cleaning import OF_A_DRILL, DrillNames, Part
 from twinlog.control.drill.drill import DrillPlan, DrillResult, TopicShape, drill_text, page
-from twinlog.control.drill.names import DrillNames, Part
 from twinlog.control.drill.rehearsal import Defect, Load, Measured, findings, read_again
 from twinlog.model import Flow, TopicPartition
 

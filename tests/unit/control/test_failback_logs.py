@@ -8,10 +8,10 @@ from typing import Any, cast
 import pytest
 
 from twinlog.control.cutover.scope import CutoverScope
-from twinlog.control.failback import parting, reverse
+from twinlog.control.failback import failback, parting
 from twinlog.control.failback.copy_end import BothReads, CopyEnd
+from twinlog.control.failback.failback import BEFORE_ALL, Reverse, reverse_start
 from twinlog.control.failback.parting import MARKER, Comparing, Parting
-from twinlog.control.failback.reverse import BEFORE_ALL, Reverse, reverse_start
 from twinlog.errors import FlowError
 from twinlog.mirror.map.offset_map import Mark, PartitionKey, PartitionMap, Term
 from twinlog.mirror.map.runs import Run
@@ -98,7 +98,7 @@ def test_what_a_mirror_maker_2_had_copied_is_on_both_sides() -> None:
 
 
 def test_rows_are_of_a_size_that_lanes_write(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(reverse, "RUNS_PER_ROW", 2)
+    monkeypatch.setattr(failback, "RUNS_PER_ROW", 2)
     start = reverse_start("A->B", partition())
     assert start is not None
     rows = [*start.rows()]

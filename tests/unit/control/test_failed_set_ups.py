@@ -16,6 +16,7 @@ from msgspec import structs
 
 from tests.support.eventually import PATIENCE_S, eventually
 from tests.support.snapshots import PUBLISHED, flow, partition
+from tools.pages.answers import Flow
 from twinlog.codes import FlowState
 from twinlog.config.flow.schema import MirrorConfig
 from twinlog.config.load import load
@@ -155,7 +156,8 @@ def test_rest_shows_it_with_who_and_age_unless_it_knows_better(config: MirrorCon
     reported = Reported(status=row, intents=FlowIntents())
 
     def seen(own: FlowSnapshot | None) -> tuple[object, ...]:
-        found = shown.flow(config.flows[0], own, 1.0, LeaderReport(reported=reported))
+        heard = LeaderReport(reported=reported)
+        found = Flow.model_validate(shown.flow(config.flows[0], own, 1.0, heard))
         return found.state, found.code, found.reason, found.reported_by
 
     west = ("FAILED", "WRONG_CLUSTER", "why", "west-1 (process 77)")
@@ -163,7 +165,8 @@ def test_rest_shows_it_with_who_and_age_unless_it_knows_better(config: MirrorCon
     assert seen(flow(state="STANDBY", generation=None)) == west
     own = flow(state="DEGRADED", generation=None, code="UNREACHABLE", reason="B: no broker")
     assert seen(own) == ("DEGRADED", "UNREACHABLE", "B: no broker", "here")
-    found = shown.flow(config.flows[0], None, 1.0, LeaderReport(reported=reported))
+    heard = LeaderReport(reported=reported)
+    found = Flow.model_validate(shown.flow(config.flows[0], None, 1.0, heard))
     assert (found.generation, found.retention) == (None, None)
     assert found.age_ms is not None
     assert found.age_ms >= 3000

@@ -6,8 +6,8 @@ import pytest
 
 from tests.support.snapshots import flow, partition
 from twinlog.codes import FlowState
-from twinlog.control.watch import history as history_module
-from twinlog.control.watch.history import EVERY_S, KEPT, TOPIC_ROWS, BusyTopics, LastHour
+from twinlog.control.watch import monitor as history_module
+from twinlog.control.watch.monitor import EVERY_S, KEPT, TOPIC_ROWS, BusyTopics, LastHour
 
 
 def test_a_row_every_ten_seconds_for_an_hour() -> None:

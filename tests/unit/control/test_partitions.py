@@ -39,7 +39,6 @@ REPORT = PartitionProgress(
     upstream=40,
     downstream=40,
     source_end=50,
-    log_start=0,
     records=40,
     bytes=4000,
     last_timestamp=1,

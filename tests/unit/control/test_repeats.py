@@ -22,7 +22,7 @@ from twinlog.addresses import Address
 from twinlog.cli.main import run
 from twinlog.config.load import load
 from twinlog.control.watch.monitor import Monitor
-from twinlog.control.web import repeats
+from twinlog.control.web import connection
 from twinlog.control.web.api import app, leaders
 from twinlog.control.web.front import Front
 
@@ -276,18 +276,18 @@ def test_a_client_that_reads_late_gets_every_answer(
 
 
 def test_so_many_requests_are_known_and_no_longer_ones() -> None:
-    known = repeats.Repeats()
+    known = connection.Repeats()
 
     def keep(request: bytes) -> None:
         answer = b"answer " + request
-        known.keep(request, repeats.Repeat(answer, is_current=lambda: True, closes=False))
+        known.keep(request, connection.Repeat(answer, is_current=lambda: True, closes=False))
 
-    keep(b"x" * (repeats.LONGEST + 1))
-    assert known.find(b"x" * (repeats.LONGEST + 1)) is None
-    for number in range(repeats.AT_MOST + 1):
+    keep(b"x" * (connection.LONGEST_REPEAT + 1))
+    assert known.find(b"x" * (connection.LONGEST_REPEAT + 1)) is None
+    for number in range(connection.REPEATS_AT_MOST + 1):
         keep(b"%d" % number)
-    last = known.find(b"%d" % repeats.AT_MOST)
+    last = known.find(b"%d" % connection.REPEATS_AT_MOST)
     assert last is not None
-    assert last.answer == b"answer %d" % repeats.AT_MOST
-    found = [known.find(b"%d" % number) for number in range(repeats.AT_MOST)]
-    assert found == [None] * repeats.AT_MOST
+    assert last.answer == b"answer %d" % connection.REPEATS_AT_MOST
+    found = [known.find(b"%d" % number) for number in range(connection.REPEATS_AT_MOST)]
+    assert found == [None] * connection.REPEATS_AT_MOST

@@ -17,6 +17,7 @@ import pytest
 from msgspec import structs
 
 from tests.support.snapshots import PUBLISHED, flow
+from tools.pages import answers
 from twinlog.cli.terminal import monitoring
 from twinlog.cluster.net.settings import ClusterSettings
 from twinlog.codes import FlowState
@@ -25,7 +26,7 @@ from twinlog.config.load import load
 from twinlog.control.check.reported_status import LastRun, Reported, _by_flow, _report
 from twinlog.control.watch.events import last_events
 from twinlog.control.watch.snapshot import FlowSnapshot
-from twinlog.control.web.api import answers, leaders, shown
+from twinlog.control.web.api import leaders, shown
 from twinlog.control.web.api.leaders import LeaderReport, Leaders
 from twinlog.errors import Unreachable
 from twinlog.mirror.state.intents import FlowIntents, Intent, IntentKind
@@ -57,7 +58,7 @@ def shown_flow(
     config: MirrorConfig, own: FlowSnapshot | None, reported: Reported | None, problem: str = ""
 ) -> answers.Flow:
     heard = LeaderReport(reported=reported, problem=problem)
-    return shown.flow(config.flows[0], own, 1.0, heard)
+    return answers.Flow.model_validate(shown.flow(config.flows[0], own, 1.0, heard))
 
 
 def row(age_s: float = 1.0, **changes: object) -> PublishedStatus:

@@ -18,6 +18,7 @@ from msgspec import structs
 from tests.support.eventually import eventually
 from tests.support.rest import Rest, StreamReader, rest_of
 from tests.support.snapshots import PUBLISHED, flow, partition
+from tools.pages import answers
 from twinlog.client import steering
 from twinlog.codes import conditions
 from twinlog.codes.states import PARTITION_STATES, severity_of
@@ -30,7 +31,7 @@ from twinlog.control.watch.events import EventLog
 from twinlog.control.watch.monitor import Monitor
 from twinlog.control.watch.snapshot import FlowSnapshot
 from twinlog.control.web import server
-from twinlog.control.web.api import answers, app, inputs, leaders, shown, site, topics
+from twinlog.control.web.api import app, inputs, leaders, shown, site
 from twinlog.flow_log import FlowLog
 from twinlog.mirror.state.intents import FlowIntents
 from twinlog.mirror.state.published import Proof, published_status
@@ -208,21 +209,24 @@ def test_a_topic_has_the_numbers_of_its_partitions_and_says_what_is_not_known() 
         partition("orders", 2, lag=4, state="FAILED", code="DIVERGED", left_ms=400, bytes=3),
         partition("pay", 0, lag=1000, loss_records=0, bytes=0, state="PAUSED"),
     ]
-    total, (one, _) = topics.page(parts, inputs.TopicQuery())
+    total, rows = shown.topic_page(parts, inputs.TopicQuery())
+    one = answers.Topic.model_validate(rows[0])
     assert (total, one.topic, one.target_topic, one.partitions) == (2, "orders", "A.orders", 3)
     assert (one.state, one.codes, one.unusual_partitions) == ("FAILED", ["DIVERGED"], 1)
     assert (one.lag, one.lag_unknown_partitions, one.lag_ms) == (9, 1, 70)
     assert (one.loss_records, one.loss_unknown_partitions, one.loss_ms) == (2, 2, 30)
     assert (one.kept_ms, one.kept_known, one.bytes) == (400, False, 6)
     query = inputs.TopicQuery.model_validate({"sort": "-lag"})
-    assert [row.topic for row in topics.page(parts, query)[1]] == ["orders", "pay"], "may be worst"
-    (pay,) = topics.page(parts, inputs.TopicQuery(code="", topic="pay"))[1]
+    names = [row["topic"] for row in shown.topic_page(parts, query)[1]]
+    assert names == ["orders", "pay"], "may be worst"
+    (row,) = shown.topic_page(parts, inputs.TopicQuery(code="", topic="pay"))[1]
+    pay = answers.Topic.model_validate(row)
     assert (pay.kept_ms, pay.kept_known, pay.loss_records, pay.loss_ms) == (None, True, 0, None)
 
 
 def test_every_state_is_ranked_and_no_good_one_is_worse_than_a_bad_one() -> None:
-    assert sorted(topics.WORST_FIRST) == sorted(PARTITION_STATES)
-    found = [severity_of(state) for state in topics.WORST_FIRST]
+    assert sorted(shown.WORST_FIRST) == sorted(PARTITION_STATES)
+    found = [severity_of(state) for state in shown.WORST_FIRST]
     assert found == sorted(found, key=["bad", "warn", "good"].index)
 
 
@@ -308,7 +312,7 @@ def test_what_is_not_known_is_said_and_sorted_as_the_worst() -> None:
     ]
     for column in ("lag", "lossRecords"):
         query = inputs.PartitionQuery.model_validate({"sort": f"-{column}"})
-        assert [one.partition for one in shown.page(parts, query)[1]] == [1, 0]
+        assert [one["partition"] for one in shown.page(parts, query)[1]] == [1, 0]
     found = answered(shown._seen(flow(*parts), 0, 0.0))
     assert (found.lag, found.lag_unknown_partitions) == (5, 1)
 
@@ -316,7 +320,8 @@ def test_what_is_not_known_is_said_and_sorted_as_the_worst() -> None:
 def answered(fields: dict[str, Any]) -> answers.Flow:
     """A flow, by what a snapshot or a leader's row says of it."""
     names: dict[str, Any] = {"flow": "A->B", "source": "A", "target": "B", "problem": ""}
-    return answers.Flow.model_validate(names | {"wanted": None, "verify_runs": None} | fields)
+    unknown = dict.fromkeys(answers.Flow.model_fields)
+    return answers.Flow.model_validate({**unknown, **names, **fields})
 
 
 def test_of_a_flow_led_elsewhere_the_row_tells_lag_objective_and_proof() -> None:
@@ -550,7 +555,7 @@ def test_many_clients_are_answered_from_one_encoding_until_something_changes(
     monkeypatch.setattr(app, "KEPT_S", 60.0)
     shows, shown_flows = shown.flow, []
 
-    def counted(config: Any, *said: Any) -> answers.Flow:
+    def counted(config: Any, *said: Any) -> dict[str, Any]:
         shown_flows.append(str(config.flow))
         return shows(config, *said)
 

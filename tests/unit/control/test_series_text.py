@@ -22,7 +22,7 @@ from prometheus_client.parser import text_string_to_metric_families as read_text
 from tests.support.snapshots import flow, partition
 from twinlog import metrics
 from twinlog.control.watch.monitor import Monitor
-from twinlog.control.watch.series.series_text import SeriesText
+from twinlog.control.watch.series.exposition import SeriesText
 
 OPENMETRICS = "application/openmetrics-text"
 LABELS = st.text(st.characters(codec="utf-8", exclude_characters="\r"), max_size=12)

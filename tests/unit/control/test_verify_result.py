@@ -12,17 +12,20 @@ from typing import Any, cast
 import pytest
 
 from twinlog.cli.commands.verify import explained, problems
-from twinlog.control.verify import recording, verification
-from twinlog.control.verify.recording import Asked, Records, run_of
+from twinlog.control.verify import result, verification
 from twinlog.control.verify.result import (
+    Asked,
+    Records,
     Standing,
     VerifiedFlow,
     VerifiedGroup,
     VerifiedPartition,
     VerifyAnswer,
     digest,
+    run_of,
     worst,
 )
+from twinlog.encoded import encoded
 from twinlog.errors import FlowError, Unauthorized
 from twinlog.mirror.verify.difference import MOST_KEPT, Compared, DifferenceKind, GapCause, Range
 from twinlog.model import TopicPartition
@@ -173,15 +176,15 @@ def test_what_is_recorded_counts_what_the_report_has() -> None:
     assert (run.answer, run.began_ms, run.topics, run.deep) == ("different", 5, "orders.*", True)
     assert (run.partitions, run.not_compared, run.ranges) == (2, 1, {"missing": 1})
     assert (run.groups, run.configs) == (1, 0)
-    assert run.sha256 == digest(found.as_json())
+    assert run.sha256 == digest(encoded(found))
 
 
 def test_who_may_not_record_has_a_line_and_no_error(monkeypatch: pytest.MonkeyPatch) -> None:
     def refuse(*_: object, **__: object) -> None:
         raise Unauthorized("grant DESCRIBE")
 
-    monkeypatch.setattr(recording, "flow_setup", lambda _: SimpleNamespace(target=None))
-    monkeypatch.setattr(recording, "prompt_client", refuse)
+    monkeypatch.setattr(result, "flow_setup", lambda _: SimpleNamespace(target=None))
+    monkeypatch.setattr(result, "prompt_client", refuse)
     config = cast("Any", SimpleNamespace(flow="A->B"))
     found = VerifiedFlow(flow="A->B", partitions=[partition()])
     (line,) = Records([config], ASKED, is_off=False).add(found)

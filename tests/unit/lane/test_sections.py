@@ -157,6 +157,7 @@ class Lane:
     logs: list[Log]
     memory_bytes: int
     chance: random.Random
+    isolation: Isolation = Isolation.READ_UNCOMMITTED
     taken: list[list[tuple[int, int]]] = field(default_factory=list)
     """Of each copy: upstream offset and count of every batch that was sent."""
 
@@ -165,7 +166,7 @@ class Lane:
         self.source = SourceSide(
             side=self.broker,
             clock=self.broker.clock,
-            isolation=Isolation.READ_UNCOMMITTED,
+            isolation=self.isolation,
             memory_bytes=self.memory_bytes,
             events=cast("Any", self),
             pace=TopicBuckets(self.broker.clock, is_bound=False),
@@ -201,6 +202,7 @@ class Lane:
                 self.source.on_disconnected(key)
         for copy, taken in zip(self.copies, self.taken, strict=True):
             for _ in range(target_takes):
+                copy.tail.on_durable(copy.tail.runs[-1])  # no batch waits for the map
                 for one in sent(copy):
                     taken.append((one.upstream, one.count))
                     answer(copy, K + one.ordinal)
@@ -249,6 +251,27 @@ def test_lane_copies_far_logs_exactly_in_little_memory_whatever_happens(
     assert lane.broker.requests_outside_of_sessions > 10
     # what a copy may hold beyond it: one response to a request without room
     assert lane.most_used <= lane.memory_bytes + partitions * 2 * SECTION_BYTES
+
+
+@pytest.mark.parametrize("seed", range(10))
+def test_aborted_records_of_a_far_log_are_left_out_whatever_happens(seed: int) -> None:
+    """Sections begin within transactions, and repeat their markers."""
+    chance = random.Random(seed)
+    log = Log(chance)
+    log.transact(500, (10, 300, 900))
+    lane = Lane([log], 12 * SECTION_BYTES, chance, Isolation.READ_COMMITTED)
+    for turn in range(4_000):
+        if lane.is_done():
+            break
+        lane.turn(target_takes=chance.choice((0, 0, 1)))
+        if turn % 60 == 0 and turn < 500:
+            lane.broker.lose_one()
+        if turn % 140 == 0 and turn < 500:
+            lane.broker.elect(lane.broker.epoch + 1)
+    assert lane.is_done()
+    assert [upstream for upstream, _ in lane.taken[0]] == log.kept
+    assert 100 < len(log.kept) < 400
+    assert lane.broker.requests_outside_of_sessions > 10
 
 
 def test_memory_is_full_and_not_exceeded_while_the_target_takes_nothing() -> None:

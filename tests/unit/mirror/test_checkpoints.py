@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import pytest
+from msgspec.structs import replace
 
 from twinlog.mirror.map.checkpoints import GroupSync, Skipped, TargetGroup, group_sync, is_due
 from twinlog.model import TopicPartition

@@ -8,8 +8,6 @@ breaks a rule, and makes it short; the others are drawn by seed. Each rule that 
 from __future__ import annotations
 
 import os
-import random
-from collections import Counter
 from typing import Final
 from unittest import mock
 
@@ -19,7 +17,7 @@ from hypothesis import strategies as st
 
 from tests.support.memory_flow import MemoryFlow
 from tests.support.memory_steps import STEPS
-from tests.support.mutants import MUTANTS, Mutant, take_away
+from tests.support.mutants import MUTANTS, PROGRAM_BYTES, Mutant, check_noticed, take_steps
 from twinlog.mirror.map import map_tail
 
 STEPS_TAKEN: Final = int(os.environ.get("TWINLOG_STEPS", "200000"))
@@ -27,15 +25,10 @@ STEPS_TAKEN: Final = int(os.environ.get("TWINLOG_STEPS", "200000"))
 copy_machine
 """
 PARTS: Final = 6
-PROGRAM_BYTES: Final = 800
 FEW_RUNS: Final = 3
 """Runs per chunk: few, so that chunks fill up."""
 SEARCHED: Final = 4_000
 """Number of programs that are tried for a mutant which its own program does not detect any more."""
-
-
-def program_of(seed: int) -> bytes:
-    return random.Random(seed).randbytes(PROGRAM_BYTES)
 
 
 def run(program: bytes) -> MemoryFlow:
@@ -54,30 +47,10 @@ def test_hypothesis_finds_no_order_that_breaks_a_rule(program: bytes) -> None:
 
 @pytest.mark.parametrize("part", range(PARTS))
 def test_every_order_of_steps_keeps_every_record_once_in_order_and_the_map_true(part: int) -> None:
-    taken = Counter[str]()
-    seed = 1_000_000 * part
-    while taken.total() < STEPS_TAKEN // PARTS:
-        try:
-            taken.update(run(program_of(seed)).taken)
-        except Exception as broken:
-            raise AssertionError(f"run(program_of({seed})) breaks a rule") from broken
-        seed += 1
+    taken = take_steps(run, STEPS_TAKEN // PARTS, 1_000_000 * part)
     assert {*STEPS} == {*taken}, "a step that is never taken shows nothing"
 
 
 @pytest.mark.parametrize("mutant", MUTANTS, ids=[mutant.rule for mutant in MUTANTS])
 def test_removed_rule_is_detected(mutant: Mutant, monkeypatch: pytest.MonkeyPatch) -> None:
-    run(program_of(mutant.seed))
-    take_away(mutant, monkeypatch)
-    if is_noticed(mutant.seed):
-        return
-    found = next((seed for seed in range(SEARCHED) if is_noticed(seed)), None)
-    raise AssertionError(f"another program notices it: {found}; give it as the mutant's seed")
-
-
-def is_noticed(seed: int) -> bool:
-    try:
-        run(program_of(seed))
-    except Exception:  # noqa: BLE001 (whatever it breaks)
-        return True
-    return False
+    check_noticed(run, mutant, monkeypatch, SEARCHED)

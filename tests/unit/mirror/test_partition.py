@@ -13,7 +13,9 @@ from tests.support.one_copy import (
     a_copy,
     answer,
     batch,
+    control,
     fetched,
+    of_producer,
     sent,
     with_epoch,
 )
@@ -25,7 +27,11 @@ from twinlog.mirror.copy.target_leader import TargetLeader
 from twinlog.mirror.map.offset_map import Run
 from twinlog.mirror.start_point import CopyRules
 from twinlog.model import Isolation
-from twinlog.wire.record_batch import HEADER, Codec, read_headers
+from twinlog.wire.record_batch import (
+    HEADER,
+    Codec,
+    read_headers,
+)
 from twinlog.wire.records import Record, decode_batch, encode_batch
 
 
@@ -503,28 +509,6 @@ def test_end_is_reached_after_trailing_markers() -> None:
     assert copy.is_done
 
 
-def control(offset: int, producer_id: int, *, commit: bool = True) -> bytes:
-    """A transaction marker as the broker writes it (key: version, type; value: version, epoch)."""
-    marker = Record(
-        offset=offset,
-        timestamp=NOW,
-        key=bytes((0, 0, 0, 1 if commit else 0)),
-        value=bytes((0, 0, 0, 0, 0, 0)),
-    )
-    return transactional(
-        encode_batch([marker], codec=Codec.NONE, base_offset=offset, producer_id=producer_id), 0x30
-    )
-
-
-def transactional(raw: bytearray, bits: int = 0x10) -> bytes:
-    """The same batch with attribute bits set, and with its CRC corrected."""
-    from crc32c import crc32c
-
-    raw[22] |= bits
-    raw[17:21] = crc32c(bytes(raw[21:])).to_bytes(4, "big")
-    return bytes(raw)
-
-
 class Aborted:
     def __init__(self, producer_id: int, first_offset: int) -> None:
         self.producer_id = producer_id
@@ -542,13 +526,6 @@ def an_intake(
         producer_id=9,
         isolation=isolation,
         limit_bytes=limit,
-    )
-
-
-def of_producer(base: int, count: int, producer_id: int) -> bytes:
-    records = [Record(offset=base + i, timestamp=NOW, key=b"t", value=b"v") for i in range(count)]
-    return transactional(
-        encode_batch(records, codec=Codec.NONE, base_offset=base, producer_id=producer_id)
     )
 
 

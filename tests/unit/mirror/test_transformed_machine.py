@@ -8,20 +8,22 @@ arrive twice, lanes that are thought dead go on, and the broker forgets the prod
 from __future__ import annotations
 
 import os
-import random
-from collections import Counter, deque
-from dataclasses import replace
-from typing import Any, Final
+from collections import deque
+from typing import Final
 from unittest import mock
 
 import pytest
-from msgspec import structs
 
 from tests.support import memory_flow
-from tests.support.mutants import Mutant, always, take_away
+from tests.support.mutants import (
+    Mutant,
+    always,
+    appends_anywhere,
+    check_noticed,
+    hands_over_what_was_read,
+    take_steps,
+)
 from tests.support.transformed_flow import TRANSFORMED_STEPS, TransformedFlow
-from twinlog.lane.messages import HandOver
-from twinlog.lane.reporting import hand_over
 from twinlog.mirror.copy import range_intake
 from twinlog.mirror.copy.partition import PartitionCopy
 from twinlog.mirror.copy.transformed import TransformedCopy
@@ -31,15 +33,10 @@ from twinlog.mirror.start import position
 
 STEPS_TAKEN: Final = int(os.environ.get("TWINLOG_STEPS", "60000"))
 PARTS: Final = 3
-PROGRAM_BYTES: Final = 800
 FEW_RUNS: Final = 3
 SMALL_RANGE: Final = 200
 """So that a response of the source becomes several ranges."""
 SEARCHED: Final = 2_000
-
-
-def program_of(seed: int) -> bytes:
-    return random.Random(seed).randbytes(PROGRAM_BYTES)
 
 
 def run(program: bytes) -> TransformedFlow:
@@ -55,14 +52,7 @@ def run(program: bytes) -> TransformedFlow:
 
 @pytest.mark.parametrize("part", range(PARTS))
 def test_every_order_of_steps_keeps_every_surviving_record_once_and_the_map_true(part: int) -> None:
-    taken = Counter[str]()
-    seed = 1_000_000 * part
-    while taken.total() < STEPS_TAKEN // PARTS:
-        try:
-            taken.update(run(program_of(seed)).taken)
-        except Exception as broken:
-            raise AssertionError(f"run(program_of({seed})) breaks a rule") from broken
-        seed += 1
+    taken = take_steps(run, STEPS_TAKEN // PARTS, 1_000_000 * part)
     assert {*TRANSFORMED_STEPS} == {*taken}, "a step that is never taken shows nothing"
 
 
@@ -74,18 +64,6 @@ def _starts_at_once(self: TransformedFlow) -> bool:
 def _uses_any_answer(self: TransformedCopy, now_ms: int) -> None:
     self._asked = deque(sorted(self._asked, key=lambda one: one.answer is None))
     use_answers(self, now_ms)
-
-
-def _appends_anywhere(self: PartitionMap, entry: Any) -> None:
-    self._entries.append(entry)
-    self._runs = None
-
-
-def _hands_over_what_was_read(copy: PartitionCopy) -> HandOver | None:
-    handed = hand_over(copy)
-    if handed is None:
-        return None
-    return structs.replace(handed, start=replace(handed.start, upstream=copy.intake.position))
 
 
 use_answers: Final = TransformedCopy._use_answers
@@ -119,9 +97,9 @@ RULES: Final = (
         0,
         memory_flow,
         "hand_over",
-        _hands_over_what_was_read,
+        hands_over_what_was_read,
     ),
-    Mutant("term: newer chunks void older ones", 0, PartitionMap, "_put", _appends_anywhere),
+    Mutant("term: newer chunks void older ones", 0, PartitionMap, "_put", appends_anywhere),
     Mutant("window: nothing goes out after an error", 2, PartitionCopy, "_trouble", always(None)),
 )
 
@@ -150,17 +128,4 @@ def test_topic_is_switched_between_raw_and_transforms_at_its_position() -> None:
 
 @pytest.mark.parametrize("mutant", RULES, ids=[mutant.rule for mutant in RULES])
 def test_removed_rule_is_detected(mutant: Mutant, monkeypatch: pytest.MonkeyPatch) -> None:
-    run(program_of(mutant.seed))
-    take_away(mutant, monkeypatch)
-    if is_noticed(mutant.seed):
-        return
-    found = next((seed for seed in range(SEARCHED) if is_noticed(seed)), None)
-    raise AssertionError(f"another program notices it: {found}; give it as the mutant's seed")
-
-
-def is_noticed(seed: int) -> bool:
-    try:
-        run(program_of(seed))
-    except Exception:  # noqa: BLE001 (whatever it breaks)
-        return True
-    return False
+    check_noticed(run, mutant, monkeypatch, SEARCHED)

@@ -25,7 +25,7 @@ from pyspark.sql.types import (
     TimestampType,
 )
 
-from tests.support.records import CODECS, NOW_MS, RECORDS, SAMPLE, flipped, message
+from tests.support.records import CODECS, NOW_MS, RECORDS, SAMPLE, flipped, message, with_bits
 from twinlog.errors import ConfigError, CorruptData
 from twinlog.mirror.map.origins import Origin, Origins
 from twinlog.mirror.map.runs import PackedChunk, Run
@@ -43,7 +43,6 @@ from twinlog.wire.record_batch import (
     read_headers,
 )
 from twinlog.wire.records import Record, decode_batch, decode_legacy, encode_batch
-from twinlog.wire.records import TimestampType as KafkaTimestampType
 
 pytestmark = pytest.mark.usefixtures("each_kernels")
 
@@ -203,7 +202,7 @@ def test_of_which_record_each_is_the_copy() -> None:
 
 
 def test_times_that_the_broker_gave() -> None:
-    batch = encode_batch(SAMPLE, codec=Codec.NONE, timestamp_type=KafkaTimestampType.LOG_APPEND)
+    batch = with_bits(encode_batch(SAMPLE, codec=Codec.NONE), LOG_APPEND_TIME_BIT)
     rows = rows_of(batch)
     assert {row["timestampType"] for row in rows} == {1}
     assert {row["timestamp"] for row in rows} == {

@@ -10,10 +10,10 @@ from kafka.protocol.producer import ProduceRequest, ProduceResponse
 
 from twinlog.errors import CorruptData
 from twinlog.model import TopicId, TopicPartition
+from twinlog.wire.record_batch import Buffer
 from twinlog.wire.requests.produce import (
     VERSION_BY_ID,
     VERSION_BY_NAME,
-    Buffer,
     ProducedPartition,
     produce_answer,
     produce_request,
@@ -67,7 +67,7 @@ def response(version: int, results: dict[TopicPartition, dict[str, Any]]) -> mem
 
 
 def produced(tp: TopicPartition, **changes: Any) -> ProducedPartition:
-    usual = {"error": 0, "base_offset": 70, "log_append_time_ms": -1, "log_start": 5}
+    usual = {"error": 0, "base_offset": 70, "log_append_time_ms": -1}
     return ProducedPartition(**{"tp": tp, "message": None, **usual, **changes})
 
 

@@ -2,18 +2,14 @@
 
 from __future__ import annotations
 
-import struct
-
 import pytest
-from crc32c import crc32c
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tests.support.records import CODECS, RECORDS, SAMPLE, flipped, message, prefixes
+from tests.support.records import CODECS, RECORDS, SAMPLE, flipped, message, prefixes, with_bits
 from twinlog.errors import CorruptData
 from twinlog.wire.record_batch import (
     CONTROL_BIT,
-    CRC_POSITION,
     DELETE_HORIZON_BIT,
     HEADER,
     HEADER_BYTES,
@@ -50,15 +46,6 @@ KNOWN = bytes.fromhex(
 
 def sample_batch(codec: Codec = Codec.NONE, base_offset: int = 0) -> bytes:
     return bytes(encode_batch(SAMPLE, codec=codec, base_offset=base_offset))
-
-
-def with_attributes(batch: bytes, bits: int) -> memoryview:
-    """Return the batch with more attribute bits and a valid CRC."""
-    view = memoryview(bytearray(batch))
-    view[22] |= bits
-    rewritten = bytearray(view)
-    struct.pack_into(">I", rewritten, CRC_POSITION, crc32c(rewritten[21:]))
-    return memoryview(rewritten)
 
 
 def test_known_bytes() -> None:
@@ -221,10 +208,8 @@ def test_random_bytes_raise_only_corrupt_data(data: bytes) -> None:
 def test_rewriting_changes_only_the_documented_fields(
     records: list[Record], codec: Codec, producer_id: int, epoch: int, sequence: int
 ) -> None:
-    original = with_attributes(
-        bytes(encode_batch(records, codec=codec, base_offset=99)),
-        TRANSACTIONAL_BIT | DELETE_HORIZON_BIT,
-    )
+    made = encode_batch(records, codec=codec, base_offset=99)
+    original = memoryview(with_bits(made, TRANSACTIONAL_BIT | DELETE_HORIZON_BIT))
     before = read_header(original)
     batch = memoryview(bytearray(original))
     rewrite_header(batch, producer_id=producer_id, producer_epoch=epoch, base_sequence=sequence)
@@ -246,7 +231,7 @@ def test_rewriting_changes_only_the_documented_fields(
 
 
 def test_rewriting_keeps_the_log_append_time_bit() -> None:
-    batch = with_attributes(sample_batch(), LOG_APPEND_TIME_BIT)
+    batch = memoryview(with_bits(sample_batch(), LOG_APPEND_TIME_BIT))
     rewrite_header(batch, producer_id=1, producer_epoch=0, base_sequence=0)
     assert read_header(batch).is_log_append_time
 
@@ -256,7 +241,7 @@ def test_rewriting_keeps_the_log_append_time_bit() -> None:
     [
         memoryview(bytearray(sample_batch()[:-1])),
         memoryview(bytearray(sample_batch() + b"\x00")),
-        with_attributes(sample_batch(), CONTROL_BIT),
+        memoryview(with_bits(sample_batch(), CONTROL_BIT)),
         memoryview(bytearray(message(magic=1, offset=0, key=None, value=b"v" * 100))),
     ],
     ids=["cut", "longer", "control", "magic 1"],

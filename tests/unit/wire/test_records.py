@@ -15,6 +15,7 @@ from twinlog.wire.record_batch import (
     CONTROL_BIT,
     DELETE_HORIZON_BIT,
     HEADER_BYTES,
+    LOG_APPEND_TIME_BIT,
     Codec,
     read_header,
     verify_crc,
@@ -22,7 +23,6 @@ from twinlog.wire.record_batch import (
 from twinlog.wire.records import (
     ControlType,
     Record,
-    TimestampType,
     control_type,
     decode_batch,
     encode_batch,
@@ -67,7 +67,8 @@ def test_a_batch_needs_a_record() -> None:
 
 
 def test_log_append_time_applies_to_all_records() -> None:
-    batch = encode_batch(SAMPLE, codec=Codec.LZ4, timestamp_type=TimestampType.LOG_APPEND)
+    batch = encode_batch(SAMPLE, codec=Codec.LZ4)
+    batch[22] |= LOG_APPEND_TIME_BIT
     assert {record.timestamp for record in decode_batch(memoryview(batch))} == {NOW_MS + 90_000}
 
 

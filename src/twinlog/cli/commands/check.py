@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Iterator
-from dataclasses import replace
+from dataclasses import asdict, replace
 from functools import partial
 from itertools import chain, islice
 from pathlib import Path
@@ -12,6 +13,7 @@ from typing import TYPE_CHECKING, Any, Final
 import click
 from msgspec import to_builtins
 from rich.console import RenderableType
+from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
@@ -27,14 +29,147 @@ from twinlog.cli.options.run_options import (
     timeout_option,
 )
 from twinlog.cli.terminal.output import Answer, error_object, is_for_programs, write_step
-from twinlog.cli.terminal.tables import Cell, Column, fitted_table, shown_width, text
+from twinlog.cli.terminal.tables import Cell, Column, fitted_table, lines, row, shown_width, text
+from twinlog.config.advice.explanation import ExplainedKey, explain, without_meaning
+from twinlog.config.flow.schema import MirrorConfig
+from twinlog.config.keys.key_types import Support
+from twinlog.config.values.warnings import ConfigWarning
 from twinlog.errors import ConfigError
 from twinlog.extras import require_extra
 from twinlog.quantities import plural, size
 
 if TYPE_CHECKING:
-    from twinlog.config.flow.schema import MirrorConfig
     from twinlog.control.check.report import CheckReport, FlowReport, LaneMemory, TopicReport
+
+
+# Shows a configuration for `twinlog check`: its errors by line, its warnings, and with `--explain`
+# each key with its line and its meaning, as wide as the terminal.
+
+KEY_WIDTH: Final = 36
+"""Longer keys are broken into several lines, to leave room for the message."""
+
+
+def names_lines(error: ConfigError) -> bool:
+    """Return whether all errors are about lines, not about the file itself or an option."""
+    return all(
+        one.file is not None and one.key is not None and not one.file.startswith("--")
+        for one in error.each
+    )
+
+
+def error_parts(error: ConfigError) -> Iterator[RenderableType]:
+    """Yield the verdict, the errors and the warnings."""
+    errors = error.each
+    found = [plural(len(errors), "error")]
+    if error.warnings:
+        found.append(plural(len(error.warnings), "warning"))
+    file = errors[0].file
+    yield text(("NOT READY", "bold red"), f": {file}: {', '.join(found)}; no cluster was asked")
+    table = _keys_table()
+    for one in errors:
+        # the usual code gives no information
+        code = "" if one.code == ConfigError.code else f" [{one.code}]"
+        where = _location(one.file, one.line, file)
+        row(table, text("error", style="red"), where, _key(one.key or ""), f"{one.what}{code}")
+    _add(table, error.warnings, file)
+    yield table
+
+
+def warning_parts(warnings: Iterable[ConfigWarning]) -> Iterator[RenderableType]:
+    """Yield a table with a row for each warning."""
+    found = list(warnings)
+    if found:
+        table = _keys_table()
+        _add(table, found, found[0].file)
+        yield table
+
+
+def _add(table: Table, warnings: Iterable[ConfigWarning], file: str | None) -> None:
+    """Add a row for each warning; warnings of `file` are shown with their line only."""
+    for one in sorted(warnings, key=lambda one: (one.file, one.line or 0)):
+        where = _location(one.file, one.line, file)
+        row(
+            table,
+            text("warning", style="yellow"),
+            where,
+            _key(one.key),
+            f"{one.message} [{one.code}]",
+        )
+
+
+def _keys_table() -> Table:
+    table = Table(box=None, padding=(0, 2, 0, 0), pad_edge=False, show_header=False)
+    table.add_column(min_width=len("warning"), no_wrap=True)
+    table.add_column(justify="right", overflow="fold")
+    table.add_column(overflow="fold", max_width=KEY_WIDTH)
+    table.add_column(overflow="fold")
+    return table
+
+
+def _key(key: str) -> Text:
+    """Break a long key after dots, if it has any."""
+    broken = [""]
+    for part in re.findall(r"[^.]*\.|[^.]+$", text(key).plain):
+        if broken[-1] and len(broken[-1] + part) > KEY_WIDTH:
+            broken.append("")
+        broken[-1] += part
+    return lines("\n".join(broken))
+
+
+def _location(file: str | None, line: int | None, usual: str | None) -> str:
+    number = "-" if line is None else str(line)
+    return number if file == usual else f"{file}:{number}"
+
+
+def explanation_json(config: MirrorConfig) -> dict[str, Any]:
+    """Return the JSON fields: every key of every flow, and the lines without effect."""
+    return {
+        "warnings": [str(warning) for warning in config.warnings],
+        "explained": [asdict(explain(flow)) for flow in config.flows],
+        "without_meaning": [asdict(line) for line in without_meaning(config)],
+    }
+
+
+def explanation_parts(config: MirrorConfig, *, with_defaults: bool) -> Iterator[RenderableType]:
+    """Yield, for each flow, the keys that the file sets and the differences from MirrorMaker 2."""
+    for flow in map(explain, config.flows):
+        yield text((flow.flow, "bold"), ": set in FILE")
+        yield from _keys([key for key in flow.keys if key.file], config)
+        if with_defaults:
+            yield text((flow.flow, "bold"), ": defaults")
+            acting = [key for key in flow.keys if key.support is not Support.NO_MEANING]
+            yield from _keys([key for key in acting if not key.file], config)
+        if flow.differences:
+            yield text((flow.flow, "bold"), ": differences from MirrorMaker 2")
+            for line in flow.differences:
+                yield Padding(text(line), (0, 0, 0, 2), expand=False)
+        yield text()
+    idle = without_meaning(config)
+    if idle:
+        yield text("accepted, without effect", style="bold")
+        yield from _keys(idle, config)
+        yield text()
+
+
+def _keys(keys: Iterable[ExplainedKey], config: MirrorConfig) -> Iterator[RenderableType]:
+    for key in keys:
+        mark = "" if key.support is Support.ACTS else f"[{key.support}] "
+        said = text(f"{key.key} = ")
+        said.append_text(lines(key.value))
+        said.append_text(text(f"  ({_origin(key, config)})", style="dim"))
+        said.overflow = "fold"
+        yield Padding(said, (0, 0, 0, 2), expand=False)
+        yield Padding(text(mark + key.meaning), (0, 0, 0, 6), expand=False)
+
+
+def _origin(key: ExplainedKey, config: MirrorConfig) -> str:
+    if not key.file:
+        return "default"
+    if key.line is None:
+        return key.file
+    # with one file, its name is known to the reader
+    return f"{key.file}:{key.line}" if config.more_files else f"line {key.line}"
+
 
 TOPICS_SHOWN: Final = 50
 SAME_CODE_SHOWN: Final = 10
@@ -96,7 +231,6 @@ def check(
     twinlog check mm2.properties --probe
     twinlog check mirror.yaml --secrets ./secrets --explain
     """
-    from twinlog.cli.terminal import config_parts as shown
     from twinlog.control.check.mirror_check import check as check_config
 
     defaults, timeout_s = given.pop("defaults"), given.pop("timeout_s")
@@ -105,21 +239,21 @@ def check(
     try:
         config = files_or_pair(files, clusters, given)()
         if explain:
-            warnings = [*shown.warning_parts(config.warnings)]
-            text = chain(shown.explanation_parts(config, with_defaults=defaults), warnings)
-            return Answer(partial(shown.explanation_json, config), text, problems=warnings)
+            warnings = [*warning_parts(config.warnings)]
+            text = chain(explanation_parts(config, with_defaults=defaults), warnings)
+            return Answer(partial(explanation_json, config), text, problems=warnings)
         adopts = storages(config, adopt_mm2=adopt_mm2, connector=connector)
         report = check_config(
             config, with_probe=probe, gives_up_s=timeout_s, adopts=adopts, say=write_step
         )
         report = with_transforms(config, report)
     except ConfigError as error:
-        if is_for_programs() or not shown.names_lines(error):
+        if is_for_programs() or not names_lines(error):
             raise
-        found = [*shown.error_parts(error)]
+        found = [*error_parts(error)]
         return Answer({}, found, error.exit_code, problems=found)
     return Answer(
-        lambda: {**to_builtins(report), **shown.explanation_json(config)},
+        lambda: {**to_builtins(report), **explanation_json(config)},
         _parts(report, config),
         1 if report.problems else 0,
         problems=_what_is_wrong(report, config),
@@ -151,7 +285,6 @@ def with_transforms(config: MirrorConfig, report: CheckReport) -> CheckReport:
 
 def _parts(report: CheckReport, config: MirrorConfig) -> Iterator[RenderableType]:
     """Yield the verdict, the plan, the problems, and the warnings last."""
-    from twinlog.cli.terminal.config_parts import warning_parts
     from twinlog.config.advice.explanation import explain
 
     found = [
@@ -184,8 +317,6 @@ def _parts(report: CheckReport, config: MirrorConfig) -> Iterator[RenderableType
 
 def _what_is_wrong(report: CheckReport, config: MirrorConfig) -> Iterator[RenderableType]:
     """Yield a line for each warning and each problem, with its location."""
-    from twinlog.cli.terminal.config_parts import warning_parts
-
     yield from warning_parts(config.warnings)
     for one in report.refused:
         yield _problem("refused by mirror", str(one))

@@ -77,13 +77,15 @@ def is_confirmed(flow: str, question: str) -> bool:
 
 
 @contextmanager
-def scope_of(chosen: ChosenFlow, topics: str | None, reason: str = "") -> Iterator[CutoverScope]:
-    """Yield the flow and topics of the file."""
+def scope_of(
+    chosen: ChosenFlow, topics: str | None, reason: str = ""
+) -> Iterator[tuple[CutoverScope, Evidence]]:
+    """Yield the flow and topics of the file, and the evidence to collect."""
     from twinlog.control.cutover.scope import CutoverScope
 
     pattern = topic_pattern(topics)
     with CutoverScope(chosen.setup, pattern, reason=reason) as scope:
-        yield scope
+        yield scope, Evidence()
 
 
 @dataclass(slots=True)
@@ -254,7 +256,6 @@ def run_switchover(  # noqa: PLR0913, PLR0917 (the options)
     from twinlog.control.cutover.switchover import FenceKind, Switchover, Ways
 
     require_an_answer(yes=yes, dry_run=dry_run)
-    shown = Evidence()
     ways = Ways(
         fence=FenceKind(_checked(fence, fence_hook)),
         fence_hook=fence_hook,
@@ -263,7 +264,7 @@ def run_switchover(  # noqa: PLR0913, PLR0917 (the options)
         most_lag=most_lag,
         within_s=within_s,
     )
-    with scope_of(chosen, topics, reason) as scope:
+    with scope_of(chosen, topics, reason) as (scope, shown):
         work = Switchover(scope, ways, shown.say)
         found = work.plan()
         what = "Producers on the source will be stopped."
@@ -291,9 +292,8 @@ def abort_switchover(
     """
     from twinlog.control.cutover.switchover import FenceKind, Switchover, Ways
 
-    shown = Evidence()
     ways = Ways(fence=FenceKind(_checked(fence, fence_hook)), fence_hook=fence_hook)
-    with scope_of(chosen, topics) as scope:
+    with scope_of(chosen, topics) as (scope, shown):
         Switchover(scope, ways, shown.say).abort()
     return shown.answer({})
 
@@ -307,8 +307,7 @@ def _checked(fence: str, fence_hook: str) -> str:
 def _show_switchover(chosen: ChosenFlow, topics: str | None, most_lag: int) -> Answer:
     from twinlog.control.cutover.switchover import Switchover, Ways
 
-    shown = Evidence()
-    with scope_of(chosen, topics) as scope:
+    with scope_of(chosen, topics) as (scope, shown):
         found = Switchover(scope, Ways(most_lag=most_lag), shown.say).plan()
     return shown.show(found, is_open=found.is_open)
 
@@ -378,8 +377,7 @@ def run_failover(
     from twinlog.control.cutover.failover import Failover
 
     require_an_answer(yes=yes, dry_run=dry_run)
-    shown = Evidence()
-    with scope_of(chosen, topics, reason) as scope:
+    with scope_of(chosen, topics, reason) as (scope, shown):
         work = Failover(scope)
         found = work.plan()
         what = "Records that were not copied stay missing."
@@ -401,8 +399,7 @@ def abort_failover(chosen: ChosenFlow, topics: str | None) -> Answer:
     """
     from twinlog.control.cutover.failover import Failover
 
-    shown = Evidence()
-    with scope_of(chosen, topics) as scope:
+    with scope_of(chosen, topics) as (scope, shown):
         Failover(scope).abort(shown.say)
     return shown.answer({})
 
@@ -410,8 +407,7 @@ def abort_failover(chosen: ChosenFlow, topics: str | None) -> Answer:
 def _show_failover(chosen: ChosenFlow, topics: str | None, verb: str) -> Answer:
     from twinlog.control.cutover.failover import Failover
 
-    shown = Evidence()
-    with scope_of(chosen, topics) as scope:
+    with scope_of(chosen, topics) as (scope, shown):
         found = Failover(scope).plan()
     is_over = verb == "status" and bool(found.promoted)
     return shown.show(found, is_open=found.is_clear or is_over)
@@ -497,8 +493,7 @@ def run_failback(
     if tail == "recreate":
         raise UsageError(RECREATE)
     require_an_answer(yes=yes, dry_run=dry_run)
-    shown = Evidence()
-    with scope_of(chosen, topics, reason) as scope:
+    with scope_of(chosen, topics, reason) as (scope, shown):
         work = Failback(scope, shown.say)
         found = work.plan()
         what = "The tail will be saved."
@@ -525,8 +520,7 @@ def abort_failback(chosen: ChosenFlow, topics: str | None) -> Answer:
     """
     from twinlog.control.failback.failback import Failback
 
-    shown = Evidence()
-    with scope_of(chosen, topics) as scope:
+    with scope_of(chosen, topics) as (scope, shown):
         Failback(scope, shown.say).abort()
     return shown.answer({})
 
@@ -534,7 +528,6 @@ def abort_failback(chosen: ChosenFlow, topics: str | None) -> Answer:
 def _show_failback(chosen: ChosenFlow, topics: str | None) -> Answer:
     from twinlog.control.failback.failback import Failback
 
-    shown = Evidence()
-    with scope_of(chosen, topics) as scope:
+    with scope_of(chosen, topics) as (scope, shown):
         found = Failback(scope, shown.say).plan()
     return shown.show(found, is_open=found.is_open)

@@ -17,7 +17,7 @@ from twinlog.cli.terminal.tables import plain_table, row, text, write_parts
 from twinlog.quantities import count, plural
 
 if TYPE_CHECKING:
-    from twinlog.control.compare.deviation import Aspect, Deviation, FlowComparison
+    from twinlog.control.compare.comparison import Aspect, Deviation, FlowComparison
 
 SHOWN_EACH: Final = 50
 """Maximum number of rows per aspect; --format json is complete."""
@@ -51,7 +51,7 @@ def diff(chosen: ChosenFlow, topics: str | None, every: bool) -> Answer:
         found.append(one)
         different = (text(f"{one.flow}: {line(each)}") for each in one.differences)
         write_parts(parts(one, with_left_alone=every), different)
-    flows = (one.as_json(with_left_alone=every) for one in found)
+    flows = (one.printed(with_left_alone=every) for one in found)
     return Answer({"flows": flows}, exit_code=1 if any(one.differences for one in found) else 0)
 
 

@@ -16,7 +16,7 @@ from twinlog.cli.terminal.tables import text
 from twinlog.quantities import count, duration, plural, size
 
 if TYPE_CHECKING:
-    from twinlog.control.doctor.observation import Finding, Observation
+    from twinlog.control.doctor.findings import Finding, Observation
 
 STYLES: Final[Mapping[str, str]] = {"certain": "red", "likely": "yellow", "possible": "cyan"}
 
@@ -36,13 +36,13 @@ def doctor(chosen: ChosenFlow) -> Answer:
     twinlog doctor mm2.properties --flow A:B
     twinlog doctor mm2.properties --format json
     """
-    from twinlog.control.doctor.findings import as_json, findings
+    from twinlog.control.doctor.findings import findings, printed
     from twinlog.control.doctor.observing import observe
 
     found = [(seen, findings(seen)) for seen in observe(chosen.all(), chosen.file)]
     reasons = [text(f"{seen.flow}: {one.what}") for seen, some in found for one in some]
     return Answer(
-        {"flows": starmap(as_json, found)},
+        {"flows": starmap(printed, found)},
         (part for one in found for part in parts(*one)),
         1 if reasons else 0,
         problems=reasons,

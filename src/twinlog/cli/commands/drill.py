@@ -132,8 +132,8 @@ def run(  # noqa: PLR0913, PLR0917 (the options)
     """
     from twinlog.config.config_file import read_raw
     from twinlog.config.load import load_raw
+    from twinlog.control.drill.cleaning import Part
     from twinlog.control.drill.drill import Drill, signing_key, write_report
-    from twinlog.control.drill.names import Part
     from twinlog.control.drill.rehearsal import Load
 
     require_an_answer(yes=yes, dry_run=dry_run)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import difflib
 import re
 from collections.abc import Iterator
-from itertools import starmap
+from dataclasses import replace
 from typing import Final
 
 import click
@@ -17,6 +17,7 @@ from twinlog.cli.options.format_option import format_option
 from twinlog.cli.terminal.output import Answer
 from twinlog.cli.terminal.tables import text
 from twinlog.codes import AtRisk, Condition, Retry, conditions
+from twinlog.encoded import picked
 from twinlog.errors import UsageError
 
 MARKDOWN_LINK: Final = re.compile(r"\[([^]]+)\]\(([^)]+)\)")
@@ -45,7 +46,9 @@ def explain(codes: tuple[str, ...]) -> Answer:
     twinlog explain NO_LEADER --format json
     """
     found = {code: _condition(code) for code in (one.strip("[]").upper() for one in codes)}
-    return Answer({"codes": starmap(_as_json, found.items())}, _parts(found))
+    names = "meaning advice retry fault at_risk"
+    rows = [{"code": code, **picked(one, names)} for code, one in found.items()]
+    return Answer({"codes": rows}, _parts(found))
 
 
 def _condition(code: str) -> Condition:
@@ -54,18 +57,8 @@ def _condition(code: str) -> Condition:
         near = difflib.get_close_matches(code, conditions(), n=3, cutoff=0.5)
         hint = f"; similar codes are {', '.join(near)}" if near else ""
         raise UsageError(f"{code} is not a Twinlog code{hint}; docs/codes.md lists all")
-    return condition
-
-
-def _as_json(code: str, condition: Condition) -> dict[str, str]:
-    return {
-        "code": code,
-        "meaning": _plain(condition.meaning),
-        "advice": _plain(condition.advice),
-        "retry": condition.retry.value,
-        "fault": condition.fault.value,
-        "at_risk": condition.at_risk.value,
-    }
+    meaning, advice = _plain(condition.meaning), _plain(condition.advice)
+    return replace(condition, meaning=meaning, advice=advice)
 
 
 def _parts(found: dict[str, Condition]) -> Iterator[RenderableType]:
@@ -73,8 +66,8 @@ def _parts(found: dict[str, Condition]) -> Iterator[RenderableType]:
         if number:
             yield text()
         yield text((code, "bold"))
-        yield text(f"  what happened: {_plain(condition.meaning)}")
-        yield text(f"  what to do:    {_plain(condition.advice) or 'see the message'}")
+        yield text(f"  what happened: {condition.meaning}")
+        yield text(f"  what to do:    {condition.advice or 'see the message'}")
         yield text(f"  fault:         {condition.fault}")
         if condition.at_risk:
             yield text(f"  at risk:       {AT_RISK[condition.at_risk]}")

@@ -57,13 +57,9 @@ def ready(chosen: ChosenFlow, names: tuple[str, ...]) -> Answer:
     seen = {one.group for each in found for one in each.groups}
     if missing := [name for name in names if name not in seen]:
         raise UsageError(f"--group: no flow selects a group {missing[0]} of its source")
-    flows = (
-        {"flow": one.flow, "groups": one.groups, "left_out": one.left_out, "notes": one.notes}
-        for one in found
-    )
     is_ready = all(group.is_ready for one in found for group in one.groups)
     text = (part for one in found for part in parts(one))
-    return Answer({"flows": flows}, text, 0 if is_ready else 1, version=2)
+    return Answer({"flows": found}, text, 0 if is_ready else 1, version=2)
 
 
 def parts(one: FlowGroups) -> Iterator[RenderableType]:

@@ -56,7 +56,7 @@ def plan(chosen: ChosenFlow, *, topics: str | None) -> Answer:
 
     with chosen.open(TopicRepair, "") as work:
         lines = work.plan(topic_pattern(topics))
-    fields = {"flow": chosen.name, "partitions": lines}
+    fields = {"flow": chosen.name, "partitions": [line.printed() for line in lines]}
     return Answer(fields, _text(lines), int(any(line.found is None for line in lines)), version=2)
 
 
@@ -91,7 +91,8 @@ def run(chosen: ChosenFlow, *, yes: bool, dry_run: bool, reason: str, topics: st
             return Answer({}, exit_code=1, version=2)
         if not dry_run:
             work.accept(can)
-    fields = {"flow": chosen.name, "dry_run": dry_run, "partitions": lines}
+    rows = [line.printed() for line in lines]
+    fields = {"flow": chosen.name, "dry_run": dry_run, "partitions": rows}
     done = f"{plural(len(can), 'partition')}: {'would be' if dry_run else 'is'} accepted"
     return Answer(fields, [done] if can else (), int(len(can) < len(lines)), version=2)
 

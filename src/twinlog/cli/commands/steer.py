@@ -68,7 +68,7 @@ steered_topics = option(
 )
 
 
-def steer(
+def steer(  # noqa: PLR0913 (options of commands)
     file: Path,
     ask: Ask,
     *,
@@ -77,16 +77,18 @@ def steer(
     dry_run: bool,
     nothing: str = "",
     question: str = "",
+    yes: bool = True,
 ) -> Answer:
     """Query every flow before writing anything: a flow that cannot be queried stops the command.
 
     `nothing`: the error if no flow has anything to change (exit code 2). `question`: what to
-    confirm before anything is written; if empty, nothing is asked.
+    confirm before anything is written, unless `yes` is given.
     """
     from twinlog.control.flow.wishes import wish
 
+    require_an_answer(yes=yes, dry_run=dry_run)
     chosen = _chosen(load_file(file).flows, flows)
-    if question:
+    if not (yes or dry_run):
         planned = [one for one in wish(chosen, ask, reason=reason, dry_run=True) if one.is_needed]
         for change in planned:
             write_line(_said_change(change, dry_run=True), sys.stderr)
@@ -262,7 +264,7 @@ def limit_flows(file: Path, bytes_per_second: int | None, is_none: bool, **given
 @flow.command("promote")
 @steering_options
 @yes_option
-def promote_flows(file: Path, *, yes: bool, dry_run: bool, **given: Any) -> Answer:
+def promote_flows(file: Path, **given: Any) -> Answer:
     """Make the remote topics of flows the originals: the flows stop copying permanently.
 
     This also holds after restarts and for topics that are created later. The flows stop syncing
@@ -274,17 +276,14 @@ def promote_flows(file: Path, *, yes: bool, dry_run: bool, **given: Any) -> Answ
     twinlog flow promote mm2.properties --flow A:B --reason 'A is lost'
     twinlog flow promote mm2.properties --dry-run
     """
-    require_an_answer(yes=yes, dry_run=dry_run)
-    question = "" if yes or dry_run else "The remote topics become the originals."
-    return steer(
-        file, lambda one: one.want(IntentKind.PROMOTE), dry_run=dry_run, question=question, **given
-    )
+    question = "The remote topics become the originals."
+    return steer(file, lambda one: one.want(IntentKind.PROMOTE), question=question, **given)
 
 
 @flow.command("demote")
 @steering_options
 @yes_option
-def demote_flows(file: Path, *, yes: bool, dry_run: bool, **given: Any) -> Answer:
+def demote_flows(file: Path, **given: Any) -> Answer:
     """Take a promotion of flows back; each resumes copying at exactly the next record.
 
     If other clients have written to a remote topic since, its partitions stop with a code. Topics
@@ -295,15 +294,8 @@ def demote_flows(file: Path, *, yes: bool, dry_run: bool, **given: Any) -> Answe
     twinlog flow demote mm2.properties --flow A:B
     twinlog flow demote mm2.properties --flow A:B --dry-run
     """
-    require_an_answer(yes=yes, dry_run=dry_run)
-    question = "" if yes or dry_run else "The mirror writes to the remote topics again."
-    return steer(
-        file,
-        lambda one: one.take_back(IntentKind.PROMOTE),
-        dry_run=dry_run,
-        question=question,
-        **given,
-    )
+    question = "The mirror writes to the remote topics again."
+    return steer(file, lambda one: one.take_back(IntentKind.PROMOTE), question=question, **given)
 
 
 @click.group("topic", cls=CommandGroup)

@@ -21,7 +21,7 @@ from twinlog.errors import UsageError
 from twinlog.quantities import duration
 
 if TYPE_CHECKING:
-    from twinlog.client.topology import KnownFlow, Topology
+    from twinlog.client.topology import Topology
     from twinlog.config.flow.schema import MirrorConfig
 
 
@@ -87,15 +87,11 @@ def _parts(seen: Topology, now_ms: int) -> Iterator[RenderableType]:
         for flow in seen.flows:
             hops = "" if flow.hops is None else str(flow.hops)
             note = "" if flow.copies else "heartbeats only: no topic of it is mirrored here"
-            row(table, flow.flow, hops, _age(flow, now_ms), note)
+            at_ms = flow.last_heartbeat_ms
+            age = "" if at_ms is None else duration(max(0, now_ms - at_ms) / 1000)
+            row(table, flow.flow, hops, f"{age} ago" if age else "none", note)
         yield table
     for topic in seen.unread:
         yield text(
             f"{topic} could not be read (not authorized): only its name is used", style="yellow"
         )
-
-
-def _age(flow: KnownFlow, now_ms: int) -> str:
-    if flow.last_heartbeat_ms is None:
-        return "none"
-    return f"{duration(max(0, now_ms - flow.last_heartbeat_ms) / 1000)} ago"

@@ -75,7 +75,8 @@ def try_transforms(chosen: ChosenFlow, topic: str, limit: int) -> Answer:
     found = try_flow(chosen.config, topic, limit)
     failures = [one for one in found if one.outcome is TrialOutcome.FAILED]
     cluster = chosen.config.flow.source
-    fields = {"cluster": cluster, "topic": topic, "transforms": names, "records": found}
+    records = [one.as_json() for one in found]
+    fields = {"cluster": cluster, "topic": topic, "transforms": names, "records": records}
     head = f"{topic} on {cluster}, through {', '.join(names)}: {_summary(found)}"
     exit_code = 1 if failures else 0
     return Answer(fields, _parts(head, topic, found), exit_code, problems=_lines(topic, failures))

@@ -18,7 +18,7 @@ from twinlog import __version__
 from twinlog.addresses import Address
 from twinlog.cli.terminal.output import write_line
 from twinlog.config.series import ALL_SERIES
-from twinlog.control.support.secret_scrubber import CurrentSecrets
+from twinlog.control.support.support_bundle import CurrentSecrets
 from twinlog.control.watch.events import EventLog
 from twinlog.control.watch.monitor import Monitor
 from twinlog.control.watch.service import ServiceNotifier

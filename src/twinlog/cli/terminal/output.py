@@ -12,7 +12,7 @@ import os
 import shutil
 import sys
 import textwrap
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from contextvars import ContextVar
 from dataclasses import KW_ONLY, dataclass, field
 from enum import StrEnum
@@ -20,8 +20,8 @@ from typing import TYPE_CHECKING, Any, Final, TextIO, TypeAlias, cast
 
 import click
 from click.core import ParameterSource
-from msgspec import to_builtins
 
+from twinlog.encoded import encoded
 from twinlog.errors import ConfigError, TwinlogError
 from twinlog.shown import ShownFormatter, shown
 
@@ -152,8 +152,7 @@ class Answer:
     """What a command returns: its result for programs and for people, and its exit code."""
 
     fields: Mapping[str, Any] | Callable[[], Mapping[str, Any]]
-    """The fields of the JSON object. Values may be iterators, structs, and
-    objects with `as_json`."""
+    """The fields of the JSON object, whose values are encoded (`twinlog.encoded`)."""
     text: Iterable[Part] = ()
     """The lines and tables that are printed without `--format json` or `yaml`."""
     exit_code: int = 0
@@ -196,7 +195,7 @@ class Envelope:
             "errors": [*answer.errors, *self.errors],
             **(answer.fields() if callable(answer.fields) else answer.fields),
         }
-        text = json.dumps(whole, default=_plain)
+        text = json.dumps(whole, default=encoded)
         if answer.seal is not None:
             whole = json.loads(text)
             text = json.dumps({**whole, "sha256": answer.seal(whole)})
@@ -210,13 +209,6 @@ ANSWER: ContextVar[Envelope] = ContextVar("answer")
 def is_for_programs() -> bool:
     """Return whether stdout is for programs: the running command prints one object, at its end."""
     return ANSWER.get().output.is_for_programs
-
-
-def _plain(value: Any) -> Any:
-    """Return an object in the form that JSON has."""
-    if isinstance(value, Iterator):
-        return [*value]
-    return value.as_json() if hasattr(value, "as_json") else to_builtins(value, enc_hook=str)
 
 
 def error_object(

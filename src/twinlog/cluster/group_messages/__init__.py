@@ -9,13 +9,6 @@ from typing import Any, Final
 
 from kafka.protocol.api_message import ApiMessage
 
-__all__ = [
-    "AlterShareGroupOffsetsRequest",
-    "ConsumerGroupDescribeRequest",
-    "DescribeShareGroupOffsetsRequest",
-    "ShareGroupDescribeRequest",
-]
-
 
 def _message(name: str) -> Any:
     """Return the class that the library creates from `name.json` in this folder."""

@@ -26,8 +26,6 @@ DOING: Final = "listing the members of"
 
 
 class Member(NamedTuple):
-    """One member of a group."""
-
     client_id: str
     """`client.id` of the member."""
     host: str
@@ -59,22 +57,11 @@ def named(members: Sequence[Member]) -> str:
     return first_few(str(one) for one in members) if members else "members unknown"
 
 
-def _classic(names: Sequence[str]) -> Message:
-    return DescribeGroupsRequest(groups=list(names), include_authorized_operations=False)
-
-
-def _consumer(names: Sequence[str]) -> Message:
-    return ConsumerGroupDescribeRequest(group_ids=list(names), include_authorized_operations=False)
-
-
-def _share(names: Sequence[str]) -> Message:
-    return ShareGroupDescribeRequest(group_ids=list(names), include_authorized_operations=False)
-
-
-_REQUESTS: Final[Mapping[str, tuple[Callable[[Sequence[str]], Message], int | None]]] = {
-    "": (_classic, MISSING_IS_DEAD),
-    "consumer": (_consumer, None),
-    "share": (_share, None),
+_BRIEF: Final = {"include_authorized_operations": False}
+_REQUESTS: Final[Mapping[str, tuple[Callable[[list[str]], Message], int | None]]] = {
+    "": (lambda names: DescribeGroupsRequest(groups=names, **_BRIEF), MISSING_IS_DEAD),
+    "consumer": (lambda names: ConsumerGroupDescribeRequest(group_ids=names, **_BRIEF), None),
+    "share": (lambda names: ShareGroupDescribeRequest(group_ids=names, **_BRIEF), None),
 }
 """The request for each kind of group, and its highest version."""
 
@@ -87,7 +74,7 @@ def _described(
     def ask(node: int, some: Sequence[str]) -> dict[str, Members | TwinlogError]:
         out: dict[str, Members | TwinlogError] = {}
         for start in range(0, len(some), GROUPS_AT_ONCE):
-            message = request(some[start : start + GROUPS_AT_ONCE])
+            message = request(list(some[start : start + GROUPS_AT_ONCE]))
             for one in coordinators.client.attempt(node, message, maximum=maximum).groups:
                 out[str(one.group_id)] = _of(coordinators, one)
         return out
@@ -142,7 +129,6 @@ class GroupSides:
     """Groups that the user may not describe, whether they exist or not."""
 
     def of(self, name: str) -> GroupSide:
-        """Return the group with this name."""
         group = self.found.get(name)
         if group is None:
             why = self.unseen.get(name)

@@ -260,8 +260,3 @@ class GroupCalls:
             doing=f"{doing} group {self._group.group_id}",
             acl=f"READ on group {self._group.group_id}",
         )
-
-
-def same_for_all(joined: JoinedGroup, assignment: bytes) -> dict[str, bytes]:
-    """Return assignments with which each member gets the same."""
-    return dict.fromkeys(joined.members, assignment)

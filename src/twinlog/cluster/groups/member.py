@@ -67,10 +67,7 @@ def who_we_are(config: Mapping[str, str] | None = None) -> bytes:
 
 def with_config(metadata: bytes, config: Mapping[str, str] | None) -> bytes:
     """Return the metadata with this configuration, unless it is None."""
-    member = json.loads(metadata)
-    if config is not None:
-        member["config"] = dict(config)
-    return json.dumps(member).encode()
+    return metadata if config is None else _with(metadata, config=dict(config))
 
 
 def config_of(metadata: bytes) -> Mapping[str, str] | None:
@@ -83,14 +80,10 @@ def config_of(metadata: bytes) -> Mapping[str, str] | None:
 
 
 def with_share(metadata: bytes, share: Share) -> bytes:
-    """Return the metadata with this share."""
-    member = json.loads(metadata)
-    member["share"] = [share.process, share.leads, share.is_ready]
-    return json.dumps(member).encode()
+    return _with(metadata, share=[share.process, share.leads, share.is_ready])
 
 
 def share_of(metadata: bytes) -> Share | None:
-    """Return the share in the metadata, or None."""
     try:
         process, leads, is_ready = json.loads(metadata)["share"]
         return Share(process=str(process), leads=int(leads), is_ready=bool(is_ready))
@@ -100,9 +93,11 @@ def share_of(metadata: bytes) -> Share | None:
 
 def with_successor(metadata: bytes, process: str) -> bytes:
     """Return a leader's metadata with the process to which it is about to hand over, or empty."""
-    member = json.loads(metadata)
-    member["successor"] = process
-    return json.dumps(member).encode()
+    return _with(metadata, successor=process)
+
+
+def _with(metadata: bytes, **part: object) -> bytes:
+    return json.dumps({**json.loads(metadata), **part}).encode()
 
 
 def successor_of(metadata: bytes) -> str:

@@ -41,19 +41,12 @@ from typing import Final
 
 from twinlog.clock import boot_clock
 from twinlog.cluster.client import ClusterClient
-from twinlog.cluster.groups.group_protocol import (
-    GroupCalls,
-    GroupSettings,
-    JoinedGroup,
-    same_for_all,
-)
+from twinlog.cluster.groups.group_protocol import GroupCalls, GroupSettings, JoinedGroup
 from twinlog.cluster.groups.member import MemberRole, MembershipState, describe_member, who_we_are
 from twinlog.cluster.net.retry import DEFAULT_PATIENCE, Backoff, Clock, Patience, is_retriable
 from twinlog.cluster.net.settings import ClusterSettings
 from twinlog.errors import BrokerRefused, TwinlogError
 from twinlog.wire.error_codes import ILLEGAL_GENERATION, REBALANCE_IN_PROGRESS, UNKNOWN_MEMBER_ID
-
-__all__ = ["MemberRole", "Membership", "MembershipState"]
 
 log = logging.getLogger(__name__)
 
@@ -146,7 +139,6 @@ class Membership:
 
     @property
     def metadata(self) -> bytes:
-        """The metadata of this member."""
         return self._metadata
 
     def announce(self, metadata: bytes) -> None:
@@ -202,7 +194,7 @@ class Membership:
         self._joined = joined
         if not joined.leads and self._state.role is MemberRole.LEADING:
             self._step_down()
-        assignments = same_for_all(joined, metadata) if joined.leads else {}
+        assignments = dict.fromkeys(joined.members, metadata) if joined.leads else {}
         leader = self._calls.sync(joined, assignments, self._while_delayed)
         if leader is None:
             return

@@ -72,11 +72,11 @@ def fetch_start_offsets(
     which nothing is processed. Brokers silently omit partitions of topics that Twinlog's user may
     not describe. Raises Unsupported for brokers without this API.
     """
-
-    def surely_done(one: _State, end: int) -> int:
-        return max(one.start, end) if one.lag == 0 else one.start
-
-    return _fetch(coordinators, groups, surely_done)
+    return _fetch(
+        coordinators,
+        groups,
+        lambda one, end: max(one.start, end) if one.lag == 0 else one.start,
+    )
 
 
 def fetch_furthest_offsets(
@@ -86,11 +86,11 @@ def fetch_furthest_offsets(
 
     To set a lower offset could deliver records again. Otherwise like `fetch_start_offsets`.
     """
-
-    def perhaps_done(one: _State, end: int) -> int:
-        return one.start if one.lag < 0 else max(one.start, end - one.lag)
-
-    return _fetch(coordinators, groups, perhaps_done)
+    return _fetch(
+        coordinators,
+        groups,
+        lambda one, end: one.start if one.lag < 0 else max(one.start, end - one.lag),
+    )
 
 
 def offsets_of(

@@ -114,24 +114,12 @@ class Transactions:
     ) -> None:
         """The coordinator rolls back a transaction that is open for longer than `timeout_ms`."""
         self._client = client
-        self._id, self._group, self._timeout_ms = transactional_id, group, timeout_ms
-        self._groups = Coordinators(client)
-        self._identity, self._fenced = joining, fenced
+        self.transactional_id, self.group, self._timeout_ms = transactional_id, group, timeout_ms
+        self.identity = joining
+        """The producer ID and epoch of its records."""
+        self._groups, self._fenced = Coordinators(client), fenced
         self._sequences: dict[TopicPartition, int] = {}
         self._node: int | None = None
-
-    @property
-    def identity(self) -> ProducerIdentity:
-        """The producer ID and epoch of its records."""
-        return self._identity
-
-    @property
-    def transactional_id(self) -> str:
-        return self._id
-
-    @property
-    def group(self) -> str:
-        return self._group
 
     def judged(self, error: TwinlogError) -> TwinlogError:
         """Return the error to raise for a leader's error: if the leader rejects the epoch, that of
@@ -142,7 +130,7 @@ class Transactions:
 
     def begin_epoch(self) -> None:
         """Fence the previous user of the ID, and wait until its open transaction has ended."""
-        self._identity = self._retrying(lambda: self._new_epoch(NOBODY))
+        self.identity = self._retrying(lambda: self._new_epoch(NOBODY))
         self._sequences = {}
 
     def end_epoch(self) -> None:
@@ -160,11 +148,11 @@ class Transactions:
 
         def ask() -> None:
             found = self._described()
-            if found.identity != self._identity:
+            if found.identity != self.identity:
                 return
             if found.is_open:
                 self.end(committed=False)
-            self._new_epoch(self._identity)
+            self._new_epoch(self.identity)
 
         try:
             self._retrying(ask)
@@ -174,7 +162,7 @@ class Transactions:
 
     def _new_epoch(self, behind: ProducerIdentity) -> ProducerIdentity:
         request = InitProducerIdRequest(
-            transactional_id=self._id,
+            transactional_id=self.transactional_id,
             transaction_timeout_ms=self._timeout_ms,
             producer_id=behind.producer_id,
             producer_epoch=behind.producer_epoch,
@@ -209,14 +197,16 @@ class Transactions:
             batch = encode_batch(
                 records,
                 codec=codec,
-                producer_id=self._identity.producer_id,
-                producer_epoch=self._identity.producer_epoch,
+                producer_id=self.identity.producer_id,
+                producer_epoch=self.identity.producer_epoch,
                 base_sequence=first,
                 is_transactional=True,
             )
             # the leader may move, and recognizes a batch that is already appended by its sequence
             self._client.retrying(
-                lambda: produce_batch(self._client, tp, batch, transactional_id=self._id),
+                lambda: produce_batch(
+                    self._client, tp, batch, transactional_id=self.transactional_id
+                ),
                 timeout_s=self._timeout_ms / 2000,  # before the coordinator rolls it back
             )
             self._sequences[tp] = first + len(records)
@@ -237,9 +227,9 @@ class Transactions:
 
         def ask() -> None:
             request = AddPartitionsToTxnRequest(
-                v3_and_below_transactional_id=self._id,
-                v3_and_below_producer_id=self._identity.producer_id,
-                v3_and_below_producer_epoch=self._identity.producer_epoch,
+                v3_and_below_transactional_id=self.transactional_id,
+                v3_and_below_producer_id=self.identity.producer_id,
+                v3_and_below_producer_epoch=self.identity.producer_epoch,
                 v3_and_below_topics=[
                     topic_of(name=name, partitions=partitions)
                     for name, partitions in topics_of(tps).items()
@@ -262,7 +252,7 @@ class Transactions:
         return self._retrying(self._described)
 
     def _described(self) -> Described:
-        request = DescribeTransactionsRequest(transactional_ids=[self._id])
+        request = DescribeTransactionsRequest(transactional_ids=[self.transactional_id])
         (answer,) = self._client.attempt(self._coordinator(), request).transaction_states
         self._require(int(answer.error_code), "describing the transaction of", "DESCRIBE")
         return Described(
@@ -282,16 +272,16 @@ class Transactions:
     def _add_group(self) -> None:
         def ask() -> None:
             request = AddOffsetsToTxnRequest(
-                transactional_id=self._id,
-                producer_id=self._identity.producer_id,
-                producer_epoch=self._identity.producer_epoch,
-                group_id=self._group,
+                transactional_id=self.transactional_id,
+                producer_id=self.identity.producer_id,
+                producer_epoch=self.identity.producer_epoch,
+                group_id=self.group,
             )
             answer = self._client.attempt(self._coordinator(), request, maximum=BEFORE_VERSION_2)
             self._require(
                 int(answer.error_code),
-                f"adding group {self._group} to",
-                f"READ on group {self._group}",
+                f"adding group {self.group} to",
+                f"READ on group {self.group}",
             )
 
         self._retrying(ask)
@@ -302,10 +292,10 @@ class Transactions:
         topic_of = TxnOffsetCommitRequest.TxnOffsetCommitRequestTopic
         partition_of = topic_of.TxnOffsetCommitRequestPartition
         request = TxnOffsetCommitRequest(
-            transactional_id=self._id,
-            group_id=self._group,
-            producer_id=self._identity.producer_id,
-            producer_epoch=self._identity.producer_epoch,
+            transactional_id=self.transactional_id,
+            group_id=self.group,
+            producer_id=self.identity.producer_id,
+            producer_epoch=self.identity.producer_epoch,
             generation_id=SIMPLE,
             member_id="",
             group_instance_id=None,
@@ -334,21 +324,21 @@ class Transactions:
                         right = f"READ on topic {topic.name}"
                         name = self._client.alias
                         error = error_for(number, cluster=name, doing=doing[:-3], acl=right)
-                        return {self._group: error}
+                        return {self.group: error}
                     if number:
-                        return {self._group: self._groups.error(number, doing, self._group, "READ")}
-            return {self._group: True}
+                        return {self.group: self._groups.error(number, doing, self.group, "READ")}
+            return {self.group: True}
 
-        or_raise(self._groups.ask([self._group], ask, doing="committing offsets of")[self._group])
+        or_raise(self._groups.ask([self.group], ask, doing="committing offsets of")[self.group])
 
     def end(self, *, committed: bool) -> None:
         """Commit the transaction or roll it back, with one attempt: after an error it may have
         ended in this way, too.
         """
         request = EndTxnRequest(
-            transactional_id=self._id,
-            producer_id=self._identity.producer_id,
-            producer_epoch=self._identity.producer_epoch,
+            transactional_id=self.transactional_id,
+            producer_id=self.identity.producer_id,
+            producer_epoch=self.identity.producer_epoch,
             committed=committed,
         )
         try:
@@ -362,7 +352,7 @@ class Transactions:
 
     def _coordinator(self) -> int:
         if self._node is None:
-            request = FindCoordinatorRequest(key=self._id, key_type=TRANSACTION)
+            request = FindCoordinatorRequest(key=self.transactional_id, key_type=TRANSACTION)
             answer = self._client.attempt(None, request, minimum=1, maximum=ONE_KEY)
             self._require(int(answer.error_code), "looking up the coordinator of", "DESCRIBE")
             self._node = int(answer.node_id)
@@ -381,7 +371,7 @@ class Transactions:
     def _require(self, number: int, doing: str, right: str = "") -> None:
         if not number:
             return
-        what = f"transactional ID {self._id}"
+        what = f"transactional ID {self.transactional_id}"
         if number in FENCED:
             raise self._fenced_error(number, doing)
         raise error_for(
@@ -393,8 +383,8 @@ class Transactions:
 
     def _fenced_error(self, number: int, doing: str) -> BrokerRefused:
         return BrokerRefused(
-            f"cluster {self._client.alias}: {doing} transactional ID {self._id} was rejected: "
-            f"{self._fenced.why}",
+            f"cluster {self._client.alias}: {doing} transactional ID {self.transactional_id} was "
+            f"rejected: {self._fenced.why}",
             kafka_error=number,
             code=self._fenced.code,
             fate=Fate.FATAL,

@@ -31,7 +31,7 @@ from typing import Final, Generic, NamedTuple, TypeVar
 from twinlog.cluster.client import ClusterClient, Silent
 from twinlog.cluster.net.metadata import TopicMetadata
 from twinlog.errors import BrokerRefused, Disconnected, TwinlogError, Unreachable
-from twinlog.model import NO_TOPIC_ID, TopicId, TopicPartition
+from twinlog.model import TopicPartition
 from twinlog.wire.error_codes import (
     LEADER_NOT_AVAILABLE,
     UNKNOWN_TOPIC_OR_PARTITION,
@@ -60,7 +60,6 @@ class Led(NamedTuple):
 
     tp: TopicPartition
     leader_epoch: int
-    topic_id: TopicId
 
 
 Answers = Mapping[TopicPartition, T | TwinlogError]
@@ -101,8 +100,7 @@ class _Round(Generic[T]):
                     acl=f"DESCRIBE on topic {tp.topic}",
                 )
                 continue
-            topic_id = NO_TOPIC_ID if topic is None else topic.topic_id
-            led = Led(tp, partition.leader_epoch, topic_id)
+            led = Led(tp, partition.leader_epoch)
             groups.setdefault(partition.leader, []).append(led)
         return groups
 

@@ -41,7 +41,7 @@ from twinlog.wire.error_codes import (
     UNKNOWN_TOPIC_OR_PARTITION,
     error_for,
 )
-from twinlog.wire.record_batch import BatchHeader, read_headers
+from twinlog.wire.record_batch import BatchHeader, Buffer, read_headers
 from twinlog.wire.requests.fetch import AbortedTransaction
 
 MAX_ANSWER_BYTES: Final = 50 * 1024 * 1024
@@ -375,9 +375,6 @@ class Appended(NamedTuple):
     """False if the log already had a batch of the producer with these sequences, whatever its
     content. Also False for a topic with LogAppendTime, where the response does not show it.
     """
-
-
-Buffer = bytes | bytearray | memoryview
 
 
 def append_batches(

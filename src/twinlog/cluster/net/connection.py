@@ -61,7 +61,7 @@ class Connection:
         time.monotonic(); None if it does not.
         """
         self.trip_s = math.inf
-        """How long the broker took to answer ApiVersions, which it does from memory."""
+        """Response time of ApiVersions, which a broker answers from memory."""
         self._muted_until = 0.0
         self._correlation_id = 0
         self._awaited: tuple[int, int, int] | None = None
@@ -115,10 +115,6 @@ class Connection:
         return f"broker {Address(self.host, self.port)} of cluster {self.settings.alias}"
 
     @property
-    def is_open(self) -> bool:
-        return self._is_open
-
-    @property
     def muted_s(self) -> float:
         """For how many seconds the broker reads nothing from this connection, or 0."""
         return max(self._muted_until - time.monotonic(), 0.0)
@@ -133,7 +129,7 @@ class Connection:
             return False
         if self.session_ends_at is not None and time.monotonic() + within_s >= self.session_ends_at:
             return False
-        return not self._has_input(0.0)
+        return not self.wait_readable(0.0)
 
     def version_for(self, api_key: int, maximum: int, minimum: int = 0) -> int:
         """Return the highest version that the broker and the caller support. Raises Unsupported."""
@@ -211,8 +207,14 @@ class Connection:
         return answer
 
     def wait_readable(self, timeout_s: float) -> bool:
-        """Return whether a response begins to arrive within that time."""
-        return self._has_input(timeout_s)
+        """Return whether a response, or the end of the connection, begins to arrive within that
+        time.
+        """
+        if isinstance(self.sock, ssl.SSLSocket) and self.sock.pending():
+            return True
+        if self.sock.fileno() < 0:
+            return True  # another thread has closed it: the next read fails
+        return framing.is_readable(self.sock, timeout_s)
 
     def detach(self) -> socket.socket:
         """Return the socket in blocking mode to the caller, who owns it. This object is closed."""
@@ -237,7 +239,7 @@ class Connection:
         for version in (3, 0):
             began = time.monotonic()
             self._begin(protocol.api_versions_request(version), protocol.API_VERSIONS, version)
-            if not self._has_input(min(SILENT_S, deadline - time.monotonic())):
+            if not self.wait_readable(min(SILENT_S, deadline - time.monotonic())):
                 if_silent()
             key, sent, body = self._receive_body(deadline - time.monotonic())
             self.trip_s = time.monotonic() - began
@@ -319,10 +321,3 @@ class Connection:
         self.close()
         what = f"did not answer {name}: {why}"
         return Disconnected(f"{self.peer} {what}", reason=what)
-
-    def _has_input(self, timeout_s: float) -> bool:
-        if isinstance(self.sock, ssl.SSLSocket) and self.sock.pending():
-            return True
-        if self.sock.fileno() < 0:
-            return True  # another thread has closed it: the next read fails
-        return framing.is_readable(self.sock, timeout_s)

@@ -32,11 +32,11 @@ from twinlog.cluster.net import framing
 from twinlog.cluster.net.connection import Connection
 from twinlog.cluster.net.frame_pool import FramePool
 from twinlog.errors import CorruptData, Disconnected
+from twinlog.wire.record_batch import Buffer
 
 SCRATCH_BYTES: Final = 64 * 1024
 """Small responses are read together, with one system call of this size."""
 
-MAX_FRAME_BYTES: Final = 512 * 1024 * 1024
 MAX_PARTS_PER_SEND: Final = 256
 """Below IOV_MAX (1024 on Linux)."""
 
@@ -58,8 +58,6 @@ QUOTA_BINDS_S: Final = 60.0
 
 _SIZE = struct.Struct(">i")
 _HEAD = struct.Struct(">hhih")
-
-Buffer = bytes | bytearray | memoryview
 
 
 @dataclass(slots=True)
@@ -241,7 +239,7 @@ class HotConnection:
         full = end == SCRATCH_BYTES
         while end - pos >= 4:
             (size,) = _SIZE.unpack_from(self._scratch, pos)
-            if not 4 <= size <= MAX_FRAME_BYTES:
+            if not 4 <= size <= framing.MAX_FRAME_BYTES:
                 raise CorruptData(f"{self.peer} sent {size} as the size of a response")
             frame = self._pool.take(size)
             have = min(size, end - pos - 4)

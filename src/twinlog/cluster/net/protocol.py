@@ -33,7 +33,6 @@ _decoded: Final[set[tuple[int, int]]] = set()
 
 
 def api_key(request: Message) -> int:
-    """Return the API key of a request."""
     return int(request.API_KEY)
 
 

@@ -1,4 +1,4 @@
-"""How many requests in flight fill a long link, found by their response times.
+"""Finds the number of requests in flight that fills a long link, by response times.
 
 A request that waits for nothing is answered after one round trip. If requests in flight fill the
 link, they wait for each other, and responses take longer. So the number in flight grows by one with
@@ -13,10 +13,10 @@ from dataclasses import dataclass
 from typing import Final
 
 FAR_S: Final = 0.01
-"""Round trips from here on are long. Shorter ones cost a copy nothing that it would notice."""
+"""Shortest round trip that counts as long. Shorter ones do not slow down a copy."""
 
 SLOW_ONES: Final = 8
-"""So many slow responses reduce the number by one."""
+"""Number of slow responses after which one request less is in flight."""
 
 
 @dataclass(slots=True)
@@ -32,8 +32,8 @@ class RequestsInFlight:
         self.size = self.least
 
     def adapt(self, took_s: float, trip_s: float, *, is_full: bool) -> None:
-        """Adapt the number to a response that took this long. `is_full`: as many were in flight as
-        allowed.
+        """Adapt the number to a response that took this long. `is_full`: whether the maximum was
+        in flight.
         """
         if is_full and took_s < 2 * trip_s:
             self.size = min(self.most, self.size + 1)

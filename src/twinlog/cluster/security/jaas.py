@@ -37,8 +37,6 @@ _ESCAPED: Final = {"a": "\a", "b": "\b", "f": "\f", "n": "\n", "r": "\r", "t": "
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LoginModule:
-    """The login module and its options."""
-
     name: str
     options: Mapping[str, str]
 

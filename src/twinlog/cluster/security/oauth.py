@@ -101,6 +101,8 @@ class TokenCache:
 
 
 _tokens: Final = TokenCache()
+forget_token: Final = _tokens.forget
+"""Forgets the current token, because a broker rejected it."""
 
 
 def current_token(settings: OAuthSettings) -> str:
@@ -112,11 +114,6 @@ def current_token(settings: OAuthSettings) -> str:
             settings.unsecured_claims, settings.unsecured_lifetime_s, time.time()
         )
     return _tokens.token(settings)
-
-
-def forget_token(settings: OAuthSettings) -> None:
-    """Forget the current token, because a broker rejected it."""
-    _tokens.forget(settings)
 
 
 def unsecured_token(claims_json: str, lifetime_s: int, now_s: float) -> str:

@@ -24,7 +24,7 @@ from twinlog.cluster.security.security_settings import (
     SecuritySettings,
 )
 from twinlog.cluster.security.tls import check_usable
-from twinlog.cluster.security.tls_keys import CIPHERS, KEY_FILE, KEY_TEXT, load_tls
+from twinlog.cluster.security.tls_keys import CIPHERS, KEY_FILE, KEY_TEXT, with_tls
 from twinlog.config.keys.client_keys import class_name
 
 PROTOCOL: Final = "security.protocol"
@@ -86,21 +86,12 @@ def _load(properties: Mapping[str, str], where: str, files: Files) -> SecuritySe
     if settings.needs_sasl:
         settings = _with_sasl(settings, keys)
     if settings.needs_tls:
-        settings = _with_tls(settings, keys)
+        settings = _with_usable_tls(settings, keys)
     return replace(settings, files=tuple(dict.fromkeys((*files, *keys.files))))
 
 
-def _with_tls(settings: SecuritySettings, keys: ClientKeys) -> SecuritySettings:
-    tls = load_tls(keys)
-    complete = replace(
-        settings,
-        ca_pem=tls.ca_pem,
-        certificate_chain_pem=tls.certificate_chain_pem,
-        private_key_pem=tls.private_key_pem,
-        check_hostname=tls.check_hostname,
-        tls_versions=tls.tls_versions,
-        cipher_suites=tls.cipher_suites,
-    )
+def _with_usable_tls(settings: SecuritySettings, keys: ClientKeys) -> SecuritySettings:
+    complete = with_tls(settings, keys)
     try:
         check_usable(complete)
     except ssl.SSLError as error:

@@ -7,14 +7,14 @@ Ignored are keys that choose between Java's own implementations of the same thin
 from __future__ import annotations
 
 import ssl
-from dataclasses import dataclass
+from dataclasses import replace
 from typing import Final
 
 from twinlog.cluster.security import ciphers, keystores
 from twinlog.cluster.security.client_keys import ClientKeys
 from twinlog.cluster.security.jks import BrokenStore, WrongKeyPassword, WrongPassword
 from twinlog.cluster.security.keystores import Identity
-from twinlog.cluster.security.security_settings import TLS_VERSIONS
+from twinlog.cluster.security.security_settings import TLS_VERSIONS, SecuritySettings
 
 TRUST_TYPE: Final = "ssl.truststore.type"
 TRUST_FILE: Final = "ssl.truststore.location"
@@ -36,25 +36,16 @@ PEM: Final = "PEM"
 STORE_TYPES: Final = ("JKS", "PKCS12", PEM)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True, repr=False)
-class TlsValues:
-    """The values of one cluster's ssl.* keys, named as in SecuritySettings."""
-
-    ca_pem: str | None
-    certificate_chain_pem: str | None
-    private_key_pem: str | None
-    check_hostname: bool
-    tls_versions: tuple[str, ...]
-    cipher_suites: tuple[str, ...]
-
-
-def load_tls(keys: ClientKeys) -> TlsValues:
-    """Read all files of the ssl.* keys. Raises ConfigError."""
+def with_tls(settings: SecuritySettings, keys: ClientKeys) -> SecuritySettings:
+    """Return the settings with those of the ssl.* keys, whose files are all read. Raises
+    ConfigError.
+    """
     keys.only_known_class(
         ENGINE, frozenset({"DefaultSslEngineFactory"}), "Java code cannot run here; remove the key"
     )
     identity = _load_identity(keys)
-    return TlsValues(
+    return replace(
+        settings,
         ca_pem=load_trust(keys),
         certificate_chain_pem=identity.certificate_chain_pem if identity else None,
         private_key_pem=identity.private_key_pem if identity else None,

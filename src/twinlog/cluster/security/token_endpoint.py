@@ -75,8 +75,6 @@ def address_of(url: str) -> str:
 
 
 class _NoRedirect(urllib.request.HTTPRedirectHandler):
-    """Follows no redirect."""
-
     def redirect_request(self, *_: Any, **__: Any) -> None:
         return None
 

@@ -17,7 +17,7 @@ from typing import Final
 from twinlog.cluster.client import ClusterClient
 from twinlog.cluster.logs.offsets import EARLIEST, LATEST, list_offsets, offset_at
 from twinlog.cluster.logs.producers import init_producer_id
-from twinlog.cluster.logs.raw_log import FetchedRecords, fetch_records, produce_batch
+from twinlog.cluster.logs.raw_log import fetch_records, produce_batch
 from twinlog.cluster.topics.alter_configs import ConfigChange, alter_topic_configs
 from twinlog.cluster.topics.configs import describe_topic_configs
 from twinlog.cluster.topics.topic_admin import create_topic, wait_for_topic
@@ -33,20 +33,6 @@ from twinlog.model import TopicPartition
 from twinlog.wire.error_codes import TOPIC_AUTHORIZATION_FAILED, UNKNOWN_TOPIC_OR_PARTITION
 from twinlog.wire.record_batch import Codec, read_headers, verify_crc
 from twinlog.wire.records import Record, decode_batch, encode_batch
-
-__all__ = [
-    "FetchedRecords",
-    "append",
-    "append_once",
-    "append_rows",
-    "check_policy",
-    "compact_again",
-    "ends_of_logs",
-    "ensure_compacted_topic",
-    "fetch_records",
-    "produce_batch",
-    "read_to_end",
-]
 
 POLICY: Final = "cleanup.policy"
 SEGMENT_BYTES: Final = 50 * 1024 * 1024

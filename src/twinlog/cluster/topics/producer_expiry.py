@@ -7,6 +7,7 @@ A copy is exactly once only while the target remembers its producer ID, so old r
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Final
 
 from twinlog.cluster.client import ClusterClient
@@ -24,20 +25,19 @@ def producer_expiry(client: ClusterClient) -> int | None:
     It can be changed while brokers run. Raises Unauthorized without DESCRIBE_CONFIGS on the
     cluster.
     """
-    values = []
-    for configs in describe_broker_configs(client, [EXPIRY_CONFIG, OLD_EXPIRY_CONFIG]).values():
-        entry = configs.get(EXPIRY_CONFIG) or configs.get(OLD_EXPIRY_CONFIG)
-        if entry is not None and entry.value:
-            values.append(int(entry.value))
-    return min(values) if values else None
+    return min(_values(client, EXPIRY_CONFIG, OLD_EXPIRY_CONFIG), default=None)
 
 
 def longest_transaction(client: ClusterClient) -> int | None:
     """Return the longest transaction timeout that any broker allows in ms, or None if no broker
     reports it. Raises Unauthorized without DESCRIBE_CONFIGS on the cluster.
     """
-    found = describe_broker_configs(client, [TRANSACTION_CONFIG]).values()
-    values = [
-        configs[TRANSACTION_CONFIG].value for configs in found if TRANSACTION_CONFIG in configs
-    ]
-    return max((int(value) for value in values if value), default=None)
+    return max(_values(client, TRANSACTION_CONFIG), default=None)
+
+
+def _values(client: ClusterClient, *names: str) -> Iterator[int]:
+    """Yield the value of the first of these configs that each broker has."""
+    for configs in describe_broker_configs(client, names).values():
+        entry = next((configs[name] for name in names if name in configs), None)
+        if entry is not None and entry.value:
+            yield int(entry.value)

@@ -32,8 +32,6 @@ REQUESTS: Final = "request_percentage"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Quota:
-    """One quota of one entity."""
-
     entity: Entity
     key: str
     """`producer_byte_rate` or `consumer_byte_rate` (bytes per second and broker), or

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import partial
 from typing import Final
 
 from kafka.protocol.admin import CreatePartitionsRequest, CreateTopicsRequest, DeleteTopicsRequest
@@ -18,7 +19,7 @@ from twinlog.cluster.logs.offsets import LATEST, list_offsets
 from twinlog.cluster.net.metadata import TopicMetadata
 from twinlog.cluster.net.protocol import Message
 from twinlog.errors import ClusterError, or_raise
-from twinlog.model import NO_TOPIC_ID, TopicId, TopicPartition
+from twinlog.model import TopicPartition
 from twinlog.wire.error_codes import (
     INVALID_REPLICATION_FACTOR,
     LEADER_NOT_AVAILABLE,
@@ -45,10 +46,7 @@ BY_NAME: Final = 5
 class TopicCreation:
     """A topic that exists now. `is_new` is False if it existed before, with any settings."""
 
-    name: str
     is_new: bool
-    topic_id: TopicId
-    """The zero ID if the topic existed before, or if the broker is too old to report it."""
     partitions: int
     """Partition count of a new topic. -1 if it existed before, or if the broker does not report it
     (before 2.4, or without DESCRIBE_CONFIGS on the topic).
@@ -62,39 +60,27 @@ def create_topic(
     partitions: int,
     replication_factor: int,
     configs: Mapping[str, str] | None = None,
+    is_trial: bool = False,
 ) -> TopicCreation:
     """Create a topic. If it exists, `is_new` of the result is False. DEFAULT stands for the
-    brokers' default number of partitions or replicas.
+    brokers' default number of partitions or replicas. `is_trial`: the cluster only checks this, and
+    creates nothing.
     """
-    topic = _new_topic(name, partitions, replication_factor, configs)
-    return _create(client, CreateTopicsRequest(topics=[topic], timeout_ms=CONTROLLER_WAIT_MS))
-
-
-def validate_topic(
-    client: ClusterClient,
-    name: str,
-    *,
-    partitions: int,
-    replication_factor: int,
-    configs: Mapping[str, str] | None = None,
-) -> TopicCreation:
-    """Let the cluster check what `create_topic` would do, without creating anything."""
-    topic = _new_topic(name, partitions, replication_factor, configs)
-    request = CreateTopicsRequest(topics=[topic], timeout_ms=CONTROLLER_WAIT_MS, validate_only=True)
-    return _create(client, request)
-
-
-def _new_topic(
-    name: str, partitions: int, replication_factor: int, configs: Mapping[str, str] | None
-) -> Message:
     config = CreateTopicsRequest.CreatableTopic.CreatableTopicConfig
-    return CreateTopicsRequest.CreatableTopic(
+    topic = CreateTopicsRequest.CreatableTopic(
         name=name,
         num_partitions=partitions,
         replication_factor=replication_factor,
         assignments=[],
         configs=[config(name=key, value=value) for key, value in (configs or {}).items()],
     )
+    return _create(
+        client,
+        CreateTopicsRequest(topics=[topic], timeout_ms=CONTROLLER_WAIT_MS, validate_only=is_trial),
+    )
+
+
+validate_topic: Final = partial(create_topic, is_trial=True)
 
 
 def _create(client: ClusterClient, request: Message) -> TopicCreation:
@@ -114,11 +100,8 @@ def _create(client: ClusterClient, request: Message) -> TopicCreation:
     found = client.to_controller(request, check, minimum=minimum).topics[0]
     is_new = found.error_code == 0
     partitions = found.num_partitions if wanted.num_partitions == DEFAULT else wanted.num_partitions
-    raw_id = found.topic_id
     return TopicCreation(
-        name=str(wanted.name),
         is_new=is_new,
-        topic_id=TopicId(raw_id.hex) if is_new and raw_id is not None else NO_TOPIC_ID,
         partitions=int(partitions) if is_new and partitions is not None else -1,
     )
 

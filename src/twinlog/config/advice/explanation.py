@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import Final
 
+from twinlog.config.flow.precedence import prefixes
 from twinlog.config.flow.schema import FlowConfig, MirrorConfig
 from twinlog.config.flow.transforms import PARTS, TRANSFORMS_PREFIX
 from twinlog.config.flow.tuning import MOST_REQUEST_BYTES, is_cut
@@ -20,7 +21,6 @@ from twinlog.config.keys.key_types import Support
 from twinlog.config.keys.worker_keys import worker_meaning
 from twinlog.config.values.origin import ClientProperties, Setting, Settings, shown_key
 from twinlog.config.values.types import trimmed
-from twinlog.model import Flow
 
 _CONNECTION = "connection of this client to its cluster"
 
@@ -160,7 +160,7 @@ _ROOTS: Final = {
 
 def _nothing(key: str, aliases: list[str]) -> str | None:
     """Return why a line has no effect, or None if it has one or is reported as a warning."""
-    for prefix in _prefixes(key, aliases):
+    for prefix in prefixes(key, aliases):
         name = RENAMED.get(key[len(prefix) :], key[len(prefix) :])
         definition = DEFINITIONS.get(name)
         if definition is not None:
@@ -177,15 +177,6 @@ def _nothing(key: str, aliases: list[str]) -> str | None:
         if worker is not None and key not in _OF_THE_PROCESS and "->" not in prefix:
             return worker
     return None
-
-
-def _prefixes(key: str, aliases: list[str]) -> Iterator[str]:
-    for source in aliases:
-        for target in aliases:
-            if key.startswith(f"{Flow(source, target)}."):
-                yield f"{Flow(source, target)}."
-    yield from (f"{alias}." for alias in aliases if key.startswith(f"{alias}."))
-    yield ""
 
 
 def _differences(config: FlowConfig) -> Iterator[str]:

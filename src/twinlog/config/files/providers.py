@@ -31,8 +31,6 @@ Lookup = Callable[[str, str], str | None]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Provider:
-    """One config provider."""
-
     look_up: Lookup
     file: Callable[[str, str], str | None] = lambda _path, _key: None
     """Return the file that has the value, or None if no file is read."""

@@ -114,8 +114,6 @@ class NewTopicsConfig:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ConfigSyncConfig:
-    """Sync of topic configs."""
-
     enabled: bool
     interval_seconds: int
     exclude: NamePattern
@@ -127,8 +125,6 @@ class ConfigSyncConfig:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AclSyncConfig:
-    """Sync of topic ACLs."""
-
     enabled: bool
     interval_seconds: int
     prefixed: bool
@@ -295,6 +291,3 @@ class MirrorConfig:
 
     def cluster(self, alias: str) -> ClusterConfig:
         return next(cluster for cluster in self.clusters if cluster.alias == alias)
-
-    def flow(self, flow: Flow) -> FlowConfig:
-        return next(config for config in self.flows if config.flow == flow)

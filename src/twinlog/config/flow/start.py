@@ -54,7 +54,6 @@ class Starts:
         return cls(otherwise=_of_reset(reset))
 
     def topic(self, topic: str) -> TopicStart:
-        """Return the start of a source topic."""
         found = (start for pattern, start in self.entries if pattern.matches(topic))
         return next(found, self.otherwise)
 

@@ -77,7 +77,7 @@ def read_tuning(
             LEAST_WAIT_MS,
             min(MOST_WAIT_MS, _size(consumer, "fetch.max.wait.ms", usual.fetch_wait_ms)),
         ),
-        # whoever sets fetch.min.bytes has decided how long records wait
+        # fetch.min.bytes already defines how long records wait
         gather_ms=usual.gather_ms if gathers and least_bytes == 1 else 0,
         request_bytes=min(
             MOST_REQUEST_BYTES, _size(producer, "max.request.size", usual.request_bytes)
@@ -103,7 +103,6 @@ def lane_memory(own: Setting | None, producer: ClientProperties, usual: int) -> 
 
 
 def request_timeout_ms(client: ClientProperties, usual: int) -> int:
-    """Return the request timeout of this client."""
     if "request.timeout.ms" not in client:
         return usual
     asked = to_number(client.origin("request.timeout.ms"), width="int", low=0)

@@ -56,9 +56,5 @@ class KeyDefinition:
     """Deprecated names, accepted with a warning. They are read only if the current name is absent.
     """
 
-    @property
-    def own(self) -> bool:
-        return self.name.startswith(OWN_PREFIX)
-
 
 OWN_PREFIX = "twinlog."

@@ -22,7 +22,7 @@ from importlib import import_module
 from operator import or_
 from typing import Any, Final
 
-from twinlog.config.regex.linear import CATEGORIES
+from twinlog.config.regex.linear import char_test
 
 _ALPHABET: Final = [*map(chr, range(128)), "\x85", "\xe9", "\u2028"]
 """One character of each kind that the translated expressions distinguish."""
@@ -179,30 +179,13 @@ class _Automaton:
 
 
 def _mask(code: str, argument: Any) -> int:
-    """Return the characters that a position matches; with case folding, both cases."""
-    if code == "ANY":
-        return _EVERY
+    """Return the characters that a position matches. A literal counts in both cases, because of
+    case folding.
+    """
     if code == "LITERAL":
-        return _of(lambda char: char.lower() == chr(argument).lower())
-    if code == "NOT_LITERAL":
-        return _of(lambda char: char != chr(argument))
-    mask, negated = 0, False
-    for kind, value in argument:
-        match str(kind):
-            case "NEGATE":
-                negated = True
-            case "LITERAL":
-                mask |= _of(lambda char, wanted=value: ord(char) == wanted)  # type: ignore[misc]
-            case "RANGE":
-                low, high = value
-                mask |= _of(lambda char, a=low, b=high: a <= ord(char) <= b)  # type: ignore[misc]
-            case _:
-                known = re.compile(CATEGORIES.get(str(value), "(?s:.)"), re.ASCII)
-                mask |= _of(lambda char, which=known: which.match(char) is not None)  # type: ignore[misc]
-    return _EVERY & ~mask if negated else mask
-
-
-def _of(takes: Callable[[str], bool]) -> int:
+        folded = chr(argument).lower()
+        return sum(1 << bit for bit, char in enumerate(_ALPHABET) if char.lower() == folded)
+    takes = char_test(code, argument)
     return sum(1 << bit for bit, char in enumerate(_ALPHABET) if takes(char))
 
 

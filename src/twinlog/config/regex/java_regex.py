@@ -28,7 +28,7 @@ _MAX_REPEAT = (1 << 31) - 1
 _QUANTIFIED = re.compile(r"[*+?{|]")
 """Only an atom that matches this can match a text in several ways."""
 _GROUP_NAME = re.compile(r"[a-zA-Z][a-zA-Z0-9]*")
-_LOOK_AROUND = {"(?=": "(?=", "(?!": "(?!", "(?<=": "(?<=", "(?<!": "(?<!", "(?>": "(?>"}
+_LOOK_AROUND = ("(?=", "(?!", "(?<=", "(?<!", "(?>")
 
 
 def compile_java(pattern: str) -> re.Pattern[str]:
@@ -108,16 +108,11 @@ class _Translator:
         self._skip_comments()
         reader = self._reader
         column = reader.column
-        if reader.take("*"):
-            quantifier = "*"
-        elif reader.take("+"):
-            quantifier = "+"
-        elif reader.take("?"):
-            quantifier = "?"
-        elif reader.take("{"):
-            quantifier = self._counted(column)
-        else:
+        quantifier = next((one for one in "*+?{" if reader.take(one)), "")
+        if not quantifier:
             return atom
+        if quantifier == "{":
+            quantifier = self._counted(column)
         is_endless = quantifier in ("*", "+") or len(quantifier) > len("{16}") or "," in quantifier
         self._skip_comments()
         for greed in "?+":
@@ -156,11 +151,11 @@ class _Translator:
         reader = self._reader
         column = reader.column
         saved = self._flags
-        for java, python in _LOOK_AROUND.items():
-            if reader.take(java):
-                if java.startswith("(?<"):
+        for opening in _LOOK_AROUND:
+            if reader.take(opening):
+                if opening.startswith("(?<"):
                     self.last_look_behind = column
-                return f"(?:{self._close(python, column, saved)})"
+                return f"(?:{self._close(opening, column, saved)})"
         if reader.take("(?<"):
             return self._capture(f"(?P<{self._new_name()}>", column)
         if reader.take("(?:"):

@@ -95,7 +95,7 @@ class _Positions:
             case "MAX_REPEAT" | "MIN_REPEAT":
                 return self._repeat(*argument)
             case "LITERAL" | "NOT_LITERAL" | "IN" | "ANY":
-                return self._character(_taker(code, argument))
+                return self._character(char_test(code, argument))
             case "AT" if str(argument) in ("AT_BEGINNING", "AT_END"):
                 raise RegexProblem("whole names are matched: remove ^ and $", 1)
             case _:
@@ -156,7 +156,7 @@ def _bits(value: int) -> Iterable[int]:
         value ^= low
 
 
-def _taker(code: str, argument: Any) -> Callable[[str], bool]:
+def char_test(code: str, argument: Any) -> Callable[[str], bool]:
     """Return a function that tests one character. `re` tests classes, which takes constant time."""
     if code == "ANY":
         return lambda char: char != "\n"
@@ -176,7 +176,7 @@ def _taker(code: str, argument: Any) -> Callable[[str], bool]:
             case "RANGE":
                 ranges.append(value)
             case _:
-                kinds.append(re.compile(CATEGORIES[str(value)]))
+                kinds.append(re.compile(_CATEGORIES[str(value)]))
 
     def takes(char: str) -> bool:
         found = any(low <= ord(char) <= high for low, high in ranges)
@@ -185,7 +185,7 @@ def _taker(code: str, argument: Any) -> Callable[[str], bool]:
     return takes
 
 
-CATEGORIES: Final = {
+_CATEGORIES: Final = {
     "CATEGORY_DIGIT": r"\d",
     "CATEGORY_NOT_DIGIT": r"\D",
     "CATEGORY_SPACE": r"\s",

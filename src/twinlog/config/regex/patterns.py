@@ -21,19 +21,15 @@ class NamePattern:
     """The names that a filter key matches."""
 
     entries: tuple[str, ...]
-    _regex: re.Pattern[str] | None = field(repr=False, compare=False)
+    regex: re.Pattern[str] | None = field(repr=False, compare=False)
+    """The joined expression, for access to its groups, or None without entries."""
     _accepts: Callable[[str], bool] | None = field(default=None, repr=False, compare=False)
     """The user's filter in Python, in place of a list of expressions."""
 
     def matches(self, name: str) -> bool:
         if self._accepts is not None:
             return self._accepts(name)
-        return self._regex is not None and self._regex.fullmatch(name) is not None
-
-    @property
-    def regex(self) -> re.Pattern[str] | None:
-        """Return the joined expression, for access to its groups, or None without entries."""
-        return self._regex
+        return self.regex is not None and self.regex.fullmatch(name) is not None
 
     def __str__(self) -> str:
         return ", ".join(self.entries)

@@ -30,8 +30,6 @@ class Use(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Field:
-    """One field of a section."""
-
     name: str
     use: Use
     meaning: str

@@ -86,8 +86,6 @@ def read_resource(documents: list[Node], *, file: str, secrets: Path | None) -> 
 
 
 class _ResourceReader:
-    """Reads one resource."""
-
     def __init__(self, resource: Mapping[str, Node], secrets: Path | None) -> None:
         self._resource = resource
         self._file = resource["kind"].file

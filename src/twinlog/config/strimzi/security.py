@@ -29,8 +29,6 @@ _TRUE: Final = "true"
 
 
 class KeyValue(NamedTuple):
-    """A key, its value and its location."""
-
     key: str
     value: str
     at: Node

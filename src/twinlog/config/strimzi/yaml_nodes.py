@@ -47,10 +47,6 @@ class Node:
         return int(self._at.start_mark.line) + 1
 
     @property
-    def location(self) -> str:
-        return f"{self.file}:{self.line}"
-
-    @property
     def is_mapping(self) -> bool:
         return isinstance(self._node, yaml.MappingNode)
 
@@ -59,7 +55,6 @@ class Node:
         return self._node.tag == _NULL
 
     def refuse(self, what: str, todo: str) -> ConfigError:
-        """Return an error at this node."""
         return ConfigError(
             f"{what}; {todo}", file=self.file, line=self.line, key=self.path or "the document"
         )
@@ -83,7 +78,6 @@ class Node:
         return {key: node for key, node in found.items() if not node.is_null}
 
     def items(self) -> list[Node]:
-        """Return the entries of this list."""
         if self.is_null:
             return []
         if not isinstance(self._node, yaml.SequenceNode):

@@ -145,7 +145,6 @@ class ClientProperties(_Keyed[str]):
         return f"ClientProperties({pairs})"
 
     def origin(self, key: str) -> Setting:
-        """Return the setting of a property."""
         return self._settings[key]
 
     def files_of(self, wanted: Callable[[str], bool]) -> tuple[tuple[str, str], ...]:

@@ -34,8 +34,6 @@ def is_topic_name(name: str) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class RenameRule:
-    """One rule."""
-
     pattern: str
     template: str
     _regex: re.Pattern[str] = field(repr=False, compare=False)

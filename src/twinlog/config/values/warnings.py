@@ -9,8 +9,6 @@ from twinlog.config.values.origin import Setting, shown_key
 
 
 class WarningCode(StrEnum):
-    """The reason for a warning."""
-
     UNKNOWN_KEY = "UNKNOWN_KEY"
     DEAD_KEY = "DEAD_KEY"
     DUPLICATE_KEY = "DUPLICATE_KEY"

@@ -470,7 +470,6 @@ class Adopter:
 def adopter_of(
     flow: FlowConfig, storage: OffsetStorage, source: ClusterClient, target: ClusterClient
 ) -> Adopter:
-    """Return the adopter of a flow."""
     return Adopter(
         flow=str(flow.flow),
         storage=storage,

@@ -25,9 +25,9 @@ from twinlog.cluster.topics.producer_expiry import EXPIRY_CONFIG
 from twinlog.cluster.topics.topic_admin import DEFAULT, TopicCreation, validate_topic
 from twinlog.codes import PartitionState, Trait, has
 from twinlog.config.flow.schema import FlowConfig
+from twinlog.control.check.offline_status import TopicBegin, topic_begins
 from twinlog.control.check.report import FlowReport, Plan, Problem, TopicReport
 from twinlog.control.check.reported_status import lives_here, status_rows
-from twinlog.control.check.starts import TopicBegin, topic_begins
 from twinlog.control.duties.acl_sync import OFF_KEY, find_acl_changes
 from twinlog.control.duties.config_sync import closed_configs, find_drift, lowered
 from twinlog.control.flow.flow_setup import FlowSetup

@@ -9,7 +9,7 @@ offset to resume from.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from typing import Any, Final, TypeAlias
 
 from twinlog.cluster.client import prompt_client
@@ -46,6 +46,8 @@ Offsets: TypeAlias = Mapping[str, GroupOffsets | TwinlogError]
 class CommittedOffset:
     """A committed offset of a group, and its counterpart on the target."""
 
+    FIELDS = "topic partition offset end to_topic to_offset why_not lag is_exact"
+
     topic: str
     """Source topic. `partition` and `offset` are also those of the source."""
     partition: int
@@ -59,6 +61,10 @@ class CommittedOffset:
     """Why the counterpart is not exact; empty if it is."""
 
     @property
+    def is_exact(self) -> bool:
+        return not self.why_not
+
+    @property
     def lag(self) -> int | None:
         """Return the number of offsets that the group has not read yet, or None if unknown."""
         return None if self.end is None else max(0, self.end - self.offset)
@@ -67,6 +73,11 @@ class CommittedOffset:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GroupReadiness:
     """The readiness of one group."""
+
+    FIELDS = (
+        "group is_share is_ready why_not state=here.state members source=here.as_json "
+        "target=there.as_json lag offsets=committed"
+    )
 
     group: str
     is_share: bool
@@ -87,27 +98,16 @@ class GroupReadiness:
         """Return the sum over its partitions, or None if it is unknown for all of them."""
         return total(one.lag for one in self.committed)
 
-    def as_json(self) -> dict[str, Any]:
-        return {
-            "group": self.group,
-            "is_share": self.is_share,
-            "is_ready": self.is_ready,
-            "why_not": list(self.why_not),
-            "state": self.here.state,
-            "members": [one._asdict() for one in self.here.members or ()],
-            "source": self.here.as_json(),
-            "target": self.there.as_json(),
-            "lag": self.lag,
-            "offsets": [
-                {**asdict(one), "lag": one.lag, "is_exact": not one.why_not}
-                for one in self.committed
-            ],
-        }
+    @property
+    def members(self) -> list[dict[str, Any]]:
+        return [one._asdict() for one in self.here.members or ()]
 
 
 @dataclass(slots=True, kw_only=True)
 class FlowGroups:
     """The selected groups of a flow's source."""
+
+    FIELDS = "flow groups left_out notes"
 
     flow: str
     groups: list[GroupReadiness] = field(default_factory=list)

@@ -9,23 +9,27 @@ because those of the admin client and of the lanes may differ.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable, Mapping
-from concurrent.futures import ThreadPoolExecutor, wait
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
+from dataclasses import replace
 from typing import Final
 
 from twinlog.cluster.certificates import Ending, certificate_ends, urgent
-from twinlog.cluster.client import REFUSED_FOR_S, ClusterClient
+from twinlog.cluster.client import ClusterClient
+from twinlog.cluster.net.metadata import ClusterMetadata, TopicMetadata
 from twinlog.cluster.net.settings import ClusterSettings
 from twinlog.config.flow.offset_storage import OffsetStorage, offset_storage
 from twinlog.config.flow.schema import FlowConfig, MirrorConfig
-from twinlog.control.check.adoption import check_adoption, suggest_adoption
+from twinlog.control.adopt.adoption import Adopted, Adopter, Adoption, adopter_of
+from twinlog.control.adopt.mm2_positions import SyncsTopic
 from twinlog.control.check.flows import Clients, check_flow
+from twinlog.control.check.offline_status import AskedClusters
 from twinlog.control.check.report import (
     CheckReport,
     ClusterReport,
     FlowReport,
     LaneMemory,
+    Plan,
     Problem,
 )
 from twinlog.control.flow.flow_setup import FlowSetup
@@ -39,13 +43,17 @@ from twinlog.control.flow.wiring import (
 )
 from twinlog.control.groups.group_rights import selected_offsets
 from twinlog.control.groups.shared_topics import other_flows, skipping_groups
-from twinlog.errors import TwinlogError
+from twinlog.errors import AdoptionRefused, TwinlogError
 from twinlog.machine import memory_limit, usable_cores
+from twinlog.mirror.plan import PartitionPlan
+from twinlog.model import TopicPartition
+from twinlog.quantities import first_few
 from twinlog.survey.capabilities import ensure_probe_topic, probe
+from twinlog.survey.ends import NO_ENDS
+from twinlog.survey.picture import read_maps
+from twinlog.survey.replica import Maps
 
 GIVES_UP_S: Final = 60.0
-SAID_AFTER_S: Final = 3.0
-"""Delay after which a cluster that has not responded is reported."""
 
 
 def check(
@@ -64,8 +72,10 @@ def check(
     neighbours = neighbours_of(config.flows)
     setups = [flow_setup(flow, adopts(flow), neighbours) for flow in config.flows]
     with ExitStack() as closing:
-        clients = _clients(setups, closing, gives_up_s)
-        seen = _connect(clients.values(), gives_up_s, say)
+        asked = AskedClusters(closing, gives_up_s)
+        asked.ask((one for setup in setups for one in setup.clusters()), say)
+        clients = asked.clients
+        seen = {one: _reported(one, asked.answer(one)) for one in clients}
         neighbours.learn({one.alias: one.cluster_id for one in seen.values()})
         flows = [
             _flow(setup, offset_storage(config, setup.config), clients, seen, with_probe)
@@ -76,10 +86,13 @@ def check(
         )
     _memory(zip(setups, flows, strict=True))
     ending, over = _certificates(clients)
+    # a report for each cluster, or several if its clients have different problems
+    reports = dict.fromkeys(seen.values())
+    failed = {one.alias for one in reports if one.problem is not None}
     return CheckReport(
         file=config.file,
         warnings=(*(str(warning) for warning in config.warnings), *ending),
-        clusters=_by_alias(seen.values()),
+        clusters=tuple(one for one in reports if one.problem or one.alias not in failed),
         flows=tuple(flows),
         certificates=over,
     )
@@ -105,50 +118,16 @@ def _certificates(
     )
 
 
-def _clients(
-    setups: Iterable[FlowSetup], closing: ExitStack, gives_up_s: float
-) -> dict[ClusterSettings, ClusterClient]:
-    distinct = dict.fromkeys(one for setup in setups for one in setup.clusters())
-    return {
-        settings: closing.enter_context(
-            ClusterClient(settings, api_timeout_s=gives_up_s, refused_s=REFUSED_FOR_S)
-        )
-        for settings in distinct
-    }
-
-
-def _connect(
-    clients: Iterable[ClusterClient], gives_up_s: float, say: Callable[[str], None]
-) -> dict[ClusterSettings, ClusterReport]:
-    """Connect to all in parallel, so that unreachable clusters time out together."""
-    waiting = list(clients)
-    with ThreadPoolExecutor(max(len(waiting), 1)) as pool:
-        reports = {pool.submit(_connect_one, client): client.settings for client in waiting}
-        late = [reports[one] for one in wait(reports, SAID_AFTER_S).not_done]
-        for where in sorted({f"{one.alias} at {one.addresses}" for one in late}):
-            say(f"no answer yet from cluster {where}; giving up after {gives_up_s:.0f} s")
-        return {settings: report.result() for report, settings in reports.items()}
-
-
-def _connect_one(client: ClusterClient) -> ClusterReport:
-    alias, addresses = client.alias, client.settings.addresses
-    try:
-        metadata = client.metadata([])
-    except TwinlogError as error:
-        return ClusterReport(alias=alias, addresses=addresses, problem=Problem.of(error))
+def _reported(settings: ClusterSettings, answer: ClusterMetadata | TwinlogError) -> ClusterReport:
+    alias, addresses = settings.alias, settings.addresses
+    if isinstance(answer, TwinlogError):
+        return ClusterReport(alias=alias, addresses=addresses, problem=Problem.of(answer))
     return ClusterReport(
         alias=alias,
         addresses=addresses,
-        cluster_id=metadata.cluster_id or "",
-        brokers=len(metadata.brokers),
+        cluster_id=answer.cluster_id or "",
+        brokers=len(answer.brokers),
     )
-
-
-def _by_alias(seen: Iterable[ClusterReport]) -> tuple[ClusterReport, ...]:
-    """Return one report per cluster, or several if its clients have different problems."""
-    reports = list(dict.fromkeys(seen))
-    failed = {report.alias for report in reports if report.problem is not None}
-    return tuple(r for r in reports if r.problem is not None or r.alias not in failed)
 
 
 def _flow(
@@ -222,3 +201,127 @@ def _memory(flows: Iterable[tuple[FlowSetup, FlowReport]]) -> None:
             process_bytes=PROCESS_BYTES,
             limit_bytes=limit,
         )
+
+
+# Reports what `mirror --adopt-mm2` would take over, and from which offsets. Suggests the option if
+# a MirrorMaker 2 copied before. Only reads.
+
+
+def check_adoption(
+    setup: FlowSetup,
+    storage: OffsetStorage,
+    clients: tuple[ClusterClient, ClusterClient],
+    report: FlowReport,
+) -> None:
+    """Add to the report; `clients` are those of source and target. Raises AdoptionRefused if there
+    is no such MirrorMaker 2.
+    """
+    source, target = clients
+    remote = {topic.topic: topic.remote_topic for topic in report.topics}
+    here = source.metadata(sorted(remote)).topics if remote else {}
+    there = target.metadata(sorted({*remote.values()})).topics if remote else {}
+    plans = [
+        plan
+        for name, remote_name in remote.items()
+        for plan in _plans(here[name], there[remote_name], by_key=setup.config.keyed_partitions)
+    ]
+    maps = read_maps(target, setup.config.flow, after=NO_ENDS)
+    adoption = _survey(adopter_of(setup.config, storage, source, target), plans, maps, report)
+    taken = {str(one.plan.target) for one in adoption.partitions}
+    report.problems = [
+        problem
+        for problem in report.problems
+        if problem.code != "FOREIGN_DATA" or problem.partition not in taken
+    ]
+    report.problems += [Problem.of(problem) for problem in adoption.refused.values()]
+    report.changes += _changes(adoption.partitions)
+    report.notes += [line for one in adoption.partitions for line in one.lines()]
+
+
+def _survey(
+    adopter: Adopter, plans: list[PartitionPlan], maps: Maps, report: FlowReport
+) -> Adoption:
+    """Survey what would be taken over. A MirrorMaker 2 that still runs is reported as a problem."""
+    try:
+        return adopter.survey(plans, maps)
+    except AdoptionRefused as error:
+        if error.code != "MM2_RUNNING":
+            raise
+        report.problems.append(Problem.of(error))
+    return replace(adopter, may_run=True).survey(plans, maps)
+
+
+def suggest_adoption(
+    setup: FlowSetup,
+    storage: OffsetStorage,
+    clients: tuple[ClusterClient, ClusterClient],
+    report: FlowReport,
+) -> None:
+    """Add a note if the target has records that a MirrorMaker 2 may have copied. Without it they
+    would look like foreign records, or be copied again. `clients` are those of source and target.
+    """
+    source, target = clients
+    names = not_ours(report, is_identity=setup.is_identity)
+    if not names:
+        return
+    left = [(target, storage.topic)]
+    syncs = SyncsTopic.of(setup.config)
+    if (
+        syncs is not None and not setup.is_identity
+    ):  # this flow's own syncs topic has no foreign records
+        left.append((target if syncs.on_target else source, syncs.name))
+    found = [
+        f"{name} on {client.alias}"
+        for client, name in left
+        if not client.metadata([name]).topics[name].error
+    ]
+    if found:
+        report.notes.append(suggestion(found, names))
+
+
+def not_ours(report: FlowReport, *, is_identity: bool) -> list[str]:
+    """Return the source topics whose remote topics have, or may have, records that Twinlog did not
+    copy."""
+    if is_identity:
+        known = (Plan.EXISTS, Plan.GROW)
+        return [one.topic for one in report.topics if one.plan in known and one.begins]
+    return sorted(
+        {one.topic for one in report.problems if one.code == "FOREIGN_DATA" and one.topic}
+    )
+
+
+def suggestion(found: Sequence[str], names: Sequence[str]) -> str:
+    """Return the note. `found`: topics that a MirrorMaker 2 uses. `names`: those that it may have
+    copied.
+    """
+    return (
+        f"{' and '.join(found)} may belong to a MirrorMaker 2. If it copied {first_few(names)}, "
+        "take over its work: `twinlog check FILE --adopt-mm2` shows from which offsets; then stop "
+        "MirrorMaker 2, and start `twinlog mirror FILE --adopt-mm2`"
+    )
+
+
+def _plans(here: TopicMetadata, there: TopicMetadata, *, by_key: bool) -> Iterator[PartitionPlan]:
+    """Yield the plans of the partitions that both topics have."""
+    if here.error or there.error:
+        return
+    count = len(there.partitions)
+    targets = count if by_key and count != len(here.partitions) else 0
+    for partition in range(min(len(here.partitions), len(there.partitions))):
+        yield PartitionPlan(
+            source=TopicPartition(here.name, partition),
+            target=TopicPartition(there.name, partition),
+            source_topic_id=here.topic_id,
+            target_topic_id=there.topic_id,
+            limit_bytes=0,
+            targets=targets,
+        )
+
+
+def _changes(adopted: Iterable[Adopted]) -> Iterator[str]:
+    by_topic: dict[str, list[str]] = {}
+    for one in adopted:
+        source = one.plan.source
+        by_topic.setdefault(source.topic, []).append(f"{source.partition} at {one.upstream}")
+    for topic, offsets in by_topic.items():
+        yield f"{topic} is taken over from MirrorMaker 2, by partition: {', '.join(offsets)}"

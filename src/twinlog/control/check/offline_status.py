@@ -6,21 +6,26 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable, Iterator
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor, wait
 from contextlib import ExitStack, suppress
+from dataclasses import dataclass
 from dataclasses import replace as configured
 from functools import partial
+from typing import Final, TypeAlias
 
 from msgspec import structs
 from msgspec.structs import replace
 
 from twinlog.cluster.client import REFUSED_FOR_S, ClusterClient
+from twinlog.cluster.groups.coordinators import Coordinators
+from twinlog.cluster.groups.group_offsets import fetch_offsets
 from twinlog.cluster.logs.raw_log import fetch_records
-from twinlog.cluster.logs.start_offsets import Begin
+from twinlog.cluster.logs.start_offsets import Begin, begin_offsets
+from twinlog.cluster.net.metadata import ClusterMetadata, TopicMetadata
 from twinlog.cluster.net.settings import ClusterSettings
 from twinlog.codes import FlowState, PartitionState, Trait, has
-from twinlog.config.flow.schema import MirrorConfig
+from twinlog.config.flow.schema import FlowConfig, MirrorConfig
 from twinlog.control.check.reported_status import (
     LastRun,
     last_run,
@@ -28,7 +33,6 @@ from twinlog.control.check.reported_status import (
     set_up_of_now,
     status_rows,
 )
-from twinlog.control.check.starts import begins_now
 from twinlog.control.duties.rounds import LedFlow, PartitionView
 from twinlog.control.flow.flow_setup import FlowSetup
 from twinlog.control.flow.snapshots import promoted_snapshots
@@ -37,7 +41,7 @@ from twinlog.control.lanes.wanted import kept
 from twinlog.control.risk.loss import loss_of
 from twinlog.control.watch.snapshot import FlowSnapshot, PartitionSnapshot
 from twinlog.control.watch.verified import Verified
-from twinlog.errors import CorruptData, TwinlogError
+from twinlog.errors import CorruptData, PartitionError, TwinlogError
 from twinlog.mirror.map.translation import Reach
 from twinlog.mirror.names.naming import STATE_TOPIC
 from twinlog.mirror.plan import PartitionPlan
@@ -49,7 +53,7 @@ from twinlog.mirror.state.published import (
     failed_set_up,
     published_status,
 )
-from twinlog.model import TopicPartition
+from twinlog.model import StartAt, StartKind, TopicPartition
 from twinlog.quantities import plural
 from twinlog.survey.discovery import discover, mirrored_topics
 from twinlog.survey.ends import Ends, LogState, Want, read_ends
@@ -59,7 +63,103 @@ from twinlog.survey.replica import Certainty, Replica, pair_into
 from twinlog.survey.state_reader import state_rows_if_any
 from twinlog.wire.record_batch import read_headers
 
+# Where each topic's copy would begin, for `check`, from the source's current log.
+
+PARTITIONS_SHOWN: Final = 3
+
+Starts: TypeAlias = dict[TopicPartition, StartAt]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TopicBegin:
+    """Where a topic's copy begins, as text, and as offsets of partitions that were never copied."""
+
+    text: str
+    offsets: Mapping[int, int]
+
+
+def begins_now(
+    flow: FlowConfig, source: ClusterClient, tps: Iterable[TopicPartition]
+) -> dict[TopicPartition, Begin]:
+    """Return the offsets at which the flow's start, or its group, begins these partitions now."""
+    _, starts = _starts_of(flow, source, list(tps))
+    return begin_offsets(source, starts, isolation=flow.isolation_level)
+
+
+def topic_begins(
+    flow: FlowConfig,
+    source: ClusterClient,
+    topics: Iterable[TopicMetadata],
+    has_position: Callable[[TopicPartition], bool],
+    on_problem: Callable[[TwinlogError, str], None],
+) -> dict[str, TopicBegin]:
+    """Return the start by topic. Partitions for which `has_position` is true resume there."""
+    partitions = {topic.name: topic.tps for topic in topics}
+    new = {tp for tps in partitions.values() for tp in tps if not has_position(tp)}
+    of_group, starts = _starts_of(flow, source, new)
+    found = begin_offsets(source, starts, isolation=flow.isolation_level)
+    ends = read_ends(source, [tp for tp in new if flow.start.at(tp).kind is StartKind.OFFSET])
+    out = {}
+    for name, tps in partitions.items():
+        offsets: dict[int, int] = {}
+        for tp in tps:
+            begin, end = found.get(tp), ends[tp].end if tp in ends else None
+            if isinstance(begin, TwinlogError):
+                on_problem(begin, name)
+            elif begin is not None:
+                offsets[tp.partition] = begin
+                if end is not None and tp not in of_group:
+                    for error in beyond(tp, begin, end):
+                        on_problem(error, name)
+        grouped = any(tp in of_group for tp in tps)
+        said = f"group {flow.source_group.group_id}" if grouped else flow.start.topic(name).text
+        kinds = {starts[tp].kind for tp in tps if tp in new}
+        out[name] = TopicBegin(text=_begin_text(said, kinds, offsets, len(tps)), offsets=offsets)
+    return out
+
+
+def beyond(tp: TopicPartition, begin: int, end: int) -> Iterator[PartitionError]:
+    """Yield an error if the offset is after the log end."""
+    if begin > end:
+        yield PartitionError(
+            f"{tp}: twinlog.start begins at offset {begin}, but the log ends at {end}: correct "
+            "the offset, or use latest",
+            code="START_BEYOND_END",
+        )
+
+
+def _starts_of(
+    flow: FlowConfig, source: ClusterClient, tps: Collection[TopicPartition]
+) -> tuple[Starts, Starts]:
+    """Return the starts that the flow's group has, and the starts of these partitions."""
+    of_group: Starts = {}
+    group = flow.source_group.group_id
+    if group and tps:
+        found = fetch_offsets(Coordinators(source), [group])[group]
+        # after an error `mirror` refuses to start, and check reports the missing right
+        if not isinstance(found, TwinlogError):
+            of_group = {tp: StartAt(StartKind.OFFSET, one.offset) for tp, one in found.items()}
+    return of_group, {tp: of_group.get(tp, flow.start.at(tp)) for tp in tps}
+
+
+def _begin_text(
+    said: str, kinds: set[StartKind], offsets: Mapping[int, int], partitions: int
+) -> str:
+    if not offsets:
+        return "at the copied position" if partitions else said
+    if kinds - {StartKind.EARLIEST, StartKind.LATEST}:
+        pairs = [f"{partition}={offset}" for partition, offset in sorted(offsets.items())]
+        more = ["..."] if len(pairs) > PARTITIONS_SHOWN else []
+        shown = ";".join(pairs[:PARTITIONS_SHOWN] + more)
+        said = said if said == shown else f"{said} ({shown})"
+    stand = partitions - len(offsets)
+    return f"{said}, {plural(stand, 'partition')} at the copied position" if stand else said
+
+
 # The clusters of several flows. Each is queried once to check whether it responds.
+
+SAID_AFTER_S: Final = 3.0
+"""Delay after which a cluster that has not responded is reported."""
 
 
 class AskedClusters:
@@ -67,33 +167,44 @@ class AskedClusters:
 
     def __init__(self, closing: ExitStack, gives_up_s: float) -> None:
         self._closing, self._gives_up_s = closing, gives_up_s
-        self._problems: dict[ClusterSettings, TwinlogError | None] = {}
-        self._clients: dict[ClusterSettings, ClusterClient] = {}
+        self._answers: dict[ClusterSettings, ClusterMetadata | TwinlogError] = {}
+        self.clients: dict[ClusterSettings, ClusterClient] = {}
 
     def client(self, settings: ClusterSettings) -> ClusterClient:
-        if settings not in self._clients:
-            self._clients[settings] = self._closing.enter_context(
+        if settings not in self.clients:
+            self.clients[settings] = self._closing.enter_context(
                 ClusterClient(settings, api_timeout_s=self._gives_up_s, refused_s=REFUSED_FOR_S)
             )
-        return self._clients[settings]
+        return self.clients[settings]
+
+    def answer(self, settings: ClusterSettings) -> ClusterMetadata | TwinlogError:
+        """Return the cluster's metadata without topics, or why it does not respond."""
+        return self._answers[settings]
 
     def problem(self, settings: ClusterSettings) -> TwinlogError | None:
-        return self._problems[settings]
+        found = self._answers[settings]
+        return found if isinstance(found, TwinlogError) else None
 
-    def ask(self, wanted: Iterable[ClusterSettings]) -> None:
-        """Check in parallel whether they respond, so that unreachable ones time out together."""
-        new = [self.client(one) for one in dict.fromkeys(wanted) if one not in self._problems]
+    def ask(
+        self, wanted: Iterable[ClusterSettings], say: Callable[[str], None] = lambda _: None
+    ) -> None:
+        """Check in parallel whether they respond, so that unreachable ones time out together. `say`
+        is called with the clusters that are waited for.
+        """
+        new = [self.client(one) for one in dict.fromkeys(wanted) if one not in self._answers]
         with ThreadPoolExecutor(max(len(new), 1)) as pool:
-            for client, problem in zip(new, pool.map(_why_not, new), strict=True):
-                self._problems[client.settings] = problem
+            asked = {pool.submit(_answer, client): client.settings for client in new}
+            late = [asked[one] for one in wait(asked, SAID_AFTER_S).not_done]
+            for where in sorted({f"{one.alias} at {one.addresses}" for one in late}):
+                say(f"no answer yet from cluster {where}; giving up after {self._gives_up_s:.0f} s")
+            self._answers |= {settings: one.result() for one, settings in asked.items()}
 
 
-def _why_not(client: ClusterClient) -> TwinlogError | None:
+def _answer(client: ClusterClient) -> ClusterMetadata | TwinlogError:
     try:
-        client.metadata([])
+        return client.metadata([])
     except TwinlogError as error:
         return error
-    return None
 
 
 GIVES_UP_S = 60.0
@@ -420,22 +531,17 @@ def _overlaid(seen: FlowSnapshot, status: PublishedStatus) -> FlowSnapshot:
     more = f"{plural(rest, 'more partition')} failed or paused: check on {status.host}"
     more = more if rest > 0 else ""
     return replace(
-        seen,
-        state=FlowState(status.state),
-        code=status.code,
+        _not_set_up(seen, status),
         reason="; ".join(filter(None, (status.reason, more))),
         guarantee=status.guarantee,
         generation=status.generation,
         lanes=status.lanes,
-        since_ms=status.since_ms,
         loss_records=status.loss_records,
         loss_ms=status.loss_ms,
         loss_unknown=status.loss_unknown,
         rpo_ms=status.rpo_ms,
         rpo_excess=status.rpo_excess,
         verified=None if status.proof is None else Verified(**structs.asdict(status.proof)),
-        where=status.where,
-        as_of_ms=status.at_ms,
         partitions=tuple(parts),
     )
 

@@ -5,9 +5,11 @@ policy, filters and syncs determine. Only reads.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, replace
-from typing import Final
+from bisect import bisect_left
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from enum import StrEnum
+from typing import Any, Final
 
 from twinlog.cluster.client import ClusterClient, prompt_client
 from twinlog.cluster.groups.coordinators import Coordinators
@@ -15,21 +17,288 @@ from twinlog.cluster.groups.group_list import Group
 from twinlog.cluster.groups.group_offsets import GroupOffsets
 from twinlog.cluster.groups.share_groups import offsets_of
 from twinlog.cluster.net.metadata import ClusterMetadata, TopicMetadata
+from twinlog.cluster.topics.acls import SECURITY_DISABLED, topic_acls
+from twinlog.cluster.topics.configs import describe_topic_configs
+from twinlog.cluster.topics.quotas import client_quotas
 from twinlog.config.flow.schema import FlowConfig, MirrorConfig, PolicyKind
 from twinlog.control.check.group_readiness import GroupSurvey, survey_groups
 from twinlog.control.check.offline_status import resting_flow
-from twinlog.control.compare.deviation import Aspect, Deviation, FlowComparison
-from twinlog.control.compare.settings import compare_acls, compare_configs, compare_quotas
+from twinlog.control.duties.acl_sync import find_acl_changes
+from twinlog.control.duties.config_sync import closed_configs, find_drift
 from twinlog.control.duties.rounds import LedFlow
 from twinlog.control.flow.flow_setup import FlowSetup
 from twinlog.control.flow.wiring import flow_setup
-from twinlog.errors import TwinlogError, UsageError
-from twinlog.mirror.names.filters import TopicSelector, Verdict, is_remote_topic_of, policy_of
+from twinlog.errors import BrokerRefused, TwinlogError, Unauthorized, Unsupported, UsageError
+from twinlog.mirror.names.acl_rules import EVERY_TOPIC
+from twinlog.mirror.names.config_rules import ConfigDiff, unknown_line
+from twinlog.mirror.names.filters import (
+    ConfigPropertyFilter,
+    TopicSelector,
+    Verdict,
+    is_remote_topic_of,
+    policy_of,
+)
 from twinlog.mirror.names.naming import is_own_topic
 from twinlog.mirror.names.renaming import refused_names
 from twinlog.quantities import plural
+from twinlog.survey.copied_topics import copies_by_name
 from twinlog.survey.discovery import mirrored_topics, selected_topics
 from twinlog.survey.state_reader import state_rows_if_any
+from twinlog.survey.topic_configs import unread_configs
+from twinlog.wire.topic_acl import Pattern, TopicAcl
+from twinlog.wire.topic_config import ConfigEntry, ConfigSource
+
+# Compares configs of topics, ACLs and quotas: what the flow's syncs would change, and what they
+# leave alone.
+
+DEFAULT: Final = "(default)"
+NO_CREATION: Final = "topic.creation.enable = false"
+CONFIGS_OFF: Final = "sync.topic.configs.enabled = false"
+ACLS_OFF: Final = "sync.topic.acls.enabled = false"
+KEPT: Final = "twinlog.sync.retention = raise-only"
+NOT_COPIED: Final = "config.properties.exclude, or a default of the brokers"
+OF_CLUSTERS: Final = "quotas belong to each cluster and are not mirrored"
+
+
+def configs_off(flow: FlowConfig) -> str:
+    """Return why the flow copies no configs; empty if it does."""
+    off = "" if flow.config_sync.enabled else CONFIGS_OFF
+    return off if flow.new_topics.enabled else NO_CREATION
+
+
+def acls_off(flow: FlowConfig) -> str:
+    """Return why the flow copies no ACLs; empty if it does."""
+    off = "" if flow.acl_sync.enabled else ACLS_OFF
+    return off if flow.new_topics.enabled else NO_CREATION
+
+
+def compare_configs(
+    flow: FlowConfig,
+    source: ClusterClient,
+    target: ClusterClient,
+    remote: Mapping[str, str],
+    out: FlowComparison,
+    *,
+    with_left_alone: bool,
+) -> None:
+    """Compare configs; `remote` has the remote names of mirrored topics that exist."""
+    off = configs_off(flow)
+    if off and not with_left_alone:
+        return
+    names = {its: name for name, its in remote.items()}
+    drift = find_drift(flow, copies_by_name(flow, source, target), source, target)
+    found = [
+        _config(names[its], one, off)
+        for its, some in drift.topics.items()
+        if its in names
+        for one in some
+    ]
+    if with_left_alone:
+        kept = (
+            (names[its], one) for its, some in drift.kept.items() if its in names for one in some
+        )
+        found += [_config(name, one, KEPT) for name, one in kept]
+        found += _never_copied(flow, source, target, remote)
+    out.add(Aspect.CONFIG, len(remote) - len(drift.unread), found)
+    if drift.unread:
+        out.notes.append(unread_configs(flow, drift.unread))
+    if drift.closed:
+        out.notes.append(closed_configs(flow, drift.closed))
+    if drift.unknown:
+        out.notes.append(unknown_line(flow.flow.target, drift.unknown.values()))
+
+
+def _config(name: str, one: ConfigDiff, off: str) -> Deviation:
+    source = DEFAULT if one.new is None else one.new
+    target = DEFAULT if one.old is None else one.old
+    return Deviation(Aspect.CONFIG, name, one.name, source, target, off)
+
+
+def _never_copied(
+    flow: FlowConfig, source: ClusterClient, target: ClusterClient, remote: Mapping[str, str]
+) -> Iterator[Deviation]:
+    """Yield topic-level values that differ and that the filter leaves out."""
+    chosen = ConfigPropertyFilter.of(flow)
+    here = describe_topic_configs(source, remote)
+    there = describe_topic_configs(target, remote.values())
+    for name, its in remote.items():
+        ours, theirs = _entries(here[name]), _entries(there[its])
+        for key in sorted({*ours, *theirs}):
+            one, other = ours.get(key), theirs.get(key)
+            if one is None or chosen.may_be_copied(one) or not (_is_own(one) or _is_own(other)):
+                continue
+            if one.is_sensitive or other is None or other.value == one.value:
+                continue
+            values = one.value or DEFAULT, other.value or DEFAULT
+            yield Deviation(Aspect.CONFIG, name, key, *values, NOT_COPIED)
+
+
+def _entries(found: list[ConfigEntry] | TwinlogError) -> dict[str, ConfigEntry]:
+    if isinstance(found, TwinlogError):
+        return {}
+    return {entry.name: entry for entry in found}
+
+
+def _is_own(one: ConfigEntry | None) -> bool:
+    return one is not None and one.source == ConfigSource.DYNAMIC_TOPIC
+
+
+def compare_acls(
+    flow: FlowConfig,
+    source: ClusterClient,
+    target: ClusterClient,
+    remote: Mapping[str, str],
+    out: FlowComparison,
+    *,
+    with_left_alone: bool,
+) -> None:
+    """Compare ACLs that apply to one of `remote`'s topics on the target: those that it lacks, and,
+    if the flow deletes ACLs, those that it should not have.
+    """
+    off = acls_off(flow)
+    if off and not with_left_alone:
+        return
+    try:
+        total = len(topic_acls(source))
+        found = find_acl_changes(flow, copies_by_name(flow, source, target), source, target)
+    except Unauthorized as error:
+        out.note(f"ACLs are not compared: {error}")
+        return
+    except BrokerRefused as error:
+        if error.code != SECURITY_DISABLED:
+            raise
+        out.note(f"there are no ACLs to compare: {error}")
+        return
+    names = sorted(remote.values())
+    missing = [one for one in found.missing if _covers(one, names)]
+    leftover = [one for one in found.leftover if _covers(one, names)]
+    lacks = (Deviation(Aspect.ACL, str(one), "", "there", "missing", off) for one in missing)
+    has = (Deviation(Aspect.ACL, str(one), "", "missing", "there", off) for one in leftover)
+    out.add(Aspect.ACL, total, [*lacks, *has])
+
+
+def _covers(acl: TopicAcl, names: Sequence[str]) -> bool:
+    """Return True if the ACL applies to one of these sorted names."""
+    if acl.name == EVERY_TOPIC:
+        return True
+    at = bisect_left(names, acl.name)
+    found = names[at] if at < len(names) else ""
+    return found.startswith(acl.name) if acl.pattern == Pattern.PREFIXED else found == acl.name
+
+
+def compare_quotas(source: ClusterClient, target: ClusterClient, out: FlowComparison) -> None:
+    """Compare quotas, for information only: they are not mirrored."""
+    try:
+        ours, theirs = (
+            {(one.whose, one.key): one.value for one in client_quotas(client)}
+            for client in (source, target)
+        )
+    except (Unauthorized, Unsupported) as error:
+        out.note(f"quotas are not compared: {error}")
+        return
+    found = []
+    for key in (keys := sorted({*ours, *theirs})):
+        here, there = (
+            "none" if key not in values else f"{values[key]:.15g}" for values in (ours, theirs)
+        )
+        if ours.get(key) != theirs.get(key):
+            found.append(Deviation(Aspect.QUOTA, *key, here, there, OF_CLUSTERS))
+    out.add(Aspect.QUOTA, len(keys), found)
+
+
+# The results of a comparison as values: differences, and what the flow leaves alone.
+
+
+class Aspect(StrEnum):
+    """A category of comparison, in the order of the output."""
+
+    TOPIC = "topics"
+    PARTITIONS = "partitions"
+    REPLICATION_FACTOR = "replication factors"
+    CONFIG = "configs"
+    ACL = "ACLs"
+    QUOTA = "quotas"
+    GROUP = "groups"
+
+
+@dataclass(frozen=True, slots=True)
+class Deviation:
+    """A difference between the two clusters."""
+
+    FIELDS = "aspect=aspect.name.lower name detail source target left_alone"
+
+    aspect: Aspect
+    name: str
+    """The source topic, the group, the ACL, or the entity of a quota."""
+    detail: str = ""
+    """The config, or the partition of a group."""
+    source: str = ""
+    target: str = ""
+    left_alone: str = ""
+    """Why the flow does not make it equal; empty if it should be equal."""
+
+    @property
+    def is_difference(self) -> bool:
+        return not self.left_alone
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Total:
+    """The counts of one aspect."""
+
+    compared: int
+    different: int
+    left_alone: int
+
+
+@dataclass(slots=True, kw_only=True)
+class FlowComparison:
+    """The results for one flow; filled during the comparison."""
+
+    flow: str
+    compared: dict[Aspect, int] = field(default_factory=dict)
+    """Number of items compared; aspects that could not be compared are missing."""
+    deviations: list[Deviation] = field(default_factory=list)
+    notes: list[str] = field(default_factory=list)
+    """Failed comparisons, and why."""
+
+    def add(self, aspect: Aspect, compared: int, found: Iterable[Deviation]) -> None:
+        self.compared[aspect] = compared
+        self.deviations += found
+
+    def note(self, line: str) -> None:
+        """Add a note about a failed comparison, once."""
+        if line not in self.notes:
+            self.notes.append(line)
+
+    @property
+    def differences(self) -> list[Deviation]:
+        """Deviations that the flow should have made equal."""
+        return [one for one in self.deviations if one.is_difference]
+
+    def totals(self) -> dict[Aspect, Total]:
+        out = {}
+        for aspect in Aspect:
+            if aspect in self.compared:
+                here = [one for one in self.deviations if one.aspect is aspect]
+                different = sum(one.is_difference for one in here)
+                out[aspect] = Total(
+                    compared=self.compared[aspect],
+                    different=different,
+                    left_alone=len(here) - different,
+                )
+        return out
+
+    def printed(self, *, with_left_alone: bool) -> dict[str, Any]:
+        """Return what is printed for programs."""
+        return {
+            "flow": self.flow,
+            "is_equal": not self.differences,
+            "totals": {aspect.name.lower(): one for aspect, one in self.totals().items()},
+            "deviations": self.deviations if with_left_alone else self.differences,
+            "notes": self.notes,
+        }
+
 
 MANY: Final = 1_000
 """Number of topics from which on a comparison shows its steps, because it takes long."""
@@ -72,14 +341,21 @@ def compare_topic_configs(
     """Compare only the topic configs of one flow."""
     out = FlowComparison(flow=setup.name)
     here, there = source.metadata(None), target.metadata(None)
-    released = state_rows_if_any(target).intents(setup.name).released
-    flow = replace(setup.config, released=released)
-    mirrored = {n: t for n, t in mirrored_topics(flow, here).items() if matches(n)}
-    remote = remote_names(flow, mirrored)
+    flow, remote = _remotes(setup, target, here, matches)
     present = {name: its for name, its in remote.items() if its in there.topics}
     narrowed = _narrowed(flow, here, matches)
     compare_configs(narrowed, source, target, present, out, with_left_alone=False)
     return out
+
+
+def _remotes(
+    setup: FlowSetup, target: ClusterClient, here: ClusterMetadata, matches: Callable[[str], bool]
+) -> tuple[FlowConfig, dict[str, str]]:
+    """Return the flow with its released topics, and the remote names of the topics to compare."""
+    released = state_rows_if_any(target).intents(setup.name).released
+    flow = replace(setup.config, released=released)
+    mirrored = {n: t for n, t in mirrored_topics(flow, here).items() if matches(n)}
+    return flow, remote_names(flow, mirrored)
 
 
 def _narrowed(
@@ -103,10 +379,7 @@ class _Comparer:
     def compared(self, matches: Callable[[str], bool]) -> FlowComparison:
         out = FlowComparison(flow=self._setup.name)
         here, there = self._source.metadata(None), self._target.metadata(None)
-        released = state_rows_if_any(self._target).intents(self._setup.name).released
-        flow = replace(self._setup.config, released=released)
-        mirrored = {n: t for n, t in mirrored_topics(flow, here).items() if matches(n)}
-        remote = remote_names(flow, mirrored)
+        flow, remote = _remotes(self._setup, self._target, here, matches)
         present = {name: its for name, its in remote.items() if its in there.topics}
 
         def report(what: str) -> None:
@@ -159,7 +432,6 @@ NO_SOURCE: Final = "its source topic no longer exists; the mirror never deletes 
 
 
 def remote_names(flow: FlowConfig, topics: Mapping[str, TopicMetadata]) -> dict[str, str]:
-    """Return the remote names of source topics."""
     policy = policy_of(flow)
     return {name: policy.format_remote_topic(flow.source_alias, name) for name in topics}
 

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
-from typing import Any, Final
+from typing import Final
 
 from twinlog.client import export
 from twinlog.cluster.client import ClusterClient
@@ -104,6 +104,12 @@ FORGOTTEN: Final = (
 class Copy:
     """The copy of one partition. Unknown offsets and times (ms) are None."""
 
+    FIELDS = (
+        "topic=source.topic partition=source.partition target_topic=target.topic "
+        "copied_to=upstream source_end missing=left behind_ms newest_ms foreign_records=foreign "
+        "deleted problem=any_problem?"
+    )
+
     source: TopicPartition
     target: TopicPartition
     target_topic_id: TopicId = NO_TOPIC_ID
@@ -187,20 +193,9 @@ class Copy:
         """Translate a source offset to a target offset, or return None if it has none."""
         return None if self.replica is None else self.replica.to_target(offset)
 
-    def as_json(self) -> dict[str, Any]:
-        return {
-            "topic": self.source.topic,
-            "partition": self.source.partition,
-            "target_topic": self.target.topic,
-            "copied_to": self.upstream,
-            "source_end": self.source_end,
-            "missing": self.left,
-            "behind_ms": self.behind_ms,
-            "newest_ms": self.newest_ms,
-            "foreign_records": self.foreign,
-            "deleted": None if self.deleted is None else [*self.deleted],
-            "problem": self.problem or self.unlisted or None,
-        }
+    @property
+    def any_problem(self) -> str:
+        return self.problem or self.unlisted
 
 
 def copies(scope: CutoverScope, covers: Callable[[str], bool] | None = None) -> list[Copy]:

@@ -35,6 +35,7 @@ from twinlog.control.cutover.promotion import (
     wait_until_over,
 )
 from twinlog.control.cutover.scope import CutoverScope, Say
+from twinlog.encoded import encoded
 from twinlog.errors import FlowError, TwinlogError
 from twinlog.mirror.names.renaming import unkept_names
 from twinlog.model import TopicPartition
@@ -46,6 +47,11 @@ MOST_LINES = 50
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FailoverPlan:
     """The result of a failover if it ran now, with the records and groups that would be lost."""
+
+    FIELDS = (
+        "flow is_clear promoted? source_problem? notes told=newest groups_problem? partitions "
+        "groups"
+    )
 
     flow: str
     source_problem: str
@@ -133,20 +139,9 @@ class FailoverPlan:
         ago = "" if not copy.behind_ms else f" of the last {duration(copy.behind_ms / 1000)}"
         return f"{text} records{ago}"
 
-    def as_json(self) -> dict[str, Any]:
-        return {
-            "flow": self.flow,
-            "is_clear": self.is_clear,
-            "promoted": self.promoted or None,
-            "source_problem": self.source_problem or None,
-            "notes": list(self.notes),
-            "told": self.newest.as_json(),
-            "groups_problem": self.groups_problem or None,
-            "partitions": [
-                {**copy.as_json(), "missing": self.missing(copy)} for copy in self.copies
-            ],
-            "groups": [one.as_json() for one in self.groups],
-        }
+    @property
+    def partitions(self) -> list[dict[str, Any]]:
+        return [{**encoded(copy), "missing": self.missing(copy)} for copy in self.copies]
 
 
 class Failover:

@@ -9,7 +9,7 @@ If a run dies in between, there are intents without ACLs: the next put-up create
 take-down deletes the intents. So each of Twinlog's ACLs always has an intent. Creating or deleting
 an ACL twice has no further effect.
 
-ACLs do not stop super users; the proof of the fence finds them (`fence_proof`).
+ACLs do not stop super users; the proof of the fence finds them (`drain.FenceProof`).
 """
 
 from __future__ import annotations

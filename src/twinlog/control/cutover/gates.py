@@ -13,7 +13,7 @@ from msgspec import Struct
 from twinlog.cluster.logs.producers import describe_producers
 from twinlog.cluster.net.metadata import ClusterMetadata
 from twinlog.cluster.topics.acls import SECURITY_DISABLED, topic_acls
-from twinlog.control.compare.settings import acls_off, configs_off
+from twinlog.control.compare.comparison import acls_off, configs_off
 from twinlog.control.cutover.copies import NOTHING, Copy
 from twinlog.control.cutover.fence import shut_out
 from twinlog.control.cutover.groups import GroupPlan
@@ -96,10 +96,9 @@ class Gates:
         if self._scope.is_led():
             status = self._newest.status
             where = f" on {status.where}" if status is not None and self._newest.is_of_now else ""
-            return _open("mirror", f"a mirror leads the flow{where}")
-        return _closed(
-            "mirror", "no mirror leads the flow: start one with twinlog mirror FILE, and wait"
-        )
+            return _gate("mirror", (), f"a mirror leads the flow{where}")
+        todo = "no mirror leads the flow: start one with twinlog mirror FILE, and wait"
+        return _gate("mirror", [todo])
 
     def _topics(self) -> Gate:
         missing = {one.source.topic: one.unlisted for one in self._copies if one.unlisted}
@@ -130,11 +129,11 @@ class Gates:
         said = f"{count(records)} records are not on the target yet (--max-lag {count(most)})"
         if unknown:
             first = unknown[0].source
-            return _closed("lag", f"the number of missing records of {first} is unknown")
+            return _gate("lag", [f"the number of missing records of {first} is unknown"])
         if records > most:
             worst = max(late, key=lambda one: one.left or 0)
-            return _closed("lag", said, f"most of them: {worst.source} with {count(worst.left)}")
-        return _open("lag", said)
+            return _gate("lag", [said, f"most of them: {worst.source} with {count(worst.left)}"])
+        return _gate("lag", (), said)
 
     def _replicas(self) -> Gate:
         problems = [*self._out_of_sync(), *self._thinner()]
@@ -161,7 +160,7 @@ class Gates:
     def _configs(self) -> Gate:
         config = self._scope.config
         if off := configs_off(config):
-            return _open("configs", f"the flow copies none ({off}), so they are not compared")
+            return _gate("configs", (), f"the flow copies none ({off}), so they are not compared")
         drift = find_drift(config, self._remotes, self._scope.source, self._scope.target)
         remotes = {copy.target.topic for copy in self._copies}
         problems = [
@@ -191,9 +190,9 @@ class Gates:
         except BrokerRefused as error:
             if error.code != SECURITY_DISABLED:
                 raise
-            return _open("acls", f"no ACLs to compare: {error}", *self._fences())
+            return _gate("acls", (), f"no ACLs to compare: {error}", *self._fences())
         except TwinlogError as error:
-            return _closed("acls", f"they cannot be compared: {error}")
+            return _gate("acls", [f"they cannot be compared: {error}"])
         problems = [f"not in sync: {acl}" for acl in changes if acl.name in remotes]
         problems += [f"no client may write to {name} on the target" for name in sorted(denied)]
         problems += [
@@ -240,7 +239,7 @@ class Gates:
         try:
             found = describe_producers(self._scope.target, targets)
         except Unsupported:
-            return _open("foreign", "the target's brokers do not report producers")
+            return _gate("foreign", (), "the target's brokers do not report producers")
         for tp, producers in found.items():
             if isinstance(producers, TwinlogError):
                 problems.append(f"{tp}: {producers}")
@@ -273,16 +272,8 @@ def require_open(scope: CutoverScope, gates: Iterable[Gate], accepted: Iterable[
 
 def _gate(name: str, problems: Iterable[str], *evidence: str) -> Gate:
     """Return a gate that is closed if there are problems, else open with this evidence."""
-    closed = _few(problems)
-    return _closed(name, *closed) if closed else _open(name, *evidence)
-
-
-def _open(name: str, *evidence: str) -> Gate:
-    return Gate(name=name, is_open=True, evidence=evidence)
-
-
-def _closed(name: str, *evidence: str) -> Gate:
-    return Gate(name=name, is_open=False, evidence=evidence)
+    closed = tuple(_few(problems))
+    return Gate(name=name, is_open=not closed, evidence=closed or evidence)
 
 
 def _few(lines: Iterable[str]) -> list[str]:

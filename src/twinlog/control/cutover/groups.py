@@ -16,7 +16,7 @@ from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import Any, NamedTuple, TypeAlias
+from typing import NamedTuple, TypeAlias
 
 from twinlog.cluster.groups.coordinators import Coordinators
 from twinlog.cluster.groups.group_list import Group, list_groups
@@ -60,6 +60,11 @@ class GroupOutcome(StrEnum):
 class GroupPartition:
     """One group in one partition."""
 
+    FIELDS = (
+        "topic=source.topic partition=source.partition committed target_topic=target.topic to "
+        "is_exact why_not_exact? now outcome"
+    )
+
     source: TopicPartition
     committed: int
     metadata: str = ""
@@ -89,19 +94,6 @@ class GroupPartition:
     def is_exact(self) -> bool:
         return not self.why_not_exact
 
-    def as_json(self) -> dict[str, Any]:
-        return {
-            "topic": self.source.topic,
-            "partition": self.source.partition,
-            "committed": self.committed,
-            "target_topic": self.target.topic,
-            "to": self.to,
-            "is_exact": self.is_exact,
-            "why_not_exact": self.why_not_exact or None,
-            "now": self.now,
-            "outcome": self.outcome.value,
-        }
-
     def __str__(self) -> str:
         text = f"{self.source} {self.committed} -> {self.target} {self.to}, {self.outcome}"
         if self.to is None:
@@ -114,6 +106,11 @@ class GroupPartition:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GroupPlan:
     """One group in all partitions of the scope."""
+
+    FIELDS = (
+        "group is_exact is_done from_checkpoints in_use_on_source=in_use_here "
+        "in_use_on_target=in_use_there problem? places=partitions"
+    )
 
     group: str
     partitions: tuple[GroupPartition, ...]
@@ -187,18 +184,6 @@ class GroupPlan:
         if left := Counter(one.outcome for one in odd_first[SHOWN:]):
             more = ", ".join(f"{outcome}: {number}" for outcome, number in left.most_common())
             yield f"  and {plural(left.total(), 'partition')} more: {more} (--format json: all)"
-
-    def as_json(self) -> dict[str, Any]:
-        return {
-            "group": self.group,
-            "is_exact": self.is_exact,
-            "is_done": self.is_done,
-            "from_checkpoints": self.from_checkpoints,
-            "in_use_on_source": self.in_use_here,
-            "in_use_on_target": self.in_use_there,
-            "problem": self.problem or None,
-            "places": [one.as_json() for one in self.partitions],
-        }
 
 
 class CutoverGroups:

@@ -14,7 +14,7 @@ import math
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Final
 
 from twinlog.codes import FlowState
 from twinlog.control.cutover.scope import CutoverScope
@@ -33,6 +33,11 @@ POLL_S: Final = 0.5
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NewestStatus:
     """The newest status row, or why there is none."""
+
+    FIELDS = (
+        "problem at_ms=status.at_ms loss_records=status.loss_records loss_ms=status.loss_ms "
+        "loss_unknown=status.loss_unknown where=status.where state=status.state"
+    )
 
     status: PublishedStatus | None
     problem: str = ""
@@ -116,15 +121,6 @@ class NewestStatus:
         if one.loss_unknown:
             unknown = f"; for {plural(one.loss_unknown, 'partition')} this was unknown"
         return f"{who} that without the source {lost} would be lost{unknown}"
-
-    def as_json(self) -> dict[str, Any]:
-        numbers = ("at_ms", "loss_records", "loss_ms", "loss_unknown")
-        texts = ("where", "state")
-        return {
-            "problem": self.problem if self.status is None else "",
-            **{name: getattr(self.status, name, None) for name in numbers},
-            **{name: getattr(self.status, name, "") for name in texts},
-        }
 
 
 def newest_status(scope: CutoverScope) -> NewestStatus:

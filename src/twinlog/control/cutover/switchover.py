@@ -27,16 +27,13 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
-from typing import Any, Final
-
-from msgspec import to_builtins
+from typing import Final
 
 from twinlog.cluster.topics.acls import topic_acls
 from twinlog.control.cutover.copies import FORGOTTEN, Copy, copies, incomplete, records_in
-from twinlog.control.cutover.drain import Drain
+from twinlog.control.cutover.drain import Drain, Ends, FenceProof
 from twinlog.control.cutover.failover import no_return
 from twinlog.control.cutover.fence import AclFence
-from twinlog.control.cutover.fence_proof import Ends, FenceProof
 from twinlog.control.cutover.gates import Gate, Gates, require_open
 from twinlog.control.cutover.groups import CutoverGroups, GroupOutcome, GroupPlan
 from twinlog.control.cutover.newest_status import newest_status
@@ -89,6 +86,8 @@ class Ways:
 class SwitchoverPlan:
     """The current state of both clusters, as far as a switchover needs it."""
 
+    FIELDS = "flow is_open promoted? fenced notes gates partitions=copies groups"
+
     flow: str
     gates: tuple[Gate, ...]
     copies: tuple[Copy, ...]
@@ -127,18 +126,6 @@ class SwitchoverPlan:
         yield f"{count(left)} offsets of {plural(len(self.copies), 'partition')} to be drained"
         for one in self.groups:
             yield from one.lines()
-
-    def as_json(self) -> dict[str, Any]:
-        return {
-            "flow": self.flow,
-            "is_open": self.is_open,
-            "promoted": self.promoted or None,
-            "fenced": list(self.fenced),
-            "notes": list(self.notes),
-            "gates": to_builtins(self.gates),
-            "partitions": [copy.as_json() for copy in self.copies],
-            "groups": [one.as_json() for one in self.groups],
-        }
 
 
 @dataclass(slots=True)
@@ -203,7 +190,9 @@ class Switchover:
         )
         if not plan.promoted:
             self._fence_again(plan.topics)
-            self._groups_again()
+            # a group that was inactive before may have continued on the source since
+            plans = self.groups.plan(copies(self.scope), settled=True)
+            self.groups.set_all(plans, self.say, "had moved on at the source")
         else:
             self._groups_nowhere()
         self._nothing_is_left()
@@ -402,11 +391,6 @@ class Switchover:
         if open_:
             return f"keep producers off the source yourself: {first_few(open_)} has no fence"
         return "producers on the source stay fenced off"
-
-    def _groups_again(self) -> None:
-        """Set groups again: one that was inactive before may have continued on the source since."""
-        plans = self.groups.plan(copies(self.scope), settled=True)
-        self.groups.set_all(plans, self.say, "had moved on at the source")
 
     def _groups_nowhere(self) -> None:
         """Set the offsets of groups that have none on the target. Another command, which sets none,

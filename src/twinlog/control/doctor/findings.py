@@ -1,39 +1,641 @@
-"""All findings that follow from an observation, the most likely first."""
+"""The data of one flow and its two clusters, collected within a few seconds, and all findings that
+follow from it without further queries, the most likely first.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+import re
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from enum import IntEnum
+from functools import cached_property
+from shlex import quote
 from typing import Any, Final
 
-from twinlog.control.doctor import pace, standstill
-from twinlog.control.doctor.observation import Finding, Observation
+from twinlog.cluster.net.round_trip import FAR_S
+from twinlog.cluster.topics.quotas import CONSUMER, PRODUCER, REQUESTS, Quota
+from twinlog.codes import FlowState, PartitionState, conditions
+from twinlog.config.flow.tuning import Tuning
+from twinlog.control.watch.snapshot import FlowStatus, PartitionStatus
+from twinlog.lane.sides.sections import MOST_SECTIONS
+from twinlog.model import TopicPartition
+from twinlog.quantities import count, duration, first_few, largest, plural, size, total
+
+# One reason why a flow is slow or has stopped, and the remedy.
+
+
+class Likelihood(IntEnum):
+    """How certain it is that this holds the flow back, the most certain first."""
+
+    CERTAIN = 1
+    """Observed: its subject has stopped, or will lose records."""
+    LIKELY = 2
+    """A measurement indicates it."""
+    POSSIBLE = 3
+    """It has a cost of unknown size."""
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """One line with the observation and its number, and one with the remedy."""
+
+    FIELDS = "likelihood=likelihood.name.lower cause what todo"
+
+    likelihood: Likelihood
+    cause: str
+    """A stable identifier for programs, such as `quota`."""
+    what: str
+    todo: str
+    """A key to change, or a command."""
+
+
+SLOW_MS: Final = 10_000
+"""A copy with a shorter lag is not regarded as slow."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ClusterView:
+    """One cluster, as seen from this host now."""
+
+    alias: str
+    problem: str = ""
+    """Why it does not respond; then nothing else is known about it."""
+    round_trips_ms: Mapping[int, float] = field(default_factory=dict)
+    """Round-trip time of a small request, by broker."""
+    leaderless: tuple[TopicPartition, ...] = ()
+    """Partitions without a leader, among those that the flow reads or writes."""
+    under_min_isr: tuple[TopicPartition, ...] = ()
+    quotas: tuple[Quota, ...] | None = ()
+    """Quotas that may apply to the flow's clients; None if they are not readable."""
+
+    @property
+    def round_trip_ms(self) -> float | None:
+        """Round-trip time of the slowest broker; None if unknown."""
+        return max(self.round_trips_ms.values(), default=None)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Limit:
+    """A configured or requested rate limit of the flow."""
+
+    bytes_per_second: int
+    who: str
+    """The user who set it, or the configuration key."""
+    is_key: bool
+
+
+@dataclass(frozen=True, kw_only=True)
+class Observation:
+    """The data of one flow now."""
+
+    snapshot: FlowStatus
+    file: str
+    """The configuration file, as given to the commands."""
+    source: ClusterView
+    target: ClusterView
+    pause: str = ""
+    """Who paused the whole flow and why, as text; empty if it is not paused."""
+    limit: Limit | None = None
+    tuning: Tuning = field(default_factory=Tuning)
+    tasks_max: int | None = None
+    cores: int | None = None
+    """Cores of this host; None if the flow's process runs on another host."""
+    silent_ms: int = 0
+    """How long the report of its process, which is alive, is overdue; 0 if it is not, or unknown.
+    """
+    rates: Mapping[TopicPartition, float] | None = None
+    """Bytes per second of each partition, measured now; None if unknown."""
+    reported_rate: float | None = None
+    """Bytes per second of the whole flow, from the rows of a leader on another host."""
+    decoded: Mapping[str, str] = field(default_factory=dict)
+    """Source topics with a lag whose batches must be decoded, and why."""
+    notes: tuple[str, ...] = ()
+    """Failed queries, and why."""
+
+    @property
+    def flow(self) -> str:
+        return self.snapshot.flow
+
+    @cached_property
+    def behind(self) -> tuple[PartitionStatus, ...]:
+        """Partitions with a lag, without those that an open transaction holds back."""
+        parts = self.snapshot.partitions
+        return tuple(one for one in parts if one.lag and not one.is_held_back)
+
+    @cached_property
+    def lag(self) -> int:
+        """Records that wait, over partitions where that is known."""
+        return total(one.lag for one in self.behind) or 0
+
+    @cached_property
+    def lag_ms(self) -> int:
+        return largest(one.lag_ms for one in self.behind) or 0
+
+    @cached_property
+    def batches(self) -> tuple[int, int]:
+        """For partitions with a lag: the number of batches that their lanes have read, and how many
+        of these were decoded or compressed again.
+        """
+        return sum(one.batches for one in self.behind), sum(one.recoded for one in self.behind)
+
+    @property
+    def is_slow(self) -> bool:
+        """A record has waited for longer than a healthy copy takes."""
+        return self.lag_ms > SLOW_MS
+
+    @property
+    def round_trips(self) -> str:
+        """The known round-trip times as text; empty if none is known."""
+        return ", ".join(
+            f"{one.alias} {one.round_trip_ms:.1f} ms"
+            for one in (self.source, self.target)
+            if one.round_trip_ms is not None
+        )
+
+    @property
+    def rate(self) -> float | None:
+        """Bytes per second of the whole flow; None if unknown."""
+        return self.reported_rate if self.rates is None else sum(self.rates.values())
+
+    def command(self, words: str) -> str:
+        """Return a command for this flow, as it is typed."""
+        return f"twinlog {words} {quote(self.file)} --flow '{self.flow}'"
+
+
+# Causes that slow a running flow: limits, quotas, one large partition, few lanes, long distances,
+# batches that are decoded.
+
+MOST_OF_IT: Final = 0.8
+"""Share of the lag above which a single partition is the bottleneck."""
+
+NEAR: Final = 0.5
+"""Share of a limit above which the flow would probably copy more without it."""
+
+MUCH: Final = 0.2
+"""Share of batches on the slow path above which they are most of the work."""
+
+FAR_MS: Final = 50.0
+"""A round trip within one region is far shorter."""
+
+
+def limited(seen: Observation) -> Iterator[Finding]:
+    """Report `twinlog.max.bytes.per.second`, or a limit set by a user."""
+    limit = seen.limit
+    is_throttled = seen.snapshot.state is FlowState.THROTTLED
+    if limit is None:
+        return
+    is_near = seen.rate is None or seen.rate >= NEAR * limit.bytes_per_second
+    if not (is_throttled or (seen.is_slow and is_near)):
+        return
+    rate = "" if seen.rate is None else f", and it copies {size(seen.rate)}/s"
+    todo = "raise twinlog.max.bytes.per.second, or remove it"
+    if not limit.is_key:
+        todo = f"{seen.command('flow limit')} --none"
+    what = f"it is limited to {size(limit.bytes_per_second)}/s by {limit.who}{rate}"
+    yield Finding(Likelihood.LIKELY, "limit", what, todo)
+
+
+def quota(seen: Observation) -> Iterator[Finding]:
+    """Report the brokers' quotas for the flow's clients."""
+    is_throttled = seen.snapshot.state is FlowState.THROTTLED
+    if not (is_throttled or seen.is_slow):
+        return
+    ours = [
+        (side, one)
+        for side, key in ((seen.source, CONSUMER), (seen.target, PRODUCER))
+        for one in side.quotas or ()
+        if one.key in (key, REQUESTS)
+    ]
+    for side, one in ours:
+        likelihood = Likelihood.LIKELY if is_throttled else _binds(seen, one)
+        if likelihood is not None:
+            yield Finding(
+                likelihood,
+                "quota",
+                f"{side.alias} has a quota of {_number(one)} for {one.whose} ({one.key}, for "
+                "each broker)",
+                f"raise it: kafka-configs.sh --alter --add-config {one.key}=... for {one.whose}",
+            )
+    if is_throttled and not ours and seen.limit is None:
+        hidden = [one.alias for one in (seen.source, seen.target) if one.quotas is None]
+        todo = "check the quotas of users and client IDs: kafka-configs.sh --describe"
+        if hidden:
+            todo = f"grant DESCRIBE_CONFIGS on the cluster of {', '.join(hidden)} to see which"
+        what = "brokers throttle it by a quota (THROTTLED), but none for its clients is visible"
+        yield Finding(Likelihood.LIKELY, "quota", what, todo)
+
+
+def _binds(seen: Observation, one: Quota) -> Likelihood | None:
+    """Decide by the rate if it is known. The share of a broker's thread is never known here."""
+    if one.key == REQUESTS or seen.rate is None:
+        return Likelihood.POSSIBLE
+    return Likelihood.LIKELY if seen.rate >= NEAR * one.value else None
+
+
+def _number(one: Quota) -> str:
+    return f"{one.value:g} % of a thread" if one.key == REQUESTS else f"{size(one.value)}/s"
+
+
+def one_partition(seen: Observation) -> Iterator[Finding]:
+    """Report a single partition with most of the lag: one lane copies it, and more do not help."""
+    if not seen.is_slow or len(seen.snapshot.partitions) < 2:
+        return
+    worst = max(seen.behind, key=lambda one: one.lag or 0)
+    share = (worst.lag or 0) / seen.lag
+    if share < MOST_OF_IT:
+        return
+    yield Finding(
+        Likelihood.LIKELY,
+        "one_partition",
+        f"{worst.topic}-{worst.partition} has {share:.0%} of the lag ({count(worst.lag)} of "
+        f"{count(seen.lag)} records), and one lane copies it",
+        f"spread its records over more partitions at {seen.source.alias}; until then raise "
+        f"{seen.source.alias}.consumer.max.partition.fetch.bytes "
+        f"({size(seen.tuning.partition_fetch_bytes)} now)",
+    )
+
+
+def few_lanes(seen: Observation) -> Iterator[Finding]:
+    """Report unused cores, or partitions without a lane."""
+    if not seen.is_slow or not seen.snapshot.lanes:
+        return
+    if seen.cores is None:
+        yield from _bounded_by_tasks(seen)
+        return
+    could = min(seen.cores, len(seen.behind))
+    if seen.snapshot.lanes >= could:
+        return
+    lanes = plural(seen.snapshot.lanes, "lane")
+    why, todo = "", "give the process more with --lanes, or --master 'local[*]'"
+    if seen.tasks_max is not None and seen.tasks_max < could:
+        why, todo = f", because tasks.max = {seen.tasks_max}", f"raise tasks.max to {could}"
+    yield Finding(
+        Likelihood.LIKELY,
+        "few_lanes",
+        f"{lanes} copy {plural(len(seen.behind), 'partition')} that are behind, of "
+        f"{seen.cores} cores{why}",
+        todo,
+    )
+
+
+def _bounded_by_tasks(seen: Observation) -> Iterator[Finding]:
+    """Report `tasks.max` as the limit for a flow on another host, whose cores are unknown."""
+    most = seen.tasks_max
+    if most is not None and seen.snapshot.lanes >= most < len(seen.behind):
+        yield Finding(
+            Likelihood.POSSIBLE,
+            "few_lanes",
+            f"{plural(seen.snapshot.lanes, 'lane')} copy {plural(len(seen.behind), 'partition')} "
+            f"that are behind, because tasks.max = {most}",
+            f"raise tasks.max, to at most {len(seen.behind)}, if its host has more cores",
+        )
+
+
+def open_transaction(seen: Observation) -> Iterator[Finding]:
+    """Report open transactions: with read_committed no record after one can be copied.
+
+    For a moment, a record that arrives between the report of the lag and the query of the log end
+    looks the same.
+    """
+    parts = [one for one in seen.snapshot.partitions if (one.loss_ms or 0) > SLOW_MS]
+    held = [one for one in parts if one.loss_records and (not one.lag or one.is_held_back)]
+    if not held:
+        return
+    worst = max(held, key=lambda one: one.loss_records or 0)
+    yield Finding(
+        Likelihood.LIKELY,
+        "open_transaction",
+        f"an open transaction at the source blocks {plural(len(held), 'partition')}: "
+        f"{plural(worst.loss_records or 0, 'offset')} after it in {worst.topic}-{worst.partition}",
+        "end it, or find its producer: kafka-transactions.sh find-hanging",
+    )
+
+
+def small_fetches(seen: Observation) -> Iterator[Finding]:
+    """Report fetch sizes that limit the rate: a broker sends one response per round trip, or
+    several if it is far.
+    """
+    trip_ms = seen.source.round_trip_ms
+    if not seen.is_slow or not trip_ms:
+        return
+    a_second = 1000 / trip_ms
+    sizes = seen.tuning
+    responses = MOST_SECTIONS if trip_ms >= FAR_S * 1000 else 1
+    key, now, whose = "max.partition.fetch.bytes", sizes.partition_fetch_bytes, "a partition"
+    bound = responses * now * a_second
+    fastest = max((seen.rates or {}).values(), default=0.0)
+    lanes = max(1, seen.snapshot.lanes)
+    if fastest < NEAR * bound:
+        whose = "a lane of a broker"
+        if responses == 1:
+            key, now, bound = "fetch.max.bytes", sizes.fetch_bytes, sizes.fetch_bytes * a_second
+        if (seen.rate or 0.0) < NEAR * bound * lanes:
+            return
+    what = f"a response of {size(now)} every {trip_ms:.0f} ms is"
+    if responses > 1:
+        what = f"{responses} responses of {size(now)} every {trip_ms:.0f} ms are"
+    yield Finding(
+        Likelihood.LIKELY,
+        "small_fetches",
+        f"{what} at most {size(bound)}/s for {whose}, "
+        f"and {size(max(fastest, (seen.rate or 0.0) / lanes))}/s are copied",
+        f"raise {seen.source.alias}.consumer.{key} above {now}",
+    )
+
+
+def far_away(seen: Observation) -> Iterator[Finding]:
+    """Report long round trips."""
+    for side in (seen.source, seen.target):
+        if seen.is_slow and (side.round_trip_ms or 0) >= FAR_MS:
+            slowest = max(side.round_trips_ms, key=lambda node: side.round_trips_ms[node])
+            yield Finding(
+                Likelihood.POSSIBLE,
+                "far_away",
+                f"a round trip to {side.alias} takes {side.round_trip_ms:.0f} ms from here (broker "
+                f"{slowest})",
+                "run the mirror near its target; larger fetches and more lanes help too",
+            )
+
+
+def recoded(seen: Observation) -> Iterator[Finding]:
+    """Report batches that cannot pass unchanged, by the lanes' counts: they cost much more CPU."""
+    batches, costly = seen.batches
+    if not seen.is_slow or costly <= MUCH * batches:
+        return
+    why = "gaps of compaction, LogAppendTime, too large for the target, or another codec"
+    if seen.decoded:
+        why = "; ".join(f"{topic}: {one}" for topic, one in [*seen.decoded.items()][:3])
+    todo = "give them more lanes (tasks.max), or change that config of the source's topic"
+    if seen.tuning.recompression is not None:
+        todo = "remove compression.type of the target's producer: then batches keep their codec"
+    yield Finding(
+        Likelihood.LIKELY,
+        "recoded",
+        f"{costly / batches:.0%} of the batches of partitions that are behind were decoded or "
+        f"repacked ({count(costly)} of {count(batches)}): {why}",
+        todo,
+    )
+
+
+def decoded(seen: Observation) -> Iterator[Finding]:
+    """Report the same from the configuration, if no lane has reported counts."""
+    recompression, is_counted = seen.tuning.recompression, seen.batches[0] > 0
+    if not seen.is_slow:
+        return
+    if recompression is not None and not is_counted:
+        which = "every batch" if recompression.every else "batches without a codec"
+        yield Finding(
+            Likelihood.POSSIBLE,
+            "recompressed",
+            f"{which} may be repacked with {recompression.codec.name.lower()}, as configured",
+            "remove compression.type of the target's producer: then batches keep their codec",
+        )
+    if seen.tuning.join_bytes:
+        yield Finding(
+            Likelihood.POSSIBLE,
+            "joined",
+            f"small batches are joined up to batch.size = {seen.tuning.join_bytes}",
+            "set batch.size = 0 for the target's producer: then batches pass unchanged",
+        )
+    if seen.decoded and not is_counted:
+        some, all_of = plural(len(seen.decoded), "topic"), {one.topic for one in seen.behind}
+        why = next(iter(seen.decoded.values()))
+        yield Finding(
+            Likelihood.POSSIBLE,
+            "decoded",
+            f"batches of {some}, of {len(all_of)} that are behind, may "
+            f"be decoded and encoded again ({first_few(seen.decoded)}: {why})",
+            "give them more lanes (tasks.max), or change that config of the source's topic",
+        )
+
+
+def at_its_limits(seen: Observation) -> Iterator[Finding]:
+    """Report a slow flow without any other finding: the machine or the network is the limit."""
+    if not seen.is_slow:
+        return
+    rate = "an unknown rate" if seen.rate is None else f"{size(seen.rate)}/s"
+    yield Finding(
+        Likelihood.POSSIBLE,
+        "at_its_limits",
+        f"{count(seen.lag)} records have waited for {duration(seen.lag_ms / 1000)}; "
+        f"{plural(seen.snapshot.lanes, 'lane')} copy {rate}; "
+        f"round trips: {seen.round_trips or 'unknown'}",
+        "check CPU, disks and network of the brokers and of this host; docs/capacity.md shows "
+        "what to expect",
+    )
+
+
+# Causes that stop a flow, or some of its partitions, and records that will be lost.
+
+SILENT_MS: Final = 10_000
+"""A process reports its state once a second."""
+
+MARKDOWN_LINK: Final = re.compile(r"\[([^\]]+)\]\(([^)]+)\)")
+AS_SAID: Final = "see the message; twinlog explain CODE explains more"
+
+
+def _certain(cause: str, what: str, todo: str) -> Finding:
+    return Finding(Likelihood.CERTAIN, cause, what, todo)
+
+
+def advice_of(code: str) -> str:
+    """Return the catalogue's advice on a code as plain text."""
+    found = conditions().get(code)
+    text = "" if found is None else found.advice
+    return MARKDOWN_LINK.sub(r"\1: docs/\2", text).replace("`", "") or AS_SAID
+
+
+def unreachable(seen: Observation) -> Iterator[Finding]:
+    """Report clusters that are unreachable from this host."""
+    for side in (seen.source, seen.target):
+        if side.problem:
+            yield _certain(
+                "unreachable",
+                _named(side.alias, side.problem),
+                f"start its brokers, or correct {side.alias}.bootstrap.servers and its security",
+            )
+
+
+def _named(alias: str, problem: str) -> str:
+    """Return the problem of a cluster, adding its name if the error lacks it."""
+    if f"{alias} (" in problem or f"cluster {alias} " in problem:
+        return f"from this host: {problem}"
+    return f"{alias} cannot be reached from this host: {problem}"
+
+
+def not_running(seen: Observation) -> Iterator[Finding]:
+    """Report that no process is known to lead the flow."""
+    is_unheard = seen.snapshot.state is FlowState.UNKNOWN and not seen.snapshot.code
+    if is_unheard or seen.snapshot.state in (FlowState.NOT_RUNNING, FlowState.STOPPED):
+        waiting = f"{count(seen.lag)} records wait" if seen.lag else ""
+        reasons = ("no process is known to run it", waiting, seen.snapshot.reason)
+        todo = f"twinlog mirror {quote(seen.file)}; if another host runs it, check there"
+        yield _certain("not_running", "; ".join(filter(None, reasons)), todo)
+
+
+def failed(seen: Observation) -> Iterator[Finding]:
+    """Report that the flow cannot run, or that a cluster is unreachable for it."""
+    snapshot = seen.snapshot
+    is_failed = snapshot.state is FlowState.FAILED
+    is_unasked = snapshot.state is FlowState.UNKNOWN and bool(snapshot.code)
+    if (is_failed or is_unasked) and not (seen.source.problem or seen.target.problem):
+        yield _certain("failed", snapshot.reason, advice_of(snapshot.code))
+    if snapshot.state is FlowState.DEGRADED:
+        yield _certain("degraded", snapshot.reason, _advice(snapshot))
+
+
+def _advice(snapshot: FlowStatus) -> str:
+    """Return the advice for a flow that waits for a cluster, or whose records are at risk."""
+    is_near = any(one.is_near_deletion for one in snapshot.partitions)
+    risks = ("RPO_EXCEEDED" if snapshot.rpo_excess else "", "RETENTION_NEAR" if is_near else "")
+    code = next(filter(None, (snapshot.code, *risks)), "")
+    return (
+        advice_of(code) if code else "check the cluster that it names; the flow resumes by itself"
+    )
+
+
+def silent(seen: Observation) -> Iterator[Finding]:
+    """Report a live process that has stopped reporting."""
+    if seen.silent_ms > SILENT_MS:
+        yield _certain(
+            "silent",
+            f"its process is alive, but has not reported for {duration(seen.silent_ms / 1000)}",
+            "check if the host swaps, or if the process is suspended (kill -CONT); then restart it",
+        )
+
+
+def paused(seen: Observation) -> Iterator[Finding]:
+    """Report a paused flow, or paused topics."""
+    if seen.pause or seen.snapshot.state is FlowState.PAUSED:
+        waiting = f"{count(seen.lag)} records wait" if seen.lag else ""
+        what = "; ".join(filter(None, (seen.pause or "paused", waiting)))
+        yield _certain("paused", what, seen.command("flow resume"))
+        return
+    parts = [one for one in seen.snapshot.partitions if one.state is PartitionState.PAUSED]
+    for topic, some in _by(parts, lambda one: one.topic):
+        why = some[0].message or "paused"
+        lag = total(one.lag for one in some) or 0
+        yield _certain(
+            "topic_paused",
+            f"{topic}: {why}; {count(lag)} records wait",
+            f"{seen.command('topic resume')} --topics {quote(topic)}",
+        )
+
+
+def no_lanes(seen: Observation) -> Iterator[Finding]:
+    """Report that Spark runs no lane for the flow."""
+    if seen.snapshot.state is FlowState.WAITING_FOR_SPARK:
+        yield _certain("no_lanes", seen.snapshot.reason, advice_of(seen.snapshot.code))
+    works = seen.snapshot.state in (FlowState.RUNNING, FlowState.PARTLY_FAILED, FlowState.STARTING)
+    if works and not seen.snapshot.lanes and seen.behind:
+        yield _certain(
+            "no_lanes",
+            f"no lane runs ({seen.snapshot.state}), and {count(seen.lag)} records wait",
+            "check that Spark has free cores for a job of this application, and check its log",
+        )
+
+
+def stopped_by_codes(seen: Observation) -> Iterator[Finding]:
+    """Report partitions that have stopped with a code or are retried; the most frequent first."""
+    parts = [one for one in seen.snapshot.partitions if one.code]
+    groups = sorted(_by(parts, lambda one: one.code), key=lambda item: -len(item[1]))
+    for code, some in groups:
+        names = first_few(f"{one.topic}-{one.partition}" for one in some)
+        is_failed = any(one.state is PartitionState.FAILED for one in some)
+        verb = "have stopped" if is_failed else "are being retried"
+        yield _certain(
+            code.lower(),
+            f"{plural(len(some), 'partition')} {verb} with {code} ({names}): {some[0].message}",
+            advice_of(code),
+        )
+
+
+def leaderless(seen: Observation) -> Iterator[Finding]:
+    """Report partitions without a leader on the clusters, if no partition reports it itself."""
+    if any(one.code == "NO_LEADER" for one in seen.snapshot.partitions):
+        return
+    for side in (seen.source, seen.target):
+        if side.leaderless:
+            yield _certain(
+                "no_leader", _of(side, side.leaderless, "no leader"), advice_of("NO_LEADER")
+            )
+
+
+def under_min_isr(seen: Observation) -> Iterator[Finding]:
+    """Report partitions of the target with too few replicas in sync to accept records."""
+    if any(one.code == "TARGET_UNDER_MIN_ISR" for one in seen.snapshot.partitions):
+        return
+    side = seen.target
+    if side.under_min_isr:
+        what = _of(side, side.under_min_isr, "fewer replicas in sync than min.insync.replicas")
+        todo = (
+            "start the target's other brokers; until then acks=all is rejected "
+            "(kafka-topics.sh --describe --under-min-isr-partitions)"
+        )
+        yield _certain("target_under_min_isr", what, todo)
+
+
+def _of(side: ClusterView, tps: Sequence[object], what: str) -> str:
+    return (
+        f"{plural(len(tps), 'partition')} of {side.alias} have {what} ({first_few(map(str, tps))})"
+    )
+
+
+def retention_near(seen: Observation) -> Iterator[Finding]:
+    """Report records that will be deleted before they are copied."""
+    near = [one for one in seen.snapshot.partitions if one.is_near_deletion]
+    for topic, some in _by(near, lambda one: one.topic):
+        first = min(some, key=lambda one: one.left_ms or 0)
+        needs = (
+            "more time than it has (it is not catching up)"
+            if first.needs_ms is None
+            else duration(first.needs_ms / 1000)
+        )
+        left = duration((first.left_ms or 0) / 1000)
+        yield _certain(
+            "retention_near",
+            f"{topic}-{first.partition}: in {left} the source may delete records not copied yet, "
+            f"and the copy needs: {needs}",
+            f"raise retention.ms or retention.bytes of {topic} on {seen.source.alias} until it "
+            "has caught up",
+        )
+
+
+def _by(
+    parts: Iterable[PartitionStatus], key: Callable[[PartitionStatus], str]
+) -> Iterator[tuple[str, list[PartitionStatus]]]:
+    out: dict[str, list[PartitionStatus]] = {}
+    for one in parts:
+        out.setdefault(key(one), []).append(one)
+    yield from out.items()
+
 
 CHECKS: Final[tuple[Callable[[Observation], Iterator[Finding]], ...]] = (
-    standstill.unreachable,
-    standstill.not_running,
-    standstill.failed,
-    standstill.silent,
-    standstill.paused,
-    standstill.retention_near,
-    standstill.no_lanes,
-    standstill.stopped_by_codes,
-    standstill.leaderless,
-    standstill.under_min_isr,
-    pace.limited,
-    pace.quota,
-    pace.open_transaction,
-    pace.small_fetches,
-    pace.few_lanes,
-    pace.one_partition,
-    pace.recoded,
-    pace.decoded,
-    pace.far_away,
+    unreachable,
+    not_running,
+    failed,
+    silent,
+    paused,
+    retention_near,
+    no_lanes,
+    stopped_by_codes,
+    leaderless,
+    under_min_isr,
+    limited,
+    quota,
+    open_transaction,
+    small_fetches,
+    few_lanes,
+    one_partition,
+    recoded,
+    decoded,
+    far_away,
 )
 """Order of findings of the same likelihood."""
 
 
-def as_json(seen: Observation, found: list[Finding]) -> dict[str, Any]:
-    """Return the measurements and findings of a flow."""
+def printed(seen: Observation, found: list[Finding]) -> dict[str, Any]:
+    """Return the measurements and findings of a flow, as they are printed for programs."""
     return {
         "flow": seen.flow,
         "state": seen.snapshot.state,
@@ -45,8 +647,8 @@ def as_json(seen: Observation, found: list[Finding]) -> dict[str, Any]:
             one.alias: {str(node): round(ms, 3) for node, ms in one.round_trips_ms.items()}
             for one in (seen.source, seen.target)
         },
-        "notes": list(seen.notes),
-        "findings": [one.as_json() for one in found],
+        "notes": seen.notes,
+        "findings": found,
     }
 
 
@@ -54,5 +656,5 @@ def findings(seen: Observation) -> list[Finding]:
     """Return the findings, or an empty list if the flow is neither slow nor stopped."""
     found = [one for check in CHECKS for one in check(seen)]
     if not found:
-        found = list(pace.at_its_limits(seen))
+        found = list(at_its_limits(seen))
     return sorted(found, key=lambda one: one.likelihood)

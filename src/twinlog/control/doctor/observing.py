@@ -23,7 +23,7 @@ from twinlog.cluster.topics.quotas import CONSUMER, PRODUCER, REQUESTS, Quota, c
 from twinlog.codes import FlowState
 from twinlog.config.flow.schema import FlowConfig, MirrorConfig
 from twinlog.control.check.offline_status import offline_status
-from twinlog.control.doctor.observation import ClusterView, Limit, Observation
+from twinlog.control.doctor.findings import ClusterView, Limit, Observation
 from twinlog.control.flow.flow_setup import FlowSetup
 from twinlog.control.flow.wiring import flow_setup
 from twinlog.control.watch.snapshot import FlowStatus, PartitionStatus

@@ -6,9 +6,11 @@ Only names with a drill's mark are removed. Each step may be repeated.
 from __future__ import annotations
 
 import re
+import secrets
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
+from enum import StrEnum
 from typing import Final
 
 from twinlog.cluster.client import ClusterClient
@@ -19,12 +21,48 @@ from twinlog.cluster.topics.internal_log import append, read_to_end
 from twinlog.cluster.topics.topic_admin import delete_topic
 from twinlog.control.cutover.fence import fence_acl
 from twinlog.control.cutover.scope import Say
-from twinlog.control.drill.names import PREFIX
 from twinlog.errors import TwinlogError
 from twinlog.mirror.names.naming import STATE_TOPIC, STATUS_TOPIC
 from twinlog.model import TopicPartition
 from twinlog.quantities import first_few, plural
 from twinlog.wire.record import Record
+
+# Names of a drill: everything whose name begins with its mark belongs to it, and is removed.
+# Topics end in `.internal`, so that mirrors with the usual `topics.exclude` leave them alone.
+
+PREFIX: Final = "twinlog-drill-"
+SUFFIX: Final = ".internal"
+
+
+class Part(StrEnum):
+    """The part of a drill that is rehearsed."""
+
+    SWITCHOVER = "switchover"
+    FAILOVER = "failover"
+
+
+@dataclass(frozen=True, slots=True)
+class DrillNames:
+    """The names of one drill; `mark` is in all of them."""
+
+    mark: str
+
+    @classmethod
+    def new(cls) -> DrillNames:
+        return cls(f"{PREFIX}{secrets.token_hex(4)}")
+
+    def alias(self, part: Part, alias: str) -> str:
+        """Return the alias of a cluster in the drill's configuration."""
+        return f"{self.mark}{part.value[0]}-{alias}"
+
+    def topic(self, part: Part, number: int) -> str:
+        """Return the name of a topic on the source."""
+        return f"{self.mark}{part.value[0]}-{number}{SUFFIX}"
+
+    def group(self, part: Part, number: int) -> str:
+        """Return the name of the group that reads that topic."""
+        return f"{self.mark}{part.value[0]}-{number}"
+
 
 OF_A_DRILL: Final = re.compile(rf"({PREFIX}[0-9a-f]{{8}})[sf]-")
 WITHIN_S: Final = 60.0
@@ -77,11 +115,13 @@ def leftovers(client: ClusterClient, mark: str = "") -> Leftovers:
         denied = set()  # no authorizer, or ACLs may not be read; then no fence was made either
     listed = list_groups(Coordinators(client)).values()
     groups = {group.name: group.is_active for group in listed if is_one(group.name)}
+    active = (OF_A_DRILL.search(name) for name, is_active in groups.items() if is_active)
+    running = {found[1] for found in active if found is not None}
     return Leftovers(
         cluster=client.alias,
         topics=tuple(sorted(filter(is_one, topics))),
         groups=tuple(sorted(groups)),
-        running=tuple(sorted({_mark_of(name) for name, active in groups.items() if active})),
+        running=tuple(sorted(running)),
         fences=tuple(sorted(filter(is_one, denied))),
         rows={
             topic: tuple(_rows(client, topic, is_one))
@@ -89,11 +129,6 @@ def leftovers(client: ClusterClient, mark: str = "") -> Leftovers:
             if topic in topics
         },
     )
-
-
-def _mark_of(name: str) -> str:
-    found = OF_A_DRILL.search(name)
-    return "" if found is None else found[1]
 
 
 def clean(client: ClusterClient, mark: str, say: Say) -> bool:

@@ -20,7 +20,6 @@ from typing import Any, Final
 from cryptography.exceptions import UnsupportedAlgorithm
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from cryptography.hazmat.primitives.serialization import load_pem_private_key
-from msgspec import to_builtins
 
 from twinlog.cluster.client import ClusterClient, prompt_client
 from twinlog.cluster.groups.coordinators import Coordinators
@@ -37,10 +36,10 @@ from twinlog.config.regex.patterns import NamePattern
 from twinlog.config.values.origin import Setting
 from twinlog.control.cutover.scope import CutoverScope, Say
 from twinlog.control.cutover.switchover import FenceKind
-from twinlog.control.drill.cleaning import clean
-from twinlog.control.drill.names import DrillNames, Part
+from twinlog.control.drill.cleaning import DrillNames, Part, clean
 from twinlog.control.drill.rehearsal import Defect, Load, Measured, MirrorProcess, Rehearsal
 from twinlog.control.flow.wiring import flow_setup
+from twinlog.encoded import encoded
 from twinlog.errors import BrokerRefused, FlowError, TwinlogError, UsageError
 from twinlog.model import Flow, TopicPartition
 from twinlog.private_files import memory_file
@@ -69,6 +68,11 @@ class TopicShape:
 class DrillPlan:
     """What a drill would do."""
 
+    FIELDS = (
+        "flow topics=shapes fence parts seconds=load.seconds "
+        "records_per_second=load.records_per_s record_bytes=load.record_bytes"
+    )
+
     flow: str
     shapes: tuple[TopicShape, ...]
     fence: FenceKind
@@ -88,21 +92,12 @@ class DrillPlan:
             }
             yield f"its producers are fenced off {how[self.fence]}"
 
-    def as_json(self) -> dict[str, Any]:
-        return {
-            "flow": self.flow,
-            "topics": to_builtins(self.shapes),
-            "fence": self.fence.value,
-            "parts": [part.value for part in self.parts],
-            "seconds": self.load.seconds,
-            "records_per_second": self.load.records_per_s,
-            "record_bytes": self.load.record_bytes,
-        }
-
 
 @dataclass(slots=True, kw_only=True)
 class DrillResult:
     """The measurements of a drill."""
+
+    FIELDS = "id=mark began_ms seconds verdict plan rehearsals=outcomes problem? is_clean evidence"
 
     plan: DrillPlan
     mark: str
@@ -123,18 +118,9 @@ class DrillResult:
     def is_green(self) -> bool:
         return not (self.findings or self.problem) and self.is_clean
 
-    def as_json(self) -> dict[str, Any]:
-        return {
-            "id": self.mark,
-            "began_ms": self.began_ms,
-            "seconds": round(self.seconds, 1),
-            "verdict": "green" if self.is_green else "red",
-            "plan": self.plan.as_json(),
-            "rehearsals": [one.as_json() for one in self.outcomes],
-            "problem": self.problem or None,
-            "is_clean": self.is_clean,
-            "evidence": self.evidence,
-        }
+    @property
+    def verdict(self) -> str:
+        return "green" if self.is_green else "red"
 
 
 class Drill:
@@ -192,7 +178,9 @@ class Drill:
         setup = self._setup
         with prompt_client(setup.source) as source, prompt_client(setup.target) as target:
             try:
-                with memory_file(self._text(plan, names), "twinlog drill") as file:
+                topics = dict.fromkeys(plan.parts, len(plan.shapes))
+                text = drill_text(self._raw, self._config.flow, names, topics)
+                with memory_file(text, "twinlog drill") as file:
                     self._rehearse(plan, names, source, file, result)
             except TwinlogError as error:
                 result.problem = str(error)
@@ -201,7 +189,7 @@ class Drill:
                 self._say("cleaning up")
                 cleaned = [clean(client, names.mark, self._say) for client in (source, target)]
                 result.is_clean = all(cleaned)
-        result.seconds = time.monotonic() - began
+        result.seconds = round(time.monotonic() - began, 1)
         return result
 
     def _rehearse(
@@ -249,10 +237,6 @@ class Drill:
             outcome.findings.append(Defect(part=outcome.part, where="the loss", what=what))
         for finding in outcome.findings:
             self._say(f"RED: {finding}")
-
-    def _text(self, plan: DrillPlan, names: DrillNames) -> str:
-        topics = dict.fromkeys(plan.parts, len(plan.shapes))
-        return drill_text(self._raw, self._config.flow, names, topics)
 
 
 def _commit_first(
@@ -320,7 +304,11 @@ def drill_text(raw: RawConfig, flow: Flow, names: DrillNames, topics: Mapping[Pa
     References to secrets are kept as they are in the file.
     """
     aliases = [cluster.alias for cluster in load_raw(raw).clusters]
-    settings = dict(_general(raw, aliases))
+    settings = {
+        key: one
+        for key, one in raw.settings.items()
+        if not _prefix(key, aliases) and key not in LEFT_OUT
+    }
     clusters: list[str] = []
     for part, size in topics.items():
         source, target = (names.alias(part, one) for one in (flow.source, flow.target))
@@ -337,12 +325,6 @@ def drill_text(raw: RawConfig, flow: Flow, names: DrillNames, topics: Mapping[Pa
     # disabled flows emit heartbeats as well
     settings.update(_set({"clusters": ", ".join(clusters), "emit.heartbeats.enabled": "false"}))
     return canonical(settings, clusters)
-
-
-def _general(raw: RawConfig, aliases: Sequence[str]) -> Iterator[tuple[str, Setting]]:
-    for key, one in raw.settings.items():
-        if not _prefix(key, aliases) and key not in LEFT_OUT:
-            yield key, one
 
 
 def _renamed(
@@ -395,7 +377,7 @@ def signing_key(path: Path) -> Ed25519PrivateKey:
 def write_report(result: DrillResult, folder: Path, key: Ed25519PrivateKey | None) -> list[Path]:
     """Write the files, and return them in that order. Raises UsageError if that fails."""
     stem = folder / f"drill-{result.mark.rpartition('-')[2]}"
-    data = {"v": 1, **result.as_json()}
+    data = {"v": 1, **encoded(result)}
     files = {
         stem.with_suffix(".json"): json.dumps(data, indent=2) + "\n",
         stem.with_suffix(".html"): page(result),

@@ -22,15 +22,13 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any, Final
 
-from msgspec import to_builtins
-
 from twinlog.config.flow.schema import FlowConfig
 from twinlog.control.cutover.copies import Copy, copies
 from twinlog.control.cutover.failover import Failover
 from twinlog.control.cutover.scope import CutoverScope, Say
 from twinlog.control.cutover.switchover import FenceKind, Switchover, Ways
+from twinlog.control.drill.cleaning import DrillNames, Part
 from twinlog.control.drill.clients import DrillClient, DrillReader, DrillWriter, numbers_in
-from twinlog.control.drill.names import DrillNames, Part
 from twinlog.control.flow.wiring import flow_setup
 from twinlog.errors import FlowError, TwinlogError
 from twinlog.model import TopicPartition
@@ -55,6 +53,12 @@ class Load:
 class Measured:
     """The measurements of a rehearsal."""
 
+    FIELDS = (
+        "part written_records=written lost_records=lost lost_seconds=lost_s "
+        "lost_records_as_planned=said_lost interruption_seconds=interruption_s "
+        "records_read_again=read_again findings"
+    )
+
     part: Part
     written: int = 0
     """Records that were acknowledged by either cluster."""
@@ -67,18 +71,6 @@ class Measured:
     """Time from the last moment at which producers could write until all could write again."""
     read_again: int = 0
     findings: list[Defect] = field(default_factory=list)
-
-    def as_json(self) -> dict[str, Any]:
-        return {
-            "part": self.part.value,
-            "written_records": self.written,
-            "lost_records": self.lost,
-            "lost_seconds": round(self.lost_s, 3),
-            "lost_records_as_planned": self.said_lost,
-            "interruption_seconds": round(self.interruption_s, 3),
-            "records_read_again": self.read_again,
-            "findings": to_builtins(self.findings),
-        }
 
 
 class Rehearsal:
@@ -194,7 +186,8 @@ class Rehearsal:
             copied = max((n for n in found if n < written), default=-1) + 1
             whole[tp] = [*range(copied), *range(written, there.written[remote])]
             outcome.lost += written - copied
-            outcome.lost_s = max(outcome.lost_s, cut_at - writer.acked_at(tp, copied, cut_at))
+            late_s = round(cut_at - writer.acked_at(tp, copied, cut_at), 3)
+            outcome.lost_s = max(outcome.lost_s, late_s)
         outcome.findings += self._in_logs(scope, whole)
         for before, after in zip(readers, others, strict=True):
             for tp, numbers in before.read.items():
@@ -307,7 +300,7 @@ class Rehearsal:
             yield from findings(self._part, "the log of", remote, found, numbers)
 
     def _outcome(self, there: DrillWriter, stopped_at: float) -> Measured:
-        pause_s = max(there.first_at.values()) - stopped_at
+        pause_s = round(max(there.first_at.values()) - stopped_at, 3)
         self._say(f"producers were interrupted for {duration(pause_s)}")
         return Measured(
             part=self._part, written=sum(there.written.values()), interruption_s=pause_s

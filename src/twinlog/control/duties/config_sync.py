@@ -121,7 +121,6 @@ def lowered(drift: ConfigDrift) -> Iterator[str]:
 
 
 def changes_of(found: Iterable[ConfigDiff]) -> list[ConfigChange]:
-    """Return the requested changes."""
     return [ConfigChange(one.name, one.new) for one in found]
 
 

@@ -35,8 +35,8 @@ from twinlog.cluster.logs.offsets import EARLIEST, offset_at
 from twinlog.codes import FlowState
 from twinlog.config.flow.schema import PolicyKind, VerifyMode
 from twinlog.control.duties.rounds import Duty, LedFlow, NotPermitted, PartitionView
-from twinlog.control.watch.thread_priority import give_way
 from twinlog.control.watch.verified import CODE, Verified
+from twinlog.control.watch.vital import give_way
 from twinlog.errors import PartitionError, Unauthorized
 from twinlog.flow_log import FlowLog
 from twinlog.lane.watches.compaction import may_lack_offsets

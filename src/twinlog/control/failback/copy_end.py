@@ -200,19 +200,14 @@ class CopyEnds:
                 "the offset map has no row of it, as if its topic had been deleted; if no other "
                 "client has written there yet, rebuild the rows with twinlog offsets rebuild",
             )
-        if not self._scope.setup.is_identity and not self._is_led_into(source, target, topic_id):
+        # the flow wrote to the topic: the copy or, after a promotion, the tail
+        is_led_into = source.topic in self._rows.replayed
+        is_led_into = is_led_into or self._rows.has_begun(target.topic, topic_id)
+        if not (self._scope.setup.is_identity or is_led_into):
             raise self._unknown(
                 target,
                 "it holds records, and the flow never began to copy there: another client owns it",
             )
-
-    def _is_led_into(
-        self, source: TopicPartition, target: TopicPartition, topic_id: TopicId
-    ) -> bool:
-        """Return True if the flow wrote to this topic: the copy or, after a promotion, the tail."""
-        if source.topic in self._rows.replayed:
-            return True
-        return self._rows.has_begun(target.topic, topic_id)
 
     # -- topics that only this flow wrote to
 

@@ -16,7 +16,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Any, Final
+from typing import Final
 
 from twinlog.cluster.client import ClusterClient
 from twinlog.cluster.logs.raw_log import FIRST_BYTES
@@ -43,6 +43,11 @@ MARKER: Final = (Record(-1, -1, None, None, ()), True)
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Parting:
     """Where the logs of one partition of A diverge."""
+
+    FIELDS = (
+        "topic=source.topic partition=source.partition target_topic=target.topic tail deleted "
+        "lost_by_source=lost lost_records is_compared is_home was_copied open_from problem"
+    )
 
     source: TopicPartition
     target: TopicPartition
@@ -86,21 +91,13 @@ class Parting:
         """Return True if a transaction is open in the tail, so that its outcome is undecided."""
         return self.stable < self.log[1]
 
-    def as_json(self) -> dict[str, Any]:
-        return {
-            "topic": self.source.topic,
-            "partition": self.source.partition,
-            "target_topic": self.target.topic,
-            "tail": [*self.tail],
-            "deleted": None if self.deleted is None else [*self.deleted],
-            "lost_by_source": None if self.lost is None else [*self.lost],
-            "lost_records": self.lost_records,
-            "is_compared": self.is_compared,
-            "is_home": self.is_home,
-            "was_copied": self.copy is not None,
-            "open_from": self.stable if self.is_open else None,
-            "problem": None if self.problem is None else str(self.problem),
-        }
+    @property
+    def was_copied(self) -> bool:
+        return self.copy is not None
+
+    @property
+    def open_from(self) -> int | None:
+        return self.stable if self.is_open else None
 
 
 def partings(scope: CutoverScope) -> list[Parting]:
@@ -191,7 +188,7 @@ def _came_from_target(scope: CutoverScope, topic: str) -> bool:
 def _came_by_ids(scope: CutoverScope, topics: Mapping[str, TopicMetadata]) -> dict[str, str]:
     """Return the topics of A whose records were on B before, and the flow that copied them. This
     finds what topic names do not show. The map of the flow back distinguishes its own copies from
-    A's records (`reverse`).
+    A's records (`failback.Reverse`).
     """
     way_back = f"{scope.config.flow.target}->{scope.config.flow.source}"
     home = scope.target.metadata([]).cluster_id or ""

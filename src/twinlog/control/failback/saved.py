@@ -42,6 +42,7 @@ from msgspec import Struct
 from twinlog.client.export import checked_batches, record_line
 from twinlog.cluster.client import ClusterClient
 from twinlog.cluster.logs.raw_log import FetchedRecords, fetch_partition
+from twinlog.encoded import encoded
 from twinlog.errors import BrokerRefused, CorruptData, Fate, FlowError
 from twinlog.mirror.findings import Span
 from twinlog.mirror.start.tail_check import decode
@@ -63,6 +64,11 @@ _NAME: Final = re.compile(r"(?P<topic>.+)-(?P<partition>\d+)-(?P<first>\d{20})-(
 class SavedFile:
     """One saved file, as it was read from the disk."""
 
+    FIELDS = (
+        "file=name topic=tp.topic partition=tp.partition from=span.first to=span.next records "
+        "aborted bytes=size sha256"
+    )
+
     name: str
     tp: TopicPartition
     span: Span
@@ -71,29 +77,14 @@ class SavedFile:
     size: int
     sha256: str
 
-    def as_json(self) -> dict[str, Any]:
-        return {
-            "file": self.name,
-            "topic": self.tp.topic,
-            "partition": self.tp.partition,
-            "from": self.span.first,
-            "to": self.span.next,
-            "records": self.records,
-            "aborted": self.aborted,
-            "bytes": self.size,
-            "sha256": self.sha256,
-        }
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Owner:
     """The flow and source cluster whose tail a folder holds."""
 
+    version: int = VERSION
     flow: str
     source_cluster_id: str
-
-    def as_json(self) -> dict[str, Any]:
-        return {"version": VERSION, "flow": self.flow, "source_cluster_id": self.source_cluster_id}
 
 
 class SavedTail:
@@ -123,7 +114,7 @@ class SavedTail:
             for left in self._folder.glob(f"*{PARTIAL}"):  # left by runs that died
                 left.unlink()
             if not is_owned:
-                self._write({**self._owner.as_json(), "partitions": [], "files": []})
+                self._write([], [])
             yield
 
     def files(self) -> list[SavedFile]:
@@ -147,7 +138,9 @@ class SavedTail:
                 out.write(_line(tp, one) + "\n")
             out.flush()
             os.fsync(out.fileno())
-        publish(partial, path)
+        os.link(partial, path)  # unlike a rename, a link replaces nothing
+        partial.unlink()
+        _sync(self._folder)
         return path
 
     def write_manifest(
@@ -159,14 +152,10 @@ class SavedTail:
             (one["topic"], one["partition"]): one for one in self._manifest().get("partitions", ())
         }
         on_read = before | now
-        body = {
-            **self._owner.as_json(),
-            "partitions": [on_read[key] for key in sorted(on_read)],
-            "files": [one.as_json() for one in files],
-        }
-        self._write(body)
+        self._write([on_read[key] for key in sorted(on_read)], files)
 
-    def _write(self, manifest: Mapping[str, Any]) -> None:
+    def _write(self, partitions: Sequence[Mapping[str, Any]], files: Sequence[SavedFile]) -> None:
+        manifest = encoded(self._owner) | {"partitions": partitions, "files": encoded(files)}
         partial = self._folder / (MANIFEST + PARTIAL)
         descriptor = os.open(partial, os.O_WRONLY | os.O_CREAT | os.O_EXCL, PRIVATE)
         with os.fdopen(descriptor, "w", encoding="ascii") as out:
@@ -242,7 +231,7 @@ class SavedTail:
                 f"it has {first_few(sorted(path.name for path in paths))} and no {MANIFEST}, so "
                 "the origin of these records is unknown"
             )
-        ours = self._owner.as_json()
+        ours = encoded(self._owner)
         if found and any(found.get(key) != value for key, value in ours.items()):
             raise self.otherwise(
                 f"it holds the tail of {found.get('flow')} from cluster "
@@ -272,13 +261,6 @@ def uncovered(span: Span, files: Sequence[SavedFile]) -> list[Span]:
     if at < span.next:
         out.append(Span(at, span.next))
     return [one for one in out if one.first < one.next]
-
-
-def publish(partial: Path, path: Path) -> None:
-    """Give a complete file its name. Unlike a rename, a link replaces nothing."""
-    os.link(partial, path)
-    partial.unlink()
-    _sync(path.parent)
 
 
 def _line(tp: TopicPartition, one: TailRecord) -> str:

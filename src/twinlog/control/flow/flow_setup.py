@@ -24,8 +24,9 @@ from typing import Final
 from twinlog.cluster.client import ClusterClient
 from twinlog.cluster.groups.membership import Membership
 from twinlog.cluster.logs.producers import init_producer_id
+from twinlog.cluster.logs.raw_log import produce_batch
 from twinlog.cluster.net.metadata import Operation
-from twinlog.cluster.topics.internal_log import ensure_compacted_topic, produce_batch
+from twinlog.cluster.topics.internal_log import ensure_compacted_topic
 from twinlog.cluster.topics.producer_expiry import producer_expiry
 from twinlog.config.flow.offset_storage import OffsetStorage
 from twinlog.config.flow.start import Starts

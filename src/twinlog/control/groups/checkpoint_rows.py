@@ -35,8 +35,6 @@ class CopyIds(NamedTuple):
 
 
 class CheckpointRow(NamedTuple):
-    """One checkpoint record."""
-
     checkpoint: Checkpoint
     ids: CopyIds | None
     """None if MirrorMaker 2 or an earlier release wrote it, or if no sync was configured."""

@@ -8,8 +8,10 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Final, TypeAlias
+
+from msgspec.structs import replace
 
 from twinlog.cluster.groups.coordinators import Coordinators
 from twinlog.cluster.groups.group_list import Group, list_groups
@@ -161,7 +163,7 @@ class GroupSyncer:
 
         def at_start(one: Checkpoint) -> Checkpoint:
             start = starts.get(one.topic_partition, 0)
-            return replace(one, downstream_offset=max(one.downstream_offset, start))
+            return one if one.downstream_offset >= start else replace(one, downstream_offset=start)
 
         within = {
             group: GroupSync(

@@ -12,9 +12,11 @@ on the way back.
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator, Mapping
-from dataclasses import dataclass, replace
-from functools import partial
+from dataclasses import dataclass
+from functools import cache, partial
 from typing import NamedTuple, TypeAlias
+
+from msgspec.structs import replace
 
 from twinlog.cluster.groups.group_offsets import Committed, GroupOffsets
 from twinlog.control.duties.rounds import LedFlow
@@ -33,8 +35,6 @@ class Key(NamedTuple):
 
 
 class TranslatedCommit(NamedTuple):
-    """The translation of one commit."""
-
     committed: Committed
     checkpoint: Checkpoint | None
     """None if the commit has no counterpart on the target."""
@@ -45,6 +45,12 @@ class TranslatedCommit(NamedTuple):
     """False if the group may never have been at the checkpoint (`Counterpart.is_progress`)."""
     target_topic_id: TopicId = NO_TOPIC_ID
     """ID of the checkpoint's topic; a re-created topic has other offsets."""
+
+    def of(self, group: str) -> TranslatedCommit:
+        """Return the translation of the same commit by this group."""
+        if self.checkpoint is None:
+            return self
+        return TranslatedCommit(self.committed, replace(self.checkpoint, group=group), *self[2:])
 
 
 class _SeenTo(NamedTuple):
@@ -177,9 +183,11 @@ class TranslationCache:
             self._groups[name] = group
         wanted = {tp for group in moved.values() for tp in group.unknown}
         found = self._offsets.find(wanted, views) if wanted else {}
+        # very many groups may be at the same offset
+        translate = cache(lambda tp, committed: _translation(committed, found.get(tp)))
         for name, group in moved.items():
             for tp in group.unknown:
-                group.translated[tp] = _translation(name, group.read[tp], found.get(tp))
+                group.translated[tp] = translate(tp, group.read[tp]).of(name)
             group.is_settled = all(one.is_exact for one in group.translated.values())
 
     def _keep(self, copies: dict[TopicPartition, PartitionKey]) -> None:
@@ -202,9 +210,10 @@ class TranslationCache:
         wanted: dict[str, list[Checkpoint]] = {}
         for name, tp, one in self._all():
             if one.checkpoint is not None and not self._is_done(name, tp, one, before):
-                # 0 becomes the log start if the group has no offset, and else changes nothing
-                downstream = one.checkpoint.downstream_offset if one.is_progress else 0
-                asked = replace(one.checkpoint, downstream_offset=downstream)
+                asked = one.checkpoint
+                if not one.is_progress:
+                    # becomes the log start if the group has no offset, and else changes nothing
+                    asked = replace(asked, downstream_offset=0)
                 wanted.setdefault(name, []).append(asked)
         return wanted
 
@@ -258,14 +267,15 @@ def _still_right(group: _Group | None, now: GroupOffsets) -> dict[TopicPartition
     }
 
 
-def _translation(group: str, committed: Committed, there: Counterpart | None) -> TranslatedCommit:
+def _translation(committed: Committed, there: Counterpart | None) -> TranslatedCommit:
+    """Return the translation of a commit whose group is still to be named."""
     if there is None:
         return TranslatedCommit(committed=committed, checkpoint=None, is_exact=False)
     found = there.translate(committed.offset)
     if not found.is_exact and not there.runs:  # nothing was copied yet
         return TranslatedCommit(committed=committed, checkpoint=None, is_exact=False)
     checkpoint = Checkpoint(
-        group=group,
+        group="",
         topic_partition=there.target,
         upstream_offset=committed.offset,
         downstream_offset=found.offset,

@@ -11,13 +11,14 @@ from typing import Final
 
 from twinlog.cluster.groups.member import (
     MemberRole,
+    MembershipState,
     config_of,
     share_of,
     successor_of,
     who_we_are,
     with_config,
 )
-from twinlog.cluster.groups.membership import Membership, MembershipState
+from twinlog.cluster.groups.membership import Membership
 from twinlog.cluster.net.settings import ClusterSettings
 from twinlog.config.effective import differing, digests
 from twinlog.config.flow.schema import FlowConfig

@@ -484,15 +484,18 @@ def same_cluster(flow: FlowConfig, cluster_id: str) -> FlowError:
     )
 
 
+def _left_out(flow: FlowConfig, code: str, why: str) -> PartitionError:
+    return PartitionError(why, flow=flow.flow, code=code, fate=Fate.RETRIABLE)
+
+
 def same_clusters(flow: FlowConfig, topic: str, other: FlowConfig) -> PartitionError:
     """The error if two flows are the same under other aliases, and both select the topic."""
-    return PartitionError(
+    return _left_out(
+        flow,
+        "SAME_CLUSTER",
         f"{other.flow} leads from the same cluster to the same cluster under other "
         f"aliases, and would copy topic {topic} a second time; correct bootstrap.servers, or leave "
         f"the topic out of one of them ({other.flow}.topics.exclude)",
-        flow=flow.flow,
-        code="SAME_CLUSTER",
-        fate=Fate.RETRIABLE,
     )
 
 
@@ -515,66 +518,61 @@ def copied_back(flow: FlowConfig, topic: str, row: CopyRow, target_id: str) -> P
     what = f"a copy of {row.source_topic} of {target}"
     if row.source_cluster_id != target_id:
         what = f"a copy of records that were on {target} before, by way of other clusters"
-    return PartitionError(
+    return _left_out(
+        flow,
+        "COPIED_BACK",
         f"topic {topic} of {source} is {what} (written by {row.flow}): copied back, "
         "its records would be duplicated, or copied in a loop; leave it out with "
         f"{flow.flow}.topics.exclude, or turn one of these flows off",
-        flow=flow.flow,
-        code="COPIED_BACK",
-        fate=Fate.RETRIABLE,
     )
 
 
 def would_come_back(flow: FlowConfig, topic: str, way: Sequence[str]) -> PartitionError:
     """The error if the flows of the configuration form a loop."""
-    return PartitionError(
+    return _left_out(
+        flow,
+        "COPIED_BACK",
         f"topic {topic} would come back to where it is copied from, by "
         f"{', '.join(way)}, and every record again and again; leave it out of one of these "
         f"flows ({way[-1]}.topics.exclude), or turn one off",
-        flow=flow.flow,
-        code="COPIED_BACK",
-        fate=Fate.RETRIABLE,
     )
 
 
 def copied_already(flow: FlowConfig, topic: str, row: CopyRow, remote: str) -> PartitionError:
     """The error if a flow of another name copies the topic to the same cluster."""
     source, target = flow.flow.source, flow.flow.target
-    return PartitionError(
+    return _left_out(
+        flow,
+        "COPIED_TWICE",
         f"topic {topic} of {source} is already copied to {remote} of {target} by "
         f"{row.flow}: these are the same clusters under other aliases, and all of it would be "
         f"copied again; use the aliases of {row.flow}, and its copy resumes at its position",
-        flow=flow.flow,
-        code="COPIED_TWICE",
-        fate=Fate.RETRIABLE,
     )
 
 
 def rename_changed(flow: FlowConfig, topic: str, old: str, new: str) -> PartitionError:
     """The error if rules rename a topic that was copied under another name."""
     target = flow.flow.target
-    return PartitionError(
+    return _left_out(
+        flow,
+        "RENAME_CHANGED",
         f"topic {topic} of {flow.flow.source} was copied to {old} of {target}, and "
         f"twinlog.rename now makes it {new}: nothing of it is copied, since a new topic would "
         "begin with the records that the source still has, and readers of the old one would get "
         f"no more; give it its old name again, and the copy resumes; or leave it out here "
         f"({flow.flow}.topics.exclude), and {old} stays as it is",
-        flow=flow.flow,
-        code="RENAME_CHANGED",
-        fate=Fate.RETRIABLE,
     )
 
 
 def rename_taken(flow: FlowConfig, topic: str, remote: str, other: str) -> PartitionError:
     """The error if the topic of the new name has the copy of another topic."""
-    return PartitionError(
+    return _left_out(
+        flow,
+        "RENAME_CLASH",
         f"topic {topic} of {flow.flow.source} would be {remote} on "
         f"{flow.flow.target}, which holds the copy of topic {other}: nothing of {topic} is copied, "
         f"since one topic cannot hold both; give {topic} another name with twinlog.rename, or "
         f"leave it out with {flow.flow}.topics.exclude",
-        flow=flow.flow,
-        code="RENAME_CLASH",
-        fate=Fate.RETRIABLE,
     )
 
 

@@ -55,8 +55,6 @@ SETUP_TRIES_S: Final = 1.0
 
 
 class LineOutcome(StrEnum):
-    """The outcome of one partition."""
-
     REBUILT = "rebuilt"
     WOULD_BE = "would be rebuilt"
     DESCRIBED = "has rows"
@@ -67,6 +65,12 @@ class LineOutcome(StrEnum):
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RebuiltLine:
     """One partition in the report."""
+
+    FIELDS = (
+        "topic=source.topic partition=source.partition target_topic=target.topic outcome "
+        "first_target_offset=first target_end=end runs next_source_offset=next_upstream "
+        "code=problem.code message=problem.message"
+    )
 
     source: TopicPartition
     target: TopicPartition

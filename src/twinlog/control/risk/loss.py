@@ -9,9 +9,8 @@ from typing import Final
 from twinlog.codes import NOT_MIRRORED, PartitionState, Trait, has
 from twinlog.control.lanes.partitions import Partition, Placement
 from twinlog.control.risk.running_flow import RunningFlow
-from twinlog.control.risk.throttle import throttle_of
 from twinlog.control.watch.snapshot import PartitionSnapshot
-from twinlog.quantities import count, duration, plural, total
+from twinlog.quantities import count, duration, plural, size, total
 
 CODE: Final = "RPO_EXCEEDED"
 MOST_OF_IT: Final = 0.8
@@ -134,3 +133,31 @@ def bottleneck(run: RunningFlow, worst: PartitionSnapshot, records: int | None) 
     )
     rest = f"{plural(len(lanes), 'lane')}, and the network or the brokers are at their limit"
     return next((text for holds, text in causes if holds), rest)
+
+
+def throttle_of(run: RunningFlow) -> str:
+    """Return how the flow is throttled intentionally, by its own limit or a quota of the brokers of
+    one side, or an empty string if it is not.
+    """
+    return _limit(run) or _quota(run)
+
+
+def _limit(run: RunningFlow) -> str:
+    pacer = run.pacer
+    if pacer is None or not pacer.is_binding:
+        return ""
+    return f"the flow is throttled by its limit of {size(pacer.limit)}/s"
+
+
+def _quota(run: RunningFlow) -> str:
+    lanes = run.lanes()
+    mutes = {
+        "source": max((lane.throttle.source_ms for lane in lanes), default=0),
+        "target": max((lane.throttle.target_ms for lane in lanes), default=0),
+    }
+    sides = [
+        f"the {side}'s brokers (they mute the connection for {duration(ms / 1000)})"
+        for side, ms in mutes.items()
+        if ms
+    ]
+    return f"the flow is throttled by a quota of {' and '.join(sides)}" if sides else ""

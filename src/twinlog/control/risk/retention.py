@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
@@ -60,8 +60,12 @@ def outlook_of(partition: Partition, retentions: Mapping[str, int], now_ms: int)
 
 def warnings(parts: Sequence[PartitionSnapshot]) -> dict[str, str]:
     """Return a line for each topic that will lose records before they are copied."""
+    topics: dict[str, list[PartitionSnapshot]] = {}
+    for part in parts:
+        if part.is_near_deletion:
+            topics.setdefault(part.topic, []).append(part)
     found = {}
-    for topic, near in _by_topic(part for part in parts if part.is_near_deletion):
+    for topic, near in topics.items():
         first = min(near, key=lambda part: part.left_ms or 0)
         needs = (
             "the copy is not catching up"
@@ -75,12 +79,3 @@ def warnings(parts: Sequence[PartitionSnapshot]) -> dict[str, str]:
             f"up [{CODE}]"
         )
     return found
-
-
-def _by_topic(
-    parts: Iterable[PartitionSnapshot],
-) -> Iterator[tuple[str, list[PartitionSnapshot]]]:
-    topics: dict[str, list[PartitionSnapshot]] = {}
-    for part in parts:
-        topics.setdefault(part.topic, []).append(part)
-    yield from topics.items()

@@ -44,7 +44,6 @@ class QuestionClient:
 
     @contextmanager
     def asking(self) -> Iterator[ClusterClient]:
-        """Return the client for one query."""
         with self._asks:
             if self._left.is_set():
                 raise Disconnected(f"the client of cluster {self.settings.alias} is closed")
@@ -129,7 +128,6 @@ class SourceQuestions:
             return known_starts(client, partitions)
 
     def next_batches(self, offsets: Mapping[TopicPartition, int]) -> dict[TopicPartition, Rest]:
-        """Return the next batch at or after each offset."""
         with self._line.asking() as client:
             starts = known_starts(client, offsets)
             froms = {tp: max(at, starts[tp]) for tp, at in offsets.items() if tp in starts}

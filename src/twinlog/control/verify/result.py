@@ -4,19 +4,33 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Mapping
+import socket
+import time
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from contextlib import closing
 from dataclasses import dataclass, field
 from datetime import date, timedelta
 from enum import StrEnum
 from typing import Any, Final
 
-from msgspec import to_builtins
-
-from twinlog.control.compare.deviation import Deviation
+from twinlog.client.steering import user_name
+from twinlog.cluster.client import prompt_client
+from twinlog.cluster.net.metadata import Operation
+from twinlog.cluster.topics.internal_log import append_rows
+from twinlog.config.flow.schema import FlowConfig
+from twinlog.control.compare.comparison import Deviation
+from twinlog.control.flow.wiring import flow_setup
+from twinlog.encoded import encoded, picked
+from twinlog.errors import TwinlogError
 from twinlog.mirror.map.runs import MapDigest
+from twinlog.mirror.names.naming import STATE_TOPIC
+from twinlog.mirror.state.verified import VerifyRun, verify_runs
 from twinlog.mirror.verify.difference import Compared
 from twinlog.mirror.verify.tally import Day, Tally
 from twinlog.model import TopicPartition
+from twinlog.survey.rights import may
+from twinlog.survey.state_reader import state_rows
 
 _FIRST_DAY: Final = date(1970, 1, 1)
 
@@ -35,7 +49,6 @@ class VerifyAnswer(StrEnum):
 
 
 def worst(answers: list[VerifyAnswer]) -> VerifyAnswer:
-    """Return the worst answer."""
     for one in (VerifyAnswer.DIFFERENT, VerifyAnswer.UNKNOWN):
         if one in answers:
             return one
@@ -44,7 +57,13 @@ def worst(answers: list[VerifyAnswer]) -> VerifyAnswer:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class VerifiedPartition:
-    """The result of one partition."""
+    FIELDS = (
+        "topic=source.topic partition=source.partition target_topic=target.topic "
+        "target_partition=target.partition answer equal_records=compared.equal "
+        "compared_as_bytes=compared.by_bytes bytes=compared.bytes map=map._asdict days "
+        "differences=compared.differences more_differences=compared.unkept gaps "
+        "not_yet_copied=compared.pending why_not"
+    )
 
     source: TopicPartition
     target: TopicPartition
@@ -60,27 +79,14 @@ class VerifiedPartition:
             return VerifyAnswer.DIFFERENT
         return VerifyAnswer.UNKNOWN if self.why_not else VerifyAnswer.IDENTICAL
 
-    def as_json(self) -> dict[str, Any]:
-        found = self.compared
-        return {
-            "topic": self.source.topic,
-            "partition": self.source.partition,
-            "target_topic": self.target.topic,
-            "target_partition": self.target.partition,
-            "answer": self.answer.value,
-            "equal_records": found.equal,
-            "compared_as_bytes": found.by_bytes,
-            "bytes": found.bytes,
-            "map": None if self.map is None else self.map._asdict(),
-            "days": [_day(*one) for one in sorted(found.days.items())],
-            "differences": to_builtins(found.differences),
-            "more_differences": found.unkept,
-            "gaps": {
-                gap.name.lower(): number for gap, number in sorted(found.gaps.items()) if number
-            },
-            "not_yet_copied": None if found.pending is None else list(found.pending),
-            "why_not": self.why_not,
-        }
+    @property
+    def days(self) -> list[dict[str, Any]]:
+        return [_day(*one) for one in sorted(self.compared.days.items())]
+
+    @property
+    def gaps(self) -> dict[str, int]:
+        found = sorted(self.compared.gaps.items())
+        return {gap.name.lower(): number for gap, number in found if number}
 
 
 def _day(number: int, day: Day) -> dict[str, Any]:
@@ -123,6 +129,11 @@ class Standing(StrEnum):
 class VerifiedGroup:
     """A committed offset of a group."""
 
+    FIELDS = (
+        "group topic=source.topic partition=source.partition target_topic=target.topic "
+        "committed wanted stands standing is_wrong left_alone"
+    )
+
     group: str
     source: TopicPartition
     target: TopicPartition
@@ -147,24 +158,12 @@ class VerifiedGroup:
     def is_wrong(self) -> bool:
         return self.standing is Standing.AHEAD and not self.left_alone
 
-    def as_json(self) -> dict[str, Any]:
-        return {
-            "group": self.group,
-            "topic": self.source.topic,
-            "partition": self.source.partition,
-            "target_topic": self.target.topic,
-            "committed": self.committed,
-            "wanted": self.wanted,
-            "stands": self.stands,
-            "standing": self.standing.value,
-            "is_wrong": self.is_wrong,
-            "left_alone": self.left_alone,
-        }
-
 
 @dataclass(slots=True, kw_only=True)
 class VerifiedFlow:
     """The results for one flow; filled during the verification."""
+
+    FIELDS = "flow answer is_led is_partial partitions groups configs=changed_configs notes"
 
     flow: str
     is_led: bool = False
@@ -195,26 +194,9 @@ class VerifiedFlow:
         if line not in self.notes:
             self.notes.append(line)
 
-    def as_json(self) -> dict[str, Any]:
-        return {
-            "flow": self.flow,
-            "answer": self.answer.value,
-            "is_led": self.is_led,
-            "is_partial": self.is_partial,
-            "partitions": [one.as_json() for one in self.partitions],
-            "groups": [one.as_json() for one in self.groups],
-            "configs": [_config(one) for one in self.configs],
-            "notes": list(self.notes),
-        }
-
-
-def _config(one: Deviation) -> dict[str, Any]:
-    return {
-        "topic": one.name,
-        "config": one.detail,
-        "source": one.source,
-        "target": one.target,
-    }
+    @property
+    def changed_configs(self) -> list[dict[str, Any]]:
+        return [picked(one, "topic=name config=detail source target") for one in self.configs]
 
 
 def digest(report: Mapping[str, Any]) -> str:
@@ -224,3 +206,91 @@ def digest(report: Mapping[str, Any]) -> str:
     bare = {key: value for key, value in report.items() if key != "sha256"}
     text = json.dumps(bare, sort_keys=True, separators=(",", ":"))
     return hashlib.sha256(text.encode()).hexdigest()
+
+
+# Records the result of a verification on the target: one row of its state topic for each flow
+# (`mirror.state.verified`).
+#
+# Only results of finished runs are written: if a process dies earlier, the previous result is kept.
+# Of two concurrent runs, the result of the one that began later is kept. Nothing depends on the
+# row, so a user without the right to write it still gets the result.
+
+GIVES_UP_S: Final = 15.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Asked:
+    """The scope of a verification, as given by the user."""
+
+    began_ms: int
+    topics: str | None
+    since: str | None
+    until: str | None
+    deep: bool
+
+
+def run_of(found: VerifiedFlow, asked: Asked) -> VerifyRun:
+    """Return the row of a flow."""
+    ranges: Counter[str] = Counter()
+    for part in found.partitions:
+        ranges.update(one.kind.value for one in part.compared.differences)
+        if part.compared.unkept:
+            ranges["others"] += part.compared.unkept
+    return VerifyRun(
+        flow=found.flow,
+        began_ms=asked.began_ms,
+        ended_ms=int(time.time() * 1000),
+        who=f"{user_name()}@{socket.gethostname()}",
+        answer=found.answer.value,
+        topics=asked.topics,
+        since=asked.since,
+        until=asked.until,
+        deep=asked.deep,
+        partitions=len(found.partitions),
+        equal_records=sum(part.compared.equal for part in found.partitions),
+        ranges=dict(ranges),
+        not_compared=sum(bool(part.why_not) for part in found.partitions),
+        configs=len(found.configs),
+        groups=sum(one.is_wrong for one in found.groups),
+        sha256=digest(encoded(found)),
+    )
+
+
+class Records:
+    """Records the results of one command."""
+
+    def __init__(self, flows: Iterable[FlowConfig], asked: Asked, *, is_off: bool) -> None:
+        self._flows = {str(one.flow): one for one in flows}
+        self._asked = asked
+        self._is_off = is_off
+
+    def add(self, found: VerifiedFlow) -> list[str]:
+        """Record the result of a flow. Return a line if that fails. A flow that has none of the
+        requested topics is skipped.
+        """
+        if self._is_off or (self._asked.topics is not None and not found.partitions):
+            return []
+        why_not = record(self._flows[found.flow], run_of(found, self._asked))
+        return [f"{found.flow}: the result is not recorded: {why_not}"] if why_not else []
+
+
+def record(config: FlowConfig, run: VerifyRun) -> str:
+    """Write the row. Return why that failed, or an empty string."""
+    try:
+        settings = flow_setup(config).target
+        with closing(prompt_client(settings, api_timeout_s=GIVES_UP_S)) as target:
+            seen = target.metadata([STATE_TOPIC])
+            topic = seen.topics[STATE_TOPIC]
+            if topic.error or not topic.partitions:
+                return f"{settings.alias} has no visible {STATE_TOPIC}"
+            if not may(seen, STATE_TOPIC, Operation.WRITE):
+                return f"grant WRITE on topic {STATE_TOPIC} of {settings.alias}"
+            known = verify_runs(run.flow, state_rows(target))
+            if any(one.is_whole == run.is_whole and run.is_outdated_by(one) for one in known):
+                return "a run that began later has already ended"
+            append_rows(
+                target, TopicPartition(STATE_TOPIC, 0), [run.encode()], int(time.time() * 1000)
+            )
+    except TwinlogError as error:
+        return str(error)
+    return ""

@@ -95,8 +95,6 @@ def verify_flows(
 
 @dataclass(slots=True)
 class _Flow:
-    """Verifies one flow."""
-
     _setup: FlowSetup
     _source: ClusterClient
     _target: ClusterClient

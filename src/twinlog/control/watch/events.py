@@ -188,13 +188,23 @@ class EventLog(logging.Handler):
             who=self.who,
             person=without_secrets(str(getattr(record, "person", ""))),
         )
-        self._events.append(replace(event, is_published=_is_published(record, event)))
+        # other hosts get what is about a flow, and unusual
+        is_published = bool(event.flow) and (
+            record.levelno >= logging.WARNING or bool(event.code) or hasattr(record, "news")
+        )
+        self._events.append(replace(event, is_published=is_published))
         self._is_changed = True
 
     def start(self) -> None:
         """Record everything that is logged from now on."""
         self._remove_old()
         logging.getLogger().addHandler(self)
+
+    def _remove_old(self) -> None:
+        ours = [path for path in _files() if _config_of(path) == self._config]
+        for path in ours[OLD_FILES:]:
+            if path.stem.isdecimal() and not is_running(int(path.stem)):
+                path.unlink(missing_ok=True)
 
     def save(self) -> None:
         """Write the file if there are new events."""
@@ -214,12 +224,6 @@ class EventLog(logging.Handler):
         """Write the remaining events. The file is kept."""
         logging.getLogger().removeHandler(self)
         self.save()
-
-    def _remove_old(self) -> None:
-        ours = [path for path in _files() if _config_of(path) == self._config]
-        for path in ours[OLD_FILES:]:
-            if path.stem.isdecimal() and not is_running(int(path.stem)):
-                path.unlink(missing_ok=True)
 
 
 def last_events(config: Path) -> list[ProcessEvents]:
@@ -248,13 +252,6 @@ def remove_events(config: Path) -> None:
 
 def _in_iso(at: float) -> str:
     return datetime.fromtimestamp(at, UTC).isoformat(timespec="milliseconds")
-
-
-def _is_published(record: logging.LogRecord, event: Event) -> bool:
-    """Return True if the event is published to other hosts: about a flow, and unusual."""
-    if not event.flow:
-        return False
-    return record.levelno >= logging.WARNING or bool(event.code) or hasattr(record, "news")
 
 
 def _published(event: Event) -> PublishedEvent:

@@ -8,18 +8,185 @@ from __future__ import annotations
 import gzip
 import json
 import time
-from collections.abc import Callable
+from array import array
+from collections import deque
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
-from typing import Final
+from heapq import nlargest
+from typing import Final, NamedTuple, TypeAlias
 
+from twinlog.codes import FlowState
 from twinlog.config.series import ALL_SERIES, SeriesConfig
-from twinlog.control.watch.accepts import asks_for
-from twinlog.control.watch.history import LastHour
 from twinlog.control.watch.readiness import WITHIN_S, Readiness
 from twinlog.control.watch.series.readings import FlowTotals, PartitionRates, Reading
-from twinlog.control.watch.snapshot import FlowSnapshot
+from twinlog.control.watch.snapshot import FlowSnapshot, PartitionSnapshot
 from twinlog.control.watch.vital import Vital
 from twinlog.spark.jvm_use import JvmUse
+
+# Reads the HTTP headers with which clients choose the form of a response.
+
+
+def asks_for(header: str, name: str) -> bool:
+    """Return True if an `Accept` or `Accept-Encoding` header has the name with a weight above 0."""
+    for part in header.lower().split(","):
+        found, *parameters = (piece.strip() for piece in part.split(";"))
+        if found == name:
+            return not any(one.replace(" ", "").rstrip("0") in ("q=", "q=0.") for one in parameters)
+    return False
+
+
+# The last hour of each flow, and of the topics with the most traffic, for the page's charts.
+
+EVERY_S: Final = 10.0
+KEPT: Final = 360
+"""Number of rows of each flow: an hour, in about 100 KB."""
+TOPICS_EVERY_S: Final = 30.0
+TOPIC_ROWS: Final = 120
+"""Number of rows of each topic: an hour, in 2.9 KB, because a row is three numbers of 8 bytes."""
+MOST_TOPICS: Final = 400
+"""Maximum number of topics, over all flows: 1.2 MB."""
+
+TopicKey: TypeAlias = tuple[str, str]
+"""Flow and source topic."""
+
+
+class HistoryRow(NamedTuple):
+    """A flow at one moment; unknown values are None."""
+
+    at_ms: int
+    state: FlowState
+    generation: int
+    lag: int | None
+    loss_records: int | None
+    loss_ms: int | None
+    records: int
+    """Records and bytes that this process has copied since it leads the flow."""
+    bytes: int
+    p50_ms: int | None
+    p99_ms: int | None
+
+
+class TopicRow(NamedTuple):
+    """A topic at one moment."""
+
+    at_ms: int
+    lag: int | None
+    """Lag over the partitions for which it is known, or None if it is unknown for all."""
+    bytes: int
+    """Bytes that this process has copied since it leads the flow."""
+
+
+class LastHour:
+    """One thread calls `update`; any thread may read."""
+
+    def __init__(self) -> None:
+        self.topics = BusyTopics()
+        self._rows: dict[str, deque[HistoryRow]] = {}
+        self._next = self._next_topics = 0.0
+
+    def update(self, now: float, now_ms: int, flows: Iterable[FlowSnapshot]) -> None:
+        """Add rows of the flows that this process leads, if they are due at monotonic `now`."""
+        if now < self._next:
+            return
+        self._next = now + EVERY_S
+        led = [flow for flow in flows if flow.is_led_here]
+        for flow in led:
+            rows = self._rows.setdefault(flow.flow, deque(maxlen=KEPT))
+            rows.append(_row(flow, now_ms))
+        if now >= self._next_topics:
+            self._next_topics = now + TOPICS_EVERY_S
+            self.topics.update(now_ms, led)
+
+    def rows(self, flow: str) -> list[HistoryRow]:
+        """Return the rows, oldest first."""
+        rows = self._rows.get(flow)
+        # `copy` is one step, and iterating is not: `update` may add a row in between
+        return [] if rows is None else list(rows.copy())
+
+
+def _row(flow: FlowSnapshot, now_ms: int) -> HistoryRow:
+    latency = flow.latency
+    return HistoryRow(
+        at_ms=now_ms,
+        state=flow.state,
+        generation=flow.generation or 0,
+        lag=flow.lag,
+        loss_records=flow.loss_records,
+        loss_ms=flow.loss_ms,
+        records=flow.records,
+        bytes=flow.bytes,
+        p50_ms=None if latency is None else latency.p50_ms,
+        p99_ms=None if latency is None else latency.p99_ms,
+    )
+
+
+class BusyTopics:
+    """The last hour of the topics with the most traffic."""
+
+    def __init__(self) -> None:
+        self._rows: dict[TopicKey, array[int]] = {}
+        """The rows of each topic, one after the other in one array."""
+        self._bytes: dict[TopicKey, int] = {}
+        """Bytes of every topic at the last update."""
+
+    def update(self, now_ms: int, flows: Iterable[FlowSnapshot]) -> None:
+        """Add a row of each topic that is kept. A topic with more traffic since the last update
+        than another one in its whole hour takes the other one's place.
+        """
+        totals = {
+            (flow.flow, topic): total
+            for flow in flows
+            for topic, total in _totals(flow.partitions).items()
+        }
+        moved = {key: total[1] - self._bytes.get(key, total[1]) for key, total in totals.items()}
+        self._bytes = {key: total[1] for key, total in totals.items()}
+        rows = {key: found for key, found in self._rows.items() if key in totals}
+        _choose(rows, moved)
+        for key, found in rows.items():
+            found.fromlist([now_ms, *totals[key]])
+            del found[: -3 * TOPIC_ROWS]
+        self._rows = rows
+
+    def rows(self, flow: str, topic: str) -> list[TopicRow]:
+        """Return the rows of a topic, oldest first; none if it is not kept."""
+        found = self._rows.get((flow, topic), array("q"))[:]
+        lags = (None if lag < 0 else lag for lag in found[1::3])
+        return [*map(TopicRow, found[0::3], lags, found[2::3])]
+
+
+def _totals(partitions: Iterable[PartitionSnapshot]) -> dict[str, list[int]]:
+    """Return the lag and the bytes of each topic. In this array an unknown lag is -1."""
+    totals: dict[str, list[int]] = {}
+    for part in partitions:
+        total = totals.get(part.topic)
+        if total is None:
+            totals[part.topic] = [-1 if part.lag is None else part.lag, part.bytes]
+            continue
+        total[1] += part.bytes
+        if part.lag is not None:
+            total[0] = max(0, total[0]) + part.lag
+    return totals
+
+
+def _choose(rows: dict[TopicKey, array[int]], moved: Mapping[TopicKey, int]) -> None:
+    """Add topics, and remove others if there is no room. `moved` has the bytes since the last
+    update of all topics.
+    """
+    traffic = {key: _traffic(found) + moved[key] for key, found in rows.items()}
+    others = (key for key in moved if key not in rows)
+    for key in nlargest(MOST_TOPICS, others, key=moved.__getitem__):
+        if len(rows) >= MOST_TOPICS:
+            least = min(traffic, key=traffic.__getitem__)
+            if moved[key] <= traffic[least]:
+                return
+            del rows[least], traffic[least]
+        rows[key], traffic[key] = array("q"), moved[key]
+
+
+def _traffic(rows: Sequence[int]) -> int:
+    """Return the bytes between the first row and the last one."""
+    return rows[-1] - rows[2] if rows else 0
+
 
 SILENT_AFTER_S: Final = 15.0
 """Seconds after which a supervisor that does not report is considered hanging. It reports every

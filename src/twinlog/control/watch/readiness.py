@@ -101,14 +101,18 @@ class Readiness:
             known.furthest = {key: one for key, one in known.furthest.items() if key in here}
         good_at = known.good_at
         silent_s = now - (known.since if good_at is None else good_at)
-        within_s = self._outage_within_s if _is_explained(flow) else self._within_s
+        # a flow that reports why it makes no progress is not waited for
+        is_away = flow.state is FlowState.DEGRADED and has(flow.code, Trait.AWAY)
+        is_explained = is_away or flow.state is FlowState.FAILED
+        within_s = self._outage_within_s if is_explained else self._within_s
         known.is_late = known.is_late or silent_s > within_s
+        stopped = (f"{one.message} [{one.code}]" for one in flow.partitions if one.code)
         return FlowReadiness(
             flow=flow.flow,
             is_ready=not known.is_late,
             silent_s=silent_s,
             state=flow.state,
-            reason=flow.why(int(time.time() * 1000)) or _first_error(flow),
+            reason=flow.why(int(time.time() * 1000)) or next(stopped, ""),
         )
 
 
@@ -128,18 +132,7 @@ def _moved(known: _Known, partition: PartitionSnapshot) -> bool:
     return moved
 
 
-def _is_explained(flow: FlowSnapshot) -> bool:
-    """Return True if the flow reports why it makes no progress, so that waiting is pointless."""
-    is_away = flow.state is FlowState.DEGRADED and has(flow.code, Trait.AWAY)
-    return is_away or flow.state is FlowState.FAILED
-
-
 def _is_at_end(flow: FlowSnapshot) -> bool:
     if flow.state in (FlowState.FAILED, FlowState.DEGRADED) or flow.generation is None:
         return False
     return all(partition.state in AT_END for partition in flow.partitions)
-
-
-def _first_error(flow: FlowSnapshot) -> str:
-    stopped = next((p for p in flow.partitions if p.code), None)
-    return "" if stopped is None else f"{stopped.message} [{stopped.code}]"

@@ -27,7 +27,6 @@ from starlette.routing import BaseRoute, Route
 from twinlog.codes import FlowState
 from twinlog.config.flow.schema import FlowConfig
 from twinlog.control.flow.wishes import Ask
-from twinlog.control.web.api import answers
 from twinlog.control.web.api.endpoints import wished
 from twinlog.control.web.api.site import Site
 from twinlog.control.web.front import CLIENT
@@ -144,9 +143,8 @@ class _Connect:
                     "partition": part.partition,
                     "topic": part.topic,
                 },
-                "offset": {
-                    "offset": part.upstream - 1
-                },  # Connect stores the last offset, not the next
+                # Connect stores the last offset, not the next
+                "offset": {"offset": part.upstream - 1},
             }
             for part in sorted(parts.partitions, key=lambda part: (part.topic, part.partition))
             if part.upstream
@@ -165,19 +163,15 @@ class _Connect:
         )
 
     async def _wish(self, request: Request, status: int, word: str, ask: Ask) -> Response:
-        flow, reason = self._steered(request), f"{word} over Connect's paths"
-        client = request.scope[CLIENT]
-        await wished(self._site, client, flow, ask, reason=reason, dry_run=False)
-        return Response(status_code=status)
-
-    def _steered(self, request: Request) -> str:
         name, flow, kind = self._named(request)
         if kind != SOURCE:
             raise RequestRefused(
                 f"{name}: a flow is paused as a whole; use {flow.flow}.{SOURCE}",
                 code="CONNECTOR_OF_A_FLOW",
             )
-        return str(flow.flow)
+        client, reason = request.scope[CLIENT], f"{word} over Connect's paths"
+        await wished(self._site, client, str(flow.flow), ask, reason=reason, dry_run=False)
+        return Response(status_code=status)
 
     def _named(self, request: Request) -> tuple[str, FlowConfig, str]:
         """Return the name, flow and kind of the connector in the path. Raises NOT_FOUND."""
@@ -209,25 +203,23 @@ class _Connect:
         config = _config(name, flow, kind)
         return {"name": name, "config": config, "tasks": tasks, "type": "source"}
 
-    def _status(self, name: str, kind: str, answer: answers.Flow) -> dict[str, Any]:
-        state = _STATES.get(answer.state, ConnectState.RUNNING)
-        worker = self._worker if answer.reported_by == "here" else answer.reported_by
+    def _status(self, name: str, kind: str, answer: dict[str, Any]) -> dict[str, Any]:
+        state = _STATES.get(answer["state"], ConnectState.RUNNING)
+        worker = self._worker if answer["reported_by"] == "here" else answer["reported_by"]
         where: dict[str, Any] = {"state": state, "worker_id": worker}
         if state is ConnectState.FAILED:
-            where["trace"] = answer.reason
+            where["trace"] = answer["reason"]
         tasks = [{"id": number, **where} for number in range(_tasks(kind, answer))]
-        if (
-            answer.state is FlowState.PARTLY_FAILED
-        ):  # lanes change, so the first task represents them
-            tasks[:1] = [
-                {**one, "state": ConnectState.FAILED, "trace": answer.reason} for one in tasks[:1]
-            ]
+        if answer["state"] == FlowState.PARTLY_FAILED:
+            # lanes change, so the first task represents them
+            failed = {"state": ConnectState.FAILED, "trace": answer["reason"]}
+            tasks[:1] = [one | failed for one in tasks[:1]]
         return {"name": name, "connector": where, "tasks": tasks, "type": "source"}
 
 
-def _tasks(kind: str, answer: answers.Flow) -> int:
+def _tasks(kind: str, answer: dict[str, Any]) -> int:
     """Return the number of tasks: one per lane, and none for the other connectors."""
-    return answer.lanes or 0 if kind == SOURCE else 0
+    return answer["lanes"] or 0 if kind == SOURCE else 0
 
 
 def _config(name: str, flow: FlowConfig, kind: str) -> dict[str, str]:

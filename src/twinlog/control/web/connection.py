@@ -4,7 +4,7 @@ uvicorn has no deadline for a request that arrives byte by byte. Each connection
 registered in `OpenRequests` when it is opened, and closed when a deadline passes, whatever its
 state. With TLS it is registered before the handshake, because asyncio's server reports a connection
 only after it, and any number of connections could wait there. A request whose answer is cached
-(`repeats.py`) is not parsed by h11, which then knows nothing of it.
+(`Repeats`) is not parsed by h11, which then knows nothing of it.
 """
 
 from __future__ import annotations
@@ -12,7 +12,9 @@ from __future__ import annotations
 import asyncio
 import ssl
 from collections.abc import Callable
+from dataclasses import dataclass
 from functools import partial
+from typing import Final
 
 import h11  # the parser of H11Protocol
 from uvicorn.config import Config
@@ -22,7 +24,50 @@ from uvicorn.server import ServerState
 from twinlog.control.web.content import Headers
 from twinlog.control.web.front import LONG_S, ConnectionSlot, Front
 from twinlog.control.web.open_requests import WITHIN_S, OpenRequests
-from twinlog.control.web.repeats import Repeat, Repeats
+
+# Answers requests that are repeated byte for byte while their answer is still cached.
+#
+# A client that polls sends the same bytes each time. They include host, origin and method, which
+# were checked the first time; only the token is checked again. Parsing and processing a request is
+# half of the cost of an answer (ADR 26); here it is one dictionary look-up.
+
+REPEATS_AT_MOST: Final = 256
+LONGEST_REPEAT: Final = 4096
+"""Maximum size of a request in bytes."""
+
+
+@dataclass(frozen=True, slots=True)
+class Repeat:
+    """The answer to a request, for the same request."""
+
+    answer: bytes
+    """The whole answer with its head."""
+    is_current: Callable[[], bool]
+    closes: bool
+    """The connection is closed after it, because the request says so."""
+
+
+class Repeats:
+    """The repeated requests of one server; used only in the thread of its event loop."""
+
+    def __init__(self) -> None:
+        self._by_request: dict[bytes, Repeat] = {}
+
+    def find(self, request: bytes) -> Repeat | None:
+        """Return the cached answer, or None if there is none."""
+        found = self._by_request.get(request)
+        if found is None or found.is_current():
+            return found
+        del self._by_request[request]
+        return None
+
+    def keep(self, request: bytes, repeat: Repeat) -> None:
+        if len(request) > LONGEST_REPEAT:
+            return
+        if len(self._by_request) >= REPEATS_AT_MOST:
+            self._by_request.clear()  # all expire within a second anyway
+        self._by_request[request] = repeat
+
 
 _OK = b"HTTP/1.1 200 OK\r\n"
 

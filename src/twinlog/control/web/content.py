@@ -7,12 +7,12 @@ same. ETags are weak, because the plain and the compressed form have the same on
 from __future__ import annotations
 
 import gzip
-from collections.abc import Awaitable, Callable, Iterator, MutableMapping
+from collections.abc import Awaitable, Callable, MutableMapping
 from functools import cached_property
 from hashlib import blake2b
 from typing import Any, Final
 
-from twinlog.control.watch.accepts import asks_for
+from twinlog.control.watch.monitor import asks_for
 
 Scope = MutableMapping[str, Any]
 Message = MutableMapping[str, Any]
@@ -56,7 +56,8 @@ class Content:
         """Return status, headers and body."""
         headers = [*self._headers, (b"etag", f"W/{self._hash}".encode())]
         known = header(scope, b"if-none-match") if scope["method"] in READS else ""
-        if known == "*" or self._hash in _hashes(known):
+        hashes = (one.strip().removeprefix("W/") for one in known.split(","))
+        if known == "*" or self._hash in hashes:
             return 304, headers, b""
         body = self.body
         is_long = len(body) >= LEAST_ZIPPED
@@ -65,10 +66,6 @@ class Content:
             headers.append((b"content-encoding", b"gzip"))
         headers.append((b"content-length", b"%d" % len(body)))
         return 200, headers, body
-
-
-def _hashes(known: str) -> Iterator[str]:
-    return (one.strip().removeprefix("W/") for one in known.split(","))
 
 
 async def send_content(scope: Scope, send: Send, content: Content) -> None:

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any, Final
 from twinlog.addresses import Address, is_loopback
 from twinlog.config.rest import OPEN, RestConfig
 from twinlog.control.watch.monitor import Monitor
-from twinlog.control.watch.thread_priority import give_way
+from twinlog.control.watch.vital import give_way
 from twinlog.control.web.address import CannotListen, ListenUnguarded
 from twinlog.control.web.front import Front, LoadApi
 from twinlog.control.web.open_requests import IDLE_S, OpenRequests
@@ -128,8 +128,7 @@ class WebServer:
             return
         import uvicorn
 
-        from twinlog.control.web.connection import CountedConnection, Handshake
-        from twinlog.control.web.repeats import Repeats
+        from twinlog.control.web.connection import CountedConnection, Handshake, Repeats
 
         front, requests = self.front, self.open_requests
         config = uvicorn.Config(

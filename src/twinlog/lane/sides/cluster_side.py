@@ -113,8 +113,6 @@ def node_of(key: int) -> int:
 
 
 class Leader(NamedTuple):
-    """The leader of a partition."""
-
     node: int
     epoch: int
 

@@ -23,7 +23,7 @@ MOST_TOGETHER: Final = 8
 """Maximum number of batches for which a Fetch waits. Their shares of a turn are small enough."""
 
 MOST_BYTES: Final = 64 * 1024
-"""Maximum bytes for which a Fetch waits. With a backlog they are there already."""
+"""Maximum bytes for which a Fetch waits. A backlog has more."""
 
 SLOW_S: Final = 0.02
 """Longest interval between batches that counts, so that steady traffic is noticed soon."""

@@ -14,9 +14,8 @@ from twinlog.cluster.client import ClusterClient
 from twinlog.cluster.logs.offsets import EARLIEST, LATEST, list_offsets, log_ends
 from twinlog.cluster.logs.per_leader import has_no_leader
 from twinlog.cluster.logs.producers import describe_producers
-from twinlog.cluster.logs.raw_log import FetchedRecords, FetchFrom
+from twinlog.cluster.logs.raw_log import FetchedRecords, FetchFrom, fetch_records
 from twinlog.cluster.logs.start_offsets import begin_offsets
-from twinlog.cluster.topics.internal_log import fetch_records
 from twinlog.errors import Fate, PartitionError, TwinlogError, Unauthorized, Unsupported
 from twinlog.mirror.ports import READ_BYTES, LogEnds, ProducerTail, RawRecords
 from twinlog.model import Isolation, StartAt, TopicId, TopicPartition

@@ -1,6 +1,6 @@
-"""Reads a partition of a far source by several requests at a time.
+"""Reads a partition of a far source with several requests in flight.
 
-**Problem.** Where a Fetch must continue is known only after the response to the one before. So with
+**Problem.** The offset of a Fetch is known only after the response to the one before. So with
 one request in flight a partition gets at most one response per round trip, however fast the link
 is. Other connections do not change that, and a response that is large enough to hide the round trip
 would be as large as the lane's memory.
@@ -183,8 +183,6 @@ class SectionedRead:
 
 
 class SectionRequest(NamedTuple):
-    """The context of a request for a section."""
-
     chain: SectionedRead
     section: LogSection
 

@@ -491,7 +491,6 @@ class SourceSide:
     def _note_ends(self, state: SourceState, fetched: FetchedPartition) -> None:
         if fetched.error or fetched.diverging is not None:
             return
-        state.log_start = fetched.log_start
         state.source_end = (
             fetched.last_stable_offset
             if self.isolation is Isolation.READ_COMMITTED

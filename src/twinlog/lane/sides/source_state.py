@@ -37,7 +37,6 @@ class SourceState:
 
     copy: Copy
     source_end: int = -1
-    log_start: int = -1
     waits_for: WaitsFor = WaitsFor.NOTHING
     node: int = NO_NODE
     """The broker from which it is read."""

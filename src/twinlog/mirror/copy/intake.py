@@ -317,12 +317,7 @@ class Intake:
         if run is not None:
             mark = fingerprint(first_record(records[at : at + header.length]))
         view = memoryview(joined.data)
-        rewrite_header(
-            view,
-            producer_id=self._producer_id,
-            producer_epoch=0,
-            base_sequence=sequence_of(self.ordinal),
-        )
+        rewrite_header(view, producer_id=self._producer_id, base_sequence=sequence_of(self.ordinal))
         out = OutBatch(
             ordinal=self.ordinal,
             count=joined.records,
@@ -444,10 +439,7 @@ class Intake:
         # only a gap needs the first record: its fingerprint goes into the map row
         mark = None if run is None else fingerprint(first_record(batch))
         rewrite_header(
-            batch,
-            producer_id=self._producer_id,
-            producer_epoch=0,
-            base_sequence=sequence_of(self.ordinal),
+            batch, producer_id=self._producer_id, base_sequence=sequence_of(self.ordinal)
         )
         out = OutBatch(
             ordinal=self.ordinal,
@@ -493,10 +485,7 @@ class Intake:
             view, part = memoryview(encoded.data), encoded.rows
             done += len(part)
             rewrite_header(
-                view,
-                producer_id=self._producer_id,
-                producer_epoch=0,
-                base_sequence=sequence_of(self.ordinal),
+                view, producer_id=self._producer_id, base_sequence=sequence_of(self.ordinal)
             )
             runs, marked = self._runs(part)
             yield OutBatch(

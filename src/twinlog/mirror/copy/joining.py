@@ -119,10 +119,7 @@ def _joined(group: list[OutBatch], limit_bytes: int, producer_id: int) -> list[O
         return group  # together too large, or a batch does not match its header
     encoded = run.data
     rewrite_header(
-        memoryview(encoded),
-        producer_id=producer_id,
-        producer_epoch=0,
-        base_sequence=sequence_of(first.ordinal),
+        memoryview(encoded), producer_id=producer_id, base_sequence=sequence_of(first.ordinal)
     )
     marks = [batch.fingerprint for batch in group if batch.fingerprint is not None]
     joined = OutBatch(

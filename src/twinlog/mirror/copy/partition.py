@@ -114,14 +114,10 @@ rejected.
 
 
 class CopyState(StrEnum):
-    """The state of a copy, as it is reported."""
-
     STARTING = "STARTING"
     COPYING = "COPYING"
     DRAINING = "DRAINING"
-    DONE = "DONE"
     TAKEN_OVER = "TAKEN_OVER"
-    FAILED = "FAILED"
 
 
 class PartitionCopy:

@@ -88,12 +88,7 @@ class Splitter:
             count = len(encoded.rows)
             view = memoryview(encoded.data)
             ordinal = batch.ordinal + done
-            rewrite_header(
-                view,
-                producer_id=self.producer_id,
-                producer_epoch=0,
-                base_sequence=sequence_of(ordinal),
-            )
+            rewrite_header(view, producer_id=self.producer_id, base_sequence=sequence_of(ordinal))
             runs = tuple(run for run in batch.runs if ordinal <= run.ordinal < ordinal + count)
             has_last = bool(batch.runs) and batch.runs[-1] in runs
             done += count

@@ -175,15 +175,14 @@ class Mark(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ChunkRow:
-    """One row of the map topic."""
+class _MapRow:
+    """One row of the map topic, without its runs."""
 
     key: PartitionKey
     term: Term
     chunk: int
     topic: str
     """The upstream topic, for human readers."""
-    runs: tuple[Run, ...]
     mark: Mark | None = None
     fingerprint: int | None = None
     """CRC32C of the record that the last run announces (`wire.records.fingerprint`)."""
@@ -193,6 +192,16 @@ class ChunkRow:
     """Offsets that MirrorMaker 2 had copied before the first run, or None if it had not."""
     transform: str = ""
     """Digest of the transform whose results its runs announce; empty: unchanged records."""
+
+    def _fields(self) -> dict[str, Any]:
+        return {name: getattr(self, name) for name in _MapRow.__slots__}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ChunkRow(_MapRow):
+    """A row as it is written."""
+
+    runs: tuple[Run, ...]
 
     def encode(self) -> tuple[bytes, bytes]:
         """Return (key, value) as compact JSON."""
@@ -221,35 +230,16 @@ class ChunkRow:
 
     def stored(self) -> StoredRow:
         """Return the row as a reader keeps it."""
-        return StoredRow(
-            key=self.key,
-            term=self.term,
-            chunk=self.chunk,
-            topic=self.topic,
-            runs=PackedChunk.of(self.runs) if self.runs else None,
-            mark=self.mark,
-            fingerprint=self.fingerprint,
-            producer_id=self.producer_id,
-            before=self.before,
-            transform=self.transform,
-        )
+        runs = PackedChunk.of(self.runs) if self.runs else None
+        return StoredRow(runs=runs, **self._fields())
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class StoredRow:
+class StoredRow(_MapRow):
     """A row as it was read. Its runs stay packed until they are used."""
 
-    key: PartitionKey
-    term: Term
-    chunk: int
-    topic: str
     runs: PackedChunk | None
     """None for a row without runs, which is ignored."""
-    mark: Mark | None
-    fingerprint: int | None
-    producer_id: int
-    before: tuple[Pair, ...] | None
-    transform: str = ""
 
     @classmethod
     def decode(cls, key: bytes, value: bytes) -> StoredRow:
@@ -284,18 +274,8 @@ class StoredRow:
 
     def unpacked(self) -> ChunkRow:
         """Return the row with its runs as objects."""
-        return ChunkRow(
-            key=self.key,
-            term=self.term,
-            chunk=self.chunk,
-            topic=self.topic,
-            runs=() if self.runs is None else tuple(self.runs.unpacked()),
-            mark=self.mark,
-            fingerprint=self.fingerprint,
-            producer_id=self.producer_id,
-            before=self.before,
-            transform=self.transform,
-        )
+        runs = () if self.runs is None else tuple(self.runs.unpacked())
+        return ChunkRow(runs=runs, **self._fields())
 
 
 def row_key(key: bytes) -> tuple[PartitionKey, Term, int]:
@@ -308,7 +288,6 @@ def row_key(key: bytes) -> tuple[PartitionKey, Term, int]:
 
 
 def tombstone_key(key: PartitionKey, term: Term, chunk: int) -> bytes:
-    """Return the key of a chunk to delete."""
     return _key(key, term, chunk)
 
 

@@ -89,7 +89,6 @@ class DescribedMaps:
         self._rebuilt: dict[PartitionKey, tuple[Term, bool]] = {}
 
     def add(self, key: bytes, value: bytes) -> None:
-        """Add one row."""
         row = ChunkRow.decode(key, value)
         if not row.runs:
             return

@@ -106,7 +106,6 @@ class PackedChunk:
         return cls(deltas_of(runs))
 
     def unpacked(self) -> list[Run]:
-        """Return all runs."""
         if self.count == 1:
             return [self.first]  # a topic without gaps has a single run
         return runs_of(json.loads(self._packed))

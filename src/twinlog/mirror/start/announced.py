@@ -2,7 +2,8 @@
 
 **Problem.** A raw start compares the target's last records with the source. A transformed record
 differs from its source record, and a function may return another result next time. So only the
-offset map can say which source record the last one is, and it must be certain that it does.
+offset map shows from which source record the last one was made, and a start must detect if the map
+lacks it.
 
 **Rule.** A transformed copy announces the last record of every batch, before the batch is sent
 (`mirror.copy.transformed`). A log ends after a whole batch, so the map must name the last record on
@@ -16,8 +17,8 @@ record must match it.
                                                 was filtered, or 43 was announced and not sent
     runs        (40, 101)                       neither: which source record 42 is, is unknown
 
-This is only true if every row of a record on the target was read. So such a start waits until no
-request of an earlier lane can arrive, before the map is read (`control.lanes.takes.put_off`).
+This is only true if the rows of all records on the target were read. So such a start waits until no
+request of an earlier lane can arrive, and then reads the map (`control.lanes.takes.put_off`).
 """
 
 from __future__ import annotations
@@ -37,7 +38,6 @@ Spans = Sequence[tuple[int, int]]
 
 
 def is_transformed(spans: Spans, ordinal: int) -> bool:
-    """Return whether the record of this ordinal was transformed."""
     return any(first <= ordinal < following for first, following in spans)
 
 

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import Final, NamedTuple
 
 from twinlog.errors import Fate, PartitionError, TwinlogError
@@ -60,24 +61,16 @@ class Near(NamedTuple):
     low: int
 
 
+@dataclass(slots=True, eq=False)
 class BothLogs:
     """The source partition and its copy."""
 
-    def __init__(
-        self,
-        request: StartRequest,
-        source_ends: LogEnds,
-        target_ends: LogEnds,
-        source: LogView,
-        target: LogView,
-        isolation: Isolation,
-    ) -> None:
-        self.request = request
-        self.source_ends = source_ends
-        self.target_ends = target_ends
-        self.source = source
-        self.target = target
-        self.isolation = isolation
+    request: StartRequest
+    source_ends: LogEnds
+    target_ends: LogEnds
+    source: LogView
+    target: LogView
+    isolation: Isolation
 
     def read_source(self, offset: int) -> memoryview:
         """Return whole batches from an offset on."""
@@ -113,7 +106,6 @@ class BothLogs:
         return tuple(record for record in tail.records if record.offset >= whole_from)
 
     def target_record(self, offset: int) -> Record | None:
-        """Return the target's record at an offset, or None."""
         raw = self.read_target(offset)
         return next(iter(read_tail(raw, offset, offset + 1).records), None)
 

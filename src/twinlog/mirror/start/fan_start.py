@@ -102,8 +102,6 @@ def _beginning_together(requests: Sequence[StartRequest]) -> Sequence[StartReque
 
 
 class BranchSearch(StartSearch):
-    """The search for the start of one branch."""
-
     branches: int = 0
     """Number of target partitions among which the source partition's records are distributed."""
 

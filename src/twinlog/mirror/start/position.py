@@ -71,7 +71,7 @@ rules above are their result (ADR 13).
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import InitVar, dataclass, replace
 
 from twinlog.errors import CorruptData, PartitionError
 from twinlog.mirror import findings
@@ -118,33 +118,26 @@ from twinlog.model import (
 from twinlog.wire.records import Record
 
 
+@dataclass(eq=False)
 class StartSearch:
     """The search for the start of one partition, after the first answers of both clusters have
     arrived.
     """
 
-    def __init__(  # noqa: PLR0913, PLR0917 (all answers of one look)
-        self,
-        request: StartRequest,
-        source_ends: LogEnds,
-        target_ends: LogEnds,
-        producer: ProducerTail | None,
-        may_ask: bool,
-        source: LogView,
-        target: LogView,
-        rules: StartRules,
-    ) -> None:
-        self.request = request
-        self.source_ends = source_ends
-        self.target_ends = target_ends
-        self.producer = producer
-        self.may_ask = may_ask
-        self.rules = rules
-        self.logs = BothLogs(request, source_ends, target_ends, source, target, rules.isolation)
-        self.lost: tuple[int, int] | None = None
-        """Records that the source deleted before they were copied, if the copy resumes
-        after them.
-        """
+    request: StartRequest
+    source_ends: LogEnds
+    target_ends: LogEnds
+    producer: ProducerTail | None
+    may_ask: bool
+    source: InitVar[LogView]
+    target: InitVar[LogView]
+    rules: StartRules
+    lost: tuple[int, int] | None = None
+    """Records that the source deleted before they were copied, if the copy resumes after them."""
+
+    def __post_init__(self, source: LogView, target: LogView) -> None:
+        ends = self.source_ends, self.target_ends
+        self.logs = BothLogs(self.request, *ends, source, target, self.rules.isolation)
 
     def resume(self) -> StartPoint:
         """Return where the copy resumes, or begins. Raises the reason why it must not."""
@@ -177,7 +170,7 @@ class StartSearch:
         if low := max(stretch.low, k + raw if raw else 0):
             low = max(self.target_ends.log_start, low)
             self.target_ends = replace(self.target_ends, log_start=low)
-            self.logs = self._logs_to(self.target_ends)
+            self.logs = replace(self.logs, target_ends=self.target_ends)
         ordinal = end - k
         if ordinal < 0 or run_at(runs, ordinal) is None:
             raise self._wrong(
@@ -226,7 +219,7 @@ class StartSearch:
         self._check_regress(ordinal)
         self._check_producer(ordinal, k)
         view = found.stretch_end(self.target_ends, stretch.low)
-        logs = self._logs_to(view)
+        logs = replace(self.logs, target_ends=view)
         tail = logs.target_tail()
         resume_point = self._resume_point(logs, tail, view.log_end - ordinal, ordinal)
         if resume_point.corrected:
@@ -237,12 +230,6 @@ class StartSearch:
     def _walk(self, first: int, stretch: TailStretch) -> ForeignWalk | None:
         end, producers = self.target_ends.log_end, self.request.our_producers
         return walk(self.logs.read_target, first, end, k=stretch.k, producers=producers)
-
-    def _logs_to(self, target_ends: LogEnds) -> BothLogs:
-        logs = self.logs
-        return BothLogs(
-            self.request, self.source_ends, target_ends, logs.source, logs.target, logs.isolation
-        )
 
     def _first(self) -> StartPoint:
         check_is_new(self.logs, is_alone=self._is_alone, is_listed=self.producer is not None)

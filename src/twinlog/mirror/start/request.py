@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
+from typing import Any
 
 from twinlog.mirror.accepted import Accepted
 from twinlog.mirror.map.offset_map import Mark, PartitionMap, Run
@@ -14,43 +14,33 @@ from twinlog.model import EARLIEST, Isolation, StartAt
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class StartRequest(Pairing):
-    """A partition to be started, with its part of the map and what the driver remembers of it."""
+class StartFacts(Pairing):
+    """The part of the map that a start needs, and what the driver remembers of the partition."""
 
     runs: tuple[Run, ...]
     """The first run, and all runs from ordinal `runs_from` on."""
     runs_from: int = -1
     """The ordinal from which on the runs are complete; -1: all runs are here."""
     mark: Mark | None = None
+    """The map's mark: a point that the copy has certainly reached."""
     transformed: tuple[tuple[int, int], ...] = ()
     """Ordinals [first, next) of transformed records, which differ from the source's
     (`mirror.start.announced`).
     """
-    is_branch: bool = False
-    """Whether this is a branch of a keyed topic: it gets the source records that belong here by key
-    (`mirror.copy.fan_out`).
-    """
     had_row: bool = False
-    """Whether the offset map is known to have had a row of this copy."""
-    fingerprints: Mapping[int, int] = field(default_factory=dict)
-    our_producers: frozenset[int] = frozenset()
-    """Producer IDs under which this flow may have written records here, including the
-    current one.
+    """Whether the offset map is known to have had a row of this copy. If it has none now, the row
+    was lost.
     """
+    fingerprints: dict[int, int] = field(default_factory=dict)
+    """Fingerprints of announced records, by ordinal."""
     start: StartAt = EARLIEST
     """Where the copy begins if the map has no row of it. Ignored otherwise."""
-    begin: int = -1
-    """The offset that `start` means in the current log. It is determined once, and fixed by the
-    first row.
-    """
     group_at: int = -1
     """Committed offset of the source's consumer group, which replaces `start`; -1: none."""
     began_at: int = -1
     """Where an earlier copy of this source partition began, to a target topic that was deleted
     since; -1: none.
     """
-    siblings_at: int = -1
-    """Where the other branches of the source partition began; -1: none has begun."""
     former: tuple[int, ...] = ()
     """Target partitions that hold the copy of an earlier source topic of this name, which was
     deleted.
@@ -67,12 +57,36 @@ class StartRequest(Pairing):
     """[first, next) of copied upstream offsets that the source has lost, as found earlier in this
     generation.
     """
-    may_lose_batches: bool = False
-    """Whether the target topic is, or may be, compacted, so that batches may be missing."""
     skips: tuple[Skip, ...] = ()
     """Upstream records to skip, as configured by the operator."""
     accepted: tuple[Accepted, ...] = ()
     """Foreign records in the target's log that an operator accepted."""
+
+    def facts(self) -> dict[str, Any]:
+        """Return these fields by name."""
+        return {one.name: getattr(self, one.name) for one in fields(StartFacts)}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StartRequest(StartFacts):
+    """A partition to be started."""
+
+    is_branch: bool = False
+    """Whether this is a branch of a keyed topic: it gets the source records that belong here by key
+    (`mirror.copy.fan_out`).
+    """
+    our_producers: frozenset[int] = frozenset()
+    """Producer IDs under which this flow may have written records here, including the
+    current one.
+    """
+    begin: int = -1
+    """The offset that `start` means in the current log. It is determined once, and fixed by the
+    first row.
+    """
+    siblings_at: int = -1
+    """Where the other branches of the source partition began; -1: none has begun."""
+    may_lose_batches: bool = False
+    """Whether the target topic is, or may be, compacted, so that batches may be missing."""
     most_reads: int | None = None
     """Maximum fetches after the mark of a shared topic, if other partitions wait for the same
     search; None: no limit.

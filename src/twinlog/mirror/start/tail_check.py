@@ -54,8 +54,6 @@ class Comparison:
 
     equal: int
     """Number of records that were compared and are equal."""
-    gone: int
-    """Number of target records whose source records no longer exist, or were not read."""
     differing: tuple[tuple[int, int], ...]
     """(target offset, upstream offset) of records that differ or never existed at the source."""
     newest: Equal | None
@@ -204,7 +202,7 @@ def compare(
     fingerprints: Mapping[int, int],
 ) -> Comparison:
     """Compare the tail with the source records that the map gives for it."""
-    equal = gone = 0
+    equal = 0
     newest: Equal | None = None
     differing: list[tuple[int, int]] = []
     for record in tail.records:
@@ -219,15 +217,13 @@ def compare(
             known = fingerprints.get(ordinal)
             if known is not None and not tail.is_log_append_time and known != fingerprint(record):
                 differing.append((record.offset, upstream))
-            else:
-                gone += 1
             continue
         if same_record(found[0], record, compare_timestamp=not tail.is_log_append_time):
             equal += 1
             newest = Equal(ordinal, upstream, found[1])
         else:
             differing.append((record.offset, upstream))
-    return Comparison(equal=equal, gone=gone, differing=tuple(differing), newest=newest)
+    return Comparison(equal=equal, differing=tuple(differing), newest=newest)
 
 
 def search(tail: TargetTail, source: Mapping[int, tuple[Record, int]]) -> int | None:

@@ -79,7 +79,6 @@ class CopyRow(StateRow, frozen=True, kw_only=True):
         return self.topic_id == topic_id
 
     def is_from(self, cluster_id: str, topic: str, topic_id: TopicId) -> bool:
-        """Return whether it is a copy of this topic."""
         if NO_TOPIC_ID in (self.source_topic_id, topic_id):
             return self.source_topic == topic and self.source_cluster_id == cluster_id != ""
         return self.source_topic_id == topic_id

@@ -54,8 +54,6 @@ CLAIMS: Final = ("generation", "closed")
 
 @row("generation", key=("generation", "claimant"))
 class Claim(StateRow, frozen=True, kw_only=True):
-    """One claim of a generation."""
-
     generation: int
     claimant: str
     producer_id: int
@@ -156,22 +154,22 @@ def producers_of(flow: str, records: Iterable[tuple[bytes | None, bytes | None]]
 
     Producer IDs of keyed topics' partitions are included only if their own rows were lost.
     """
-    out = set()
-    for parts, fields in read_rows(records):
-        if parts[1] == flow and parts[2] in ("generation", WROTE):
-            out.add(int(fields["producer_id"]))
-    return frozenset(out)
+    return frozenset(
+        int(fields["producer_id"])
+        for parts, fields in read_rows(records)
+        if parts[1] == flow and parts[2] in ("generation", WROTE)
+    )
 
 
 def producers_of_others(
     flow: str, records: Iterable[tuple[bytes | None, bytes | None]]
 ) -> frozenset[int]:
     """Return every producer ID under which other Twinlog flows may have written to this cluster."""
-    out = set()
-    for parts, fields in read_rows(records):
-        if parts[1] != flow and parts[2] in OF_PRODUCERS:
-            out.add(int(fields["producer_id"]))
-    return frozenset(out)
+    return frozenset(
+        int(fields["producer_id"])
+        for parts, fields in read_rows(records)
+        if parts[1] != flow and parts[2] in OF_PRODUCERS
+    )
 
 
 def having_written(flow: str, producer_id: int) -> tuple[bytes, bytes]:

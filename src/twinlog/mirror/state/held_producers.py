@@ -25,7 +25,6 @@ class HeldProducers(StateRow, frozen=True, kw_only=True):
 
 
 def is_held_row(key: bytes | None, flow: str) -> bool:
-    """Return whether this is the flow's row."""
     try:
         return bool(json.loads(key or b"null") == ["flow", flow, _KIND])
     except ValueError:

@@ -91,8 +91,6 @@ class Intent(StateRow, frozen=True, kw_only=True):
 
 @dataclass(frozen=True, slots=True)
 class FlowIntents:
-    """All current intents for one flow."""
-
     _set: Mapping[tuple[IntentKind, str], Intent] = field(default_factory=dict)
     skips: tuple[WantedSkip, ...] = ()
     """Records to skip, in the order of their positions. Skips cannot be revoked."""

@@ -55,7 +55,6 @@ def quarantined(wanted: WantedSkip, record: Record, *, is_batch: bool, now_ms: i
 
 
 def origin_in(wanted: WantedSkip, offset: int) -> RecordOrigin:
-    """Return the origin of the record at this offset of a skip."""
     return RecordOrigin(str(wanted.topic_id), wanted.topic, str(wanted.partition), str(offset))
 
 

@@ -21,6 +21,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Final
 
 from twinlog.errors import CorruptData
@@ -188,7 +189,7 @@ class LogWalk:
             return False
         at = mapped.offset + self._shift
         if there is None or at < there.offset:
-            return self._lacks_there(mapped, at)
+            return self._passes(self._why_gone_there(mapped, at), self._source.pass_entry)
         if at > there.offset:
             return self._lacks_here(there, here)
         if not self._is_same(here, there):
@@ -230,20 +231,20 @@ class LogWalk:
         self._found.gaps[GapCause.OWN_TIME] += there.is_own_time
         return same_record(here.record, there.record, compare_timestamp=not there.is_own_time)
 
-    def _pass_skipped(self, here: Entry) -> bool:
-        if skipped(self._rules.skips, here.offset) is None:
-            return False
-        self._found.gaps[GapCause.SKIPPED] += 1
-        self._source.pass_entry()
-        return True
-
-    def _pass_of_others(self, there: Entry) -> bool:
-        reason = self._why_of_others(there.offset)
+    def _passes(self, reason: GapCause | None, pass_entry: Callable[[], None]) -> bool:
+        """Count and pass a record that one side lacks for a valid reason, or return False."""
         if reason is None:
             return False
         self._found.gaps[reason] += 1
-        self._pass_there(there)
+        pass_entry()
         return True
+
+    def _pass_skipped(self, here: Entry) -> bool:
+        is_skipped = skipped(self._rules.skips, here.offset) is not None
+        return self._passes(GapCause.SKIPPED if is_skipped else None, self._source.pass_entry)
+
+    def _pass_of_others(self, there: Entry) -> bool:
+        return self._passes(self._why_of_others(there.offset), partial(self._pass_there, there))
 
     def _why_of_others(self, offset: int) -> GapCause | None:
         if any(first <= offset < behind for first, behind in self._rules.accepted):
@@ -252,15 +253,6 @@ class LogWalk:
             return None
         origin = self._pairs.origin(offset - self._shift)
         return GapCause.OTHERS if origin is not None and not origin.is_known else None
-
-    def _lacks_there(self, mapped: MappedOffset, at: int) -> bool:
-        """Handle a record that the target lacks. Returns True if there is a valid reason."""
-        reason = self._why_gone_there(mapped, at)
-        if reason is None:
-            return False
-        self._found.gaps[reason] += 1
-        self._source.pass_entry()
-        return True
 
     def _why_gone_there(self, mapped: MappedOffset, at: int) -> GapCause | None:
         if not mapped.is_known:
@@ -272,13 +264,8 @@ class LogWalk:
         )
 
     def _lacks_here(self, there: Entry, here: Entry | None) -> bool:
-        """Handle a record that the source lacks. Returns True if there is a valid reason."""
         reason = self._why_gone_here(there.offset, here)
-        if reason is None:
-            return False
-        self._found.gaps[reason] += 1
-        self._pass_there(there)
-        return True
+        return self._passes(reason, partial(self._pass_there, there))
 
     def _why_gone_here(self, offset: int, here: Entry | None) -> GapCause | None:
         origin = self._pairs.origin(offset - self._shift)

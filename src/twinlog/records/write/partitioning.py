@@ -21,6 +21,7 @@ from twinlog.errors import ConfigError
 from twinlog.records.columns import PARTITION, TOPIC, VALUE
 from twinlog.records.connections import FIRST_REFUSED_S, connected, task_begins
 from twinlog.records.write import packing
+from twinlog.records.write.kept import keeps_partitions
 from twinlog.records.write.options import WriteOptions, parse_write_options
 from twinlog.records.write.packing import Gatherer
 from twinlog.records.write.rows import (
@@ -40,6 +41,16 @@ LEAST_BYTES: Final = 16 << 10
 """Bytes of a batch if Spark sets no limit; the default of Java's producer (batch.size)."""
 _SIZE: Final = re.compile(r"(\d+) *([kmg]?)i?b?")
 _SHIFTS: Final = {"": 0, "k": 10, "m": 20, "g": 30}
+
+
+def by_partition(df: DataFrame, options: Mapping[str, str]) -> DataFrame:
+    """Return the rows with each partition in one task: unchanged if they are so already. Raises
+    TwinlogError.
+    """
+    topic = {name.lower(): value for name, value in options.items()}.get("topic", "").strip()
+    if packing.is_packed(df.columns) or keeps_partitions(df, topic):
+        return df
+    return partitioned(df, options)
 
 
 def partitioned(df: DataFrame, options: Mapping[str, str]) -> DataFrame:

@@ -283,7 +283,6 @@ def _grouped(column: Any, rows: array[int]) -> tuple[dict[Any, array[int]], arra
 
 
 def _by_key(column: Any, rows: array[int]) -> tuple[array[int], array[int]]:
-    """Return rows with a key, and rows without one."""
     if column is None:
         return array("q"), rows
     if not column.null_count:

@@ -37,7 +37,7 @@ from twinlog.wire.record_batch import (
     read_headers,
     verify_crc,
 )
-from twinlog.wire.varint import encode_varint, read_varint, read_varlong
+from twinlog.wire.varint import append_sized, encode_varint, read_varint, read_varlong
 
 _INT64_SPAN: Final = 1 << 64
 _INT64_MAX: Final = (1 << 63) - 1
@@ -143,8 +143,8 @@ class Twin:
         rows = zip(key.rows(), value.rows(), headers.rows(), times, strict=True)
         for number, (one_key, one_value, encoded, time) in enumerate(rows):
             rest = len(data)
-            key_at = _append(data, one_key)
-            value_at = _append(data, one_value)
+            key_at = append_sized(data, one_key)
+            value_at = append_sized(data, one_value)
             headers_at = len(data)
             data += encoded or b"\x00"
             sizes = (-1 if one is None else len(one) for one in (one_key, one_value))
@@ -157,11 +157,58 @@ class Twin:
         return Table(bytes(data), flat, len(times), len(times))
 
     def unpack_headers(self, data: bytes, starts: array[int], ends: array[int]) -> HeaderColumns:
-        """Return headers as columns. Raises CorruptData."""
-        return unpack_headers(data, starts, ends)
+        """A key that is not UTF-8 gets U+FFFD for the invalid bytes, as in Java's consumer. Raises
+        CorruptData.
+        """
+        keys, values = bytearray(), bytearray()
+        list_ends, key_ends, value_ends = (array("i", [0]) for _ in range(3))
+        has_list, has_value = array("b"), array("b")
+        try:
+            for start, end in zip(starts, ends, strict=True):
+                before = len(has_value)
+                for key, one in _headers(data, start, end):
+                    keys += key.decode("utf-8", "replace").encode()
+                    values += one or b""
+                    has_value.append(one is not None)
+                    key_ends.append(len(keys))
+                    value_ends.append(len(values))
+                has_list.append(len(has_value) > before)
+                list_ends.append(len(has_value))
+        except IndexError:
+            raise CorruptData("the data ends inside of a header") from None
+        except OverflowError:
+            raise CorruptData("the headers of some records are larger than 2 GiB") from None
+        ended = (bytearray(one.tobytes()) for one in (list_ends, key_ends, value_ends))
+        return HeaderColumns(
+            headers=len(has_value),
+            ends=next(ended),
+            present=_bits(has_list),
+            nulls=has_list.count(0),
+            keys=keys,
+            key_ends=next(ended),
+            values=values,
+            value_ends=next(ended),
+            value_present=_bits(has_value),
+            value_nulls=has_value.count(0),
+        )
 
     def pack_headers(self, counts: array[int], key: Strings, value: Strings) -> Strings:
-        return pack_headers(counts, key, value)
+        data, starts, sizes = bytearray(), array("q"), array("q")
+        pairs = zip(key.rows(), value.rows(), strict=True)
+        for count in counts:
+            starts.append(len(data))
+            if count:
+                data += encode_varint(count)
+            for _ in range(count):
+                one_key, one_value = next(pairs, (None, None))
+                if one_key is None:
+                    raise ValueError("a header has no key")
+                append_sized(data, one_key)
+                append_sized(data, one_value)
+            sizes.append(len(data) - starts[-1])
+        if min(counts, default=0) < 0 or sum(counts) != len(key.sizes):
+            raise ValueError("the number of headers is not the sum of the rows' counts")
+        return Strings(bytes(data), starts, sizes)
 
     def join(self, buffer: memoryview, state: JoinState[int], out: bytearray, start: int) -> int:
         joining = _Joining(state, len(out) - start)
@@ -190,14 +237,6 @@ TWIN: Final = Twin()
 def wrapped(number: int) -> int:
     """Wrap a number to 64 bits as in Java, where deltas of extreme timestamps overflow."""
     return (number + _INT64_MAX + 1) % _INT64_SPAN - _INT64_MAX - 1
-
-
-def _append(data: bytearray, value: bytes | None) -> int:
-    """Append the length and the bytes, and return the position of the bytes."""
-    data += encode_varint(-1 if value is None else len(value))
-    at = len(data)
-    data += value or b""
-    return at
 
 
 class _Joining:
@@ -275,20 +314,13 @@ def scan_state(header: BatchHeader) -> ScanState[int]:
 
 
 def _payload(table: Table, picked: array[int], number: int, base: int) -> bytearray:
-    out, data = bytearray(), table.data
-    times, rests, ends = (
-        table.column(column) for column in (shapes.TIMESTAMP, shapes.REST, shapes.END)
+    times = table.column(shapes.TIMESTAMP)
+    return bytearray().join(
+        _record(table, row, wrapped(times[row] - base), at) for at, row in enumerate(picked, number)
     )
-    for at, row in enumerate(picked, number):
-        time_delta = encode_varint(wrapped(times[row] - base))
-        delta, rest = encode_varint(at), data[rests[row] : ends[row]]
-        out += encode_varint(1 + len(time_delta) + len(delta) + len(rest))
-        out += b"\x00" + time_delta + delta + rest
-    return out
 
 
 def _record(table: Table, row: int, time_delta: int, delta: int) -> bytes:
-    """Return the bytes of a row with these deltas."""
     at = row + shapes.REST * table.stride
     rest = table.data[table.cells[at] : table.cells[at + (shapes.END - shapes.REST) * table.stride]]
     front = b"\x00" + encode_varint(time_delta) + encode_varint(delta)
@@ -406,66 +438,6 @@ def _pass_headers(data: bytes, position: int, end: int) -> int:
         if length > 0:
             position += length
     return position
-
-
-def unpack_headers(data: bytes, starts: array[int], ends: array[int]) -> HeaderColumns:
-    """Implement `Kernels.unpack_headers`.
-
-    A key that is not UTF-8 gets U+FFFD for the invalid bytes, as in Java's consumer. Raises
-    CorruptData.
-    """
-    keys, values = bytearray(), bytearray()
-    list_ends, key_ends, value_ends = (array("i", [0]) for _ in range(3))
-    has_list, has_value = array("b"), array("b")
-    try:
-        for start, end in zip(starts, ends, strict=True):
-            before = len(has_value)
-            for key, one in _headers(data, start, end):
-                keys += key.decode("utf-8", "replace").encode()
-                values += one or b""
-                has_value.append(one is not None)
-                key_ends.append(len(keys))
-                value_ends.append(len(values))
-            has_list.append(len(has_value) > before)
-            list_ends.append(len(has_value))
-    except IndexError:
-        raise CorruptData("the data ends inside of a header") from None
-    except OverflowError:
-        raise CorruptData("the headers of some records are larger than 2 GiB") from None
-    ended = (bytearray(one.tobytes()) for one in (list_ends, key_ends, value_ends))
-    return HeaderColumns(
-        headers=len(has_value),
-        ends=next(ended),
-        present=_bits(has_list),
-        nulls=has_list.count(0),
-        keys=keys,
-        key_ends=next(ended),
-        values=values,
-        value_ends=next(ended),
-        value_present=_bits(has_value),
-        value_nulls=has_value.count(0),
-    )
-
-
-def pack_headers(counts: array[int], key: Strings, value: Strings) -> Strings:
-    """Implement `Kernels.pack_headers`."""
-    data, starts, sizes = bytearray(), array("q"), array("q")
-    pairs = zip(key.rows(), value.rows(), strict=True)
-    for count in counts:
-        starts.append(len(data))
-        if count:
-            data += encode_varint(count)
-        for _ in range(count):
-            one_key, one_value = next(pairs, (None, None))
-            if one_key is None:
-                raise ValueError("a header has no key")
-            data += encode_varint(len(one_key)) + one_key
-            data += encode_varint(-1 if one_value is None else len(one_value))
-            data += one_value or b""
-        sizes.append(len(data) - starts[-1])
-    if min(counts, default=0) < 0 or sum(counts) != len(key.sizes):
-        raise ValueError("the number of headers is not the sum of the rows' counts")
-    return Strings(bytes(data), starts, sizes)
 
 
 def _headers(data: bytes, start: int, end: int) -> Iterator[tuple[bytes, bytes | None]]:

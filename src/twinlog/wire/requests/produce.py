@@ -17,6 +17,7 @@ from msgspec import Struct
 
 from twinlog.model import TopicId, TopicPartition
 from twinlog.wire.primitives import EMPTY_TAGS, Reader, compact_string, uvarint
+from twinlog.wire.record_batch import Buffer
 
 PRODUCE: Final = 0
 VERSION_BY_ID: Final = 13
@@ -37,8 +38,6 @@ _ONE_REQUEST = struct.Struct(">BhiB16sBi")
 _ONE_REQUEST_END = 3 * EMPTY_TAGS
 _ONE_ANSWER = struct.Struct(">B16sBihqqqBBBBiB")
 
-Buffer = bytes | bytearray | memoryview
-
 
 class ProducedPartition(Struct, frozen=True, kw_only=True):
     """The broker's result for one batch.
@@ -52,7 +51,6 @@ class ProducedPartition(Struct, frozen=True, kw_only=True):
     error: int
     base_offset: int
     log_append_time_ms: int
-    log_start: int
     message: str | None
     record: int = -1
     """Index of the first invalid record in a rejected batch, or -1 if unknown."""
@@ -91,7 +89,7 @@ def produce_answer(
 ) -> tuple[int, Sequence[ProducedPartition]]:
     """Return the throttle time (ms) and one result per batch. `names` has topic names by raw ID."""
     if len(view) == _ONE_ANSWER.size and version >= VERSION_BY_ID:
-        (topics, raw, partitions, partition, error, base_offset, append_time, log_start,
+        (topics, raw, partitions, partition, error, base_offset, append_time, _,
          *rest, throttle_ms, tags) = _ONE_ANSWER.unpack(view)  # fmt: skip
         if topics == partitions == _ONE and rest == [*_NOTHING_MORE, 0] and not tags:
             one = ProducedPartition(
@@ -99,7 +97,6 @@ def produce_answer(
                 error=error,
                 base_offset=base_offset,
                 log_append_time_ms=append_time,
-                log_start=log_start,
                 message=None,
             )
             return throttle_ms, (one,)
@@ -112,7 +109,7 @@ def produce_answer(
         else:
             topic = reader.compact_text() or ""
         for _ in range(reader.array_length()):
-            partition, error, base_offset, append_time, log_start, *rest = reader.unpack(_ANSWER)
+            partition, error, base_offset, append_time, _, *rest = reader.unpack(_ANSWER)
             record, message = -1, None
             if rest != _NOTHING_MORE:
                 reader.pos -= _REST_BYTES
@@ -125,7 +122,6 @@ def produce_answer(
                     error=error,
                     base_offset=base_offset,
                     log_append_time_ms=append_time,
-                    log_start=log_start,
                     message=message,
                     record=record,
                 )

@@ -10,19 +10,20 @@ from pydantic.alias_generators import to_camel
 
 from tests.support import snapshots
 from tools.pages import reports
+from tools.pages.answers import Value
 from twinlog.cluster.groups.group_members import GroupSide, Member
 from twinlog.control.check.group_readiness import CommittedOffset, GroupReadiness
-from twinlog.control.compare.deviation import Aspect, Deviation, FlowComparison
+from twinlog.control.compare.comparison import Aspect, Deviation, FlowComparison
 from twinlog.control.cutover.copies import Copy
 from twinlog.control.cutover.failover import FailoverPlan
 from twinlog.control.cutover.gates import Gate
 from twinlog.control.cutover.groups import GroupPartition, GroupPlan
 from twinlog.control.cutover.newest_status import NewestStatus
 from twinlog.control.cutover.switchover import SwitchoverPlan
-from twinlog.control.doctor.findings import as_json
-from twinlog.control.doctor.observation import ClusterView, Finding, Likelihood, Observation
+from twinlog.control.doctor.findings import ClusterView, Finding, Likelihood, Observation
+from twinlog.control.doctor.findings import printed as printed_findings
 from twinlog.control.web.api import shown
-from twinlog.control.web.api.answers import Value
+from twinlog.encoded import encoded
 from twinlog.model import TopicPartition
 
 HERE, THERE = TopicPartition("my_orders", 0), TopicPartition("my_east.my_orders", 0)
@@ -76,7 +77,7 @@ def test_groups() -> None:
         committed=(exact, lost),
         why_not=("it is active",),
     )
-    printed = group.as_json()
+    printed = encoded(group)
     found = answered(reports.SourceGroup, printed)
     assert found == renamed(printed)
     assert (found["offsets"][0]["end"], found["offsets"][0]["lag"], found["lag"]) == (None, None, 2)
@@ -90,7 +91,7 @@ def test_differences() -> None:
     )
     comparison.add(Aspect.REPLICATION_FACTOR, 4, [factor])
     comparison.add(Aspect.CONFIG, 4, [config])
-    printed = comparison.as_json(with_left_alone=True)
+    printed = encoded(comparison.printed(with_left_alone=True))
     found = answered(reports.Diff, printed)
     wanted = renamed(printed)
     wanted["deviations"][0]["aspect"] = "replicationFactor"
@@ -105,7 +106,9 @@ def test_the_doctors_findings() -> None:
         source=ClusterView(alias="my_east", round_trips_ms={0: 1.25}),
         target=ClusterView(alias="west"),
     )
-    printed = as_json(seen, [Finding(Likelihood.LIKELY, "few_lanes", "what", "todo")])
+    printed = encoded(
+        printed_findings(seen, [Finding(Likelihood.LIKELY, "few_lanes", "what", "todo")])
+    )
     found = answered(reports.Doctor, printed)
     assert found["roundTripsMs"] == {"my_east": {"0": 1.25}, "west": {}}, "an alias is no field"
     assert found == renamed(printed) | {"roundTripsMs": found["roundTripsMs"]}
@@ -122,8 +125,8 @@ def test_plan_of_a_switchover() -> None:
         promoted="",
         notes=("note",),
     )
-    found = answered(reports.PlannedSwitchover, plan.as_json())
-    assert found == renamed(plan.as_json())
+    found = answered(reports.PlannedSwitchover, encoded(plan))
+    assert found == renamed(encoded(plan))
     assert [one["sourceEnd"] for one in found["partitions"]] == [9, None]
 
 
@@ -137,9 +140,9 @@ def test_plan_of_a_failover() -> None:
             groups=GROUPS,
             promoted="",
         )
-        wanted = renamed(plan.as_json())
+        wanted = renamed(encoded(plan))
         told = wanted.pop("told")
-        found = answered(reports.PlannedFailover, plan.as_json())
+        found = answered(reports.PlannedFailover, encoded(plan))
         assert found.pop("reported") == told
         assert found == wanted
         assert reported.items() <= told.items()

@@ -1,3 +1,3 @@
-"""The series of `/metrics`. `readings` has the values of all flows at one moment, `exposition`
-fills the series of `twinlog.metrics`, and `series_text` encodes them.
+"""The series of `/metrics`. `readings` has the values of all flows at one moment, and
+`exposition` fills and encodes the series of `twinlog.metrics`.
 """

@@ -20,12 +20,13 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 
 from twinlog.config.values.nearest import suggestion
 from twinlog.control.web import connect
-from twinlog.control.web.api import answers
+from twinlog.control.web.api import shown
 from twinlog.control.web.api.endpoints import DOCUMENT, ENDPOINTS, STREAM, CheckedRequest, Endpoint
 from twinlog.control.web.api.site import Site
 from twinlog.control.web.content import NO_STORE, READS, Content, send_answer, send_content
 from twinlog.control.web.front import CLIENT, HELD, IS_KNOWN, JSON, ConnectionSlot
 from twinlog.control.web.problem import MethodRefused, RequestRefused
+from twinlog.encoded import picked
 
 
 def app(site: Site) -> ASGIApp:
@@ -41,7 +42,7 @@ def app(site: Site) -> ASGIApp:
     ]
     document = files("twinlog.control.web.api").joinpath("openapi.json").read_bytes()
     routes.append(Route(DOCUMENT, _Fixed(Content(JSON, document)), methods=["GET"]))
-    routes.append(Route(STREAM, _Streaming(Streams(site)), methods=["GET"]))
+    routes.append(Route(STREAM, _Streams(site), methods=["GET"]))
     router = Router([*routes, *connect.routes(site)], default=_no_path)
 
     async def run(scope: Scope, receive: Receive, send: Send) -> None:
@@ -98,28 +99,12 @@ class _Answering:
         )
         basis = self._site.basis
         found = await endpoint.run(asked)
-        text = (
-            found.model_dump_json(by_alias=True)
-            if isinstance(found, BaseModel)
-            else json.dumps(found, ensure_ascii=False)
-        )
-        content = Content(JSON, text.encode() + b"\n")
+        if not isinstance(found, bytes):
+            found = json.dumps(found, ensure_ascii=False).encode()
+        content = Content(JSON, found + b"\n")
         if endpoint.is_kept:
             self._kept.keep(scope["path"], basis, content)
         await send_content(scope, send, content)
-
-
-class _Streaming:
-    """The stream as an ASGI application."""
-
-    def __init__(self, streams: Streams) -> None:
-        self._streams = streams
-
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        if scope["method"] == "HEAD":
-            await send_answer(scope, send, 200, _STREAM_HEADERS, b"")
-            return
-        await self._streams.run(Request(scope, receive), send)
 
 
 class _Nothing(BaseModel):
@@ -240,8 +225,8 @@ _STREAM_HEADERS: Final = [
 ]
 
 
-class Streams:
-    """All streams of one server."""
+class _Streams:
+    """All streams of one server, as an ASGI application."""
 
     def __init__(self, site: Site) -> None:
         self._site = site
@@ -250,8 +235,12 @@ class Streams:
         self._flows = b""
         self._lock = asyncio.Lock()
 
-    async def run(self, request: Request, send: Send) -> None:
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Serve a stream until the client or this process ends. Raises REST_BUSY."""
+        if scope["method"] == "HEAD":
+            await send_answer(scope, send, 200, _STREAM_HEADERS, b"")
+            return
+        request = Request(scope, receive)
         if self._open >= MOST_STREAMS:
             raise RequestRefused(
                 f"{MOST_STREAMS} streams are already open; close one or retry later",
@@ -289,8 +278,8 @@ class Streams:
                 text, sent = b"event: flows\ndata: " + flows + b"\n\n", flows
             for one in self._site.events.since(number):
                 number = one.number
-                body = answers.Event.model_validate(one).model_dump_json(by_alias=True)
-                text += f"id: {number}\nevent: event\ndata: {body}\n\n".encode()
+                body = shown.compact(picked(one, shown.EVENT))
+                text += b"id: %d\nevent: event\ndata: %b\n\n" % (number, body)
             if not text and time.monotonic() - spoke >= SPEAKS_S:
                 text = b": still here\n\n"
             if text:
@@ -303,8 +292,7 @@ class Streams:
         """Return all flows as JSON; read once a second for all streams."""
         async with self._lock:
             if time.monotonic() - self._read_at >= READ_EVERY_S:
-                found = await self._site.flows()
-                self._flows = found.model_dump_json(by_alias=True).encode()
+                self._flows = shown.compact(await self._site.flows())
                 self._read_at = time.monotonic()
             return self._flows
 

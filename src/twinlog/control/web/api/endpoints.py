@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import time
 from collections.abc import Awaitable, Callable, Collection, Mapping
-from dataclasses import dataclass
+from dataclasses import KW_ONLY, dataclass
 from typing import Any, Final, TypeAlias
 from urllib.parse import quote, urlencode
 
-from msgspec import to_builtins
 from pydantic import BaseModel
 
 from twinlog.client.steering import Change, Corrupt, FlowSteering
 from twinlog.codes import conditions
+from twinlog.config.flow.schema import MirrorConfig
 from twinlog.config.regex.linear import linear_matcher
 from twinlog.config.regex.reader import RegexProblem
 from twinlog.control.check.both_logs import both_logs
@@ -21,15 +21,17 @@ from twinlog.control.compare.comparison import compare_flows
 from twinlog.control.cutover.failover import Failover
 from twinlog.control.cutover.scope import CutoverScope
 from twinlog.control.cutover.switchover import Switchover, Ways
-from twinlog.control.doctor.findings import as_json, findings
+from twinlog.control.doctor.findings import findings
+from twinlog.control.doctor.findings import printed as diagnosis
 from twinlog.control.doctor.observing import observe
 from twinlog.control.flow.wiring import flow_setup
 from twinlog.control.flow.wishes import Ask, wish
-from twinlog.control.web.api import answers, inputs, shown, topics
+from twinlog.control.web.api import inputs, shown
 from twinlog.control.web.api.inputs import WantedState
 from twinlog.control.web.api.site import NOT_HEARD, Parts, Site
 from twinlog.control.web.problem import RequestRefused
 from twinlog.control.web.tokens import Client
+from twinlog.encoded import encoded, picked
 from twinlog.errors import Unreachable, UsageError
 from twinlog.mirror.state.intents import RESUMED, IntentKind
 from twinlog.model import TopicPartition
@@ -77,8 +79,8 @@ STREAM_SUMMARY: Final = "Server-sent events: `flows` after a change, `event` for
 DOCUMENT: Final = f"{ROOT}/openapi.json"
 
 
-Answer: TypeAlias = "BaseModel | dict[str, Any]"
-"""An answer of REST's own, or what a command prints."""
+Answer: TypeAlias = bytes | dict[str, Any]
+"""An answer of REST's own in JSON, or what a command prints."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -97,50 +99,55 @@ class CheckedRequest:
         return self.path["flow"]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+Handler: TypeAlias = Callable[[CheckedRequest], Awaitable[Answer]]
+
+
+@dataclass(frozen=True, slots=True)
 class Endpoint:
     """One path and method."""
 
-    method: str
     path: str
     summary: str
-    answer: type[BaseModel] | str
-    """Its type, or the name of its type in the OpenAPI document if a command prints it, too."""
-    run: Callable[[CheckedRequest], Awaitable[Answer]]
+    answer: str
+    """The name of its type in the OpenAPI document (`tools.pages.reports`)."""
+    run: Handler
     query: type[BaseModel] | None = None
+    _: KW_ONLY
+    method: str = "GET"
     body: type[BaseModel] | None = None
     is_kept: bool = False
     """Cache the answer, because many clients poll it."""
 
 
-async def _flows(asked: CheckedRequest) -> answers.Flows:
-    return await asked.site.flows()
+async def _flows(asked: CheckedRequest) -> Answer:
+    return shown.compact(await asked.site.flows())
 
 
-async def _flow(asked: CheckedRequest) -> answers.Flow:
-    return await asked.site.flow(asked.flow)
+async def _flow(asked: CheckedRequest) -> Answer:
+    return shown.compact(await asked.site.flow(asked.flow))
 
 
-async def _history(asked: CheckedRequest) -> Answer:
-    return shown.printed(asked.site.history(asked.flow))
+def _printed(make: Callable[[CheckedRequest], Any]) -> Handler:
+    """Return a handler that prints what `make` returns."""
+
+    async def run(asked: CheckedRequest) -> Answer:
+        return shown.printed(make(asked))
+
+    return run
 
 
-async def _topic_history(asked: CheckedRequest) -> Answer:
-    return shown.printed(asked.site.topic_history(asked.flow, asked.path["topic"]))
-
-
-async def _partitions(asked: CheckedRequest) -> answers.PartitionPage:
+async def _partitions(asked: CheckedRequest) -> Answer:
     query: inputs.PartitionQuery = asked.query
     parts = await asked.site.parts(asked.flow)
     total, rows = await asked.site.pages.run(lambda: shown.page(parts.partitions, query))
-    return answers.PartitionPage(**_head(asked, "partitions", parts, total), partitions=rows)
+    return shown.compact(_head(asked, "partitions", parts, total) | {"partitions": rows})
 
 
-async def _topics(asked: CheckedRequest) -> topics.TopicPage:
+async def _topics(asked: CheckedRequest) -> Answer:
     query: inputs.TopicQuery = asked.query
     parts = await asked.site.parts(asked.flow)
-    total, rows = await asked.site.pages.run(lambda: topics.page(parts.partitions, query))
-    return topics.TopicPage(**_head(asked, "topics", parts, total), topics=rows)
+    total, rows = await asked.site.pages.run(lambda: shown.topic_page(parts.partitions, query))
+    return shown.compact(_head(asked, "topics", parts, total) | {"topics": rows})
 
 
 def _head(asked: CheckedRequest, rows: str, parts: Parts, total: int) -> dict[str, Any]:
@@ -189,27 +196,29 @@ async def _logs(asked: CheckedRequest) -> Answer:
     ]
     as_of_ms = int(time.time() * 1000)
     fields = {"flow": asked.flow, "topic": query.topic, "partitions": rows, "as_of_ms": as_of_ms}
-    return shown.printed(to_builtins(fields))
+    return shown.printed(fields)
 
 
-# Answers that may be large are made in the worker that queries the clusters.
+def _queried(read: Callable[[CheckedRequest, MirrorConfig], Any]) -> Handler:
+    """Return a handler that prints what `read` returns for a flow. Both run in the worker that
+    queries the clusters, because the answer may be large.
+    """
+
+    async def run(asked: CheckedRequest) -> Answer:
+        config = asked.site.alone(asked.flow)
+        return await asked.site.questions.run(lambda: shown.printed(read(asked, config)))
+
+    return run
 
 
-async def _groups(asked: CheckedRequest) -> Answer:
-    config = asked.site.alone(asked.flow)
+def _groups(asked: CheckedRequest, config: MirrorConfig) -> Any:
     names = [asked.query.group] if asked.query.group else []
-
-    def read() -> Answer:
-        (found,) = ready_groups(config, names)
-        if names and not found.groups:
-            raise RequestRefused(
-                f"{asked.flow} has no group {names[0][:200]} on its source", code="NOT_FOUND"
-            )
-        groups = [one.as_json() for one in found.groups]
-        fields = {"flow": found.flow, "groups": groups, "left_out": found.left_out}
-        return shown.printed({**fields, "notes": found.notes})
-
-    return await asked.site.questions.run(read)
+    (found,) = ready_groups(config, names)
+    if names and not found.groups:
+        raise RequestRefused(
+            f"{asked.flow} has no group {names[0][:200]} on its source", code="NOT_FOUND"
+        )
+    return found
 
 
 def _matching(topics: str | None) -> Callable[[str], bool]:
@@ -226,54 +235,34 @@ def _matching(topics: str | None) -> Callable[[str], bool]:
         ) from None
 
 
-async def _diff(asked: CheckedRequest) -> Answer:
-    config, every = asked.site.alone(asked.flow), bool(asked.query.all)
-    matches = _matching(asked.query.topics)
-
-    def read() -> Answer:
-        (found,) = compare_flows(config, matches, with_left_alone=every, say=lambda _: None)
-        return shown.printed(found.as_json(with_left_alone=every))
-
-    return await asked.site.questions.run(read)
+def _diff(asked: CheckedRequest, config: MirrorConfig) -> Any:
+    matches, every = _matching(asked.query.topics), bool(asked.query.all)
+    (found,) = compare_flows(config, matches, with_left_alone=every, say=lambda _: None)
+    return found.printed(with_left_alone=every)
 
 
-async def _doctor(asked: CheckedRequest) -> Answer:
-    config, file = asked.site.alone(asked.flow), asked.site.file
-
-    def read() -> Answer:
-        (seen,) = observe(config, file)
-        return shown.printed(as_json(seen, findings(seen)))
-
-    return await asked.site.questions.run(read)
+def _doctor(asked: CheckedRequest, config: MirrorConfig) -> Any:
+    (seen,) = observe(config, asked.site.file)
+    return diagnosis(seen, findings(seen))
 
 
-def _planned(
-    planner: Callable[[CutoverScope], Any],
-) -> Callable[[CheckedRequest], Awaitable[Answer]]:
-    async def run(asked: CheckedRequest) -> Answer:
-        config = asked.site.flow_config(asked.flow)
+def _planned(planner: Callable[[CutoverScope], Any]) -> Handler:
+    def plan(_: CheckedRequest, config: MirrorConfig) -> Any:
+        with CutoverScope(flow_setup(config.flows[0])) as scope:
+            return encoded(planner(scope))
 
-        def plan() -> Answer:
-            with CutoverScope(flow_setup(config)) as scope:
-                return shown.printed(planner(scope).as_json())
-
-        return await asked.site.questions.run(plan)
-
-    return run
+    return _queried(plan)
 
 
-async def _events(asked: CheckedRequest) -> answers.Events:
+async def _events(asked: CheckedRequest) -> Answer:
     query: inputs.EventQuery = asked.query
     await asked.site.hear()
     found = asked.site.events.since(query.since)
     last = found[-1].number if found else query.since
     wanted = [one for one in found if query.flow in ("", one.flow)]
     wanted.sort(key=lambda one: one.time)
-    return answers.Events.model_validate({"events": wanted[-query.limit :], "last": last})
-
-
-async def _codes(_: CheckedRequest) -> Answer:
-    return shown.printed(shown.catalogue())
+    rows = [picked(one, shown.EVENT) for one in wanted[-query.limit :]]
+    return shown.compact({"events": rows, "last": last})
 
 
 async def _code(asked: CheckedRequest) -> Answer:
@@ -281,10 +270,6 @@ async def _code(asked: CheckedRequest) -> Answer:
     if name not in conditions():
         raise RequestRefused(f"no code {name[:200]}", code="NOT_FOUND")
     return shown.printed(shown.code(name))
-
-
-async def _clusters(asked: CheckedRequest) -> Answer:
-    return shown.printed({"clusters": shown.clusters(asked.site.config)})
 
 
 async def _in_effect(asked: CheckedRequest) -> Answer:
@@ -310,13 +295,10 @@ async def wished(site: Site, client: Client, flow: str, ask: Ask, **said: Any) -
     who = f"{client.name} (REST)"
     changes = await site.wishes.run(lambda: wish([config], ask, who=who, **said))
     site.leaders.changed()
-    found = [one.as_json() for one in changes]
-    return shown.printed({"dry_run": said["dry_run"], "changes": found})
+    return shown.printed({"dry_run": said["dry_run"], "changes": changes})
 
 
-def _of_flow(
-    act: Callable[[FlowSteering, Any], Any], nothing: str = ""
-) -> Callable[[CheckedRequest], Awaitable[Answer]]:
+def _of_flow(act: Callable[[FlowSteering, Any], Any], nothing: str = "") -> Handler:
     """Return a handler that calls `act` with the flow's steering and the body. `nothing` is the
     error if there is nothing to act on.
     """
@@ -365,95 +347,75 @@ def _topic_wish(
     )
 
 
-def _get(
-    path: str,
-    summary: str,
-    answer: type[BaseModel] | str,
-    run: Callable[[CheckedRequest], Awaitable[Answer]],
-    query: type[BaseModel] | None = None,
-    *,
-    is_kept: bool = False,
-) -> Endpoint:
-    return Endpoint(
-        method="GET",
-        path=path,
-        summary=summary,
-        answer=answer,
-        run=run,
-        query=query,
-        is_kept=is_kept,
-    )
-
-
 ENDPOINTS: Final = (
-    _get(
+    Endpoint(
         f"{ROOT}/flows",
         "All flows of the file, as reported by their leaders.",
-        answers.Flows,
+        "Flows",
         _flows,
         is_kept=True,
     ),
-    _get(
+    Endpoint(
         _FLOW,
         "One flow: state, loss, latency, retention, and the commands in effect.",
-        answers.Flow,
+        "Flow",
         _flow,
         is_kept=True,
     ),
-    _get(
+    Endpoint(
         f"{_FLOW}/history",
         "The last hour of a flow that this process leads, for charts.",
         "History",
-        _history,
+        _printed(lambda asked: asked.site.history(asked.flow)),
     ),
-    _get(
+    Endpoint(
         f"{_FLOW}/topics",
         "Topics of a flow, with the totals of their partitions.",
-        topics.TopicPage,
+        "TopicPage",
         _topics,
         inputs.TopicQuery,
     ),
-    _get(
+    Endpoint(
         f"{_FLOW}/topics/{{topic}}/history",
         "The last hour of a topic of a flow that this process leads, for charts.",
         "TopicHistory",
-        _topic_history,
+        _printed(lambda asked: asked.site.topic_history(asked.flow, asked.path["topic"])),
     ),
-    _get(
+    Endpoint(
         f"{_FLOW}/partitions",
         "Partitions of a flow. If another process leads it, both clusters are queried.",
-        answers.PartitionPage,
+        "PartitionPage",
         _partitions,
         inputs.PartitionQuery,
     ),
-    _get(
+    Endpoint(
         f"{_FLOW}/logs",
         "Both logs of partitions of a topic: start, end and leader. It may take seconds.",
         "Logs",
         _logs,
         inputs.LogsQuery,
     ),
-    _get(
+    Endpoint(
         f"{_FLOW}/groups",
         "Groups of a flow's source: ready to move, or why not. It may take seconds.",
         "SourceGroups",
-        _groups,
+        _queried(_groups),
         inputs.GroupQuery,
     ),
-    _get(
+    Endpoint(
         f"{_FLOW}/diff",
         "Differences between the two clusters of a flow. It may take seconds.",
         "Diff",
-        _diff,
+        _queried(_diff),
         inputs.DiffQuery,
     ),
-    _get(
+    Endpoint(
         f"{_FLOW}/doctor",
         "Why a flow is slow or has stopped. It measures for a few seconds.",
         "Doctor",
-        _doctor,
+        _queried(_doctor),
     ),
-    _get(
+    Endpoint(
         f"{_FLOW}/switchover",
         "Plan of a switchover: gates with evidence, and groups. It may take seconds.",
         "PlannedSwitchover",
@@ -461,26 +423,31 @@ ENDPOINTS: Final = (
             lambda scope: Switchover(scope, Ways(), lambda _: None).plan(),
         ),
     ),
-    _get(
+    Endpoint(
         f"{_FLOW}/failover",
         "Plan of a failover: what would be lost, where groups would resume. It may take seconds.",
         "PlannedFailover",
         _planned(lambda scope: Failover(scope).plan()),
     ),
-    _get(
+    Endpoint(
         f"{ROOT}/events",
         "The last log lines of this process, and unusual events of flows led elsewhere.",
-        answers.Events,
+        "Events",
         _events,
         inputs.EventQuery,
     ),
-    _get(f"{ROOT}/codes", "All codes, with meaning and advice.", "Codes", _codes),
-    _get(f"{ROOT}/codes/{{code}}", "One code, with meaning and advice.", "Code", _code),
-    _get(
+    Endpoint(
+        f"{ROOT}/codes",
+        "All codes, with meaning and advice.",
+        "Codes",
+        _printed(lambda _: shown.catalogue()),
+    ),
+    Endpoint(f"{ROOT}/codes/{{code}}", "One code, with meaning and advice.", "Code", _code),
+    Endpoint(
         f"{ROOT}/clusters",
         "The clusters, without credentials.",
         "Clusters",
-        _clusters,
+        _printed(lambda asked: {"clusters": shown.clusters(asked.site.config)}),
     ),
     _wish(
         "pause",
@@ -515,7 +482,7 @@ ENDPOINTS: Final = (
         lambda one, names: one.want_topics(IntentKind.RELEASE, names),
         _NO_TOPIC,
     ),
-    _get(
+    Endpoint(
         f"{_FLOW}/wanted",
         "The wanted state of a flow: pause, limit, paused and released topics.",
         "InEffect",

@@ -1,4 +1,4 @@
-"""The types of queries and bodies of `/api/v1`. Unlike answers they reject unknown names, so that a
+"""The types of queries and bodies of `/api/v1`. They reject unknown names, so that a
 misspelt one is reported.
 """
 
@@ -6,11 +6,11 @@ from __future__ import annotations
 
 from typing import Annotated, Final, Literal
 
-from pydantic import BeforeValidator, ConfigDict, Field, StringConstraints
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, StringConstraints
+from pydantic.alias_generators import to_camel
 
 from twinlog.codes import PartitionState
 from twinlog.config.keys.key_table import DEFINITIONS
-from twinlog.control.web.api.answers import Value
 
 MOST_ROWS: Final = 1000
 MOST_TOPICS: Final = 50
@@ -30,10 +30,16 @@ Name = Annotated[str, StringConstraints(min_length=1, max_length=1000)]
 Rate = Annotated[int, Field(ge=LEAST_RATE, le=MOST_RATE), BeforeValidator(_whole)]
 
 
-class Input(Value):
+class Input(BaseModel):
     """Base of queries and bodies."""
 
-    model_config = ConfigDict(extra="forbid", from_attributes=False)
+    model_config = ConfigDict(
+        extra="forbid",
+        frozen=True,
+        alias_generator=to_camel,
+        populate_by_name=True,
+        use_attribute_docstrings=True,
+    )
 
 
 class PageQuery(Input):

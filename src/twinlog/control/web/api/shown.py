@@ -7,8 +7,11 @@ from __future__ import annotations
 import os
 import socket
 import time
-from collections.abc import Callable, Iterable, Mapping
-from typing import Any, Final
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import cache
+from typing import Any, Final, TypeVar
+
+from msgspec import json
 
 from twinlog.codes import FlowState, PartitionState, conditions
 from twinlog.codes.states import FLOW_STATES, PARTITION_STATES, severity_of
@@ -16,35 +19,63 @@ from twinlog.config.flow.schema import FlowConfig, MirrorConfig
 from twinlog.control.check.reported_status import LastRun, Reported
 from twinlog.control.duties.publication import is_unusual, kept_of
 from twinlog.control.watch.snapshot import FlowSnapshot, PartitionSnapshot
-from twinlog.control.web.api import answers
-from twinlog.control.web.api.inputs import PartitionQuery
+from twinlog.control.web.api.inputs import PartitionQuery, TopicQuery
 from twinlog.control.web.api.leaders import LeaderReport
+from twinlog.encoded import encoded, picked
 from twinlog.mirror.state.intents import FlowIntents
 from twinlog.mirror.state.published import PublishedStatus
+from twinlog.quantities import known, largest, total
+
+RowT = TypeVar("RowT")
 
 HERE: Final = "here"
 _IN_REST: Final = {"places": "offsets", "told": "reported"}
 """Fields of commands that have another name in REST."""
-_UNKNOWN: Final = (
-    *("since_ms", "lanes", "generation", "records", "bytes", "partitions", "unusual_partitions"),
-    *("lag", "lag_unknown_partitions", "latency", "retention", "verified", "as_of_ms", "age_ms"),
+_MAPS: Final = ("round_trips_ms", "ranges")
+"""Fields whose keys are data: clusters and brokers, kinds of differences."""
+_FLOW: Final = (
+    "flow source target state since_ms reason code guarantee lanes generation records bytes "
+    "partitions unusual_partitions lag lag_unknown_partitions loss latency retention verified "
+    "verify_runs wanted reported_by as_of_ms age_ms problem"
 )
-"""Fields of a flow that are null if no process reports it."""
+_ALIKE: Final = "since_ms? reason code guarantee lanes generation records bytes lag"
+_LOSS: Final = (
+    "records=loss_records ms=loss_ms unknown_partitions=loss_unknown objective_ms=rpo_ms "
+    "excess=rpo_excess"
+)
+_NO_LOSS: Final = {
+    **dict.fromkeys(("records", "ms", "unknown_partitions", "objective_ms")),
+    "excess": "",
+}
+_LATENCY: Final = "p50_ms p99_ms"
+_RETENTION: Final = "kept_ms=ms kept_known=is_known topic? near_deletion"
+_VERIFIED: Final = "mode at_ms? records differences is_complete"
+_VERIFY_RUN: Final = (
+    "began_ms ended_ms who answer is_whole topics since until deep partitions equal_records ranges "
+    "not_compared configs groups sha256"
+)
+_PARTITION: Final = (
+    "topic partition target_topic state since_ms? lag lag_ms loss_records loss_ms records bytes "
+    "next_offset=upstream lane kept_ms=left_ms kept_known=is_left_known catches_up_ms=needs_ms "
+    "is_near_deletion code message"
+)
+EVENT: Final = "number at_ms level flow topic? partition code message who person?"
 _NOTHING: Final = Reported(status=None, intents=None)
 
 
 def flow(
     config: FlowConfig, snapshot: FlowSnapshot | None, age_s: float, heard: LeaderReport
-) -> answers.Flow:
+) -> dict[str, Any]:
     """Return a flow as its leader reports it. `snapshot` is this process's, `age_s` old."""
     reported = heard.reported or _NOTHING
     problem = "; ".join(filter(None, (heard.problem, reported.problem)))
-    name: dict[str, Any] = {
+    runs = reported.verify_runs
+    fields: dict[str, Any] = {
         "flow": str(config.flow),
         "source": config.flow.source,
         "target": config.flow.target,
         "wanted": None if reported.intents is None else wanted(reported.intents),
-        "verify_runs": reported.verify_runs,
+        "verify_runs": None if runs is None else [picked(one, _VERIFY_RUN) for one in runs],
         "problem": problem,
     }
     now_ms = int(time.time() * 1000)
@@ -60,10 +91,12 @@ def flow(
         and not (snapshot and snapshot.is_led_here)
         and not _has_led(snapshot, row)
     ):
-        return answers.Flow(**name, **_reported(row, now_ms))
-    if snapshot is not None:
-        return answers.Flow(**name, **_seen(snapshot, now_ms, age_s))
-    return answers.Flow(**name, **_unknown(None if heard.problem else reported.run, problem))
+        fields |= _reported(row, now_ms)
+    elif snapshot is not None:
+        fields |= _seen(snapshot, now_ms, age_s)
+    else:
+        fields |= _unknown(None if heard.problem else reported.run, problem)
+    return {name: fields.get(name) for name in _FLOW.split()}
 
 
 def _has_led(snapshot: FlowSnapshot | None, row: PublishedStatus) -> bool:
@@ -77,24 +110,7 @@ def _has_led(snapshot: FlowSnapshot | None, row: PublishedStatus) -> bool:
 
 def _alike(one: FlowSnapshot | PublishedStatus) -> dict[str, Any]:
     """Return the fields that snapshots and reports share."""
-    return {
-        "since_ms": one.since_ms,
-        "reason": one.reason,
-        "code": one.code,
-        "guarantee": one.guarantee,
-        "lanes": one.lanes,
-        "generation": one.generation,
-        "records": one.records,
-        "bytes": one.bytes,
-        "lag": one.lag,
-        "loss": answers.Loss(
-            records=one.loss_records,
-            ms=one.loss_ms,
-            unknown_partitions=one.loss_unknown,
-            objective_ms=one.rpo_ms,
-            excess=one.rpo_excess,
-        ),
-    }
+    return {**picked(one, _ALIKE), "loss": picked(one, _LOSS)}
 
 
 def _seen(seen: FlowSnapshot, now_ms: int, age_s: float) -> dict[str, Any]:
@@ -104,9 +120,9 @@ def _seen(seen: FlowSnapshot, now_ms: int, age_s: float) -> dict[str, Any]:
         "partitions": len(seen.partitions),
         "unusual_partitions": sum(map(is_unusual, seen.partitions)),
         "lag_unknown_partitions": seen.lag_unknown,
-        "latency": seen.latency,
-        "retention": kept_of(seen.partitions) if seen.is_led_here else None,
-        "verified": seen.verified,
+        "latency": picked(seen.latency, _LATENCY),
+        "retention": picked(kept_of(seen.partitions), _RETENTION) if seen.is_led_here else None,
+        "verified": picked(seen.verified, _VERIFIED),
         "reported_by": HERE,
         "as_of_ms": now_ms - int(age_s * 1000),
         "age_ms": int(age_s * 1000),
@@ -120,9 +136,9 @@ def _reported(status: PublishedStatus, now_ms: int) -> dict[str, Any]:
         "partitions": status.partitions,
         "unusual_partitions": status.unusual_partitions,
         "lag_unknown_partitions": status.lag_unknown,
-        "latency": None if status.p50_ms is None else status,
-        "retention": status.kept,
-        "verified": status.proof,
+        "latency": None if status.p50_ms is None else picked(status, _LATENCY),
+        "retention": picked(status.kept, _RETENTION),
+        "verified": picked(status.proof, _VERIFIED),
         "reported_by": status.where,
         "as_of_ms": status.at_ms,
         "age_ms": max(0, now_ms - status.at_ms),
@@ -133,53 +149,57 @@ def _unknown(run: LastRun | None, problem: str) -> dict[str, Any]:
     """Return the fields of a flow that neither another process nor this one reports."""
     if run is None:
         run = LastRun(FlowState.UNKNOWN, problem or "its target has not answered yet")
-    nothing = answers.Loss(
-        records=None, ms=None, unknown_partitions=None, objective_ms=None, excess=""
-    )
     return {
-        **dict.fromkeys(_UNKNOWN),
         "state": run.state,
         "reason": run.text,
         "code": run.code,
         "guarantee": "",
-        "loss": nothing,
+        "loss": _NO_LOSS,
         "reported_by": HERE,
     }
 
 
-def printed(fields: Mapping[str, Any], *, has_names: bool = True) -> dict[str, Any]:
-    """Return what a command prints with `--format json`, with names in camelCase. `has_names`:
-    False for a map by clusters and brokers, whose keys stay as they are.
-    """
-    out = {}
-    for name, value in fields.items():
-        shown = _printed(value, has_names=has_names and name != "round_trips_ms")
-        key = _camel_case(name) if has_names else name
-        out[key] = _camel_case(shown) if name == "aspect" else shown
-    return out
+def printed(fields: Any) -> dict[str, Any]:
+    """Return what a command prints with `--format json`, with names in camelCase."""
+    found: dict[str, Any] = _printed(encoded(fields))
+    return found
 
 
 def _printed(value: Any, *, has_names: bool = True) -> Any:
-    if isinstance(value, Mapping):
-        return printed(value, has_names=has_names)
-    if isinstance(value, list | tuple):
+    """`has_names`: False for a map by data, whose keys stay as they are."""
+    if isinstance(value, dict):
+        out = {}
+        for name, each in value.items():
+            shown = _printed(each, has_names=has_names and name not in _MAPS)
+            key = _camel_case(name) if has_names else _printed(name)
+            out[key] = _camel_case(shown) if name == "aspect" else shown
+        return out
+    if isinstance(value, list):
         return [_printed(one) for one in value]
-    return answers.sendable(value)
+    if not isinstance(value, str) or value.isascii():
+        return value
+    return value.encode("utf-8", "backslashreplace").decode()  # UTF-8 has no lone surrogates
 
 
+def compact(fields: Mapping[str, Any]) -> bytes:
+    """Return the same as JSON without blanks."""
+    return json.encode(printed(fields))
+
+
+@cache
 def _camel_case(name: str) -> str:
     first, *more = _IN_REST.get(name, name).split("_")
     return first + "".join(map(str.capitalize, more))
 
 
-def wanted(intents: FlowIntents) -> list[answers.Wanted]:
+def wanted(intents: FlowIntents) -> list[dict[str, Any]]:
     """Return the commands in effect for a flow and its topics, the flow's first."""
-    found = (intents.get(kind, topic) for kind, topic in sorted(intents.keys(), key=_by_topic))
-    return [answers.Wanted.model_validate(one) for one in found if one is not None]
-
-
-def _by_topic(key: tuple[str, str]) -> tuple[str, str]:
-    return key[1], key[0]
+    found = (
+        intents.get(kind, topic)
+        for kind, topic in sorted(intents.keys(), key=lambda key: key[::-1])
+    )
+    names = "intent=kind topic? bytes_per_second who at_ms reason"
+    return [picked(one, names) for one in found if one is not None]
 
 
 def most(number: int | None) -> int:
@@ -199,7 +219,7 @@ _COLUMNS: Final[dict[str, Callable[[PartitionSnapshot], int]]] = {
 
 def page(
     parts: Iterable[PartitionSnapshot], query: PartitionQuery
-) -> tuple[int, list[answers.Partition]]:
+) -> tuple[int, list[dict[str, Any]]]:
     """Return the number of matching partitions and the page's rows. Ties are sorted by topic and
     partition.
     """
@@ -208,22 +228,34 @@ def page(
         for part in parts
         if query.topic in part.topic
         and (not query.of_topic or part.topic == query.of_topic)
-        and (query.state is None or part.state is query.state)
-        and (not query.code or part.code == query.code)
+        and _is_wanted(part, query)
     ]
+    rows = _sorted(found, query, lambda part: (part.topic, part.partition), _COLUMNS)
+    return len(found), [picked(part, _PARTITION) for part in rows]
+
+
+def _is_wanted(part: PartitionSnapshot, query: PartitionQuery | TopicQuery) -> bool:
+    is_in_state = query.state is None or part.state is query.state
+    return is_in_state and (not query.code or part.code == query.code)
+
+
+def _sorted(
+    found: list[RowT],
+    query: PartitionQuery | TopicQuery,
+    name: Callable[[RowT], tuple[str, int]],
+    columns: Mapping[str, Callable[[RowT], int]],
+) -> list[RowT]:
+    """Sort, and return the rows of the page."""
     column, is_down = query.sort.removeprefix("-"), query.sort.startswith("-")
-    found.sort(key=lambda part: (part.topic, part.partition), reverse=is_down and column == "topic")
+    found.sort(key=name, reverse=is_down and column == "topic")
     if column != "topic":
-        found.sort(key=_COLUMNS[column], reverse=is_down)
-    rows = found[query.offset : query.offset + query.limit]
-    return len(found), [answers.Partition.model_validate(part) for part in rows]
+        found.sort(key=columns[column], reverse=is_down)
+    return found[query.offset : query.offset + query.limit]
 
 
 def code(name: str) -> dict[str, str]:
     """Return one code of the catalogue."""
-    found = conditions()[name]
-    names = ("meaning", "advice", "retry")
-    return {"code": name} | {each: getattr(found, each) for each in names}
+    return {"code": name, **picked(conditions()[name], "meaning advice retry")}
 
 
 def catalogue() -> dict[str, Any]:
@@ -251,3 +283,85 @@ def clusters(config: MirrorConfig) -> list[dict[str, Any]]:
         }
         for one in config.clusters
     ]
+
+
+# Topics of a flow as `/api/v1` answers them, with the totals of their partitions.
+#
+# With up to 100,000 partitions, only the sort column is computed for every topic; the other columns
+# are computed for the rows of the page.
+
+WORST_FIRST: Final = (
+    *(PartitionState.FAILED, PartitionState.TAKEN_OVER, PartitionState.RETRYING),
+    *(PartitionState.SOURCE_AWAY, PartitionState.SOURCE_DELETED, PartitionState.PAUSED),
+    *(PartitionState.PROMOTED, PartitionState.RELEASED, PartitionState.NEW, PartitionState.BEHIND),
+    *(PartitionState.PENDING, PartitionState.STARTING, PartitionState.DRAINING),
+    *(PartitionState.COPYING, PartitionState.AT_END, PartitionState.DONE),
+)
+_BADNESS: Final = {state: rank for rank, state in enumerate(reversed(WORST_FIRST))}
+
+
+Parts = Sequence[PartitionSnapshot]
+
+
+def _badness(parts: Parts) -> int:
+    return max(_BADNESS[state] for state in {part.state for part in parts})
+
+
+def _unusual(parts: Parts) -> int:
+    return sum(map(is_unusual, parts))
+
+
+_TOPIC_COLUMNS: Final[dict[str, Callable[[Parts], int]]] = {
+    "state": _badness,
+    "lag": lambda parts: sum(most(part.lag) for part in parts),
+    "lossRecords": lambda parts: sum(most(part.loss_records) for part in parts),
+    "lossMs": lambda parts: max(most(part.loss_ms) for part in parts),
+    "keptMs": lambda parts: min(most(part.left_ms) for part in parts),
+    "records": lambda parts: sum(part.records for part in parts),
+    "bytes": lambda parts: sum(part.bytes for part in parts),
+    "partitions": len,
+    "unusualPartitions": _unusual,
+}
+
+
+def topic_page(
+    parts: Iterable[PartitionSnapshot], query: TopicQuery
+) -> tuple[int, list[dict[str, Any]]]:
+    """Return the number of matching topics and the page's rows. Ties are sorted by name. A topic
+    matches if one partition has both the state and the code.
+    """
+    groups: dict[str, list[PartitionSnapshot]] = {}
+    for part in parts:
+        groups.setdefault(part.topic, []).append(part)
+    found: list[Parts] = [
+        group
+        for name, group in groups.items()
+        if query.topic in name and any(_is_wanted(part, query) for part in group)
+    ]
+    rows = _sorted(found, query, lambda group: (group[0].topic, 0), _TOPIC_COLUMNS)
+    return len(found), [topic(group) for group in rows]
+
+
+def topic(parts: Parts) -> dict[str, Any]:
+    """Combine the partitions of a topic to one row."""
+    lags = known(part.lag for part in parts)
+    losses = known(part.loss_records for part in parts)
+    return {
+        "topic": parts[0].topic,
+        "target_topic": next((part.target_topic for part in parts if part.target_topic), ""),
+        "partitions": len(parts),
+        "state": WORST_FIRST[-1 - _badness(parts)],
+        "unusual_partitions": _unusual(parts),
+        "codes": sorted({part.code for part in parts if part.code}),
+        "lag": total(lags),
+        "lag_ms": largest(part.lag_ms for part in parts),
+        "lag_unknown_partitions": len(parts) - len(lags),
+        "loss_records": total(losses),
+        "loss_ms": largest(part.loss_ms for part in parts),
+        "loss_unknown_partitions": len(parts) - len(losses),
+        "records": sum(part.records for part in parts),
+        "bytes": sum(part.bytes for part in parts),
+        "kept_ms": min(known(part.left_ms for part in parts), default=None),
+        "kept_known": all(part.is_left_known for part in parts),
+        "is_near_deletion": any(part.is_near_deletion for part in parts),
+    }

@@ -17,7 +17,7 @@ from twinlog.control.check.offline_status import offline_status
 from twinlog.control.watch.events import EventLog
 from twinlog.control.watch.monitor import Monitor
 from twinlog.control.watch.snapshot import FlowSnapshot, PartitionSnapshot
-from twinlog.control.web.api import answers, shown
+from twinlog.control.web.api import shown
 from twinlog.control.web.api.leaders import LeaderReport, Leaders
 from twinlog.control.web.current_config import CurrentConfig
 from twinlog.control.web.problem import RequestRefused
@@ -121,12 +121,12 @@ class Site:
         """Return the configuration with this flow only."""
         return replace(self.config, flows=(self.flow_config(name),), elsewhere=())
 
-    async def flows(self) -> answers.Flows:
+    async def flows(self) -> dict[str, Any]:
         """Return all flows, including those that `--clusters` leaves to other processes."""
         heard = await self.hear()
-        return answers.Flows(flows=[self._flow(one, heard) for one in self.config.every_flow])
+        return {"flows": [self._flow(one, heard) for one in self.config.every_flow]}
 
-    async def flow(self, name: str) -> answers.Flow:
+    async def flow(self, name: str) -> dict[str, Any]:
         """Return one flow."""
         config = self.flow_config(name)
         return self._flow(config, await self.hear())
@@ -140,7 +140,7 @@ class Site:
             self.events.hear(chain.from_iterable(reported))
         return heard
 
-    def _flow(self, config: FlowConfig, heard: dict[str, LeaderReport]) -> answers.Flow:
+    def _flow(self, config: FlowConfig, heard: dict[str, LeaderReport]) -> dict[str, Any]:
         name = str(config.flow)
         return shown.flow(
             config, self.snapshot(name), self._monitor.age_s, heard.get(name, NOT_HEARD)

@@ -1,37 +1,23 @@
-"""The types of the answers of `/api/v1`. The OpenAPI document is generated from them and from
-`inputs.py`; answers that are what a command prints (`shown.printed`) have their types there.
+"""The OpenAPI types of what `/api/v1` answers by itself; `reports.py` has those of what commands
+print.
 
 Names in JSON are camelCase. Times are milliseconds since 1970, ages and durations are milliseconds,
-rates are bytes per second. Unknown values are null; where this process writes 0 for unknown, a type
-below converts it. Answers may get further fields, so clients must ignore unknown ones.
-
-Most types read the attributes of the value that they show (`from_attributes`).
+rates are bytes per second. Unknown values are null. Answers may get further fields, so clients must
+ignore unknown ones. Tests compare the answers with these types.
 """
 
 from __future__ import annotations
 
-from typing import Annotated, Literal
+from typing import Literal
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict
 from pydantic.alias_generators import to_camel
 
 from twinlog.codes import FlowState, PartitionState
 from twinlog.mirror.state.intents import IntentKind
 
-
-def sendable(value: object) -> object:
-    """Escape lone surrogates, which UTF-8 cannot encode."""
-    if not isinstance(value, str) or value.isascii():
-        return value
-    return value.encode("utf-8", "backslashreplace").decode()
-
-
-Text = Annotated[str, BeforeValidator(sendable)]
+Text = str
 """Text from outside this process: rows of the clusters, texts of operators and errors."""
-Moment = Annotated[int | None, BeforeValidator(lambda value: value or None)]
-"""A time that is 0 in this process if it is unknown."""
-Maybe = Annotated[Text | None, BeforeValidator(lambda value: value or None)]
-"""A text that is empty in this process if there is none."""
 
 
 class Value(BaseModel):
@@ -41,7 +27,6 @@ class Value(BaseModel):
         frozen=True,
         alias_generator=to_camel,
         populate_by_name=True,
-        from_attributes=True,
         use_attribute_docstrings=True,
     )
 
@@ -99,13 +84,13 @@ class Latency(Value):
 class Retention(Value):
     """How soon the source deletes records that wait to be copied."""
 
-    kept_ms: int | None = Field(validation_alias="ms")
+    kept_ms: int | None
     """The least time for which the source keeps the next record, over all partitions. null: no
     deletion is expected, as far as `keptKnown` says."""
-    kept_known: bool = Field(validation_alias="is_known")
+    kept_known: bool
     """Whether the time is known for every partition with a lag. It needs 20 seconds of
     measurements, and DESCRIBE_CONFIGS on the source's topics."""
-    topic: Maybe
+    topic: Text | None
     """The topic with the least time."""
     near_deletion: list[Text]
     """Topics that would lose records at the current rates before they are copied. Only the first
@@ -117,7 +102,7 @@ class Verified(Value):
 
     mode: Text
     """The value of twinlog.verify."""
-    at_ms: Moment
+    at_ms: int | None
     """Time of the last comparison; null if there was none."""
     records: int
     """Number of records that are equal on both sides."""
@@ -168,9 +153,9 @@ class VerifyRun(Value):
 class Wanted(Value):
     """A command in effect for a flow or one of its topics."""
 
-    intent: IntentKind = Field(validation_alias="kind")
+    intent: IntentKind
     """The kind of command."""
-    topic: Maybe
+    topic: Text | None
     """Source topic; null for the whole flow."""
     bytes_per_second: int | None
     """The rate of a limit; null for other commands."""
@@ -193,7 +178,7 @@ class Flow(Value):
     """Alias of the target cluster."""
     state: FlowState
     """What it does now; `/api/v1/codes` explains the states."""
-    since_ms: Moment
+    since_ms: int | None
     """Time at which the flow entered that state."""
     reason: Text
     """Why it is in that state; empty if that is obvious."""
@@ -259,7 +244,7 @@ class Partition(Value):
     """Remote topic; empty if unknown."""
     state: PartitionState
     """What it does now; `/api/v1/codes` explains the states."""
-    since_ms: Moment
+    since_ms: int | None
     """Begin of its problem, or of its state if it has none."""
     lag: int | None
     """Records that wait to be copied."""
@@ -273,17 +258,17 @@ class Partition(Value):
     """Records copied by the reporting process."""
     bytes: int
     """Bytes copied by the reporting process."""
-    next_offset: int | None = Field(validation_alias="upstream")
+    next_offset: int | None
     """The next source offset to copy."""
     lane: int | None
     """Lane number within the flow's lease; null if no lane has the partition, or if another process
     leads the flow."""
-    kept_ms: int | None = Field(validation_alias="left_ms")
+    kept_ms: int | None
     """The least time for which the source keeps the next record. null: no deletion is expected, if
     `keptKnown` is true."""
-    kept_known: bool = Field(validation_alias="is_left_known")
+    kept_known: bool
     """Only the leader of the flow measures it."""
-    catches_up_ms: int | None = Field(validation_alias="needs_ms")
+    catches_up_ms: int | None
     """Time until it has caught up, 0 while that is unknown; null if it is not catching up."""
     is_near_deletion: bool
     """At the current rates the source deletes records before they are copied."""
@@ -319,6 +304,53 @@ class PartitionPage(Page):
     """The rows of this page."""
 
 
+class Topic(Value):
+    """One topic of a flow. Totals leave out partitions whose value is unknown."""
+
+    topic: Text
+    """Source topic."""
+    target_topic: Text
+    """Remote topic; empty if unknown."""
+    partitions: int
+    """Number of partitions."""
+    state: PartitionState
+    """The worst state of its partitions."""
+    unusual_partitions: int
+    """Number of partitions with a code or an unusual state."""
+    codes: list[Text]
+    """The codes of its partitions."""
+    lag: int | None
+    """Records that wait to be copied."""
+    lag_ms: int | None
+    """The largest of its partitions."""
+    lag_unknown_partitions: int
+    """Number of partitions that `lag` does not include."""
+    loss_records: int | None
+    """Records that are only on the source."""
+    loss_ms: int | None
+    """The largest of its partitions."""
+    loss_unknown_partitions: int
+    """Number of partitions that `lossRecords` does not include."""
+    records: int
+    """Records copied by the reporting process."""
+    bytes: int
+    """Bytes copied by the reporting process."""
+    kept_ms: int | None
+    """The least time for which the source keeps the next record, over its partitions. null: no
+    deletion is expected, as far as `keptKnown` says."""
+    kept_known: bool
+    """Whether the time is known for every partition."""
+    is_near_deletion: bool
+    """At the current rates the source deletes records before they are copied."""
+
+
+class TopicPage(Page):
+    """A page of a flow's topics."""
+
+    topics: list[Topic]
+    """The rows of this page."""
+
+
 class Event(Value):
     """A log line of this process, or of a process that leads another flow."""
 
@@ -330,7 +362,7 @@ class Event(Value):
     """INFO, WARNING or ERROR."""
     flow: Text
     """Name of the flow; empty if it concerns none."""
-    topic: Maybe
+    topic: Text | None
     """Source topic; null if the event concerns none or several."""
     partition: int | None
     """Number of the partition; null if the event concerns none or several."""
@@ -340,7 +372,7 @@ class Event(Value):
     """The line's text."""
     who: Text
     """Host and process that logged it."""
-    person: Maybe
+    person: Text | None
     """The user whose command caused it, if any."""
 
 
