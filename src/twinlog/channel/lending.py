@@ -38,7 +38,7 @@ from twinlog.channel.frames import (
 )
 from twinlog.channel.lane_secrets import SECRET_BYTES
 from twinlog.errors import AuthenticationFailed, CorruptData, Disconnected
-from twinlog.mirror.copy.ranges import RangeAnswer, SourceRange
+from twinlog.mirror.copy.ranges import RangeAnswer, RangeBounds, SourceRange
 
 REPLY_WITHIN_S: Final = 30.0
 _TICK_S: Final = 0.25
@@ -52,15 +52,10 @@ class Subscribe(_Tagged, frozen=True):
     """Requests the offers of ranges."""
 
 
-class RangeOffer(Struct, frozen=True, kw_only=True):
+class RangeOffer(RangeBounds, frozen=True, kw_only=True):
     """A range without its batches."""
 
-    number: int
-    topic: str
-    partition: int
     transform: str
-    first: int
-    end: int
     size: int
     """Bytes of its batches."""
 

@@ -18,18 +18,18 @@ import hashlib
 import time
 from array import array
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import AbstractContextManager, contextmanager, suppress
 from dataclasses import dataclass
 from typing import Any, Final
 
 import pyarrow as pa
-from msgspec import Struct, json, structs
+from msgspec import json, structs
 from pyspark import TaskContext
 
 from twinlog.channel.frames import ChannelAddress
 from twinlog.channel.lending import LendingClient
 from twinlog.errors import EnvironmentMissing, TwinlogError
-from twinlog.mirror.copy.ranges import RangeAnswer, RangeFailure, SourceRange
+from twinlog.mirror.copy.ranges import RangeAnswer, RangeBounds, RangeFailure, SourceRange
 from twinlog.records.connections import task_begins
 from twinlog.records.decoding import binary_array, number_array
 from twinlog.records.ranges import RangeEncoder, rows_of_range
@@ -42,16 +42,11 @@ ENCODED: Final = "number bigint, batches array<binary>, offsets binary"
 MOST_KEPT: Final = 8
 
 
-class RangePart(Struct, frozen=True, kw_only=True):
+class RangePart(RangeBounds, frozen=True, kw_only=True):
     """The part of a range that a task computes."""
 
     port: str
     """The lane (`name_of`)."""
-    number: int
-    topic: str
-    partition: int
-    first: int
-    end: int
     size: int = 0
     """Bytes of the range."""
     left_out: tuple[int, ...] = ()
@@ -197,4 +192,5 @@ def _connection(address: ChannelAddress) -> Iterator[LendingClient]:
         raise
     _kept[address] = client
     while len(_kept) > MOST_KEPT:
-        _kept.pop(next(iter(_kept))).close()
+        with suppress(KeyError):  # the other thread may take it
+            _kept.pop(next(iter([*_kept]))).close()

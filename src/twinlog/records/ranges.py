@@ -8,6 +8,7 @@ row by row, or changes topics, which mirrors do not support.
 
 from __future__ import annotations
 
+import itertools
 from array import array
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from operator import lt
@@ -114,8 +115,14 @@ class RangeEncoder:
     def __init__(
         self, ranges: Iterable[SourceRange], *, codec: Codec, max_bytes: int, now_ms: int
     ) -> None:
-        """`ranges`: their batches are not read. `now_ms`: the time of rows without a timestamp."""
-        self._encoders = [_OneEncoder(one, codec, max_bytes) for one in ranges]
+        """`ranges`: their batches are not read. `now_ms`: the time of rows without a timestamp.
+
+        Raises ClusterError (ROW_INVALID) if ranges overlap.
+        """
+        every = [*ranges]
+        if any(one.overlaps(other) for one, other in itertools.combinations(every, 2)):
+            raise _refused()  # a row of both would only be in the answer to the first one
+        self._encoders = [_OneEncoder(one, codec, max_bytes) for one in every]
         self._number = 0
         """The range whose rows arrive."""
         self._now_ms = now_ms

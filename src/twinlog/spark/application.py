@@ -140,6 +140,10 @@ class TransformsApplication:
         assert self.process.stdout is not None  # noqa: S101 (a pipe)
         self.process.stdout.close()
 
+    def kill(self) -> None:
+        """End it without waiting. `messages` then ends."""
+        self.process.kill()
+
     def _send(self, message: Message) -> None:
         assert self.process.stdin is not None  # noqa: S101 (a pipe)
         self.process.stdin.write(self._codec.encode(message) + b"\n")

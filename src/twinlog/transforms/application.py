@@ -86,8 +86,9 @@ class LanePortWatch:
                         pause.reset()
             except TwinlogError as error:
                 log.info("no offers of a lane: %s", error)
-                self.connected.discard(address)
                 time.sleep(pause.next_s())
+            finally:
+                self.connected.discard(address)
 
 
 @dataclass(slots=True, kw_only=True)
@@ -147,12 +148,16 @@ class Application:
 
     def _picked(self) -> list[Offered]:
         """Return the waiting ranges that have the same chain as the first one."""
-        self._waiting = deque(one for one in self._waiting if one[0] in self.watch.connected)
+        usable = self.watch.connected & self.watch.ports
+        self._waiting = deque(one for one in self._waiting if one[0] in usable)
         taken: list[Offered] = []
         size = 0
         for offered in list(self._waiting):
             if taken and size >= self._chains[taken[0][1].transform].most_bytes:
                 break
+            # the encoder could not tell whose a row is that is in two ranges (`RangeEncoder`)
+            if any(offered[1].overlaps(one) for _, one in taken):
+                continue
             if not taken or offered[1].transform == taken[0][1].transform:
                 self._waiting.remove(offered)
                 taken.append(offered)
@@ -294,9 +299,11 @@ def private_streams() -> tuple[BinaryIO, BinaryIO]:
 
 def _obey(given: BinaryIO, codec: MessageCodec, watch: LanePortWatch) -> None:
     """Read the parent's messages, and end this process with the parent, whatever it does."""
-    for line in given:
-        watch.connect(codec.decode(line))
-    os._exit(0)
+    try:
+        for line in given:
+            watch.connect(codec.decode(line))
+    finally:
+        os._exit(0)
 
 
 if __name__ == "__main__":

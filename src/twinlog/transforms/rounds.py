@@ -16,6 +16,7 @@ the search continues, and the answer has all other records.
 
 from __future__ import annotations
 
+import itertools
 import logging
 import threading
 import time
@@ -63,6 +64,7 @@ TASK_BYTES: Final = 128 << 10
 TRIES: Final = 3
 """How often a range is tried that fails, but none of its records by itself."""
 
+_jobs: Final = itertools.count()
 _planning: Final = threading.Lock()
 """Held while a plan is made, because queries use a view of the session."""
 
@@ -101,8 +103,9 @@ class Rounds:
 
     def connect(self, ports: tuple[ChannelAddress, ...]) -> None:
         """Use the ports of these lanes."""
-        self.lent = replace(self.lent, ports=ports)
-        self._plans.clear()
+        with _planning:  # or a plan with the earlier ports would be kept
+            self.lent = replace(self.lent, ports=ports)
+            self._plans.clear()
 
     def answer(self, parts: Sequence[RangePart]) -> None:
         """Answer ranges. Raises TwinlogError if Spark or the port of a lane fails, after the ranges
@@ -113,6 +116,7 @@ class Rounds:
             self._run(parts)
         except JobFailed as error:
             log.info("%d ranges are tried one by one: %s", len(parts), error)
+            self.most_bytes = LEAST_BYTES
             self._each(self._answer_alone, parts)
         except TwinlogError as error:
             lanes = sorted({part.port for part in parts})
@@ -146,6 +150,7 @@ class Rounds:
                 if failure is None and tries < TRIES:
                     tries += 1
                 elif failure is not None and self.on_error is OnError.SKIP:
+                    self._require_its_own(part, failure)
                     skipped.append((part, failure))
                     part = structs.replace(part, left_out=(*part.left_out, failure.offset))
                 else:
@@ -156,6 +161,13 @@ class Rounds:
             else:
                 self.skipped.extend(skipped)
                 return
+
+    def _require_its_own(self, part: RangePart, failure: RangeFailure) -> None:
+        """Raise TwinlogError if not the record fails, but everything, as on a full disk."""
+        at = failure.offset
+        left_out = (*part.left_out, at)
+        if at in part.left_out or self._why(structs.replace(part, left_out=left_out), at, at + 1):
+            raise TwinlogError(f"transforms fail without any record: {failure.text}")
 
     def _failure(self, part: RangePart) -> RangeFailure | None:
         """Return the first record that fails by itself."""
@@ -173,7 +185,7 @@ class Rounds:
     def _run(self, parts: Sequence[RangePart]) -> None:
         """Run a job. Raises JobFailed, or TwinlogError if Spark or the port of a lane fails."""
         context: Any = self.spark.sparkContext
-        group = f"{GROUP}-{threading.get_ident()}"
+        group = f"{GROUP}-{next(_jobs)}"  # of its own: a late timer must not cancel the next job
         # without interrupts: one during the start of a worker makes Spark restart the daemon, with
         # all modules. Spark itself kills workers of cancelled tasks after some seconds
         context.setJobGroup(group, f"{len(parts)} ranges", interruptOnCancel=False)

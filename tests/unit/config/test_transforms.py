@@ -180,6 +180,12 @@ def test_a_mirror_refuses_transforms_that_it_cannot_run(
     )
 
 
+def test_variables_of_the_environment_are_named(read: Loader) -> None:
+    found = flow_of(read(*MASK, "A->B.twinlog.transforms.environment = KEY, SALT")).transforms
+    assert found.environment == ("KEY", "SALT")
+    assert found.digest == flow_of(read(*MASK)).transforms.digest
+
+
 def test_topics_whose_transforms_were_removed(read: Loader) -> None:
     found = flow_of(read("A->B.twinlog.transforms.removed = orders, pay.*")).transforms
     assert [*map(found.removed.matches, ("orders", "pay-eu", "clicks"))] == [True, True, False]

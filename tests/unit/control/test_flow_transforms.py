@@ -16,7 +16,12 @@ from twinlog.channel.frames import ChannelAddress
 from twinlog.config.flow.transforms import NO_NAMES, OnError
 from twinlog.config.regex.patterns import NamePattern, compile_names
 from twinlog.control.lanes.partitions import Placement
-from twinlog.control.running.flow_transforms import ENDED, FIRST_PAUSE_S, FlowTransforms
+from twinlog.control.running.flow_transforms import (
+    ENDED,
+    FIRST_PAUSE_S,
+    READY_WITHIN_S,
+    FlowTransforms,
+)
 from twinlog.errors import Fate, TwinlogError
 from twinlog.flow_log import FlowLog
 from twinlog.mirror.map.offset_map import ChunkRow, Run, Term
@@ -45,8 +50,16 @@ class ApplicationStub:
         self._said: queue.SimpleQueue[object] = queue.SimpleQueue()
         self.ports: list[tuple[ChannelAddress, ...]] = []
         self.stops = 0
+        self.kills = 0
+        self.fails: Exception | None = None
+
+    def kill(self) -> None:
+        self.kills += 1
+        self._said.put(None)
 
     def connect(self, ports: RangePorts) -> None:
+        if self.fails is not None:
+            raise self.fails
         self.ports.append(ports.ports)
 
     def messages(self) -> Iterator[object]:
@@ -69,6 +82,7 @@ class Applications:
         self.clock, self.started = HandClock(), list[ApplicationStub]()
         self._calls: queue.SimpleQueue[Callable[[], object]] = queue.SimpleQueue()
         self.skipped: list[RecordSkipped] = []
+        self.fails: OSError | None = None
         self.transforms = FlowTransforms(
             TransformsWork(flow="A->B", steps=(), on_error=OnError.STOP),
             call=self._calls.put,
@@ -79,6 +93,8 @@ class Applications:
         )
 
     def _start(self, work: TransformsWork) -> Any:
+        if self.fails is not None:
+            raise self.fails
         self.started.append(ApplicationStub())
         return self.started[-1]
 
@@ -147,6 +163,41 @@ def test_it_is_started_again_after_a_pause(
     assert all(one.stops for one in applications.started[:2])
 
 
+def test_a_closed_pipe_does_not_end_the_mirror(applications: Applications) -> None:
+    applications.tend()
+    (application,) = applications.started
+    application.say(ApplicationReady(is_deterministic={}))
+    applications.turn()
+    application.fails = ValueError("write to closed file")
+    applications.tend(PORT)
+    application.fails = BrokenPipeError()
+    applications.tend()
+
+
+def test_an_application_that_cannot_be_started_is_started_later(
+    applications: Applications,
+) -> None:
+    applications.fails = OSError("no memory")
+    applications.tend()
+    problem = applications.transforms.problem
+    assert problem is not None and "cannot be started: no memory" in problem.message
+    applications.fails = None
+    applications.tend(after=FIRST_PAUSE_S + 0.1)
+    assert len(applications.started) == 1
+
+
+def test_an_application_that_does_not_become_ready_is_ended(applications: Applications) -> None:
+    applications.tend()
+    (application,) = applications.started
+    applications.tend(after=READY_WITHIN_S)
+    assert application.kills == 0
+    applications.tend(after=1.0)
+    assert application.kills == 1
+    applications.turn()
+    problem = applications.transforms.problem
+    assert problem is not None and "does an import hang?" in problem.message
+
+
 def test_a_stopped_application_stays_stopped(applications: Applications) -> None:
     applications.tend()
     applications.transforms.stop()
@@ -212,8 +263,16 @@ NEW: Final = plan_of(0, "news")
         ([UNMASKED, RAW, NEW], compile_names(["ord.*"]), ["orders", "payments", "news"]),
         ([replace(UNMASKED, source_topic_id=NEW.source_topic_id), RAW], NO_NAMES, ["payments"]),
         ([RAW, NEW], NO_NAMES, ["payments", "news"]),
+        ([UNMASKED], compile_names(["other"]), []),
     ],
-    ids=["kept", "lost", "removed on purpose", "re-created", "no longer mirrored"],
+    ids=[
+        "kept",
+        "lost",
+        "removed on purpose",
+        "re-created",
+        "no longer mirrored",
+        "another one removed",
+    ],
 )
 def test_what_was_transformed_is_not_copied_unchanged(
     plans: list[PartitionPlan], removed: NamePattern, taken: list[str]

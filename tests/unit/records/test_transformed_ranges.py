@@ -119,7 +119,12 @@ RANGES: Final = [
     range_of(RECORDS, number=1, partition=1, end=25),
     range_of(RECORDS, number=2, partition=2, end=25),
     range_of(RECORDS, number=3, partition=2, first=25, end=30),
-    range_of([Record(at, 5, None, b"%d" % at, ()) for at in range(30, 40)], number=4, partition=2),
+    range_of(
+        [Record(at, 5, None, b"%d" % at, ()) for at in range(30, 40)],
+        number=4,
+        partition=2,
+        first=30,
+    ),
 ]
 
 
@@ -137,6 +142,16 @@ def test_a_task_answers_several_ranges(size: int, kept: set[int]) -> None:
     expected = {1: RECORDS, 2: RECORDS, 3: [], 4: source_records(RANGES[3])}
     for answer in answers:
         assert records_of(answer) == (expected[answer.number] if answer.number in kept else [])
+
+
+@pytest.mark.parametrize(("first", "end"), [(0, 25), (5, 11), (20, 30)])
+def test_ranges_with_the_same_records_are_refused(first: int, end: int) -> None:
+    """One was withdrawn and has no rows: it would get those of the other one."""
+    withdrawn = range_of(RECORDS, number=0, partition=1, first=first, end=end)
+    for ranges in ([withdrawn, *RANGES], [*RANGES, withdrawn]):
+        with pytest.raises(ClusterError) as raised:
+            RangeEncoder(ranges, codec=Codec.LZ4, max_bytes=1 << 20, now_ms=NOW)
+        assert raised.value.code == "ROW_INVALID"
 
 
 def test_rows_of_an_earlier_range_are_refused() -> None:

@@ -143,11 +143,13 @@ def test_an_unreachable_lane_does_not_hold_up_others() -> None:
 # -- which ranges form a round
 
 
-def offer(number: int, *, transform: str = "a", size: int = 1) -> RangeOffer:
+def offer(
+    number: int, *, transform: str = "a", size: int = 1, partition: int | None = None
+) -> RangeOffer:
     return RangeOffer(
         number=number,
         topic="orders",
-        partition=0,
+        partition=number if partition is None else partition,
         transform=transform,
         first=0,
         end=10,
@@ -177,7 +179,7 @@ def test_a_round_has_the_waiting_ranges_of_one_chain() -> None:
     assert a.lent.ports == (PORT,)
     assert not b.runs
     assert said == [
-        RecordSkipped(topic="orders", partition=0, offset=7, text="fails at 7"),
+        RecordSkipped(topic="orders", partition=4, offset=7, text="fails at 7"),
     ]
     assert made.step(0.0)
     assert [[one.number for one in run] for run in b.runs] == [[2]]
@@ -194,6 +196,35 @@ def test_a_round_is_limited_by_bytes() -> None:
         pass
     assert [[one.number for one in run] for run in a.runs] == [[0, 1], [2, 3, 4], [5]]
     assert a.most_bytes == CORE_BYTES * a.cores
+
+
+def test_ranges_with_the_same_records_are_in_different_rounds() -> None:
+    """One was withdrawn, and the next lane has the other: a row must not get into the wrong one."""
+    a = ComputedRounds()
+    made, _ = application(a=a)
+    old, new, after = (
+        structs.replace(offer(number, partition=0), first=first, end=first + 10)
+        for number, first in enumerate((0, 5, 10))
+    )
+    elsewhere = offer(3)
+    for one in (old, new, after, elsewhere):
+        made.watch.offers.put((PORT, one))
+    assert made.step(0.0) and made.step(0.0)
+    assert [[one.number for one in run] for run in a.runs] == [[0, 2, 3], [1]]
+
+
+def test_no_record_is_skipped_because_everything_fails() -> None:
+    """As on a full disk: also a job without records."""
+    broken = [True]
+    rounds = ComputedRounds(
+        fails=lambda _: "No space left" if broken else None, on_error=OnError.SKIP
+    )
+    with pytest.raises(TwinlogError, match="fail without any record: No space left"):
+        rounds.answer([part(0)])
+    assert not rounds.skipped and not rounds.answers
+    broken.clear()
+    rounds.answer([part(0)])
+    assert rounds.answers[0].left_out == ()
 
 
 def test_ranges_of_a_failed_round_are_tried_again() -> None:

@@ -23,6 +23,7 @@ from typing import Final
 from twinlog.config.keys.key_table import (
     DEFINITIONS,
     TRANSFORMS,
+    TRANSFORMS_ENVIRONMENT,
     TRANSFORMS_ON_ERROR,
     TRANSFORMS_REMOVED,
 )
@@ -33,7 +34,10 @@ from twinlog.config.values.types import to_choice, to_list, to_names, trimmed
 
 TRANSFORMS_PREFIX: Final = f"{TRANSFORMS}."
 _ON_ERROR: Final = TRANSFORMS_ON_ERROR.removeprefix(TRANSFORMS_PREFIX)
+_ENVIRONMENT: Final = TRANSFORMS_ENVIRONMENT.removeprefix(TRANSFORMS_PREFIX)
 _REMOVED: Final = TRANSFORMS_REMOVED.removeprefix(TRANSFORMS_PREFIX)
+_OTHERS: Final = (_ON_ERROR, _ENVIRONMENT, _REMOVED)
+"""Keys that do not belong to a transform."""
 _TOPICS: Final = "topics"
 _FUNCTION: Final = "function"
 _SQL: Final = "sql"
@@ -83,6 +87,8 @@ class TransformsConfig:
 
     entries: tuple[TransformConfig, ...] = ()
     on_error: OnError = OnError.STOP
+    environment: tuple[str, ...] = ()
+    """Names of environment variables that functions get."""
     removed: NamePattern = NO_NAMES
     """Topics whose transforms were removed on purpose."""
 
@@ -120,10 +126,12 @@ def read_transforms(settings: Settings) -> TransformsConfig:
     _refuse_unused(settings, names)
     on_error = settings.get(TRANSFORMS_ON_ERROR)
     removed = settings.get(TRANSFORMS_REMOVED)
+    environment = settings.get(TRANSFORMS_ENVIRONMENT)
     choices = DEFINITIONS[TRANSFORMS_ON_ERROR].choices
     return TransformsConfig(
         entries=tuple(_transform(settings, name, listed) for name in names if listed is not None),
         on_error=OnError.STOP if on_error is None else OnError(to_choice(on_error, choices)),
+        environment=() if environment is None else tuple(to_list(environment)),
         removed=NO_NAMES if removed is None else to_names(removed),
     )
 
@@ -132,12 +140,12 @@ def _refuse_unused(settings: Settings, names: Iterable[str]) -> None:
     """Raise ConfigError for a line that belongs to no transform of the list."""
     for key, setting in settings.stripped(TRANSFORMS_PREFIX).items():
         name, _, part = key.rpartition(".")
-        if key in (_ON_ERROR, _REMOVED):
+        if key in _OTHERS:
             continue
         if part not in PARTS or not name:
             start = setting.key.removesuffix(key)
             known = [f"{start}{name}.{one}" for one in PARTS if name]
-            hint = suggestion(setting.key, [f"{start}{_ON_ERROR}", f"{start}{_REMOVED}", *known])
+            hint = suggestion(setting.key, [*(f"{start}{one}" for one in _OTHERS), *known])
             raise refuse(setting, "no such key", hint or f"write {start}NAME.{_SQL}")
         if name not in names:
             hint = suggestion(name, names)

@@ -28,6 +28,7 @@ METRICS_LABELS: Final = "twinlog.metrics.labels"
 METRICS_PARTITIONS: Final = "twinlog.metrics.partitions"
 TRANSFORMS: Final = "twinlog.transforms"
 TRANSFORMS_ON_ERROR: Final = "twinlog.transforms.on-error"
+TRANSFORMS_ENVIRONMENT: Final = "twinlog.transforms.environment"
 TRANSFORMS_REMOVED: Final = "twinlog.transforms.removed"
 
 # fmt: off
@@ -121,6 +122,9 @@ OWN_KEYS: Final = (
          "left out (`skip`), or it is written to a dead-letter topic (`quarantine`, which mirrors "
          "do not run yet)",
          choices=("stop", "skip", "quarantine")),
+    _key(TRANSFORMS_ENVIRONMENT, _LIST, "", _ACTS,
+         "names of environment variables that the functions of transforms get, such as the key of "
+         "a pseudonym; others with credentials are not passed to them"),
     _key(TRANSFORMS_REMOVED, _LIST, "", _ACTS,
          "topics whose transforms were removed on purpose, so that their records are copied "
          "unchanged from now on: names or Java regular expressions. Without it a topic that was "

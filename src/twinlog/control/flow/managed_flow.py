@@ -52,6 +52,7 @@ from twinlog.mirror.map.synced_offsets import SyncedOffsets
 from twinlog.mirror.state.intents import FlowIntents
 from twinlog.mirror.state.published_events import PublishedEvents
 from twinlog.quantities import duration
+from twinlog.spark.application import TransformsApplication
 from twinlog.survey.replica import Maps
 
 # The duties of a led flow, in the order in which `--once` runs their last rounds, and the view of
@@ -273,6 +274,9 @@ class ManagedFlow:
                 call=process.call,
                 on_skipped=lambda said: run.on_skipped(said),  # noqa: PLW0108 (it exists later)
                 log=self.log,
+                start=partial(
+                    TransformsApplication, environment=setup.config.transforms.environment
+                ),
                 clock=process.clock,
             )
             transforms.tend(())  # its Spark starts beside that of the lanes

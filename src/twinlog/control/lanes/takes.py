@@ -160,7 +160,12 @@ def transformed_as_before(
     `every`: all partitions of the flow. Topics are compared by name, because a transform is meant
     for a re-created topic as well.
     """
-    before = {known.topic for known in maps.values() if known.transform}
+    newest: dict[tuple[str, int], PartitionMap] = {}
+    for key, known in maps.items():
+        at = (known.topic, key.partition)
+        if at not in newest or known.term > newest[at].term:
+            newest[at] = known
+    before = {topic for (topic, _), known in newest.items() if known.transform}
     lost = {
         one.plan.source.topic
         for one in every

@@ -33,6 +33,8 @@ from twinlog.spark.application import (
 
 FIRST_PAUSE_S: Final = 2.0
 MOST_PAUSE_S: Final = 60.0
+READY_WITHIN_S: Final = 300.0
+"""A start takes ten seconds, and a minute on a busy machine."""
 ENDED: Final = "its process ended; its last lines are in the log"
 
 
@@ -59,7 +61,7 @@ class FlowTransforms:
         self._application: TransformsApplication | None = None
         self._ports: frozenset[ChannelAddress] = frozenset()
         self._pause = GrowingPause(first_s=FIRST_PAUSE_S, most_s=MOST_PAUSE_S)
-        self._next_at = 0.0
+        self._next_at = self._began = 0.0
         self._lock = threading.Lock()
         """Held while an application starts or is stopped."""
         self._is_stopped = False
@@ -68,11 +70,17 @@ class FlowTransforms:
         """Start it if it does not run, and have it take the ranges of exactly these ports."""
         if self._application is None and self._clock.monotonic() >= self._next_at:
             self._start()
+        elif self._application is not None and self._is_late:
+            self._application.kill()  # its thread reports the end
         wanted = frozenset(ports)
         if self.is_ready and self._application is not None and wanted != self._ports:
             self._ports = wanted
-            with suppress(BrokenPipeError):  # it has ended, which its thread reports
+            with suppress(OSError, ValueError):  # it has ended, which its thread reports
                 self._application.connect(RangePorts(ports=tuple(wanted)))
+
+    @property
+    def _is_late(self) -> bool:
+        return not self.is_ready and self._clock.monotonic() - self._began > READY_WITHIN_S
 
     def stop(self) -> None:
         """End it, which may take seconds. It is not started again."""
@@ -85,8 +93,11 @@ class FlowTransforms:
         with self._lock:
             if self._is_stopped:
                 return
-            self._ports = frozenset()
-            self._application = application = self._starts(self._work)
+            self._ports, self._began = frozenset(), self._clock.monotonic()
+            try:
+                self._application = application = self._starts(self._work)
+            except OSError as error:
+                return self._failed(f"it cannot be started: {error}")
         thread = threading.Thread(
             target=self._listen, args=[application], name="twinlog-transforms", daemon=True
         )
@@ -94,17 +105,17 @@ class FlowTransforms:
 
     def _listen(self, application: TransformsApplication) -> None:
         """Pass its messages to the supervisor's thread until it ends."""
-        problem = ""
+        problem, fate = "", Fate.RETRIABLE
         try:
             for message in application.messages():
                 if isinstance(message, ApplicationFailed):
-                    problem = f"{message.message} [{message.code}]"
+                    problem, fate = f"{message.message} [{message.code}]", Fate.FATAL
                 else:
                     self._call(partial(self._on_message, application, message))
         except (CorruptData, ValueError) as error:  # ValueError: `stop` has closed the pipe
             problem = str(error)
         application.stop()  # it may still run, without its output
-        self._call(partial(self._on_end, application, problem or ENDED))
+        self._call(partial(self._on_end, application, problem or ENDED, fate))
 
     def _on_message(self, application: TransformsApplication, message: object) -> None:
         if application is not self._application:
@@ -116,14 +127,20 @@ class FlowTransforms:
         elif isinstance(message, RecordSkipped):
             self._on_skipped(message)
 
-    def _on_end(self, application: TransformsApplication, why: str) -> None:
+    def _on_end(self, application: TransformsApplication, why: str, fate: Fate) -> None:
         if application is not self._application or self._is_stopped:
             return
+        if self._is_late:
+            why = f"it was not ready within {READY_WITHIN_S:.0f} s: does an import hang?"
+        self._failed(why, fate)
+
+    def _failed(self, why: str, fate: Fate = Fate.RETRIABLE) -> None:
+        """Start it again later. With `--once` partitions do not wait for it if `fate` is FATAL."""
         self._application, self.is_ready = None, False
         pause_s = self._pause.next_s()
         self._next_at = self._clock.monotonic() + pause_s
         text = f"the application of the transforms does not run: {why}"
-        self.problem = TwinlogError(text, code="TRANSFORM_UNAVAILABLE", fate=Fate.RETRIABLE)
+        self.problem = TwinlogError(text, code="TRANSFORM_UNAVAILABLE", fate=fate)
         self._log.warning("%s; starting it again in %.0f s", self.problem, pause_s)
 
 

@@ -10,19 +10,31 @@ from __future__ import annotations
 from msgspec import Struct
 
 
-class SourceRange(Struct, frozen=True, kw_only=True):
-    """Consecutive batches of a source partition, as fetched."""
+class RangeBounds(Struct, frozen=True, kw_only=True):
+    """Which records a range has."""
 
     number: int
     """Unique within the lane's process. The answer repeats it."""
     topic: str
     partition: int
-    transform: str
-    """Digest of the chain of transforms, in hex."""
     first: int
     """Records below this offset are ignored."""
     end: int
     """The offset after the last record or gap of the range."""
+
+    def overlaps(self, other: RangeBounds) -> bool:
+        """Return whether a record is in both. A range that was withdrawn, and the one that another
+        lane has instead, overlap.
+        """
+        is_same = (self.topic, self.partition) == (other.topic, other.partition)
+        return is_same and max(self.first, other.first) < min(self.end, other.end)
+
+
+class SourceRange(RangeBounds, frozen=True, kw_only=True):
+    """Consecutive batches of a source partition, as fetched."""
+
+    transform: str
+    """Digest of the chain of transforms, in hex."""
     batches: bytes
     """Whole record batches (magic 2), in order, without control batches and aborted ones."""
 
