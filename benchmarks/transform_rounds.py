@@ -141,7 +141,6 @@ def main(arguments: Sequence[str] | None = None) -> None:
             begin=lambda offer: Rounds(
                 spark=spark, transform=TRANSFORMS[offer.transform], lent=lent
             ),
-            cores=given.cores,
             say=print,
         )
         application.watch.connect(RangePorts(ports=(lane.port.address,)))

@@ -23,7 +23,6 @@ from typing import Final
 from twinlog.channel.codec import Message, MessageCodec
 from twinlog.channel.frames import ChannelAddress
 from twinlog.config.flow.transforms import OnError
-from twinlog.wire.record_batch import Codec
 
 MODULE: Final = "twinlog.transforms.application"
 STOP_WITHIN_S: Final = 5.0
@@ -54,13 +53,6 @@ class TransformsWork(Message, frozen=True, kw_only=True):
     steps: tuple[TransformStep, ...]
     """In the order in which they are applied."""
     on_error: OnError
-    codec: Codec = Codec.LZ4
-    """Compression of the answers."""
-    max_bytes: int = 1 << 20
-    """Maximum size of a batch, uncompressed."""
-    job_limit_s: float = 60.0
-    """Maximum duration of a job."""
-    cores: int = 2
 
 
 class RangePorts(Message, frozen=True, kw_only=True):
@@ -71,9 +63,6 @@ class RangePorts(Message, frozen=True, kw_only=True):
 
 class ApplicationReady(Message, frozen=True, kw_only=True):
     """The application takes ranges."""
-
-    is_deterministic: Mapping[str, bool]
-    """By name of the transform: False if a repetition may give other records."""
 
 
 class RecordSkipped(Message, frozen=True, kw_only=True):

@@ -46,9 +46,13 @@ from twinlog.spark.application import (
 from twinlog.transforms.loading import check_transform, load_chain
 from twinlog.transforms.rounds import Rounds
 from twinlog.transforms.session import local_session
+from twinlog.wire.record_batch import Codec
 
 log = logging.getLogger(__name__)
 
+CORES: Final = 2
+BATCH_BYTES: Final = 1 << 20
+"""Maximum size of a batch of an answer, uncompressed."""
 ROUNDS_AT_ONCE: Final = 2
 OFFERS_WITHIN_S: Final = 1.0
 AFTER_FAILURE_S: Final = 0.2
@@ -97,7 +101,6 @@ class Application:
 
     begin: Callable[[RangeOffer], Rounds | None]
     """Makes the rounds of the range's transforms. Returns None if it does not run them."""
-    cores: int
     say: Callable[[Message], None]
     watch: LanePortWatch = field(default_factory=LanePortWatch)
     _chains: dict[str, Rounds] = field(default_factory=dict)
@@ -132,8 +135,7 @@ class Application:
     def _add(self, offered: Offered) -> None:
         offer = offered[1]
         if self._runs(offer):
-            is_known = offered in self._waiting or offered in self._running
-            if not is_known:
+            if offered not in self._waiting and offered not in self._running:
                 self._waiting.append(offered)
         elif offer.transform not in self._refused:
             self._refused.add(offer.transform)
@@ -207,8 +209,8 @@ def part_of(offer: RangeOffer | SourceRange, address: ChannelAddress) -> RangePa
 
 def run(work: TransformsWork, watch: LanePortWatch, say: Callable[[Message], None]) -> None:
     """Run transforms until Spark ends. Raises TwinlogError."""
-    with local_session(f"twinlog transforms {work.flow}", cores=work.cores) as spark:
-        lent = LentRanges(ports=(), codec=work.codec, max_bytes=work.max_bytes)
+    with local_session(f"twinlog transforms {work.flow}", cores=CORES) as spark:
+        lent = LentRanges(ports=(), codec=Codec.LZ4, max_bytes=BATCH_BYTES)
         config = config_of(work)
         plans = {one.name: check_transform(spark, one) for one in config.entries}
 
@@ -221,13 +223,12 @@ def run(work: TransformsWork, watch: LanePortWatch, say: Callable[[Message], Non
                 transform=load_chain(chain),
                 lent=lent,
                 on_error=work.on_error,
-                cores=work.cores,
-                limit_s=work.job_limit_s,
+                cores=CORES,
                 is_deterministic=all(plans[one.name].is_deterministic for one in chain),
             )
 
-        application = Application(begin=begin, cores=work.cores, say=say, watch=watch)
-        say(ApplicationReady(is_deterministic={k: v.is_deterministic for k, v in plans.items()}))
+        application = Application(begin=begin, say=say, watch=watch)
+        say(ApplicationReady())
         errors: queue.SimpleQueue[BaseException] = queue.SimpleQueue()
         for _ in range(ROUNDS_AT_ONCE):
             threading.Thread(target=_work, args=[application, errors], daemon=True).start()

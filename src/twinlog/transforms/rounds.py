@@ -117,27 +117,16 @@ class Rounds:
         except JobFailed as error:
             log.info("%d ranges are tried one by one: %s", len(parts), error)
             self.most_bytes = LEAST_BYTES
-            self._each(self._answer_alone, parts)
+            _each(self._answer_alone, parts)
         except TwinlogError as error:
             lanes = sorted({part.port for part in parts})
             if self.is_stopped or len(lanes) == 1:
                 raise
             log.info("the ranges of %d lanes are tried lane by lane: %s", len(lanes), error)
-            self._each(self.answer, [[one for one in parts if one.port == it] for it in lanes])
+            _each(self.answer, [[one for one in parts if one.port == it] for it in lanes])
         else:
             wanted = int(size * ROUND_S / (time.monotonic() - began))
             self.most_bytes = min(max(wanted, LEAST_BYTES), CORE_BYTES * self.cores)
-
-    def _each(self, answer: Callable[[P], None], items: Iterable[P]) -> None:
-        """Call `answer` for each item. Raises the last TwinlogError at the end."""
-        unreachable: TwinlogError | None = None
-        for item in items:
-            try:
-                answer(item)
-            except TwinlogError as error:
-                unreachable = error
-        if unreachable is not None:
-            raise unreachable
 
     def _answer_alone(self, part: RangePart) -> None:
         skipped: list[tuple[RangePart, RangeFailure]] = []
@@ -163,11 +152,11 @@ class Rounds:
                 return
 
     def _require_its_own(self, part: RangePart, failure: RangeFailure) -> None:
-        """Raise TwinlogError if not the record fails, but everything, as on a full disk."""
+        """Raise TwinlogError if a job fails without the record too, as on a full disk."""
         at = failure.offset
         left_out = (*part.left_out, at)
         if at in part.left_out or self._why(structs.replace(part, left_out=left_out), at, at + 1):
-            raise TwinlogError(f"transforms fail without any record: {failure.text}")
+            raise TwinlogError(f"the transforms also fail without records: {failure.text}")
 
     def _failure(self, part: RangePart) -> RangeFailure | None:
         """Return the first record that fails by itself."""
@@ -222,6 +211,18 @@ class Rounds:
                 if self.is_deterministic:
                     self._plans[tasks] = found
             return found
+
+
+def _each(answer: Callable[[P], None], items: Iterable[P]) -> None:
+    """Call `answer` for each item. Raises the last TwinlogError at the end."""
+    unreachable: TwinlogError | None = None
+    for item in items:
+        try:
+            answer(item)
+        except TwinlogError as error:
+            unreachable = error
+    if unreachable is not None:
+        raise unreachable
 
 
 def shared(parts: Sequence[RangePart], cores: int) -> list[list[RangePart]]:

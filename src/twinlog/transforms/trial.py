@@ -19,6 +19,7 @@ from pyspark.sql import functions as F
 
 from twinlog.client.export import plain_value
 from twinlog.cluster.client import prompt_client
+from twinlog.cluster.net.settings import ClusterSettings
 from twinlog.config.flow.schema import FlowConfig
 from twinlog.config.keys.client_keys import ISOLATION_LEVEL, is_connection_key
 from twinlog.model import TopicPartition
@@ -93,11 +94,13 @@ class TriedRecord:
         }
 
 
-def try_flow(flow: FlowConfig, topic: str, limit: int) -> list[TriedRecord]:
+def try_flow(
+    flow: FlowConfig, source: ClusterSettings, topic: str, limit: int
+) -> list[TriedRecord]:
     """Apply a flow's transforms of a topic to its last records. Raises TwinlogError."""
     configs, options = flow.transforms.of_topic(topic), reader_options(flow, topic)
     # before Spark starts, so that a wrong topic fails within a second
-    bounds = bounds_of_topic(options)
+    bounds = bounds_of_topic(source, options)
     with local_session("twinlog transform try") as spark:
         for one in configs:  # imported here: a module may create UDFs, which needs a session
             check_transform(spark, one)
@@ -119,10 +122,12 @@ def reader_options(flow: FlowConfig, topic: str) -> dict[str, str]:
     }
 
 
-def bounds_of_topic(options: Mapping[str, str]) -> Mapping[TopicPartition, LogBounds]:
+def bounds_of_topic(
+    source: ClusterSettings, options: Mapping[str, str]
+) -> Mapping[TopicPartition, LogBounds]:
     """Return the log start and end of each partition. Raises TwinlogError."""
     parsed = parse_options(options, is_stream=False)
-    with prompt_client(parsed.cluster()) as client:
+    with prompt_client(source) as client:
         return log_bounds(client, find_partitions(client, parsed))
 
 

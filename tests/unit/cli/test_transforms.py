@@ -75,6 +75,8 @@ def test_a_trial_of_a_cluster_that_cannot_be_reached(
     assert run(["transform", "try", str(file), "--topic", "orders", "--format", "json"]) == 1
     (error,) = json.loads(capsys.readouterr().out)["errors"]
     assert error["code"] == "UNREACHABLE"
+    assert error["message"].startswith("A (localhost:1): ")
+    assert "check A.bootstrap.servers (" in error["message"]
 
 
 def test_a_trial_without_transforms(file: Path, capsys: pytest.CaptureFixture[str]) -> None:

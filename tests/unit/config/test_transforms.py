@@ -146,7 +146,12 @@ def test_an_invalid_line_is_the_only_error(read: Loader) -> None:
 @pytest.mark.parametrize(
     ("lines", "elsewhere", "line", "said"),
     [
-        ((), "yarn", 5, "mirrors run transforms only beside lanes on this machine, and Spark runs"),
+        (
+            (),
+            "yarn",
+            5,
+            "a mirror runs transforms only if its lanes run on this machine, and here ",
+        ),
         (
             ("A->B.twinlog.transforms.on-error = quarantine",),
             "",
@@ -160,7 +165,7 @@ def test_an_invalid_line_is_the_only_error(read: Loader) -> None:
             ),
             "",
             5,
-            "mirrors transform only topics that no other client writes to, and the replication ",
+            "a mirror transforms only topics to which no other client writes, and the ",
         ),
     ],
     ids=["elsewhere", "quarantine", "identity"],

@@ -118,7 +118,7 @@ def test_it_gets_the_ports_of_all_lanes_when_it_is_ready(applications: Applicati
     applications.tend(PORT)
     (application,) = applications.started
     assert application.ports == []
-    application.say(ApplicationReady(is_deterministic={}))
+    application.say(ApplicationReady())
     applications.turn()
     other = replace(PORT, port=2)
     for ports in ((PORT,), (PORT,), (PORT, other), (other,)):
@@ -136,7 +136,7 @@ def test_it_is_started_again_after_a_pause(
     applications: Applications, caplog: pytest.LogCaptureFixture
 ) -> None:
     applications.tend()
-    applications.started[0].say(ApplicationReady(is_deterministic={}), None)
+    applications.started[0].say(ApplicationReady(), None)
     applications.turn()
     applications.tend(PORT)
     applications.turn()
@@ -155,7 +155,7 @@ def test_it_is_started_again_after_a_pause(
     assert problem.message.endswith("mask cannot be imported [TRANSFORM_FAILED]")
     applications.tend(after=2 * FIRST_PAUSE_S + 0.1)
     third = applications.started[2]
-    third.say(ApplicationReady(is_deterministic={}))
+    third.say(ApplicationReady())
     applications.turn()
     assert applications.transforms.problem is None
     applications.tend(PORT)
@@ -166,7 +166,7 @@ def test_it_is_started_again_after_a_pause(
 def test_a_closed_pipe_does_not_end_the_mirror(applications: Applications) -> None:
     applications.tend()
     (application,) = applications.started
-    application.say(ApplicationReady(is_deterministic={}))
+    application.say(ApplicationReady())
     applications.turn()
     application.fails = ValueError("write to closed file")
     applications.tend(PORT)

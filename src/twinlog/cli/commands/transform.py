@@ -70,9 +70,13 @@ def try_transforms(chosen: ChosenFlow, topic: str, limit: int) -> Answer:
     """
     names = _names(chosen.config, topic)
     require_extra("pyarrow", "records", "twinlog transform try")
+    from twinlog.control.flow.wiring import cluster_settings
     from twinlog.transforms.trial import TrialOutcome, try_flow
 
-    found = try_flow(chosen.config, topic, limit)
+    flow = chosen.config
+    # its errors name the cluster and the key of the file
+    source = cluster_settings(flow.flow.source, flow.clients.source_consumer, str(flow.flow))
+    found = try_flow(flow, source, topic, limit)
     failures = [one for one in found if one.outcome is TrialOutcome.FAILED]
     cluster = chosen.config.flow.source
     records = [one.as_json() for one in found]

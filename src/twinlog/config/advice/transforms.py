@@ -55,15 +55,15 @@ def _of_flow(flow: FlowConfig, elsewhere: str) -> Iterator[ConfigError]:
         yield _of_line(flow.settings[TRANSFORMS_ON_ERROR], what)
     if flow.policy.kind is PolicyKind.IDENTITY:
         what = (
-            "mirrors transform only topics that no other client writes to, and the replication "
-            "policy of this flow keeps the names of topics"
+            "a mirror transforms only topics to which no other client writes, and the replication "
+            "policy of this flow keeps the names of topics, so applications may write to them"
         )
         yield _of_line(listed, what)
     if elsewhere:
         yield _of_line(
             listed,
-            f"mirrors run transforms only beside lanes on this machine, and "
-            f"Spark runs them at {elsewhere}",
+            "a mirror runs transforms only if its lanes run on this machine, and here they run on "
+            f"{elsewhere}",
         )
 
 

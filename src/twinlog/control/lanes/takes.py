@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
+from operator import attrgetter
 from typing import Final
 
 from twinlog.config.keys.key_table import TRANSFORMS_REMOVED
@@ -160,33 +161,27 @@ def transformed_as_before(
     `every`: all partitions of the flow. Topics are compared by name, because a transform is meant
     for a re-created topic as well.
     """
-    newest: dict[tuple[str, int], PartitionMap] = {}
-    for key, known in maps.items():
-        at = (known.topic, key.partition)
-        if at not in newest or known.term > newest[at].term:
-            newest[at] = known
-    before = {topic for (topic, _), known in newest.items() if known.transform}
-    lost = {
-        one.plan.source.topic
-        for one in every
-        if one.plan.source.topic in before
-        and not one.plan.transform
-        and not removed.matches(one.plan.source.topic)
-    }
+    by_term = sorted(maps.values(), key=attrgetter("term"))
+    newest = {(known.topic, known.key.partition): known for known in by_term}
+    before = {known.topic for known in newest.values() if known.transform}
+    unchanged = {one.plan.source.topic for one in every if not one.plan.transform}
+    lost = {topic for topic in before & unchanged if not removed.matches(topic)}
+    if not lost:
+        return [*cold]
     rows = {key[:3] for key in maps}
     out = []
     for partition in cold:
         plan, what = partition.plan, ""
         if plan.source.topic in lost:
             what = "its records were transformed, and the configuration has no transform for it now"
-        elif lost and not plan.transform and plan.map_key[:3] not in rows:
+        elif not plan.transform and plan.map_key[:3] not in rows:
             what = (
-                f"it is new, and the configuration may be another one than before: {min(lost)} "
-                "was transformed, and is not now"
+                f"it is new, and this may be the wrong configuration: {min(lost)} was transformed, "
+                "and has no transform now"
             )
         if what:
-            message = f"{plan.source}: {what}; if that is meant, list {min(lost)} in "
-            message += TRANSFORMS_REMOVED
+            todo = f"if this is intended, list {min(lost)} in {TRANSFORMS_REMOVED}"
+            message = f"{plan.source}: {what}; {todo}"
             partition.troubled("TRANSFORMS_DIFFER", message, retriable=False)
         else:
             out.append(partition)

@@ -35,7 +35,7 @@ FIRST_PAUSE_S: Final = 2.0
 MOST_PAUSE_S: Final = 60.0
 READY_WITHIN_S: Final = 300.0
 """A start takes ten seconds, and a minute on a busy machine."""
-ENDED: Final = "its process ended; its last lines are in the log"
+ENDED: Final = "its process has ended (see its last lines in the log)"
 
 
 class FlowTransforms:
