@@ -50,6 +50,11 @@ class Flow:
         return cls(source, target)
 
     @property
+    def spellings(self) -> tuple[str, str]:
+        """`A->B`, and `A:B`, which needs no quotes in a shell and no escape in a URL."""
+        return str(self), f"{self.source}:{self.target}"
+
+    @property
     def reverse(self) -> Self:
         """The flow in the opposite direction."""
         return type(self)(self.target, self.source)

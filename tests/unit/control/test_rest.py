@@ -97,6 +97,7 @@ def test_flows_say_their_state_their_loss_and_how_old_that_is(rest: Rest) -> Non
     assert first["asOfMs"] <= time.time() * 1000
     assert (second["flow"], second["state"], second["lag"]) == ("C->B", "STANDBY", None)
     assert rest.get(A_B)["flow"] == "A->B"
+    assert rest.get("/api/v1/flows/A:B")["flow"] == "A->B"
 
 
 def test_the_last_hour_is_told_of_a_flow_that_is_led_here(rest: Rest) -> None:
@@ -382,7 +383,10 @@ def test_events_are_numbered_and_asked_for_by_flow(rest: Rest) -> None:
     assert all(0 <= time.time() * 1000 - one["atMs"] < 60_000 for one in found["events"])
     later = rest.get(f"/api/v1/events?since={found['events'][1]['number']}")
     assert [one["message"] for one in later["events"]] == ["three"]
-    assert [one["flow"] for one in rest.get("/api/v1/events?flow=C-%3EB")["events"]] == ["C->B"]
+    for name in ("C-%3EB", "C:B"):
+        assert [one["flow"] for one in rest.get(f"/api/v1/events?flow={name}")["events"]] == [
+            "C->B"
+        ]
     assert rest.get(f"/api/v1/events?since={found['last']}") == {
         "events": [],
         "last": found["last"],

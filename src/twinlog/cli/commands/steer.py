@@ -27,7 +27,6 @@ from twinlog.cli.options.flow_option import (
     names_of,
     on_file,
     one_flow,
-    spellings,
 )
 from twinlog.cli.options.option import option, options, reason_option, yes_option
 from twinlog.cli.terminal.output import Answer, write_line
@@ -122,13 +121,15 @@ def _matching(flows: Sequence[FlowConfig], name: str) -> list[FlowConfig]:
     from twinlog.config.regex.reader import RegexProblem
 
     wanted = name.replace(" ", "")
-    if any(wanted in spellings(one) for one in flows):
+    if any(wanted in one.flow.spellings for one in flows):
         return [one_flow(flows, name)]
     try:
         matches = linear_matcher(wanted)
     except RegexProblem as problem:
         raise UsageError(f"--flow: {wanted} is no regular expression: {problem}") from problem
-    return [one for one in flows if any(map(matches, spellings(one)))] or [one_flow(flows, name)]
+    return [one for one in flows if any(map(matches, one.flow.spellings))] or [
+        one_flow(flows, name)
+    ]
 
 
 def _said_change(change: Change, *, dry_run: bool) -> str:

@@ -121,15 +121,9 @@ def one_flow(flows: Sequence[FlowConfig], name: str | None) -> FlowConfig:
     if name is None:
         raise UsageError(f"--flow: the file has {len(flows)} flows: {', '.join(names)}")
     wanted = name.replace(" ", "")
-    found = next((one for one in flows if wanted in spellings(one)), None)
+    found = next((one for one in flows if wanted in one.flow.spellings), None)
     if found is None:
         raise UsageError(
             f"--flow: {wanted} is not a flow of the file, which has {', '.join(names)}"
         )
     return found
-
-
-def spellings(flow: FlowConfig) -> tuple[str, str]:
-    """Return both spellings of a flow: `A->B`, and `A:B`, which needs no quotes in a shell."""
-    name = str(flow.flow)
-    return name, name.replace("->", ":")

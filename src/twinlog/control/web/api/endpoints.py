@@ -96,7 +96,8 @@ class CheckedRequest:
 
     @property
     def flow(self) -> str:
-        return self.path["flow"]
+        """The name of the flow, as `A->B`. Raises NOT_FOUND."""
+        return str(self.site.flow_config(self.path["flow"]).flow)
 
 
 Handler: TypeAlias = Callable[[CheckedRequest], Awaitable[Answer]]
@@ -259,7 +260,7 @@ async def _events(asked: CheckedRequest) -> Answer:
     await asked.site.hear()
     found = asked.site.events.since(query.since)
     last = found[-1].number if found else query.since
-    wanted = [one for one in found if query.flow in ("", one.flow)]
+    wanted = [one for one in found if query.flow in ("", one.flow, one.flow.replace("->", ":"))]
     wanted.sort(key=lambda one: one.time)
     rows = [picked(one, shown.EVENT) for one in wanted[-query.limit :]]
     return shown.compact({"events": rows, "last": last})

@@ -108,9 +108,9 @@ class Site:
         return reading, self.config, self.leaders.version
 
     def flow_config(self, name: str) -> FlowConfig:
-        """Return the flow's configuration. Raises NOT_FOUND."""
+        """Return the configuration of `A->B`, also written as `A:B`. Raises NOT_FOUND."""
         for one in self.config.every_flow:
-            if str(one.flow) == name:
+            if name in one.flow.spellings:
                 return one
         known = ", ".join(str(one.flow) for one in self.config.every_flow)
         raise RequestRefused(
