@@ -17,7 +17,7 @@ import time
 from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Final
+from typing import Final, Self
 
 Job = Callable[[], object]
 IDLE_S: Final = 10.0
@@ -59,16 +59,14 @@ class ThreadPool:
             self._idle += 1
         threading.Thread(target=self._work, daemon=True).start()
 
-    def run_at(self, due: float, name: str, job: Job) -> Alarm:
-        """Run a job at this time (by `time.monotonic`)."""
-        alarm = Alarm(due, name, job)
+    def add(self, alarm: Alarm) -> None:
+        """Run the job of this alarm when it is due."""
         with self._changed:
             heapq.heappush(self._alarms, alarm)
             self._changed.notify()
             has_timer, self._has_timer = self._has_timer, True
         if not has_timer:
             threading.Thread(target=self._keep_time, name="twinlog-timer", daemon=True).start()
-        return alarm
 
     def _work(self) -> None:
         thread = threading.current_thread()
@@ -111,3 +109,82 @@ def _is_lowered() -> bool:
 
 THREADS: Final = ThreadPool()
 """The thread pool of this process."""
+
+
+class RepeatedJob:
+    """A job of the pool that runs again and again, one run at a time. While it pauses between two
+    runs, it needs no thread. Thread-safe.
+    """
+
+    def __init__(self, name: str, run: Callable[[], float], end: Job = lambda: None) -> None:
+        """`run` returns the seconds until the next run. `end` is called after the last one."""
+        self._name = name
+        self._run = run
+        self._end = end
+        self._lock = threading.Lock()
+        self._next: Alarm | None = None
+        """The next run. It is None while the job runs, before `start`, and after the end."""
+        self._is_started = False
+        self._is_hurried = False
+        self._is_stopped = False
+        self._ended = threading.Event()
+
+    def start(self, after_s: float = 0.0) -> None:
+        """Begin the first run after this time."""
+        with self._lock:
+            self._is_started = True
+            self._pause(after_s)
+
+    def hurry(self) -> None:
+        """End the pause, or if the job runs leave out the next one."""
+        with self._lock:
+            self._is_hurried = True
+            if self._next is not None:
+                self._next.cancel()
+                self._pause(0.0)
+
+    def stop(self) -> None:
+        """Begin no further run. This does not wait for a run that has begun."""
+        with self._lock:
+            self._is_stopped = True
+        self.hurry()
+
+    def __enter__(self) -> Self:
+        self.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.stop()
+
+    @property
+    def is_alive(self) -> bool:
+        """Return True from the start until `end` has returned."""
+        return self._is_started and not self._ended.is_set()
+
+    def join(self, within_s: float) -> None:
+        """Wait for the end of a job that was stopped, for at most this time."""
+        if self._is_started:
+            self._ended.wait(within_s)
+
+    def _pause(self, seconds: float) -> None:
+        """Set the alarm of the next run. The caller has the lock."""
+        due = time.monotonic() + (0.0 if self._is_hurried else seconds)
+        self._is_hurried = False
+        self._next = alarm = Alarm(due, self._name, lambda: self._turn(alarm))
+        THREADS.add(alarm)
+
+    def _turn(self, alarm: Alarm) -> None:
+        with self._lock:
+            if self._next is not alarm:
+                return  # replaced by `hurry` after the timer had taken it
+            self._next = None
+        if not self._is_stopped:
+            pause_s = self._run()
+            with self._lock:
+                if not self._is_stopped:
+                    self._pause(pause_s)
+                    return
+        try:
+            self._end()
+        finally:
+            self._ended.set()

@@ -17,7 +17,7 @@ from tests.support.load import Load
 from tests.support.mirror import Mirror
 from tests.support.topics import create_topic
 from twinlog.control.flow.flow_setup import FlowSetup, PreparedFlow
-from twinlog.control.process.reload import FileWatch
+from twinlog.control.process.reload import file_watch
 from twinlog.control.watch.snapshot import FlowSnapshot
 from twinlog.errors import ConfigError
 from twinlog.sandbox import LocalCluster
@@ -219,7 +219,7 @@ def test_changed_file_is_noticed_by_itself(
     caplog.set_level(logging.WARNING)
     flows = {this.there: this.topic("orders")}
     this.write(flows, twinlog_config_reload_interval_seconds="1")
-    with this.mirror() as mirror, FileWatch(mirror.reloader, mirror.commands):
+    with this.mirror() as mirror, file_watch(mirror.reloader, mirror.commands):
         copies(this, mirror, this.there, "orders")
         flows[this.there] = this.topic("payments")
         this.write(flows, twinlog_config_reload_interval_seconds="1")

@@ -28,14 +28,15 @@ immediately. A coordinator that dies or freezes is replaced by the cluster, and 
 successor. If the cluster is unreachable, the leader stops leading after a session timeout, and no
 process leads.
 
-There is one thread per membership.
+A membership has no thread of its own: between heartbeats it pauses as a `RepeatedJob`, and `_run`
+is a generator that yields its pauses.
 """
 
 from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from typing import Final
 
@@ -46,6 +47,7 @@ from twinlog.cluster.groups.member import MemberRole, MembershipState, describe_
 from twinlog.cluster.net.retry import DEFAULT_PATIENCE, Backoff, Clock, Patience, is_retriable
 from twinlog.cluster.net.settings import ClusterSettings
 from twinlog.errors import BrokerRefused, TwinlogError
+from twinlog.threads import RepeatedJob
 from twinlog.wire.error_codes import ILLEGAL_GENERATION, REBALANCE_IN_PROGRESS, UNKNOWN_MEMBER_ID
 
 log = logging.getLogger(__name__)
@@ -65,7 +67,7 @@ WAIT_STEP_S: Final = 0.5
 
 
 class Membership:
-    """A member of a group, in a thread of its own, until `leave`."""
+    """A member of a group, until `leave`."""
 
     def __init__(
         self,
@@ -101,11 +103,12 @@ class Membership:
         self._joined: JoinedGroup | None = None
         self._confirmed_at = float("-inf")
         self._left_at: float | None = None
-        self._thread = threading.Thread(target=self._run, name=f"group-{group_id}", daemon=True)
+        steps = self._run()
+        self._job = RepeatedJob(f"group-{group_id}", lambda: next(steps, 0.0), self._leave_group)
 
     def start(self) -> None:
-        """Start the thread, which joins the group."""
-        self._thread.start()
+        """Join the group, in the background."""
+        self._job.start()
 
     @property
     def state(self) -> MembershipState:
@@ -158,12 +161,13 @@ class Membership:
             self._left_at = self._clock()
         self._stop.set()
         self._wake.set()
-        if self._thread.is_alive():
-            self._thread.join(3 * LEAVE_TIMEOUT_S)
+        self._job.stop()
+        self._job.join(3 * LEAVE_TIMEOUT_S)
 
     def hurry(self) -> None:
-        """End a pause before a retry, because the cause of the failure may be gone."""
+        """End a pause, because the cause of a failure may be gone."""
         self._wake.set()
+        self._job.hurry()
 
     def _pause(self, seconds: float) -> None:
         """Pause for this time, or until `hurry` or `leave`. After `leave` it does not pause."""
@@ -171,20 +175,19 @@ class Membership:
             self._wake.wait(seconds)
             self._wake.clear()
 
-    def _run(self) -> None:
+    def _run(self) -> Iterator[float]:
+        """Take part in generations until `leave`. Yields the seconds until it is to go on."""
         failures = 0
         while not self._stop.is_set():
             try:
-                self._run_generation()
+                yield from self._run_generation()
                 failures = 0
             except TwinlogError as error:
                 failures += 1
                 self._failed(error)
-                self._patience.pause(failures)
-        self._leave_group()
-        self._client.close()
+                yield self._patience.wait_s(failures)
 
-    def _run_generation(self) -> None:
+    def _run_generation(self) -> Iterator[float]:
         """Take part in one generation: join, sync, then heartbeats until the next one begins."""
         sent = self._clock()
         metadata = self._metadata
@@ -204,16 +207,19 @@ class Membership:
             # heartbeat first, or lanes would be started only to be stopped
             self._heartbeat(joined)
         self._enter(joined, leader)
-        self._send_heartbeats(joined, leader, metadata)
+        yield from self._send_heartbeats(joined, leader, metadata)
 
-    def _send_heartbeats(self, joined: JoinedGroup, leader: bytes, metadata: bytes) -> None:
+    def _send_heartbeats(
+        self, joined: JoinedGroup, leader: bytes, metadata: bytes
+    ) -> Iterator[float]:
         """Send heartbeats until a rebalance begins or the metadata changes. Retriable failures do
         not end it.
         """
         failures = 0
         pause_s = self._heartbeat_s if joined.leads else min(self._heartbeat_s, STANDBY_HEARTBEAT_S)
-        while not self._stop.wait(0 if failures else pause_s):
-            if self._metadata is not metadata:
+        while not self._stop.is_set():
+            yield self._prompt_patience.wait_s(failures) if failures else pause_s
+            if self._stop.is_set() or self._metadata is not metadata:
                 return
             try:
                 is_stable = self._heartbeat(joined)
@@ -222,7 +228,6 @@ class Membership:
                     raise
                 failures += 1
                 self._failed(error)
-                self._prompt_patience.pause(failures)
                 continue
             if not is_stable:
                 return
@@ -297,6 +302,7 @@ class Membership:
         except TwinlogError as error:
             log.debug("leaving the group failed error=%s", error)
         self._calls.close()
+        self._client.close()
         self._set(MembershipState(role=MemberRole.LEFT))
 
     def _is_session_over(self) -> bool:

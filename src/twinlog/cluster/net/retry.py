@@ -93,9 +93,13 @@ class Patience:
     def deadline(self, seconds: float) -> Deadline:
         return Deadline.within(seconds, self.clock)
 
+    def wait_s(self, failures: int) -> float:
+        """Return how long to pause after this many failures."""
+        return self.uniform(0.0, self.backoff.bound_s(failures))
+
     def pause(self, failures: int, deadline: Deadline | None = None) -> bool:
         """Sleep after this many failures, or return False if the deadline would pass before."""
-        wait = self.uniform(0.0, self.backoff.bound_s(failures))
+        wait = self.wait_s(failures)
         if deadline is not None and wait >= deadline.left_s:
             return False
         self.sleep(wait)

@@ -12,6 +12,7 @@ import threading
 import time
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Final, Protocol, runtime_checkable
 
 from twinlog.clock import GrowingPause
@@ -33,7 +34,7 @@ from twinlog.mirror.state.generations import Claim
 from twinlog.mirror.state.intents import FlowIntents
 from twinlog.mirror.state.published_events import PublishedEvents
 from twinlog.survey.replica import Maps
-from twinlog.threads import THREADS, Alarm
+from twinlog.threads import RepeatedJob
 
 log = logging.getLogger(__name__)
 
@@ -229,12 +230,13 @@ class Duties:
         self._on_error = on_error
         self._stop = threading.Event()
         self._is_held = False
-        self._rounds: list[_Rounds] = []
+        self._rounds: list[RepeatedJob] = []
 
     def start(self) -> None:
         """Begin the first rounds."""
         for duty in self._duties:
-            rounds = _Rounds(duty, _Troubles(self._name, duty.name), self._next, self._stop)
+            turn = partial(self._next, duty, _Troubles(self._name, duty.name))
+            rounds = RepeatedJob(f"twinlog-{duty.name}", turn, duty.close)
             self._rounds.append(rounds)
             rounds.start()
 
@@ -252,13 +254,13 @@ class Duties:
     @property
     def is_alive(self) -> bool:
         """Return True if a round or the end of a duty is still running."""
-        return not all(rounds.ended.is_set() for rounds in self._rounds)
+        return any(rounds.is_alive for rounds in self._rounds)
 
     def join(self, within_s: float) -> None:
         """Wait for running rounds to end. Rounds that take longer end with the process."""
         until = time.monotonic() + within_s
         for rounds in self._rounds:
-            rounds.ended.wait(max(0.0, until - time.monotonic()))
+            rounds.join(max(0.0, until - time.monotonic()))
 
     def end(self, within_s: float, *, is_last: bool = True) -> None:
         """Wait for running rounds after the copy has drained, and then run the last rounds, unless
@@ -315,58 +317,6 @@ class Duties:
             troubles.ended()
             return None
         return troubles.pause_s
-
-
-class _Rounds:
-    """The rounds of one duty: one at a time, with pauses in which it needs no thread."""
-
-    def __init__(
-        self,
-        duty: Duty,
-        troubles: _Troubles,
-        work: Callable[[Duty, _Troubles], float],
-        stop: threading.Event,
-    ) -> None:
-        self._duty = duty
-        self._troubles = troubles
-        self._work = work
-        self._stop = stop
-        self._name = f"twinlog-{duty.name}"
-        self._lock = threading.Lock()
-        self._alarm: Alarm | None = None
-        """The alarm of the next round. It is None while a round runs, and after the last one."""
-        self.ended = threading.Event()
-
-    def start(self) -> None:
-        """Begin the first round."""
-        THREADS.run(self._name, self._run)
-
-    def stop(self) -> None:
-        """Close the duty: now if it pauses, otherwise after its round, because `_stop` is set."""
-        if (alarm := self._taken()) is not None:
-            alarm.cancel()
-            THREADS.run(self._name, self._run)
-
-    def _taken(self) -> Alarm | None:
-        """Return the alarm, but only to the one caller that may act on it."""
-        with self._lock:
-            alarm, self._alarm = self._alarm, None
-        return alarm
-
-    def _ring(self) -> None:
-        if self._taken() is not None:
-            self._run()
-
-    def _run(self) -> None:
-        pause_s = 0.0 if self._stop.is_set() else self._work(self._duty, self._troubles)
-        with self._lock:
-            if not self._stop.is_set():
-                self._alarm = THREADS.run_at(time.monotonic() + pause_s, self._name, self._ring)
-                return
-        try:
-            self._duty.close()
-        finally:
-            self.ended.set()
 
 
 class _Troubles:

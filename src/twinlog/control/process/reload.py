@@ -9,11 +9,10 @@ from __future__ import annotations
 import hashlib
 import logging
 import os
-import threading
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Final, Self
+from typing import Final
 
 from twinlog.config.advice.transforms import refuse_transforms
 from twinlog.config.effective import changes_between
@@ -24,10 +23,12 @@ from twinlog.control.risk.running_flow import InBackground
 from twinlog.control.watch.service import reloading
 from twinlog.errors import TwinlogError, UsageError
 from twinlog.flow_log import NEWS
+from twinlog.threads import RepeatedJob
 
 log = logging.getLogger(__name__)
 
-POLL_S: Final = 0.2
+POLL_S: Final = 1.0
+"""How soon a reload that turns the watch on has an effect."""
 NOT_RELOADED: Final = "the configuration was not reloaded, everything stays as it is"
 
 
@@ -170,28 +171,12 @@ class Reloads:
         self._reading, self._waiting = [], []
 
 
-class FileWatch:
-    """A thread that requests a reload when the files have changed, if a flow asks for that."""
+def file_watch(reloader: Reloader, commands: CommandPort) -> RepeatedJob:
+    """Return a job that requests a reload when the files have changed, if a flow asks for that."""
 
-    def __init__(self, reloader: Reloader, commands: CommandPort) -> None:
-        self._reloader = reloader
-        self._commands = commands
-        self._stop = threading.Event()
-        self._thread = threading.Thread(target=self._run, name="twinlog-reload", daemon=True)
+    def run() -> float:
+        if reloader.interval_s > 0 and reloader.has_new_files():
+            commands.put(Reload(who="this process", reason="its files have changed"))
+        return reloader.interval_s or POLL_S
 
-    def __enter__(self) -> Self:
-        self._thread.start()
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._stop.set()
-        self._thread.join()
-
-    def _run(self) -> None:
-        waited = 0.0
-        while not self._stop.wait(POLL_S):
-            waited += POLL_S
-            if 0 < self._reloader.interval_s <= waited:
-                waited = 0.0
-                if self._reloader.has_new_files():
-                    self._commands.put(Reload(who="this process", reason="its files have changed"))
+    return RepeatedJob("twinlog-reload", run)

@@ -8,7 +8,6 @@ ready.
 from __future__ import annotations
 
 import logging
-import threading
 import time
 from collections.abc import Callable, Sequence
 from contextlib import nullcontext
@@ -31,7 +30,7 @@ from twinlog.control.flow.wiring import admins_of, flow_setup, neighbours_of
 from twinlog.control.loops.neighbours import Neighbours
 from twinlog.control.process.commands import CommandPort
 from twinlog.control.process.engine import SparkEngine
-from twinlog.control.process.reload import FileWatch, Reloader
+from twinlog.control.process.reload import Reloader, file_watch
 from twinlog.control.process.supervisor import Supervisor
 from twinlog.control.watch.snapshot import FlowSnapshot
 from twinlog.control.watch.status_file import StatusFile
@@ -42,6 +41,7 @@ from twinlog.lane.messages import MESSAGES
 from twinlog.mirror.state.published_events import PublishedEvents
 from twinlog.spark.jvm_use import JvmUse
 from twinlog.spark.options import SparkOptions
+from twinlog.threads import RepeatedJob
 from twinlog.wire.kernels.chosen import CHOSEN, KERNELS_MISSING, Chosen
 
 log = logging.getLogger(__name__)
@@ -127,7 +127,7 @@ def run_mirror(config: MirrorConfig, path: Path, options: MirrorOptions) -> Mirr
         events=options.events,
     )
     key_files = KeyFileWatch(on_renewed=supervisor.hurry)
-    watch = nullcontext() if reloader is None else FileWatch(reloader, options.commands)
+    watch = nullcontext() if reloader is None else file_watch(reloader, options.commands)
     host = address_for_executors(options.spark.master)
     server = ChannelServer(MessageCodec(MESSAGES), supervisor.deliver, host=host)
     with options.vital.guarding(supervisor.fail):
@@ -173,7 +173,7 @@ not cost a whole one."""
 
 
 class KeyFileWatch:
-    """A thread from `with` to its end; `update` gives it the current flows."""
+    """Runs from `with` to its end; `update` gives it the current flows."""
 
     def __init__(
         self,
@@ -189,24 +189,23 @@ class KeyFileWatch:
         self._now = now
         self._flows: Sequence[FlowSnapshot] = ()
         self._said: dict[CertificateEnd, float] = {}
-        self._stop = threading.Event()
-        self._thread = threading.Thread(target=self._run, name="twinlog-key-files", daemon=True)
+        self._job = RepeatedJob("twinlog-key-files", self._run)
 
     def update(self, flows: Sequence[FlowSnapshot]) -> None:
         """Set the current snapshots of all flows; thread-safe."""
         self._flows = flows
 
     def __enter__(self) -> Self:
-        self._thread.start()
+        self._job.start(self._turn_s)
         return self
 
     def __exit__(self, *_: object) -> None:
         # not joined, because it may hang in a read from a disk that does not respond
-        self._stop.set()
+        self._job.stop()
 
-    def _run(self) -> None:
-        while not self._stop.wait(self._turn_s):
-            self.turn()
+    def _run(self) -> float:
+        self.turn()
+        return self._turn_s
 
     def turn(self) -> None:
         """Check all files once, and log certificates that expire soon."""
