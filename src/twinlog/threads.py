@@ -1,10 +1,11 @@
 """A pool of threads for jobs that may block.
 
 A job blocks for as long as its cluster does not respond, and must not delay other jobs. So the
-number of threads has no limit: if no thread is idle, a job gets a new one. An idle thread ends
-after `IDLE_S`. The process therefore has only as many threads as jobs recently ran at the same
-time, instead of one for each flow and each of its duties. All threads are daemons, so that the
-process can end while a job still blocks.
+number of threads has no limit: if no thread is idle, a job gets a new one, else the thread that
+became idle last. A thread that was idle for `IDLE_S` ends. The process therefore has only as many
+threads as jobs recently ran at the same time, instead of one for each flow and each of its duties.
+(If the thread that is idle for longest got the job, none would end while jobs are frequent.) All
+threads are daemons, so that the process can end while a job still blocks.
 """
 
 from __future__ import annotations
@@ -14,13 +15,14 @@ import os
 import sys
 import threading
 import time
-from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from queue import Empty, SimpleQueue
 from typing import Final, Self
 
 Job = Callable[[], object]
-IDLE_S: Final = 10.0
+_Given = SimpleQueue[tuple[str, Job]]
+IDLE_S: Final = 2.0
 
 
 @dataclass(slots=True, order=True)
@@ -41,23 +43,21 @@ class ThreadPool:
     """Runs jobs now or at a given time. Thread-safe."""
 
     def __init__(self) -> None:
-        self._ready = threading.Condition()
-        self._jobs: deque[tuple[str, Job]] = deque()
-        self._idle = 0
-        """Threads that wait for a job, or are about to. There are never fewer than `_jobs`."""
+        self._lock = threading.Lock()
+        self._idle: list[_Given] = []
+        """What idle threads wait for; the last one became idle last."""
         self._changed = threading.Condition()
         self._alarms: list[Alarm] = []
         self._has_timer = False
 
     def run(self, name: str, job: Job) -> None:
         """Run a job now, in a thread that gets this name. An exception ends the thread."""
-        with self._ready:
-            self._jobs.append((name, job))
-            if self._idle >= len(self._jobs):
-                self._ready.notify()
-                return
-            self._idle += 1
-        threading.Thread(target=self._work, daemon=True).start()
+        with self._lock:
+            given = self._idle.pop() if self._idle else None
+        if given is None:
+            threading.Thread(target=self._work, args=[name, job], daemon=True).start()
+        else:
+            given.put((name, job))
 
     def add(self, alarm: Alarm) -> None:
         """Run the job of this alarm when it is due."""
@@ -68,22 +68,25 @@ class ThreadPool:
         if not has_timer:
             threading.Thread(target=self._keep_time, name="twinlog-timer", daemon=True).start()
 
-    def _work(self) -> None:
-        thread = threading.current_thread()
+    def _work(self, name: str, job: Job) -> None:
+        thread, given = threading.current_thread(), _Given()
         while True:
-            with self._ready:
-                self._ready.wait_for(lambda: self._jobs, IDLE_S)
-                self._idle -= 1
-                if not self._jobs:
-                    return
-                thread.name, job = self._jobs.popleft()
+            thread.name = name
             job()
             del job  # it may reference large objects
             if _is_lowered():
                 return
             thread.name = "twinlog-idle"
-            with self._ready:
-                self._idle += 1
+            with self._lock:
+                self._idle.append(given)
+            try:
+                name, job = given.get(timeout=IDLE_S)
+            except Empty:
+                with self._lock:
+                    if given in self._idle:
+                        self._idle.remove(given)
+                        return
+                name, job = given.get()  # `run` has taken this thread in the meantime
 
     def _keep_time(self) -> None:
         while True:
