@@ -1,27 +1,102 @@
-"""The resources of Kubernetes that `spark-submit` creates for a mirror."""
+"""Mirrors in containers: on a real YARN, and the pods that `spark-submit` creates on Kubernetes."""
 
 from __future__ import annotations
 
 import json
 import shlex
+import sys
 import threading
+from collections.abc import Iterator, Mapping
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 import kubernetes_validate
 import pytest
 
-from tests.support.standalone import spark_submit
+from tests.support.command import Command
+from tests.support.spark_mirror import Orders
+from tests.support.standalone import HOME, spark_submit
+from tests.support.yarn import Yarn
 from twinlog.spark.authentication import AUTHENTICATED
 from twinlog.spark.options import NEEDED
 
-pytestmark = [pytest.mark.spark, pytest.mark.xdist_group("spark")]
+pytestmark = [pytest.mark.spark, pytest.mark.broker, pytest.mark.xdist_group("spark")]
 
 ROOT = Path(__file__).parents[2]
+MAIN = ROOT / "src" / "twinlog" / "__main__.py"
 SECRETS = "/etc/twinlog"
 FILE_THERE = f"{SECRETS}/mm2.properties"
 MAIN_THERE = "local:///usr/local/lib/python3.11/site-packages/twinlog/__main__.py"
+IN_A_CONTAINER = {
+    **NEEDED,
+    **AUTHENTICATED,
+    "spark.yarn.appMasterEnv.PYTHONPATH": "twinlog-executors",
+    "spark.executorEnv.PYTHONPATH": "twinlog-executors",
+}
+IN_A_SESSION = """
+import sys
+from pyspark.sql import SparkSession
+import twinlog
+
+spark = SparkSession.builder.getOrCreate()
+result = twinlog.run(spark, sys.argv[1], once=True, lanes=1)
+spark.stop()
+sys.exit(sum(flow.records for flow in result.flows) != 3000)
+"""
+
+
+BARE: Final = Path(sys.base_prefix) / "bin" / f"python3.{sys.version_info.minor}"
+"""A Python without Twinlog, as on a node of a cluster."""
+
+
+@pytest.fixture
+def yarn(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, quick_jvms: None) -> Iterator[Yarn]:
+    yarn = Yarn(tmp_path / "yarn")
+    monkeypatch.setenv("HADOOP_CONF_DIR", str(yarn.conf))
+    monkeypatch.setenv("PYSPARK_PYTHON", str(BARE))
+    try:
+        yarn.start()
+        yield yarn
+    finally:
+        yarn.end()
+
+
+@pytest.fixture
+def archive(tmp_path: Path) -> Path:
+    archive = tmp_path / "twinlog-executors.zip"
+    with Command(tmp_path / "pack", "pack", "--output", str(archive)) as packing:
+        assert packing.wait() == 0, packing.stderr
+    return archive
+
+
+@pytest.mark.parametrize("how", ["command", "client", "cluster", "twinlog.run"])
+def test_executors_and_drivers_are_containers_of_yarn(
+    orders: Orders, yarn: Yarn, tmp_path: Path, archive: Path, how: str
+) -> None:
+    settings = {"spark.yarn.jars": f"local:{HOME}/jars/*", "spark.executor.instances": "1"}
+    conf = words_of({**settings, "spark.executor.cores": "2"})
+    mirror = ("mirror", str(orders.file), "--once", "--lanes", "1", "--listen", "off")
+    if how == "command":
+        words = (*mirror, "--master", "yarn", "--archive", str(archive), *conf)
+        with Command(tmp_path / "run", *words) as run:
+            assert run.wait() == 0, run.stderr[-6000:]
+    else:
+        mode = "client" if how == "client" else "cluster"
+        sent = ("--files", str(orders.file), "--archives", f"{archive}#twinlog-executors")
+        needed = ("--master", "yarn", "--deploy-mode", mode, *sent, *words_of(IN_A_CONTAINER))
+        python = {"PYSPARK_DRIVER_PYTHON": sys.executable} if how == "client" else {}
+        there: tuple[str, ...] = (str(MAIN), *mirror)
+        if how == "cluster":
+            there = (str(MAIN), "mirror", orders.file.name, *mirror[2:])
+        elif how == "twinlog.run":
+            script = tmp_path / "session.py"
+            script.write_text(IN_A_SESSION)
+            there = (str(script), orders.file.name)
+        spark_submit(*needed, *conf, *there, **python)
+    (application,) = yarn.applications()
+    assert application["finalStatus"] == "SUCCEEDED"
+    assert orders.are_identical()
 
 
 class ApiServer(ThreadingHTTPServer):
@@ -74,3 +149,7 @@ def test_the_driver_is_a_pod_that_kubernetes_takes(quick_jvms: None) -> None:
     assert {"name": mounted, "secret": {"secretName": "mirror"}} in pod["volumes"]
     for key, value in {**NEEDED, **AUTHENTICATED}.items():
         assert f"{key}={value}\n" in settings
+
+
+def words_of(settings: Mapping[str, str]) -> list[str]:
+    return [word for key, value in settings.items() for word in ("--conf", f"{key}={value}")]

@@ -226,22 +226,20 @@ def test_a_python_that_does_not_start_is_named(
     assert "\n" not in str(job.error)
 
 
-def test_an_error_of_ours_keeps_its_code_across_spark(driver: Driver) -> None:
-    job = driver.lease(7, "refuse", lanes=1)
-    assert job.done.wait(PATIENCE_S)
-    assert job.error is not None
-    assert job.error.code == "CHANNEL_UNREACHABLE"
-    assert "lane 0 of 127.0.0.1: no way" in job.error.message
-    assert "\n" not in str(job.error)
-
-
-def test_any_other_error_is_one_line(driver: Driver) -> None:
-    job = driver.lease(8, "stumble", lanes=1)
-    assert job.done.wait(PATIENCE_S)
-    assert job.error is not None
-    assert job.error.code == "LEASE"
-    assert "ValueError: lane 0 is broken" in job.error.message
-    assert "\n" not in str(job.error)
+def test_an_error_is_one_line_and_a_known_one_keeps_its_code(driver: Driver) -> None:
+    for lease, (run, code, message) in enumerate(
+        [
+            ("refuse", "CHANNEL_UNREACHABLE", "lane 0 of 127.0.0.1: no way"),
+            ("stumble", "LEASE", "ValueError: lane 0 is broken"),
+        ],
+        start=7,
+    ):
+        job = driver.lease(lease, run, lanes=1)
+        assert job.done.wait(PATIENCE_S)
+        assert job.error is not None
+        assert job.error.code == code
+        assert message in job.error.message
+        assert "\n" not in str(job.error)
 
 
 def test_slots_of_a_given_master_are_counted_and_too_few_are_one_line(
