@@ -1,5 +1,5 @@
-"""The real command takes over from a real MirrorMaker 2 under load, and hands back; and once more
-from one that was killed.
+"""The command takes over from a real MirrorMaker 2 under load, and hands back; once more after a
+kill.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ QUIET = 25
 
 @pytest.fixture
 def cluster() -> Iterator[LocalCluster]:
-    """Both A and B: MirrorMaker 2's own topics are not for other tests."""
+    """One cluster for A and B, separate because of MirrorMaker 2's own topics."""
     with private_cluster("takeover", 1) as running:
         yield running
 
@@ -73,7 +73,7 @@ def properties(tmp_path: Path, cluster: LocalCluster) -> Path:
 
 @contextmanager
 def traffic(cluster: LocalCluster) -> Iterator[None]:
-    """Numbered records into both partitions of orders, some hundred a second."""
+    """Write numbered records to both partitions of orders, some hundred per second."""
     stop = threading.Event()
 
     def work() -> None:
@@ -157,7 +157,9 @@ def test_stopped_taken_over_handed_back_killed_and_taken_over_again(
 def groups_behind_the_takeover_skip_nothing_and_read_little_again(
     cluster: LocalCluster, begins: dict[int, int]
 ) -> None:
-    """By the offset syncs of MirrorMaker 2; each record has the same offset on both sides here."""
+    """The groups use MirrorMaker 2's offset syncs. Here each record has the same offset on both
+    sides.
+    """
     with ClusterClient(settings_for(cluster.bootstrap)) as client:
         exact = ExactMap(client, DefaultReplicationPolicy(), Flow("A", "B"))
         for partition, begin in begins.items():
@@ -180,7 +182,9 @@ def stop_in_order(running: subprocess.Popen[bytes]) -> None:
 
 
 def is_killed_ahead_of_its_notes(cluster: LocalCluster, running: subprocess.Popen[bytes]) -> bool:
-    """What it copied since its last flush is not noted; it flushes whenever it likes."""
+    """Wait until MirrorMaker 2 has copied more than it has flushed, and kill it. It flushes at any
+    time.
+    """
     running.send_signal(signal.SIGSTOP)
     noted, ends = positions(cluster), end_offsets(cluster, "A.orders")
     if any(end <= noted[TopicPartition("orders", part)] + 50 for part, end in ends.items()):
@@ -203,7 +207,7 @@ def adopt(properties: Path) -> None:
 
 
 def has_workers(properties: Path) -> bool:
-    """A killed worker is a member until its session has ended."""
+    """Return whether the group has members. A killed worker is one until its session ends."""
     config = load(properties, environment={})
     (flow,) = config.flows
     with ClusterClient(flow_setup(flow).target) as target:
@@ -217,7 +221,7 @@ def copied(cluster: LocalCluster) -> int:
 
 
 def positions(cluster: LocalCluster) -> dict[TopicPartition, int]:
-    """As the topic's reader in Connect sees them: the last value of each key, by its bytes."""
+    """Return the positions as Connect reads them: the last value of each key, by its bytes."""
     if POSITIONS not in topic_names(cluster):
         return {}
     latest: dict[bytes, int] = {}
@@ -247,7 +251,7 @@ def last_copied(cluster: LocalCluster) -> dict[TopicPartition, int]:
 
 
 def assert_copy_is_the_beginning_of_the_source(cluster: LocalCluster) -> None:
-    """Record by record."""
+    """Compare record by record."""
     source, target = read_all(cluster, "orders"), read_all(cluster, "A.orders")
     for partition in range(PARTITIONS):
         here = [one[2:6] for one in source if one.partition == partition]

@@ -1,4 +1,4 @@
-"""Who holds a read_committed copy back is named."""
+"""The producer that holds back a read_committed copy is named."""
 
 from __future__ import annotations
 

@@ -60,7 +60,7 @@ TRIAL_S: Final = 300.0
 def frame(
     spark: SparkSession, *values: str | bytes | None, key: bytes | None = b"k", **headers: bytes
 ) -> DataFrame:
-    """Records of one partition with these values, and the same key and headers."""
+    """Return records of one partition with these values, and the same key and headers."""
     rows = [
         (
             key,
@@ -78,13 +78,13 @@ def frame(
 
 
 def texts(rows: DataFrame) -> list[str | None]:
-    """Their values in order."""
+    """Return the values in order."""
     found = rows.orderBy("offset").select("value").collect()
     return [None if row[0] is None else bytes(row[0]).decode() for row in found]
 
 
 def changed(spark: SparkSession, transform: Transform, value: Any) -> Any:
-    """What becomes of one JSON value."""
+    """Return the result for one JSON value."""
     (text,) = texts(frame(spark, json.dumps(value)).transform(transform))
     return json.loads(text or "")
 

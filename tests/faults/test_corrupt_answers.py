@@ -1,4 +1,4 @@
-"""An answer that makes no sense costs its connection, and not one record."""
+"""An invalid response costs its connection, but no record."""
 
 from __future__ import annotations
 

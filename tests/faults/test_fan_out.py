@@ -1,5 +1,5 @@
-"""Source partitions that go to another number of target partitions by key: every record once, where
-its key belongs, whatever happens to lanes and brokers' memories.
+"""Source partitions that are distributed to another number of target partitions by key: every
+record arrives once in its key's partition, whatever happens to lanes and brokers' memory.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ pytestmark = [pytest.mark.faults, pytest.mark.broker]
 
 TARGETS = 3
 CHANGES = 3
-"""Of leases, at the least."""
+"""Minimum number of lease changes."""
 STALL_S = 0.5
 KEYED = {"twinlog.target.partitions": "keyed"}
 
@@ -41,7 +41,9 @@ def flow(rig: Rig) -> Rig:
 
 
 def check(rig: Rig, sources: int) -> None:
-    """Every record once, in its place, and those of a source partition in their order."""
+    """Check that every record is once in its partition, and that those of a source partition are in
+    order.
+    """
     here, there = read_all(rig.source, rig.topic), read_all(rig.target, rig.remote)
     assert Counter(one.value for one in there) == Counter(one.value for one in here)
     home = {one.value: (one.partition, one.offset) for one in here}

@@ -1,4 +1,4 @@
-"""H2: somebody else writes to the target, a lane of ours that was thought dead or a stranger."""
+"""H2: another writer on the target, either a lane that was thought dead, or another client."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""H3: the offset map says what is not so: rows written ahead, rows of the dead, lost rows."""
+"""H3: the offset map is wrong: rows written ahead, rows of dead lanes, lost rows."""
 
 from __future__ import annotations
 

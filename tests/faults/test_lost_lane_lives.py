@@ -1,5 +1,5 @@
-"""A lane whose connection broke at the driver's end only lives, and copies on for up to 10 s: the
-next one is given a map that lacks what it wrote meanwhile.
+"""A lane whose connection broke only at the driver's end continues to copy for up to 10 s. The map
+of the next one lacks these records.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
-"""After a lane was killed, or a whole mirror, idle partitions are at their end at once, however
-many they are, and those that must wait for late requests are looked at together: brokers may be far
-away. One whose end is searched behind much that others wrote holds up none of them.
+"""After a lane or a mirror was killed, idle partitions are at their end immediately, however many
+there are. Those that must wait for late requests are searched together, because brokers may be far
+away. A partition whose end is far beyond foreign records delays no other.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ from twinlog.wire.records import Record, encode_batch
 pytestmark = [pytest.mark.faults, pytest.mark.broker]
 
 BATCH_BYTES: Final = 1_000_000
-"""As large as brokers take them."""
+"""The largest size that brokers accept."""
 
 FAR_AND_COUNTED: Final = """
 import json, threading, time

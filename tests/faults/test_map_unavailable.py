@@ -1,5 +1,5 @@
-"""The offset map topic is deleted, without a leader, or has too few replicas: what waits for it
-says so and resumes by itself, the rest is copied on, and nothing is made anew in silence.
+"""The offset map topic is deleted, has no leader, or too few replicas. Partitions that need it
+report that and recover, the others are copied, and nothing starts again silently.
 """
 
 from __future__ import annotations

@@ -1,5 +1,6 @@
-"""Partitions without a leader (one broker of three is dead or frozen, replication factor 1) stop
-alone: the others start, copy and are told of as ever, and theirs resume when the broker is back.
+"""Partitions without a leader (one of three brokers is dead or frozen, replication factor 1) stop
+alone. The others start, copy and are reported as usual. The stopped ones resume when the broker is
+back.
 """
 
 from __future__ import annotations
@@ -50,7 +51,7 @@ LOST: Final = 3
 KEYS: Final = {"replication.factor": "1", "twinlog.state.topic.replication.factor": "3"}
 BIG: Final = bytes(range(256)) * 1000
 CALLS_WAIT_S: Final = 2 * PATIENCE_S
-"""A call that waits for a partition without a leader takes so long: no test waits for one."""
+"""Duration of a call that waits for a partition without a leader. No test waits that long."""
 
 CALLS_WAIT: Final = f"""
 from twinlog.cluster.client import ClusterClient

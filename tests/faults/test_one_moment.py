@@ -1,4 +1,6 @@
-"""What a start asks is true of one moment, or judged so that the moment makes no difference."""
+"""A start's queries are true of one moment, or are evaluated so that the moment makes no
+difference.
+"""
 
 from __future__ import annotations
 

@@ -1,7 +1,6 @@
-"""A topic is deleted and created anew at every step of a start: source, target, map or state.
-
-Whatever is met, no record of a new life is mixed into the copy of an old one, none is there twice,
-and what cannot go on says so with a code.
+"""A topic is deleted and re-created at every step of a start: source, target, map or state topic.
+No record of the new topic is mixed into a copy of the old one, none is duplicated, and a partition
+that cannot continue has a code.
 """
 
 from __future__ import annotations

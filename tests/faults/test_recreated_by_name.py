@@ -1,4 +1,6 @@
-"""A target whose brokers take no topic ids is deleted and created again under the same name."""
+"""The target's brokers accept no topic IDs. A topic is deleted and re-created under
+the same name.
+"""
 
 from __future__ import annotations
 
@@ -14,12 +16,14 @@ from tests.support.topics import delete_records, delete_topic
 pytestmark = [pytest.mark.faults, pytest.mark.broker]
 
 BY_NAME = "import twinlog.lane.sides.target_side as t; t.VERSION_BY_ID = 99\n"
-"""As with a broker before Kafka 4.1."""
+"""Makes brokers look like those before Kafka 4.1."""
 
 NEVER_LOOKS_AT_IDS = (
     BY_NAME + "import twinlog.lane.sides.topic_by_name as n; n.SEEN_WITHIN_S = 1e9\n"
 )
-"""It is created anew right behind the look at its id."""
+"""A lane that does not check topic IDs. The topic is re-created directly after the
+check of its ID.
+"""
 
 STANDS_STILL = (
     BY_NAME

@@ -1,5 +1,6 @@
-"""Transformed partitions on real brokers: each surviving record once, masked, in order, and the map
-true of each, although lanes are killed and the function decides anew each time.
+"""Transformed partitions on real brokers: each surviving record arrives once, masked and in order,
+and the map is right, although lanes are killed and the function returns different results each
+time.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ LEASES = 4
 
 
 class Mask:
-    """Filters most records, and masks the others with another value each time."""
+    """Filters most records, and masks the others with a different value each time."""
 
     def __init__(self) -> None:
         self.dropped: set[int] = set()

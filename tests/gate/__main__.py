@@ -1,9 +1,8 @@
-"""`scripts/test`: run a tier of the tests, and look a second time at what failed.
-
-A test that fails among others may be wrong, or the machine stood still, or the product is wrong
-once in a hundred times. So it is run once more, alone, with brokers of its own. If it fails again,
-it is red. If it passes, it is FLAKY: named, written to `build/tests/flaky.txt`, and not red, unless
-more than `MOST_FLAKY` tests failed.
+"""`scripts/test`: runs a tier of the tests, and runs failed ones once more. A test that fails among
+others may be wrong, the machine may have hung, or the product may be wrong once in a hundred times.
+So it is run once more, alone, with brokers of its own. If it fails again, it is red. If it passes,
+it is FLAKY: named, written to `build/tests/flaky.txt`, and not red, unless more than `MOST_FLAKY`
+tests failed.
 """
 
 from __future__ import annotations
@@ -32,11 +31,13 @@ REPORTS: Final = ROOT / "build" / "tests"
 MOST_FLAKY: Final = 5
 TIMES_CHANGED: Final = 5
 NO_TESTS: Final = 5
-"""Pytest's exit code where nothing was selected."""
+"""Pytest's exit code if no test was selected."""
 PROCESSES: Final = os.environ.get("TWINLOG_TEST_PROCESSES", "5")
-"""Most of what a test does is waiting: four kept two cores busy for 80 % of the gate."""
+"""Number of processes. Tests mostly wait: four processes used 80 % of two cores in the gate."""
 TOGETHER: Final = ("-n", PROCESSES, "--dist=loadgroup", "--no-loadscope-reorder")
-"""They share one set of brokers; `loadgroup` keeps the tests that share a Spark in one process."""
+"""The processes share one set of brokers. `loadgroup` keeps tests that share a Spark in one
+process.
+"""
 MEMORY: Final = Path("/dev/shm")  # noqa: S108 (a folder of our own is made there)
 MEMORY_BYTES: Final = 4 << 30
 ALONE: Final = ("-n", "0", "-p", "no:randomly")

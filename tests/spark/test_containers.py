@@ -25,7 +25,7 @@ MAIN_THERE = "local:///usr/local/lib/python3.11/site-packages/twinlog/__main__.p
 
 
 class ApiServer(ThreadingHTTPServer):
-    """Keeps the resources that it gets, as an API server would, and creates no pod."""
+    """Stores the resources that it gets, like an API server, but creates no pod."""
 
     def __init__(self) -> None:
         super().__init__(("127.0.0.1", 0), ApiRequest)

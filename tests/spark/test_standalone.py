@@ -1,4 +1,5 @@
-"""A real Spark cluster: a standalone master and two workers.
+"""A Spark cluster with a standalone master and two workers. Its daemons and the mirror share a
+secret by their `conf/spark-defaults.conf`.
 
 Its daemons and the mirror share a secret, as `conf/spark-defaults.conf` of each gives it.
 """

@@ -1,5 +1,5 @@
-"""The real command with transforms: each surviving record once, masked and in order, whatever is
-killed meanwhile.
+"""The command with transforms: each surviving record arrives once, masked and in order, whatever is
+killed.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ MASK: Final = (
     "SELECT key, concat('masked ', offset) AS value, topic, partition, offset, timestamp, "
     "timestampType, headers FROM records WHERE value IS NOT NULL"
 )
-"""Leaves out tombstones."""
+"""A transform that leaves out tombstones."""
 
 
 def masking(
@@ -58,7 +58,7 @@ def masking(
 
 
 def assert_masked(source: LocalCluster, target: LocalCluster, topic: str) -> int:
-    """Each record with a value is there once, masked, in the order of its partition."""
+    """Check that each record with a value is there once, masked, in the order of its partition."""
     expected = [
         (one.partition, one.key, b"masked %d" % one.offset, one.headers, one.timestamp)
         for one in read_all(source, topic)
@@ -173,8 +173,8 @@ def test_processes_are_killed_while_records_are_masked(
 def test_a_record_fails_and_the_transform_is_removed(
     source_cluster: LocalCluster, target_cluster: LocalCluster, fresh_topic: str, tmp_path: Path
 ) -> None:
-    """With `stop` only its partition stops, with `skip` it is left out, and a file without the
-    transform copies nothing until it says that this is meant.
+    """With `stop` only its partition stops, with `skip` the record is left out. With a file without
+    the transform nothing is copied until the file states that this is intended.
     """
     create_topic(source_cluster, fresh_topic, partitions=PARTITIONS)
     create_topic(source_cluster, f"{fresh_topic}-new")

@@ -52,7 +52,7 @@ class File:
     name: str = "mm2.properties"
     has_secrets: bool = False
     second: str = ""
-    """Text of a second file: the producer's of a MirrorMaker 1, or another mm2.properties."""
+    """Text of a second file: MirrorMaker 1's producer file, or another mm2.properties."""
 
 
 def lines(*more: str) -> File:
@@ -64,7 +64,7 @@ def whole(*of_file: str) -> File:
 
 
 def connector(kind: str = "MirrorSourceConnector", **more: str) -> File:
-    """A connector; `_` stands for a dot in `more`."""
+    """Return a connector. `_` stands for a dot in `more`."""
     config = {
         "connector.class": kind,
         "source.cluster.bootstrap.servers": "a:9092",

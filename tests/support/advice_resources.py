@@ -1,4 +1,4 @@
-"""The same for Strimzi's resources, for MirrorMaker 1's two files, and for several files."""
+"""Advice cases for Strimzi's resources, for MirrorMaker 1's two files, and for several files."""
 
 from __future__ import annotations
 

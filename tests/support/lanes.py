@@ -1,5 +1,4 @@
-"""Leases without Spark: every lane is a process of its own, started again when it dies, as Spark
-would do it.
+"""Leases without Spark: every lane is a process, restarted when it dies, as by Spark.
 
 Fault tests kill and freeze lanes by process id; what Spark adds (placement, its own retries) has
 its own tests.

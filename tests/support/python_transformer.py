@@ -1,6 +1,5 @@
-"""Transforms in plain Python, record by record: what the application of the transforms must answer.
-
-Nothing of it is fast, and nothing clever: it is the oracle of the tests.
+"""Transforms in plain Python, record by record. This is the simple, slow oracle for the application
+of the transforms.
 """
 
 from __future__ import annotations
@@ -17,14 +16,14 @@ from twinlog.wire.records import Record, decode_batch, encode_batch
 __all__ = ["PythonTransformer", "RecordFunction", "records_of", "transformed"]
 
 RecordFunction = Callable[[Record], Record | None]
-"""Returns the record as it is written, or None if it is filtered. It may raise."""
+"""Returns the record to write, or None if it is filtered. It may raise."""
 
 RECORDS: Final = 3
-"""Records of a batch in an answer, so that answers have several."""
+"""Records of a batch in an answer. It is small, so that answers have several batches."""
 
 
 def records_of(one: SourceRange) -> list[Record]:
-    """The records that a range asks for."""
+    """Return the records in a range."""
     view = memoryview(one.batches)
     return [
         record
@@ -37,7 +36,7 @@ def records_of(one: SourceRange) -> list[Record]:
 def transformed(
     one: SourceRange, function: RecordFunction, *, codec: Codec = Codec.NONE, records: int = RECORDS
 ) -> RangeAnswer:
-    """The answer to a range."""
+    """Return the answer to a range."""
     kept: list[tuple[int, Record]] = []
     failure: RangeFailure | None = None
     for record in records_of(one):
@@ -62,13 +61,13 @@ def transformed(
 
 @dataclass(slots=True)
 class PythonTransformer:
-    """Ranges wait in `waiting` until the test has them answered, in any order, or never."""
+    """Ranges stay in `waiting` until the test answers them, in any order, or never."""
 
     function: RecordFunction
     waiting: dict[int, SourceRange] = field(default_factory=dict)
     withdrawn: list[int] = field(default_factory=list)
     silence_s: float = 0.0
-    """How long it says that nothing was answered."""
+    """For how long it reports that nothing was answered."""
     _answers: list[RangeAnswer] = field(default_factory=list)
 
     def offer(self, one: SourceRange) -> None:
@@ -87,10 +86,10 @@ class PythonTransformer:
         return self.silence_s if self.waiting else 0.0
 
     def give(self, *answers: RangeAnswer) -> None:
-        """These answers arrive, whatever was asked."""
+        """Let these answers arrive, whatever was requested."""
         self._answers += answers
 
     def answer(self, number: int | None = None) -> None:
-        """A task answers one range, or all of them."""
+        """Answer one range, or all of them, as a task does."""
         for each in list(self.waiting) if number is None else [number]:
             self.give(transformed(self.waiting.pop(each), self.function))

@@ -1,6 +1,5 @@
 """A mirror whose topics are transformed by plain Python, over the real ports of its lanes.
-
-Files with transforms are refused, so the plans and the lanes' work are given the digest here.
+Configurations with transforms are refused, so the plans and the lanes' work get the digest here.
 """
 
 from __future__ import annotations
@@ -31,20 +30,20 @@ RECORDS: Final = 400
 
 
 def with_transforms(patch: pytest.MonkeyPatch) -> None:
-    """All topics that are discovered from now on have this transform, and lanes run it."""
+    """Set this transform for all topics that are discovered from now on, and let lanes run it."""
     patch.setattr(TransformsConfig, "digest_of", lambda *_: DIGEST)
     patch.setattr(flow_setup, "Work", partial(Work, has_transforms=True))
 
 
 class TransformedMirror(Mirror):
-    """The application of its transforms is a thread for each lane."""
+    """A mirror whose transforms' application is one thread per lane."""
 
     def __init__(self, function: RecordFunction, *given: Any, **more: Any) -> None:
         super().__init__(*given, **more)
         self._function = function
         deliver = self.server._deliver
         self.ranges = self.lanes = 0
-        """How many were answered, and how many lanes have asked for answers."""
+        """Number of answered ranges, and of lanes that have requested answers."""
 
         def hear(event: ChannelEvent) -> None:
             if isinstance(event, LaneMessage) and isinstance(event.message, Ready):
@@ -57,7 +56,7 @@ class TransformedMirror(Mirror):
         self.server._deliver = hear
 
     def _answer(self, port: ChannelAddress) -> None:
-        """Until the lane ends."""
+        """Answer ranges until the lane ends."""
         with (
             suppress(TwinlogError),
             LendingClient(port) as application,

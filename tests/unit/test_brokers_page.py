@@ -1,4 +1,6 @@
-"""docs/brokers.md: the pairs that are run, and what each lack costs, as the code says."""
+"""docs/brokers.md: the tested pairs of versions, and the consequence of each missing feature, equal
+the code.
+"""
 
 from __future__ import annotations
 

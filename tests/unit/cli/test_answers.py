@@ -84,7 +84,9 @@ REFUSED: Final = FlowError("group shop has members: app-1", code="GROUP_ACTIVE")
 
 
 def of(**methods: Any) -> Callable[..., Any]:
-    """A class whose methods return these values, and that can be closed and entered."""
+    """Return an object whose methods return these values, and that can be closed and used in
+    `with`.
+    """
 
     def make(*_given: Any, **_named: Any) -> Any:
         made = SimpleNamespace(close=lambda: None)
@@ -341,7 +343,7 @@ def failback(promoted: str) -> dict[str, Any]:
 
 
 def moves(where: str, plan: Any, say_at: int) -> dict[str, Any]:
-    """A move whose steps say a line; it is given `say` at this place, or to its steps."""
+    """Return a move whose steps print a line. It gets `say` at this position, or in its steps."""
 
     def make(*given: Any) -> Any:
         say = given[say_at] if say_at else None
@@ -672,7 +674,7 @@ TYPED: Final[dict[str, tuple[str, Case]]] = {
     "asked-drill-no": ("", (("drill", "run", FILE), drill(is_green=True))),
     "asked-clean-no": ("", (("drill", "clean", FILE), left())),
 }
-"""What is typed at a terminal, where a command asks for confirmation."""
+"""Input at a terminal, for commands that ask for confirmation."""
 CASES.update({name: case for name, (_, case) in TYPED.items()})
 
 
@@ -682,7 +684,7 @@ class Terminal(io.StringIO):
 
 
 def output_of(words: Sequence[str]) -> str:
-    """The exit code, stdout, and stderr with a mark."""
+    """Return the exit code, stdout, and stderr with a mark."""
     out, err = io.StringIO(), io.StringIO()
     with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
         code = run(words)
@@ -691,7 +693,7 @@ def output_of(words: Sequence[str]) -> str:
 
 
 def answer_of(name: str) -> str:
-    """All outputs of a case, in an empty folder with a configuration."""
+    """Return all outputs of a case, in an empty folder with a configuration."""
     words, patched = CASES[name]
     modes = ((), ("-q",)) if name in WITHOUT_FORMAT else ((), ("-q",), ("--format", "json"))
     parts = []

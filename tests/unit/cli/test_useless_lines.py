@@ -1,4 +1,4 @@
-"""Lines that change nothing here are printed by `check`, and are in the log of `mirror`."""
+"""Settings without effect are printed by `check`, and logged by `mirror`."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Every key of every table can be set where it belongs, and what it does is told with its line."""
+"""Every key of every table can be set in its place, and `check` shows its effect with its line."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ OF_CLASSES = (
 )
 BYTES = "org.apache.kafka.connect.converters.ByteArrayConverter"
 CLASSES = dict.fromkeys(OF_CLASSES, BYTES)
-"""Any other Java class is refused or warned of (test_warnings.py)."""
+"""Other Java classes are refused or cause a warning (test_warnings.py)."""
 VALUES_OF_OLD = {"twinlog.source.start": "latest"}
 ALIAS_OF = {Role.PRODUCER: "B", Role.CONSUMER: "A", Role.ADMIN: "A"}
 

@@ -1,4 +1,5 @@
-"""The files that people paste from documentation and articles, their mistakes included.
+"""Files from documentation and articles, with their mistakes. Each loads with warnings that name
+the lines, or is rejected with the line.
 
 Each loads, and what it gets wrong is said with the line; or the line that cannot be is named.
 """

@@ -1,4 +1,6 @@
-"""What `check` says of a configuration: every key with its value and line, and what differs."""
+"""The description of a configuration by `check`: every key with its value and line, and
+differences.
+"""
 
 from __future__ import annotations
 

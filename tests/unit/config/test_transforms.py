@@ -1,4 +1,4 @@
-"""`twinlog.transforms`: what is read, and what is refused with its line."""
+"""`twinlog.transforms`: accepted settings, and errors with their line."""
 
 from __future__ import annotations
 
@@ -199,7 +199,9 @@ def test_topics_whose_transforms_were_removed(read: Loader) -> None:
 
 @pytest.mark.parametrize("flow", ["A->b", "A->C"])
 def test_a_mirror_refuses_transforms_of_a_flow_that_does_not_exist(read: Loader, flow: str) -> None:
-    """Of a misspelt flow a line is only a warning, and its records would be copied in the clear."""
+    """A line for a misspelt flow usually causes only a warning, but its records would be copied in
+    the clear.
+    """
     config = read(*(line.replace("A->B", flow) for line in MASK))
     assert flow_of(config).transforms.entries == ()
     with pytest.raises(ConfigError) as caught:

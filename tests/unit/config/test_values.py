@@ -1,4 +1,4 @@
-"""Values of an enabled flow: defaults, types, and what is refused."""
+"""Values of an enabled flow: defaults, types, and errors."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Lines that do less than their author thinks: said, with the line that would do it."""
+"""Lines with less effect than intended cause a warning with the line that has it."""
 
 from __future__ import annotations
 

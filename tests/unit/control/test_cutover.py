@@ -1,4 +1,4 @@
-"""What a cutover decides from what it has seen; without brokers."""
+"""Decisions of a cut-over from its observations, without brokers."""
 
 from __future__ import annotations
 
@@ -143,7 +143,7 @@ def test_what_is_missing_is_told_by_the_source_or_by_whoever_saw_it_last() -> No
 def test_a_row_of_another_clock_is_current_for_as_long_as_it_may_be_old(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """By this host's clock, since the command first read it."""
+    """Its age is measured by this host's clock, since the command first read it."""
     scope = cast("CutoverScope", SimpleNamespace(seen_row=None, target=None, name="A->B"))
     hour_ago = int(time.time() * 1000) - 3_600_000
     # the first one waits for no other
@@ -256,7 +256,7 @@ def test_heartbeats_are_copied_and_do_not_go_over(tmp_path: Path) -> None:
 def test_an_error_that_does_not_repeat_makes_no_source_lost(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """It may be the target's: the source's commits would be missing from the plan."""
+    """The error may be the target's. The source's commits would then be missing from the plan."""
     one = Failover.__new__(Failover)
     one._scope = cast("CutoverScope", SimpleNamespace(source_problem=None))
     one._groups = cast("Any", SimpleNamespace(plan=lambda found: ["its groups"]))

@@ -1,4 +1,4 @@
-"""What a failback decides from what it has seen; without brokers."""
+"""Decisions of a failback from its observations, without brokers."""
 
 from __future__ import annotations
 
@@ -104,7 +104,7 @@ def records(*offsets: int) -> list[TailRecord]:
 
 @pytest.fixture
 def log(monkeypatch: pytest.MonkeyPatch) -> list[TailRecord]:
-    """What A holds."""
+    """Return the log of A."""
     held = records(20, 21, 23)
     monkeypatch.setattr(saved, "read_tail", lambda *_: iter(held))
     return held
@@ -143,7 +143,9 @@ def test_a_folder_of_another_flow_or_one_that_was_changed_is_left(
 
 
 def test_files_without_a_manifest_are_nobodys(tmp_path: Path, log: list[TailRecord]) -> None:
-    """A run of another flow may have died behind them, or somebody may have put them there."""
+    """A run of another flow may have died before the manifest, or another user has
+    put them there.
+    """
     assert log
     with SavedTail(tmp_path, OWNER).locked():
         assert json.loads((tmp_path / "manifest.json").read_text())["flow"] == OWNER.flow
@@ -330,7 +332,7 @@ def batch(first: int, next_: int, producer: int) -> BatchHeader:
 
 
 class Ends(CopyEnds):
-    """Over a log of batches, whose brokers have forgotten every producer id."""
+    """Finds ends in a log of batches whose brokers have forgotten every producer ID."""
 
     def __init__(self, *log: BatchHeader) -> None:
         self._log = log
@@ -367,7 +369,7 @@ class Ends(CopyEnds):
 
 
 def cuts(total: int) -> Iterator[tuple[int, list[BatchHeader]]]:
-    """Every border between our batches of three and those of others."""
+    """Return every border between the flow's batches of three and foreign ones."""
     for border in range(0, total + 1, 3):
         ours = [batch(n, n + 3, 7) for n in range(0, border, 3)]
         yield border, ours + [batch(n, n + 3, 9) for n in range(border, total, 3)]
@@ -399,7 +401,7 @@ OURS, OTHER_FLOW, STRANGER = 7, 8, 9
 
 
 class SharedEnds(CopyEnds):
-    """Over a log in memory that others write to, too."""
+    """Finds ends in an in-memory log to which other clients write, too."""
 
     def __init__(self, mark: Mark) -> None:
         self.log = MemoryLog()
@@ -497,7 +499,7 @@ def work(*spans: tuple[int, int], first: int = 20) -> TailWork:
 
 
 class Rows:
-    """A target whose brokers remember nothing, and what was written to it."""
+    """A target whose brokers remember no producer, and the rows that were written to it."""
 
     def __init__(self, *begun: str) -> None:
         self.begun, self.written = [*begun], list[Any]()
@@ -537,7 +539,7 @@ def test_the_first_offset_is_there_before_the_row_that_says_it_was(
 def test_a_partition_whose_tail_comes_later_is_begun_with_its_topic(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """Else the next run would find the topic begun, and nothing of this partition."""
+    """Otherwise the next run would find the topic begun, and nothing of this partition."""
     other = TopicPartition("orders", 1)
     empty = Parting(source=other, target=REMOTE._replace(partition=1), at=7, target_log=(0, 7))
     full = Parting(source=TP, target=REMOTE, at=20, target_log=(0, 20))
@@ -673,7 +675,7 @@ def test_a_transaction_is_bounded_and_a_large_record_goes_alone() -> None:
 
 @pytest.mark.parametrize(("has_line", "was_transformed"), [(True, False), (False, True)])
 def test_transformed_topics_are_not_replayed(has_line: bool, was_transformed: bool) -> None:
-    """A replay appends source bytes, in the clear where a transform masks them."""
+    """A replay appends the source's bytes, which a transform would mask."""
     row = ChunkRow(
         key=PartitionKey(TopicId("a"), TopicId("b"), 0),
         term=Term(1, 0),

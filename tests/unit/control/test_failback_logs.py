@@ -1,4 +1,4 @@
-"""Where two logs part, and where the flow back begins; without brokers."""
+"""The point where two logs part, and where the reverse flow begins, without brokers."""
 
 from __future__ import annotations
 
@@ -132,7 +132,7 @@ def test_rows_of_a_flow_that_was_ever_started_are_left(monkeypatch: pytest.Monke
 
 
 def comparing(end: int = 106) -> Comparing:
-    """Of the five records; A's log ends there."""
+    """Compare the five records. A's log ends there."""
     sides = BothReads(*cast("Any", ("A", "B")))
     return Comparing("A->B", sides, partition(log=(0, end)), copied(*RUNS))
 
@@ -150,7 +150,7 @@ def test_where_a_was_written_to_again_under_the_same_offsets_the_place_is_found(
 def test_where_that_place_is_cleaned_away_no_new_record_is_taken_for_a_common_one(
     monkeypatch: pytest.MonkeyPatch, cleaned: int, side: str
 ) -> None:
-    """All from the second record on was written anew; some of these are on one side only."""
+    """All records from the second one on were rewritten. Some are on one side only."""
     anew, gone = written_anew(1), range(1, 1 + cleaned)
 
     def record(client: str, tp: TopicPartition, offset: int) -> Any:
@@ -178,7 +178,9 @@ def test_where_that_place_is_cleaned_away_no_new_record_is_taken_for_a_common_on
 def test_the_end_of_a_transaction_in_place_of_a_record_was_written_anew(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """A lost its last two records; there are the marker of a new transaction, and one more."""
+    """A lost its last two records. At their offsets are the marker of a new transaction, and
+    another record.
+    """
     anew = written_anew(3)
 
     def record(client: str, tp: TopicPartition, offset: int) -> Any:
@@ -190,7 +192,7 @@ def test_the_end_of_a_transaction_in_place_of_a_record_was_written_anew(
 
 
 def written_anew(wrong_from: int) -> Any:
-    """A's records from that ordinal on are others."""
+    """Rewrite A's records from that ordinal on."""
 
     def record(client: str, _: TopicPartition, offset: int) -> tuple[Record, bool] | None:
         held = A_HELD if client == "A" else B_HELD

@@ -44,7 +44,7 @@ RAW: Final = plan_of(0, "payments")
 
 
 class ApplicationStub:
-    """Says what the test says, until the test ends it."""
+    """An application that is controlled by the test."""
 
     def __init__(self) -> None:
         self._said: queue.SimpleQueue[object] = queue.SimpleQueue()
@@ -75,7 +75,7 @@ class ApplicationStub:
 
 
 class Applications:
-    """What the driver starts, in its turn."""
+    """The applications that the driver starts, one after the other."""
 
     def __init__(self, caplog: pytest.LogCaptureFixture) -> None:
         caplog.set_level(logging.INFO)
@@ -99,7 +99,7 @@ class Applications:
         return self.started[-1]
 
     def turn(self) -> None:
-        """The supervisor takes one call of another thread."""
+        """Let the supervisor process one call of another thread."""
         self._calls.get(timeout=30)()
 
     def tend(self, *ports: ChannelAddress, after: float = 0.0) -> None:

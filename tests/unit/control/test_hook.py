@@ -55,7 +55,7 @@ def test_a_command_that_no_shell_can_be_given_is_a_failed_hook() -> None:
 
 
 def test_a_hook_gets_the_names_of_clusters_that_commands_take(tmp_path: Path) -> None:
-    """Those of the file, whatever topic names call the clusters."""
+    """These are the names in the file, whatever aliases topic names have."""
     (flow,) = loader(tmp_path)("source.cluster.alias = x", "target.cluster.alias = y").flows
     scope = cast("CutoverScope", SimpleNamespace(config=flow, setup=flow_setup(flow), name="A->B"))
     found = hook_environment(scope, "switch")

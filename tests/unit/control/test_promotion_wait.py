@@ -1,4 +1,4 @@
-"""When the copy has surely let go of topics that were promoted by name."""
+"""When the copy has certainly ended for topics that were promoted by name."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ Answer = EpochEnd | TwinlogError
 
 
 class Cluster:
-    """A target whose answers take their time, and a mirror that leads."""
+    """A target with delayed responses, and a leading mirror."""
 
     def __init__(self, end: Callable[[float], Answer], *, end_s: float, state_s: float) -> None:
         self.now, self.end, self.end_s, self.state_s = 0.0, end, end_s, state_s
@@ -70,7 +70,9 @@ def at(offset: int) -> EpochEnd:
 def test_it_is_still_between_the_end_of_one_look_and_the_beginning_of_another(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """However long the state topic or a look took: what was appended meanwhile is seen."""
+    """However long the state topic or a check takes, records that were appended in between are
+    detected.
+    """
     appends_until = 9.0
     for end_s, state_s in ((0.0, 0.0), (5.0, 0.0), (0.0, 5.0), (3.0, 3.0)):
         cluster = Cluster(
@@ -94,6 +96,6 @@ def test_a_log_that_cannot_be_looked_at_is_not_still(monkeypatch: pytest.MonkeyP
 def test_a_source_that_may_be_written_to_is_waited_for_longer(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """Its leader may be frozen, and its lanes copy the next record."""
+    """Its leader may be frozen, and its lanes would copy the next record."""
     cluster = Cluster(lambda _: at(5), end_s=0.0, state_s=0.0)
     assert cluster.wait(monkeypatch, is_fenced=False) > promotion.OPEN_STILL_S

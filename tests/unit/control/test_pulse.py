@@ -1,4 +1,4 @@
-"""A source that answers nothing is silent; one that is slow is not."""
+"""A source that does not respond is silent, a slow one is not."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ SILENCE_S = 2 * PULSE_WITHIN_S
 
 @dataclass
 class Asked:
-    """One question at a time, answered when the test says so."""
+    """One query at a time, which the test answers."""
 
     driver: Driver = field(default_factory=lambda: Driver([plan_of(0), plan_of(1)], lanes=2))
     times: list[float] = field(default_factory=list)

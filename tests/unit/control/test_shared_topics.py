@@ -1,4 +1,4 @@
-"""Groups that skip records, because another flow copies to the same topic."""
+"""Groups that skip records because another flow copies to the same topic."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Nothing is asked of a source behind the end of the run that asked it."""
+"""No query is sent to a source after the end of its run."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""An outage is one trouble, from its first sign to the answer of both clusters."""
+"""An outage is one problem, from its first sign to the response of both clusters."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ UNREACHED = Away(code="UNREACHABLE", message=AWAY)
 
 
 class WatchedFlow:
-    """A flow's trouble, its clock, and the lines that it writes."""
+    """A flow's problem, its clock, and its log lines."""
 
     def __init__(self, caplog: pytest.LogCaptureFixture) -> None:
         self.clock = HandClock()
@@ -37,7 +37,7 @@ class WatchedFlow:
         self.trouble = FlowTrouble(flow="A->B", log=log, clock=self.clock)
 
     def lane(self, number: int = 0) -> Lane:
-        """One that has reached both clusters just now."""
+        """Return a lane that has just reached both clusters."""
         key = LaneKey(1, number, 0)
         lane = Lane(key=key, peer=cast("Peer", None), work=work_of())
         lane.ready(Ready(), self.clock.monotonic())
@@ -130,7 +130,7 @@ def test_lane_that_reaches_both_again_ends_it(flow: WatchedFlow) -> None:
 
 @pytest.fixture
 def silent(flow: WatchedFlow) -> Pulse:
-    """What a run hears of a source that has answered nothing for a while."""
+    """Report that a source has not responded for a while."""
     pulse = Pulse(run=cast("RunningFlow", None), ask=lambda: None)
     pulse.silence = Disconnected("10.0.0.3:9092 of cluster A has not answered within 5 s")
     flow.pulse = pulse

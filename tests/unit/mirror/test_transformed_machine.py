@@ -1,4 +1,4 @@
-"""Any order of what can happen to a transformed copy: each surviving record once, in order, masked.
+"""Any order of steps of a transformed copy: each surviving record arrives once, in order, masked.
 
 The function filters and masks differently each time. Lanes die at any step, answers are lost or
 arrive twice, lanes that are thought dead go on, and the broker forgets the producer ID

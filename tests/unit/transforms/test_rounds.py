@@ -1,4 +1,4 @@
-"""What a round does about records that fail, without Spark: a job is computed here."""
+"""How a round handles records that fail, without Spark: jobs are computed here."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ PORT: Final = ChannelAddress(host="127.0.0.1", port=1, token="t")
 
 @dataclass(slots=True, kw_only=True)
 class ComputedRounds(Rounds):
-    """Its jobs fail for these records."""
+    """Rounds whose jobs fail for these records."""
 
     spark: Any = None
     transform: Any = None
@@ -43,7 +43,7 @@ class ComputedRounds(Rounds):
         default_factory=lambda: LentRanges(ports=(), codec=Codec.NONE, max_bytes=1)
     )
     bad: frozenset[tuple[int, int]] = frozenset()
-    """(number of the range, offset)"""
+    """(number of the range, offset) of each failing record."""
     fails: Callable[[RangePart], str | None] = lambda _: None
     runs: list[list[RangePart]] = field(default_factory=list)
     answers: dict[int, RangePart] = field(default_factory=dict)
@@ -187,7 +187,7 @@ def test_a_round_has_the_waiting_ranges_of_one_chain() -> None:
 
 
 def test_a_round_is_limited_by_bytes() -> None:
-    """The first one by few, the next ones by what a second was enough for."""
+    """The first round is limited by few bytes, the next ones by what a second sufficed for."""
     a = ComputedRounds()
     made, _ = application(a=a)
     for number, size in enumerate((1, LEAST_BYTES, 1, CORE_BYTES, CORE_BYTES, 9 * CORE_BYTES)):
@@ -199,7 +199,7 @@ def test_a_round_is_limited_by_bytes() -> None:
 
 
 def test_ranges_with_the_same_records_are_in_different_rounds() -> None:
-    """One was withdrawn, and the next lane has the other: a row must not get into the wrong one."""
+    """One was withdrawn, and the next lane has the other. A row must not get into the wrong one."""
     a = ComputedRounds()
     made, _ = application(a=a)
     old, new, after = (
@@ -214,7 +214,7 @@ def test_ranges_with_the_same_records_are_in_different_rounds() -> None:
 
 
 def test_no_record_is_skipped_because_everything_fails() -> None:
-    """As on a full disk: also a job without records."""
+    """This is like a full disk, and includes a job without records."""
     broken = [True]
     rounds = ComputedRounds(
         fails=lambda _: "No space left" if broken else None, on_error=OnError.SKIP
