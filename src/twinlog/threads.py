@@ -110,4 +110,3 @@ def _is_lowered() -> bool:
 
 
 THREADS: Final = ThreadPool()
-"""The thread pool of this process."""

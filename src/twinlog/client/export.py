@@ -84,10 +84,10 @@ def _as_bytes(value: Any) -> bytes | None:
 
 
 def _as_name(value: Any) -> str:
-    found = _as_bytes(value)
-    if found is None:
+    name = _as_bytes(value)
+    if name is None:
         raise ValueError("a header without a name")
-    return found.decode("utf-8", "surrogateescape")
+    return name.decode("utf-8", "surrogateescape")
 
 
 def plain_value(data: bytes | None) -> Any:
@@ -102,8 +102,7 @@ def plain_value(data: bytes | None) -> Any:
 
 READ_BYTES: Final = 4 << 20
 PROBED_BYTES: Final = 65_536
-"""Bytes per fetch: enough for many markers. A broker returns the whole first batch, whatever its
-size."""
+"""Bytes per fetch, enough for many markers. A broker returns the whole first batch anyway."""
 OUTSIDE: Final = "OUTSIDE_LOG"
 
 
@@ -260,7 +259,7 @@ def first_records(
     """
     isolation = Isolation.READ_UNCOMMITTED if with_aborted else Isolation.READ_COMMITTED
     wanted = {tp: span for tp, span in spans.items() if not span.is_empty}
-    found: dict[TopicPartition, int] = {}
+    offsets: dict[TopicPartition, int] = {}
     is_moved = True
     while wanted:
         if is_moved:
@@ -274,11 +273,11 @@ def first_records(
                 continue
             offset, is_record = _first_record(or_raise(answer), span)
             if is_record or offset == span.first:
-                found[tp] = offset
+                offsets[tp] = offset
             elif offset < span.next:
                 left[tp] = Span(offset, span.next)
         wanted = left
-    return found
+    return offsets
 
 
 def _inside(
@@ -296,8 +295,7 @@ def _inside(
 
 
 def _first_record(answer: FetchedRecords, span: Span) -> tuple[int, bool]:
-    """Return the offset of the first record and True, or the end of the batches that were read and
-    False."""
+    """Return (offset of the first record, True), or (end of the batches that were read, False)."""
     position = span.first
     for header, records in batches_of(answer):
         for record in records:

@@ -86,9 +86,7 @@ class RecordSkip:
         return quarantine_topic(self._config.flow)
 
     def check(self, tp: TopicPartition, offset: int) -> SkipChange:
-        """Return what would be skipped. Raises FlowError (SKIP_REFUSED) with the reason if it must
-        not be.
-        """
+        """Return what would be skipped. Raises FlowError (SKIP_REFUSED) with the reason."""
         topic_id = self._topic_id(tp)
         for known in self._steering.intents().skips:
             if known.is_of(tp, topic_id) and known.skip.covers(offset):
@@ -153,9 +151,9 @@ class RecordSkip:
                 f"the mirror on {status.where} last reported its state at {in_iso(status.at_ms)} "
                 "and has gone since: start one, which checks whether the partition is still stopped"
             )
-        for one in status.unusual:
-            if (one.topic, one.partition) == tp:
-                return one
+        for partition in status.unusual:
+            if (partition.topic, partition.partition) == tp:
+                return partition
         if status.unusual_partitions > len(status.unusual):
             raise self._refused(
                 f"{status.unusual_partitions} partitions have problems, and {tp} is none "
@@ -168,13 +166,13 @@ class RecordSkip:
     ) -> Skip:
         if not standing.code:
             raise self._refused(f"{tp} is {standing.state}, and no record stops it")
-        said = f"{tp} is {standing.state} with {standing.code}: {standing.message}"
+        state = f"{tp} is {standing.state} with {standing.code}: {standing.message}"
         if not has(standing.code, Trait.CAN_BE_SKIPPED):
             codes = ", ".join(sorted(with_trait(Trait.CAN_BE_SKIPPED)))
-            raise self._refused(f"{said}; this is not caused by a record, unlike {codes}")
+            raise self._refused(f"{state}; this is not caused by a record, unlike {codes}")
         poison = standing.poison
         if poison is None:
-            raise self._refused(f"{said}; the exact record is unknown")
+            raise self._refused(f"{state}; the exact record is unknown")
         if NO_TOPIC_ID not in (topic_id, poison.topic_id) and topic_id != poison.topic_id:
             raise self._refused(f"{tp}: the topic was re-created since the mirror checked it")
         if poison.skip.first != offset:
@@ -189,8 +187,7 @@ class RecordSkip:
 
 READ_BYTES: Final = 4 << 20
 TRIES: Final = 5
-"""Maximum number of attempts. After each one the record is in the log, or another command's record
-is."""
+"""Maximum number of attempts. After each one, this record or another command's is in the log."""
 
 CONFIGS: Final = {
     "cleanup.policy": "delete",
@@ -331,7 +328,7 @@ class Quarantine:
 
     def _search(self, origin: RecordOrigin) -> tuple[int | None, int]:
         """Return the record's offset, or None, and the flow's next sequence in this log."""
-        found: int | None = None
+        offset: int | None = None
         sequence = self._remembered()
         (end,) = ends_of_logs(self._target, [self.home]).values()
         position = offset_at(self._target, self.home, EARLIEST)
@@ -346,13 +343,13 @@ class Quarantine:
                     behind = (header.base_sequence + header.count) % SEQUENCE_MODULUS
                     if sequence is None or sequences_ahead(behind, sequence) > 0:
                         sequence = behind
-                if found is None and not header.is_control:
+                if offset is None and not header.is_control:
                     records = decode_batch(answer.records[at : at + header.length])
-                    found = next((r.offset for r in records if origin_of(r) == origin), None)
+                    offset = next((r.offset for r in records if origin_of(r) == origin), None)
                 position = header.next_offset
             if position == before:
                 break
-        return found, sequence or 0
+        return offset, sequence or 0
 
     def _remembered(self) -> int | None:
         """Return the next sequence that the broker remembers, which is needed if records were

@@ -331,7 +331,7 @@ class Assignments:
             skips=skips,
         )
 
-    def _begin_fan(self, held: LanePartition, found: FanStart) -> None:
+    def _begin_fan(self, held: LanePartition, fan_start: FanStart) -> None:
         take = held.take
         assert take.fan is not None  # noqa: S101 (only a fan has a FanStart)
         rules = replace(
@@ -339,7 +339,7 @@ class Assignments:
         )
         count = len(take.fan.branches)
         branches = []
-        for asked, start in zip(take.fan.branches, found.points, strict=True):
+        for asked, start in zip(take.fan.branches, fan_start.points, strict=True):
             tail = MapTail.beginning(
                 key=take.map_key._replace(branch=asked.target.partition, branches=count),
                 topic=take.source.topic,
@@ -358,7 +358,7 @@ class Assignments:
             end=take.end,
             skips=take.skips,
         )
-        self._begin(held, copy, found.points)
+        self._begin(held, copy, fan_start.points)
 
     def _begin(self, held: LanePartition, copy: Copy, starts: Iterable[StartPoint]) -> None:
         held.copy = copy

@@ -119,9 +119,7 @@ class FanBranch(Struct, frozen=True, kw_only=True):
 
 
 class Fan(Struct, frozen=True, kw_only=True):
-    """A source partition that is copied to several target partitions by key
-    (`mirror.copy.fan_out`).
-    """
+    """A source partition that is copied to several target ones by key (`mirror.copy.fan_out`)."""
 
     producer_id: int
     """The producer ID of this source partition, which no other one uses."""
@@ -150,9 +148,7 @@ class Take(Message, frozen=True, kw_only=True):
 
 
 class Pace(Message, frozen=True, kw_only=True):
-    """Maximum fetch rate per topic until the next Pace. Topics that are not listed fetch
-    nothing.
-    """
+    """Maximum fetch rate per topic until the next Pace. Other topics fetch nothing."""
 
     bytes_per_second: dict[str, int]
 
@@ -186,9 +182,7 @@ class Renewed(Message, frozen=True, kw_only=True):
 
 
 class KnownProducers(Message, frozen=True, kw_only=True):
-    """The current producer IDs, which replace those in Work: another flow has begun to
-    write there.
-    """
+    """The current producer IDs, which replace those in Work: another flow has begun to write."""
 
     producers: tuple[int, ...]
 
@@ -223,9 +217,7 @@ class Troubled(Message, frozen=True, kw_only=True):
     poison: tuple[int, int] | None = None
     """[first, next) of the upstream offsets that caused the failure, if they are known exactly."""
     finding: LogFinding | None = None
-    """A finding about which an operator must decide. The driver words it, because it knows the
-    flow.
-    """
+    """A finding that an operator must decide. The driver, which knows the flow, words it."""
 
     def worded(self, flow: str, *, is_shared: bool) -> Troubled:
         """Return the message with the wording of its finding, for this flow and kind of topic."""
@@ -255,9 +247,7 @@ class PartitionProgress(Struct, frozen=True, kw_only=True):
     downstream: int
     """Target offset after the last record that is on the target."""
     source_end: int
-    """End of the source's log: the high watermark, or the last stable offset under
-    read_committed.
-    """
+    """End of the source's log: high watermark, or last stable offset under read_committed."""
     records: int
     """Number of records acknowledged since the Take."""
     bytes: int
@@ -280,9 +270,7 @@ class PartitionProgress(Struct, frozen=True, kw_only=True):
     gap: Gap | None = None
     """A gap found since the last report."""
     map_epoch: int = -1
-    """Leader epoch of the map's partition under which the copy's rows certainly exist; -1:
-    unknown.
-    """
+    """Leader epoch of the map's partition under which the copy's rows certainly exist, or -1."""
     lost: tuple[tuple[int, int], ...] = ()
     """[first, next) of upstream offsets that the source deleted before they were copied, since the
     last report. They were skipped because the operator accepts that (`twinlog.source.loss`).
@@ -339,9 +327,7 @@ NO_LOAD: Final = LaneLoad()
 
 
 class Progress(Message, frozen=True, kw_only=True):
-    """Progress of a lane's partitions. Partitions that did not change since the last report are
-    omitted.
-    """
+    """Progress of a lane's partitions, without those that did not change since the last report."""
 
     partitions: tuple[PartitionProgress, ...]
     degraded: Away | None

@@ -84,9 +84,9 @@ class Reporter:
 
 
 def _taken(left_out: list[tuple[int, int]]) -> tuple[tuple[int, int], ...]:
-    found = tuple(left_out)
+    ranges = tuple(left_out)
     left_out.clear()
-    return found
+    return ranges
 
 
 def given_back(

@@ -119,9 +119,7 @@ class CopyRules:
     """Small batches are joined up to this size; 0 disables joining."""
 
     safe_age_ms: int | None = field(init=False)
-    """Age of a record up to which the target certainly remembers the producer ID, or None if
-    unknown.
-    """
+    """Age of a record up to which the target certainly remembers the producer ID, or None."""
 
     def __post_init__(self) -> None:
         expiry = self.producer_expiry_ms
@@ -129,9 +127,7 @@ class CopyRules:
         object.__setattr__(self, "safe_age_ms", age)
 
     def is_remembered_after(self, timestamp: int, now_ms: int) -> bool:
-        """Return whether the target remembers this producer ID after a record with this
-        timestamp.
-        """
+        """Return whether the target remembers the producer ID after this record timestamp."""
         age = self.safe_age_ms
         return age is not None and timestamp > now_ms - age
 

@@ -152,7 +152,6 @@ def answer_of(part: RangePart, row: Mapping[str, Any]) -> RangeAnswer:
 
 
 def own_parts() -> list[RangePart]:
-    """Return the parts of this task."""
     context = TaskContext.get()
     given = None if context is None else context.getLocalProperty(PARTS)
     if context is None or given is None:

@@ -89,9 +89,7 @@ def free_ports(count: int) -> list[int]:
 
 
 def new_id() -> str:
-    """Return a random Kafka UUID that does not start with a dash, which a command line would
-    misread.
-    """
+    """Return a random Kafka UUID without a leading dash, which a command line would misread."""
     while True:
         text = base64.urlsafe_b64encode(secrets.token_bytes(16)).decode().rstrip("=")
         if not text.startswith("-"):

@@ -51,9 +51,7 @@ class OpenTransaction:
 def open_transactions(
     source: ClusterClient, tps: Sequence[TopicPartition]
 ) -> list[OpenTransaction]:
-    """Return open transactions as known to the partitions' leaders; none if brokers do not report
-    them.
-    """
+    """Return open transactions, by the partitions' leaders; none if brokers do not report them."""
     return [
         OpenTransaction(
             tp=tp, producer_id=id_, start_offset=start, since_ms=_first_ms(source, tp, start)
@@ -73,8 +71,7 @@ def _first_ms(source: ClusterClient, tp: TopicPartition, offset: int) -> int:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HeldBackPartition:
-    """A partition whose last stable offset is before its high watermark. `producer_id` is -1 if
-    unknown."""
+    """A partition with an open transaction. `producer_id` is -1 if unknown."""
 
     tp: TopicPartition
     last_stable_offset: int

@@ -266,13 +266,13 @@ def run_switchover(  # noqa: PLR0913, PLR0917 (the options)
     )
     with scope_of(chosen, topics, reason) as (scope, shown):
         work = Switchover(scope, ways, shown.say)
-        found = work.plan()
+        plan = work.plan()
         what = "Producers on the source will be stopped."
-        asked = {"is_open": found.is_open, "dry_run": dry_run, "yes": yes}
-        if end := shown.ends_at(found, scope.name, what, **asked):
+        asked = {"is_open": plan.is_open, "dry_run": dry_run, "yes": yes}
+        if end := shown.ends_at(plan, scope.name, what, **asked):
             return end
-        work.run(found)
-        return shown.answer({"dry_run": False, "plan": found, "after": work.plan()})
+        work.run(plan)
+        return shown.answer({"dry_run": False, "plan": plan, "after": work.plan()})
 
 
 @switchover.command("abort")
@@ -308,8 +308,8 @@ def _show_switchover(chosen: ChosenFlow, topics: str | None, most_lag: int) -> A
     from twinlog.control.cutover.switchover import Switchover, Ways
 
     with scope_of(chosen, topics) as (scope, shown):
-        found = Switchover(scope, Ways(most_lag=most_lag), shown.say).plan()
-    return shown.show(found, is_open=found.is_open)
+        plan = Switchover(scope, Ways(most_lag=most_lag), shown.say).plan()
+    return shown.show(plan, is_open=plan.is_open)
 
 
 @click.group("failover", cls=CommandGroup)
@@ -379,14 +379,14 @@ def run_failover(
     require_an_answer(yes=yes, dry_run=dry_run)
     with scope_of(chosen, topics, reason) as (scope, shown):
         work = Failover(scope)
-        found = work.plan()
+        plan = work.plan()
         what = "Records that were not copied stay missing."
-        asked = {"is_open": found.is_clear, "dry_run": dry_run, "yes": yes}
-        if end := shown.ends_at(found, scope.name, what, **asked):
+        asked = {"is_open": plan.is_clear, "dry_run": dry_run, "yes": yes}
+        if end := shown.ends_at(plan, scope.name, what, **asked):
             return end
-        left = work.run(found, shown.say)
+        left = work.run(plan, shown.say)
         after = work.plan()
-    return shown.answer({"dry_run": False, "plan": found, "after": after}, 1 if left else 0)
+    return shown.answer({"dry_run": False, "plan": plan, "after": after}, 1 if left else 0)
 
 
 @failover.command("abort")
@@ -408,9 +408,9 @@ def _show_failover(chosen: ChosenFlow, topics: str | None, verb: str) -> Answer:
     from twinlog.control.cutover.failover import Failover
 
     with scope_of(chosen, topics) as (scope, shown):
-        found = Failover(scope).plan()
-    is_over = verb == "status" and bool(found.promoted)
-    return shown.show(found, is_open=found.is_clear or is_over)
+        plan = Failover(scope).plan()
+    is_over = verb == "status" and bool(plan.promoted)
+    return shown.show(plan, is_open=plan.is_clear or is_over)
 
 
 @click.group("failback", cls=CommandGroup)
@@ -495,19 +495,19 @@ def run_failback(
     require_an_answer(yes=yes, dry_run=dry_run)
     with scope_of(chosen, topics, reason) as (scope, shown):
         work = Failback(scope, shown.say)
-        found = work.plan()
+        plan = work.plan()
         what = "The tail will be saved."
         if tail == "replay":
             what = "The tail will be saved, and appended permanently to the target."
-        asked = {"is_open": found.is_open, "dry_run": dry_run, "yes": yes}
-        if end := shown.ends_at(found, scope.name, what, **asked):
+        asked = {"is_open": plan.is_open, "dry_run": dry_run, "yes": yes}
+        if end := shown.ends_at(plan, scope.name, what, **asked):
             return end
         try:
-            files = work.run(found, folder_of(scope, folder), replays=tail == "replay")
+            files = work.run(plan, folder_of(scope, folder), replays=tail == "replay")
         except OSError as error:
             where = error.filename or folder
             raise UsageError(f"--save: {where}: {error.strerror}") from error
-    return shown.answer({"dry_run": False, "plan": found, "folder": folder, "files": files})
+    return shown.answer({"dry_run": False, "plan": plan, "folder": folder, "files": files})
 
 
 @failback.command("abort")
@@ -529,5 +529,5 @@ def _show_failback(chosen: ChosenFlow, topics: str | None) -> Answer:
     from twinlog.control.failback.failback import Failback
 
     with scope_of(chosen, topics) as (scope, shown):
-        found = Failback(scope, shown.say).plan()
-    return shown.show(found, is_open=found.is_open)
+        plan = Failback(scope, shown.say).plan()
+    return shown.show(plan, is_open=plan.is_open)

@@ -186,16 +186,16 @@ def clean(chosen: ChosenFlow, yes: bool, dry_run: bool) -> Answer:
     shown = Evidence(version=1)
     setup = chosen.setup
     with prompt_client(setup.source) as source, prompt_client(setup.target) as target:
-        found = [leftovers(source), leftovers(target)]
-        for line in (line for one in found for line in one.lines()):
+        remains = [leftovers(source), leftovers(target)]
+        for line in (line for one in remains for line in one.lines()):
             shown.say(line)
-        running = sorted({mark for one in found for mark in one.running})
+        running = sorted({mark for one in remains for mark in one.running})
         if running:
             shown.say(
                 f"a drill is running: {first_few(running)}; if it was killed, its groups have "
                 "members for up to a minute: run this command again after that"
             )
-        if not any(found):
+        if not any(remains):
             shown.say("no drill has left anything")
         elif not dry_run:
             what = "Everything listed above will be deleted."
@@ -205,4 +205,4 @@ def clean(chosen: ChosenFlow, yes: bool, dry_run: bool) -> Answer:
             if not all(cleaned):
                 return Answer({}, exit_code=1)
             shown.say("everything is removed")
-    return shown.answer({"dry_run": dry_run, "leftovers": [[*one.lines()] for one in found]})
+    return shown.answer({"dry_run": dry_run, "leftovers": [[*one.lines()] for one in remains]})

@@ -68,9 +68,7 @@ pair_options = options(
 
 
 def pair(given: dict[str, Any]) -> tuple[Path, Path, PairOptions]:
-    """Remove MirrorMaker 1's flags from a command's options and return them. Wrong usage raises
-    UsageError.
-    """
+    """Remove MirrorMaker 1's flags from a command's options and return them. Raises UsageError."""
     from twinlog.config.files.mirror_maker_1 import PairOptions
 
     flags = {name: given.pop(name) for name in _NAMES}

@@ -64,15 +64,15 @@ class ClusterSettings:
                 if key == one:
                     return f"{written} ({location})"
                 if start != one and key.startswith(start):
-                    ours = written.removesuffix(key) + one if written.endswith(key) else written
-                    return f"{ours} ({location})"
+                    key_name = written.removesuffix(key) + one if written.endswith(key) else written
+                    return f"{key_name} ({location})"
         if self.file:
             return f"{name} in {self.file}"
         return f"{'kafka' if self.is_of_dataframes else self.alias}.{name}"
 
     def naming(self, text: str) -> str:
         """Return the text with each TLS and SASL key replaced by the name that the user knows."""
-        return _SECURITY_KEY.sub(lambda found: self.key(found[0]), text)
+        return _SECURITY_KEY.sub(lambda match: self.key(match[0]), text)
 
 
 def parse_bootstrap(text: str, key: str = "bootstrap.servers") -> tuple[tuple[str, int], ...]:
@@ -84,10 +84,10 @@ def parse_bootstrap(text: str, key: str = "bootstrap.servers") -> tuple[tuple[st
 
 
 def _address(text: str, key: str) -> Address:
-    found = parse_address(text)
-    if found is None or not found.port:
+    address = parse_address(text)
+    if address is None or not address.port:
         raise ConfigError(
             f"{key}: {text!r} is not an address: write host:port, for example kafka1:9092, with a "
             f"port from 1 to {MAX_PORT}"
         )
-    return found
+    return address

@@ -51,8 +51,8 @@ def _masked(settings: SecuritySettings | OAuthSettings) -> str:
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
 class OAuthSettings:
-    """The source of OAUTHBEARER tokens: an endpoint, a fixed token, or the client itself (for
-    tests).
+    """The source of OAUTHBEARER tokens: an endpoint, a fixed token, or the client
+    itself (tests).
     """
 
     token_endpoint_url: str | None = None

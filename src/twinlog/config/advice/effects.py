@@ -1,6 +1,4 @@
-"""Determines whether a key has an effect where it is written, and if not, what was probably
-meant.
-"""
+"""Determines whether a key has an effect where it is written, or else what was probably meant."""
 
 from __future__ import annotations
 
@@ -62,8 +60,8 @@ _WITHOUT_EFFECT = {
     "topic.creation.": _MAKES_NO_TOPIC,
     **dict.fromkeys(LISTENER_PREFIXES, _HTTPS),
 }
-"""Reasons why keys of MirrorMaker 2, or keys with a prefix, have no effect; empty if they have
-one.
+"""Reasons why MirrorMaker 2's keys, or keys with a prefix, have no effect; empty if
+they have one.
 """
 
 

@@ -63,12 +63,12 @@ def explain(config: FlowConfig) -> ExplainedFlow:
 def without_meaning(config: MirrorConfig) -> tuple[ExplainedKey, ...]:
     """Return the lines that are accepted without effect, in the order of the file."""
     aliases = [cluster.alias for cluster in config.clusters]
-    found = []
+    keys = []
     for setting in config.lines:
         meaning = _nothing(setting.key, aliases)
         if meaning is not None:
-            found.append(_explained(setting, Support.NO_MEANING, meaning))
-    return tuple(found)
+            keys.append(_explained(setting, Support.NO_MEANING, meaning))
+    return tuple(keys)
 
 
 def _flow_keys(settings: Settings) -> Iterator[ExplainedKey]:

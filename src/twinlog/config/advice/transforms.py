@@ -28,9 +28,9 @@ def refuse_transforms(config: MirrorConfig, *, elsewhere: str = "") -> MirrorCon
     """Return the configuration. Raises ConfigError (TRANSFORMS_NOT_RUN) if it has transforms that
     do not run. `elsewhere`: the Spark that runs the lanes, if that is not on this machine.
     """
-    found = unrun_transforms(config, elsewhere=elsewhere)
-    if found:
-        first, *more = found
+    errors = unrun_transforms(config, elsewhere=elsewhere)
+    if errors:
+        first, *more = errors
         first.more = tuple(more)
         raise first
     return config
@@ -38,11 +38,11 @@ def refuse_transforms(config: MirrorConfig, *, elsewhere: str = "") -> MirrorCon
 
 def unrun_transforms(config: MirrorConfig, *, elsewhere: str = "") -> list[ConfigError]:
     """Return an error for each line because of which transforms do not run."""
-    found = [error for flow in config.flows for error in _of_flow(flow, elsewhere)]
-    return found + [
-        _error(one.file, one.line, one.key, "this line of a transform is not read")
-        for one in config.warnings
-        if one.code in _UNREAD and TRANSFORMS in one.key
+    errors = [error for flow in config.flows for error in _of_flow(flow, elsewhere)]
+    return errors + [
+        _error(warning.file, warning.line, warning.key, "this line of a transform is not read")
+        for warning in config.warnings
+        if warning.code in _UNREAD and TRANSFORMS in warning.key
     ]
 
 

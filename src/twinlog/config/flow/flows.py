@@ -39,9 +39,7 @@ from twinlog.model import Flow, Isolation, StartKind
 
 
 def read_flow(raw: Settings, flow: Flow) -> FlowConfig:
-    """Return the configuration of an enabled flow. Raises ConfigError for the first invalid
-    value.
-    """
+    """Return the configuration of an enabled flow. Raises ConfigError for an invalid value."""
     settings = flow_settings(raw, flow)
     values = FlowValues(settings)
     values.check_all()
@@ -223,8 +221,8 @@ def refuse_contradictions(settings: Settings, consumer: ClientProperties) -> Non
 
 def own_heartbeat(values: FlowValues, flow: Flow) -> tuple[HeartbeatConfig, ...]:
     """Return the heartbeat of an enabled flow, written to its target."""
-    found = _heartbeat(values, flow, into_target=True)
-    return () if found is None else (found,)
+    heartbeat = _heartbeat(values, flow, into_target=True)
+    return () if heartbeat is None else (heartbeat,)
 
 
 def read_offset_syncs(values: FlowValues) -> OffsetSyncsConfig | None:
@@ -250,10 +248,12 @@ def with_lone_heartbeats(
         if pair in out or (nearby and pair.target not in nearby):
             continue
         for writer, into_target in _writers(tuple(out), pair.target):
-            found = _heartbeat(FlowValues(flow_settings(raw, pair)), pair, into_target=into_target)
-            if found is not None:
+            heartbeat = _heartbeat(
+                FlowValues(flow_settings(raw, pair)), pair, into_target=into_target
+            )
+            if heartbeat is not None:
                 config = out[writer]
-                out[writer] = replace(config, heartbeats=(*config.heartbeats, found))
+                out[writer] = replace(config, heartbeats=(*config.heartbeats, heartbeat))
             break
     return tuple(out.values())
 

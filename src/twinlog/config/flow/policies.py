@@ -115,8 +115,8 @@ def _policy_kind(given: Setting | None) -> PolicyKind:
 
 
 def refuse_java_classes(settings: Settings, clients: FlowProperties) -> None:
-    """Raise ConfigError for classes that would change what is copied, or how connections are
-    secured.
+    """Raise ConfigError for classes that would change what is copied, or how clients
+    are secured.
     """
     _refuse_other_classes(settings, clients)
     for name, method in METHODS.items():

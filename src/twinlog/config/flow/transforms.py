@@ -94,7 +94,7 @@ class TransformsConfig:
 
     def of_topic(self, topic: str) -> tuple[TransformConfig, ...]:
         """Return the transforms of a source topic."""
-        return tuple(one for one in self.entries if one.topics.matches(topic))
+        return tuple(entry for entry in self.entries if entry.topics.matches(topic))
 
     def digest_of(self, topic: str) -> str:
         """Return the digest of a source topic's transforms, in hex; empty if it has none.
@@ -107,7 +107,7 @@ class TransformsConfig:
     @property
     def digest(self) -> str:
         """Digest of all transforms and of the topics that have them; empty if there are none."""
-        chain = [(str(one.topics), one.function, one.sql) for one in self.entries]
+        chain = [(str(entry.topics), entry.function, entry.sql) for entry in self.entries]
         return _digest([self.on_error.value, chain]) if chain else ""
 
 

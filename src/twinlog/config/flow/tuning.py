@@ -48,8 +48,8 @@ class Tuning:
     join_bytes: int = 0
     """Small batches are joined up to this size; 0: never."""
     rack: str = ""
-    """Rack of this client: partitions are fetched from a replica there, if the leader names one
-    (KIP-392).
+    """Rack of this client. Partitions are fetched from a replica there, if there is
+    one (KIP-392).
     """
     recompression: Recompression | None = None
     """None: all batches keep their codec."""
@@ -94,8 +94,7 @@ def is_cut(asked: Setting) -> bool:
 
 
 def lane_memory(own: Setting | None, producer: ClientProperties, usual: int) -> int:
-    """Return twinlog.lane.memory.bytes, or else the producer's buffer.memory, or else
-    the default."""
+    """Return twinlog.lane.memory.bytes, else the producer's buffer.memory, else the default."""
     if own is not None or "buffer.memory" not in producer:
         return usual
     asked = to_number(producer.origin("buffer.memory"), width="long", low=0)

@@ -188,5 +188,4 @@ OWN_FLOW_NAMES = frozenset(definition.name for definition in OWN_KEYS)
 OWN_TARGET_NAMES = frozenset(
     definition.name for definition in FLOW_KEYS + OWN_KEYS if definition.scope is KeyScope.TARGET
 )
-"""Keys that are also read as `B.key`: Twinlog's own target keys, and one key of Connect's workers.
-"""
+"""Keys that are also read as `B.key`: Twinlog's own target keys, and one of Connect's workers."""

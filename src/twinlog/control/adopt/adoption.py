@@ -117,28 +117,28 @@ class Adoption:
     @property
     def begins_again(self) -> bool:
         """Ordinals of some partitions begin again, which takes another producer ID."""
-        return any(one.is_again for one in self.partitions)
+        return any(partition.is_again for partition in self.partitions)
 
     def said(self) -> Iterator[str]:
         """Yield all facts for the operator."""
-        for one in self.partitions:
-            yield from one.lines()
+        for partition in self.partitions:
+            yield from partition.lines()
         yield from self.notes
         for problem in self.refused.values():
             yield f"not taken over from MirrorMaker 2: {problem}"
 
     def rows(self, generation: int, producer_id: int) -> Iterator[ChunkRow]:
         """Yield the rows of the offset map."""
-        for one in self.partitions:
+        for partition in self.partitions:
             yield ChunkRow(
-                key=one.plan.map_key,
+                key=partition.plan.map_key,
                 term=Term(generation, BEFORE_STARTS),
                 chunk=0,
-                topic=one.plan.source.topic,
-                runs=(Run(0, one.upstream, one.downstream),),
-                mark=Mark(0, one.downstream),
+                topic=partition.plan.source.topic,
+                runs=(Run(0, partition.upstream, partition.downstream),),
+                mark=Mark(0, partition.downstream),
                 producer_id=producer_id,
-                before=one.before,
+                before=partition.before,
             )
 
 
@@ -291,12 +291,14 @@ class Adopter:
             code="PARTITIONS_DIFFER",
         )
 
-    def _is_anothers(self, tp: TopicPartition, begin: int, end: int, ours: set[int]) -> bool:
+    def _is_anothers(
+        self, tp: TopicPartition, begin: int, end: int, own_producers: set[int]
+    ) -> bool:
         """Return True if another producer wrote the last batch of a topic that Twinlog wrote to."""
         last = None
         for header, _ in self._written(tp, begin, end):
             last = header
-        return last is not None and (last.magic < 2 or last.producer_id not in ours)
+        return last is not None and (last.magic < 2 or last.producer_id not in own_producers)
 
     def _has_grown(self, tp: TopicPartition, before: int, now: int) -> bool:
         """Return True if a producer other than Twinlog's other flows wrote to the partition."""
@@ -352,8 +354,8 @@ class Adopter:
         return strange
 
     def _starts(self, tps: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
-        found = list_offsets(self.target, list(tps), EARLIEST)
-        return {tp: or_raise(one).offset for tp, one in found.items()}
+        starts = list_offsets(self.target, list(tps), EARLIEST)
+        return {tp: or_raise(one).offset for tp, one in starts.items()}
 
     def _ends(self, tps: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
         return ends_of_logs(self.target, list(tps))
@@ -373,9 +375,11 @@ class Adopter:
         upstream, jumped = noted + 1, False
         tail, with_timestamp = self._tail(plan.target, *bounds)
         if tail:
-            found = self._align(plan, noted, tail, with_timestamp=with_timestamp, is_again=is_again)
-            if found is not None:
-                upstream, jumped = max(found.upstream, noted) + 1, found.jumped_back
+            aligned = self._align(
+                plan, noted, tail, with_timestamp=with_timestamp, is_again=is_again
+            )
+            if aligned is not None:
+                upstream, jumped = max(aligned.upstream, noted) + 1, aligned.jumped_back
         elif noted < 0:
             may_lack = plan.target.topic in self._target_may_lack
             if self._company and bounds[0] == 0 < bounds[1] and not may_lack:
@@ -442,10 +446,10 @@ class Adopter:
                 (record.offset, identity(record, with_timestamp=with_timestamp))
                 for record in records
             )
-            if found := alignment.search(is_end=False, source_end=end):
-                return found
-        if found := alignment.search(is_end=True, source_end=end):
-            return found
+            if aligned := alignment.search(is_end=False, source_end=end):
+                return aligned
+        if aligned := alignment.search(is_end=True, source_end=end):
+            return aligned
         counts = noted >= 0 and not is_again
         if counts and (log_start == noted + 1 or (self.accept_loss and log_start > noted)):
             return None

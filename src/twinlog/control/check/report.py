@@ -70,10 +70,8 @@ class LaneMemory:
     """The memory that a flow's lanes need; all sizes are bytes."""
 
     lanes: int
-    """Lanes on this machine."""
     lane_bytes: int
-    """Memory of one lane and its successor. On a Spark cluster they need it beside an executor's
-    heap."""
+    """Memory of one lane and its successor, on a Spark cluster beside an executor's heap."""
     process_bytes: int
     """Memory of driver and JVM."""
     limit_bytes: int | None = None

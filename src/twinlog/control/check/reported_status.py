@@ -149,14 +149,14 @@ def reports_of(
     """
     with ClusterClient(target, api_timeout_s=give_up_s) as client:
         # by name, because every open page queries repeatedly, also clusters with many topics
-        there = client.metadata([STATE_TOPIC, STATUS_TOPIC])
-        error = there.topics[STATE_TOPIC].error
+        at_target = client.metadata([STATE_TOPIC, STATUS_TOPIC])
+        error = at_target.topics[STATE_TOPIC].error
         state: StateRows | None = NO_ROWS
         if error == TOPIC_AUTHORIZATION_FAILED:
             state = None
         elif error != UNKNOWN_TOPIC_OR_PARTITION:
             state = state_rows(client)
-        status = status_rows(client, there, now_ms)
+        status = status_rows(client, at_target, now_ms)
     of_status = _by_flow(status or ())
     return {
         flow: _report(
@@ -242,9 +242,9 @@ def _claims(flow: str, state: Rows) -> Iterator[tuple[bytes | None, bytes | None
             yield key, value
 
 
-def status_rows(target: ClusterClient, there: ClusterMetadata, now_ms: int) -> Rows | None:
+def status_rows(target: ClusterClient, at_target: ClusterMetadata, now_ms: int) -> Rows | None:
     """Return the last minutes of the status topic, or None if it is missing or unreadable."""
-    if not may(there, STATUS_TOPIC, Operation.READ):
+    if not may(at_target, STATUS_TOPIC, Operation.READ):
         return None
     return rows_since(target, now_ms - WRITTEN_WITHIN_MS)
 

@@ -87,7 +87,7 @@ def compare_configs(
         return
     names = {its: name for name, its in remote.items()}
     drift = find_drift(flow, copies_by_name(flow, source, target), source, target)
-    found = [
+    deviations = [
         _config(names[its], one, off)
         for its, some in drift.topics.items()
         if its in names
@@ -97,9 +97,9 @@ def compare_configs(
         kept = (
             (names[its], one) for its, some in drift.kept.items() if its in names for one in some
         )
-        found += [_config(name, one, KEPT) for name, one in kept]
-        found += _never_copied(flow, source, target, remote)
-    out.add(Aspect.CONFIG, len(remote) - len(drift.unread), found)
+        deviations += [_config(name, one, KEPT) for name, one in kept]
+        deviations += _never_copied(flow, source, target, remote)
+    out.add(Aspect.CONFIG, len(remote) - len(drift.unread), deviations)
     if drift.unread:
         out.notes.append(unread_configs(flow, drift.unread))
     if drift.closed:
@@ -119,12 +119,15 @@ def _never_copied(
 ) -> Iterator[Deviation]:
     """Yield topic-level values that differ and that the filter leaves out."""
     chosen = ConfigPropertyFilter.of(flow)
-    here = describe_topic_configs(source, remote)
-    there = describe_topic_configs(target, remote.values())
+    source_configs = describe_topic_configs(source, remote)
+    target_configs = describe_topic_configs(target, remote.values())
     for name, its in remote.items():
-        ours, theirs = _entries(here[name]), _entries(there[its])
-        for key in sorted({*ours, *theirs}):
-            one, other = ours.get(key), theirs.get(key)
+        source_entries, target_entries = (
+            _entries(source_configs[name]),
+            _entries(target_configs[its]),
+        )
+        for key in sorted({*source_entries, *target_entries}):
+            one, other = source_entries.get(key), target_entries.get(key)
             if one is None or chosen.may_be_copied(one) or not (_is_own(one) or _is_own(other)):
                 continue
             if one.is_sensitive or other is None or other.value == one.value:
@@ -133,10 +136,10 @@ def _never_copied(
             yield Deviation(Aspect.CONFIG, name, key, *values, NOT_COPIED)
 
 
-def _entries(found: list[ConfigEntry] | TwinlogError) -> dict[str, ConfigEntry]:
-    if isinstance(found, TwinlogError):
+def _entries(entries: list[ConfigEntry] | TwinlogError) -> dict[str, ConfigEntry]:
+    if isinstance(entries, TwinlogError):
         return {}
-    return {entry.name: entry for entry in found}
+    return {entry.name: entry for entry in entries}
 
 
 def _is_own(one: ConfigEntry | None) -> bool:
@@ -160,7 +163,7 @@ def compare_acls(
         return
     try:
         total = len(topic_acls(source))
-        found = find_acl_changes(flow, copies_by_name(flow, source, target), source, target)
+        changes = find_acl_changes(flow, copies_by_name(flow, source, target), source, target)
     except Unauthorized as error:
         out.note(f"ACLs are not compared: {error}")
         return
@@ -170,8 +173,8 @@ def compare_acls(
         out.note(f"there are no ACLs to compare: {error}")
         return
     names = sorted(remote.values())
-    missing = [one for one in found.missing if _covers(one, names)]
-    leftover = [one for one in found.leftover if _covers(one, names)]
+    missing = [one for one in changes.missing if _covers(one, names)]
+    leftover = [one for one in changes.leftover if _covers(one, names)]
     lacks = (Deviation(Aspect.ACL, str(one), "", "there", "missing", off) for one in missing)
     has = (Deviation(Aspect.ACL, str(one), "", "missing", "there", off) for one in leftover)
     out.add(Aspect.ACL, total, [*lacks, *has])
@@ -182,28 +185,31 @@ def _covers(acl: TopicAcl, names: Sequence[str]) -> bool:
     if acl.name == EVERY_TOPIC:
         return True
     at = bisect_left(names, acl.name)
-    found = names[at] if at < len(names) else ""
-    return found.startswith(acl.name) if acl.pattern == Pattern.PREFIXED else found == acl.name
+    name = names[at] if at < len(names) else ""
+    return name.startswith(acl.name) if acl.pattern == Pattern.PREFIXED else name == acl.name
 
 
 def compare_quotas(source: ClusterClient, target: ClusterClient, out: FlowComparison) -> None:
     """Compare quotas, for information only: they are not mirrored."""
     try:
-        ours, theirs = (
+        source_quotas, target_quotas = (
             {(one.whose, one.key): one.value for one in client_quotas(client)}
             for client in (source, target)
         )
     except (Unauthorized, Unsupported) as error:
         out.note(f"quotas are not compared: {error}")
         return
-    found = []
-    for key in (keys := sorted({*ours, *theirs})):
-        here, there = (
-            "none" if key not in values else f"{values[key]:.15g}" for values in (ours, theirs)
+    deviations = []
+    for key in (keys := sorted({*source_quotas, *target_quotas})):
+        source_value, target_value = (
+            "none" if key not in values else f"{values[key]:.15g}"
+            for values in (source_quotas, target_quotas)
         )
-        if ours.get(key) != theirs.get(key):
-            found.append(Deviation(Aspect.QUOTA, *key, here, there, OF_CLUSTERS))
-    out.add(Aspect.QUOTA, len(keys), found)
+        if source_quotas.get(key) != target_quotas.get(key):
+            deviations.append(
+                Deviation(Aspect.QUOTA, *key, source_value, target_value, OF_CLUSTERS)
+            )
+    out.add(Aspect.QUOTA, len(keys), deviations)
 
 
 # The results of a comparison as values: differences, and what the flow leaves alone.
@@ -262,9 +268,9 @@ class FlowComparison:
     notes: list[str] = field(default_factory=list)
     """Failed comparisons, and why."""
 
-    def add(self, aspect: Aspect, compared: int, found: Iterable[Deviation]) -> None:
+    def add(self, aspect: Aspect, compared: int, deviations: Iterable[Deviation]) -> None:
         self.compared[aspect] = compared
-        self.deviations += found
+        self.deviations += deviations
 
     def note(self, line: str) -> None:
         """Add a note about a failed comparison, once."""
@@ -274,13 +280,13 @@ class FlowComparison:
     @property
     def differences(self) -> list[Deviation]:
         """Deviations that the flow should have made equal."""
-        return [one for one in self.deviations if one.is_difference]
+        return [deviation for deviation in self.deviations if deviation.is_difference]
 
     def totals(self) -> dict[Aspect, Total]:
         out = {}
         for aspect in Aspect:
             if aspect in self.compared:
-                here = [one for one in self.deviations if one.aspect is aspect]
+                here = [deviation for deviation in self.deviations if deviation.aspect is aspect]
                 different = sum(one.is_difference for one in here)
                 out[aspect] = Total(
                     compared=self.compared[aspect],
@@ -461,8 +467,8 @@ def compare_topics(
         if is_remote_topic_of(policy, flow.source_alias, name) and name not in copied:
             # with rename rules the remote name does not contain the source's
             upstream = None if flow.policy.renames else policy.upstream_topic(name)
-            found = _size(topic)
-            yield Deviation(Aspect.TOPIC, upstream or name, "", MISSING, found, NO_SOURCE)
+            size_of_topic = _size(topic)
+            yield Deviation(Aspect.TOPIC, upstream or name, "", MISSING, size_of_topic, NO_SOURCE)
 
 
 def _size(topic: TopicMetadata) -> str:
@@ -477,10 +483,10 @@ def compare_partitions(
 ) -> Iterator[Deviation]:
     """Yield differing partition counts. A remote topic grows with its source, and never shrinks."""
     for name, its in remote.items():
-        found = there.get(its)
-        if found is None or found.error:
+        topic = there.get(its)
+        if topic is None or topic.error:
             continue
-        wanted, count = len(here[name].partitions), len(found.partitions)
+        wanted, count = len(here[name].partitions), len(topic.partitions)
         if count != wanted:
             why = _why_other_count(flow, more=count > wanted)
             yield Deviation(Aspect.PARTITIONS, name, "", str(wanted), str(count), why)
@@ -505,19 +511,19 @@ def compare_replication(
     """
     wanted = flow.new_topics.replication_factor
     for name, its in remote.items():
-        found = there.get(its)
-        if found is None or not found.partitions or not here[name].partitions:
+        topic = there.get(its)
+        if topic is None or not topic.partitions or not here[name].partitions:
             continue
-        counts = sorted({len(one.replicas) for one in found.partitions})
-        said = ", ".join(map(str, counts))
+        counts = sorted({len(partition.replicas) for partition in topic.partitions})
+        text = ", ".join(map(str, counts))
         if wanted > 0 and counts != [wanted]:
-            ours = f"replication.factor = {wanted}"
-            yield Deviation(Aspect.REPLICATION_FACTOR, name, "", ours, said)
-        theirs = sorted({len(one.replicas) for one in here[name].partitions})
-        if theirs != counts and (wanted <= 0 or counts == [wanted]):
+            expected = f"replication.factor = {wanted}"
+            yield Deviation(Aspect.REPLICATION_FACTOR, name, "", expected, text)
+        source_counts = sorted({len(one.replicas) for one in here[name].partitions})
+        if source_counts != counts and (wanted <= 0 or counts == [wanted]):
             why = "replication.factor sets that of remote topics"
-            ours = ", ".join(map(str, theirs))
-            yield Deviation(Aspect.REPLICATION_FACTOR, name, "", ours, said, why)
+            expected = ", ".join(map(str, source_counts))
+            yield Deviation(Aspect.REPLICATION_FACTOR, name, "", expected, text, why)
 
 
 # Compares the offsets of the target's groups with those that the flow's sync would set.
@@ -545,20 +551,20 @@ def compare_groups(
     follows = f"it is active on {led.config.flow.source}, and synchronized every {sync_s} s"
     offsets = offsets_of(
         there,
-        [one.name for one in survey.selected if not one.is_share],
+        [topic.name for topic in survey.selected if not topic.is_share],
         [one.name for one in survey.selected if one.is_share],
         furthest=True,
     )
-    found: list[Deviation] = []
+    deviations: list[Deviation] = []
     for group in survey.selected:
-        theirs = offsets.get(group.name, {})
-        if isinstance(theirs, TwinlogError):
-            out.note(f"group {group.name} is not compared: {theirs}")
+        target_offsets = offsets.get(group.name, {})
+        if isinstance(target_offsets, TwinlogError):
+            out.note(f"group {group.name} is not compared: {target_offsets}")
             continue
         counterpart = survey.there.get(group.name)
         why = off or why_left_alone(group, counterpart) or (follows if group.is_active else "")
-        found += _of_group(group, survey, theirs, why)
-    out.add(Aspect.GROUP, len(survey.selected), found)
+        deviations += _of_group(group, survey, target_offsets, why)
+    out.add(Aspect.GROUP, len(survey.selected), deviations)
 
 
 def why_left_alone(group: Group, there: Group | None) -> str:
@@ -572,17 +578,21 @@ def why_left_alone(group: Group, there: Group | None) -> str:
 
 
 def _of_group(
-    group: Group, survey: GroupSurvey, theirs: GroupOffsets, why: str
+    group: Group, survey: GroupSurvey, target_offsets: GroupOffsets, why: str
 ) -> Iterator[Deviation]:
-    ours = survey.offsets[group.name]
-    if isinstance(ours, TwinlogError):
+    source_offsets = survey.offsets[group.name]
+    if isinstance(source_offsets, TwinlogError):
         return
-    for tp, committed in sorted(ours.items()):
+    for tp, committed in sorted(source_offsets.items()):
         if tp in survey.without_counterpart or tp not in survey.counterparts:
             continue
         counterpart = survey.counterparts[tp]
         wanted = counterpart.translate(committed.offset).offset
-        stands = theirs[counterpart.target].offset if counterpart.target in theirs else None
+        stands = (
+            target_offsets[counterpart.target].offset
+            if counterpart.target in target_offsets
+            else None
+        )
         if stands == wanted:
             continue
         is_ahead = stands is not None and stands > wanted

@@ -105,8 +105,8 @@ class OffsetSyncs:
         views = self._flow.partitions()
         maps = self._flow.read_map()
         if len(self._written) > len(views):
-            here = {view.map_key for view in views}
-            self._written = {key: one for key, one in self._written.items() if key in here}
+            current = {view.map_key for view in views}
+            self._written = {key: one for key, one in self._written.items() if key in current}
         now = time.monotonic()
         due: dict[PartitionView, list[SyncPoint]] = {}
         undone: dict[PartitionView, _Written] = {}
@@ -135,8 +135,7 @@ class OffsetSyncs:
     def _due(
         self, view: PartitionView, known: PartitionMap, written: _Written, now: float
     ) -> list[SyncPoint]:
-        """Return the syncs to write for one partition, and update `written` as if they had been
-        written."""
+        """Return the syncs to write for one partition, and update `written` accordingly."""
         is_quiet, written.reach = written.reach == view.reach, view.reach
         if is_quiet and not written.is_delayed:
             return []  # the usual case, also with thousands of partitions
@@ -169,10 +168,10 @@ class OffsetSyncs:
         return history(known.runs, newest, self._config.lag_max)
 
     def _at_the_start(self, view: PartitionView, known: PartitionMap) -> SyncPoint | None:
-        found = None if self._found is None else self._found.get(view.source)
-        if found is None:
+        newest = None if self._found is None else self._found.get(view.source)
+        if newest is None:
             return None
-        return point_at(known.runs, found.upstream_offset, found.downstream_offset)
+        return point_at(known.runs, newest.upstream_offset, newest.downstream_offset)
 
     def _read(self) -> dict[TopicPartition, OffsetSync]:
         out: dict[TopicPartition, OffsetSync] = {}

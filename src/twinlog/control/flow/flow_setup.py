@@ -161,10 +161,10 @@ class TargetFacts:
             on_unseen=unseen,
         )
         # while it is empty, a start without a permission would succeed once and then never again
-        found = target.metadata([name])
+        metadata = target.metadata([name])
         for right in (Operation.READ, Operation.WRITE):
             is_ours = right is Operation.READ or name == STATE_TOPIC or ends.lanes_are_us
-            if is_ours and not may(found, name, right):
+            if is_ours and not may(metadata, name, right):
                 raise denied(ends.config.flow.target, right.name, name)
         return count
 
@@ -176,12 +176,12 @@ class TargetFacts:
     def capabilities(self, target: ClusterClient) -> Capabilities:
         """Return the brokers' capabilities. They are tested only once."""
         if self._capabilities is None:
-            found = self._capabilities = self._probe(target)
-            if found is not UNTRIED and found.missing:
+            probed = self._capabilities = self._probe(target)
+            if probed is not UNTRIED and probed.missing:
                 FlowLog(log, self.ends.name).warning(
                     "the target lacks %s: the guarantee is '%s'",
-                    ", ".join(found.missing),
-                    found.guarantee,
+                    ", ".join(probed.missing),
+                    probed.guarantee,
                 )
         return self._capabilities
 
@@ -200,7 +200,7 @@ class TargetFacts:
         """Return the smallest expiry of all brokers, or the configured one if it is unreadable."""
         configured = self.ends.config.producer_id_expiration_ms
         try:
-            found = producer_expiry(target)
+            shortest_ms = producer_expiry(target)
         except Unauthorized as error:
             if configured is None:
                 self.log_once(
@@ -210,15 +210,14 @@ class TargetFacts:
                     "producer.id.expiration.ms"
                 )
             return configured
-        return configured if found is None else found
+        return configured if shortest_ms is None else shortest_ms
 
 
 log = logging.getLogger(__name__)
 
 REACHED_WITHIN_S: Final = 5.0
 END_WAITS_S: Final = 0.5
-"""How long the end of a generation waits for a running topic discovery; then both run in parallel.
-"""
+"""How long a generation's end waits for a running topic discovery, before both run in parallel."""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -232,8 +231,7 @@ class PreparedFlow:
     source_topics: Mapping[str, int]
     """Partition counts of all topics that the source lists."""
     clean: bool
-    """Whether the previous generation was closed, so that no requests of other processes are
-    pending."""
+    """Whether the previous generation was closed, so that no requests of it are pending."""
     start: Starts
     guarantee: str
     setup: FlowSetup
@@ -250,9 +248,9 @@ class PreparedFlow:
         return membership is not None and not membership.is_leading
 
     def discover(self) -> list[PartitionPlan]:  # called again later, for new topics and partitions
-        found = self.setup.discover()
-        self.problems, self.source_topics = found.problems, found.partition_counts
-        return found.plans
+        discovery = self.setup.discover()
+        self.problems, self.source_topics = discovery.problems, discovery.partition_counts
+        return discovery.plans
 
     def read_map(self) -> Maps:
         return self.map_reader.read()
@@ -361,17 +359,17 @@ class FlowSetup(FlowEnds):
             take_over.write(adoption, claim)
             with self.claims.setting_up(claim):
                 capabilities = self.facts.capabilities(target)
-                found = self._discover(source, target, create=pause is None)
+                discovery = self._discover(source, target, create=pause is None)
                 if once:
-                    found.fail_absent(self.config)
-                    found.plans = with_ends(source, self.config, found.plans)
-                work = self._work(claim, target, map_reader, found, capabilities)
+                    discovery.fail_absent(self.config)
+                    discovery.plans = with_ends(source, self.config, discovery.plans)
+                work = self._work(claim, target, map_reader, discovery, capabilities)
             return PreparedFlow(
                 work=work,
                 generation=claim.generation,
-                plans=found.plans,
-                problems=found.problems,
-                source_topics=found.partition_counts,
+                plans=discovery.plans,
+                problems=discovery.problems,
+                source_topics=discovery.partition_counts,
                 clean=clean,
                 start=self.config.start,
                 guarantee=capabilities.guarantee,
@@ -442,8 +440,7 @@ class FlowSetup(FlowEnds):
         self.released = topics
 
     def _stay_fenced(self, news: StateNews, *, once: bool, ended: int | None = None) -> None:
-        """Raise FENCED if the flow was promoted. `ended`: the generation to close, in which no lane
-        ran."""
+        """Raise FENCED if the flow was promoted. `ended`: the generation without lanes to close."""
         promotion = news.intents.promotion
         if promotion is None:
             return
@@ -454,14 +451,14 @@ class FlowSetup(FlowEnds):
         if self.membership is not None:
             self.membership.leave()
             self.membership = None
-        said = promoted(self.name, promotion)
-        raise FlowError(said, code="FENCED") if once else Fenced(said)
+        message = promoted(self.name, promotion)
+        raise FlowError(message, code="FENCED") if once else Fenced(message)
 
     def _discover(
         self, source: ClusterClient, target: ClusterClient, *, create: bool = True
     ) -> Discovery:
         """Discover topics. Without `create` topics are only checked, and nothing is written."""
-        found = discover(
+        discovery = discover(
             replace(self.config, released=self.released),
             self.policy,
             source,
@@ -470,23 +467,23 @@ class FlowSetup(FlowEnds):
             lanes_are_us=self.lanes_are_us,
             guard=self.guard if create else None,
         )
-        for line in found.notes:
+        for line in discovery.notes:
             self.log_once(line)
         if create and self.config.start.new_from_earliest:
-            self.newcomers.recall(self.name, source, target, found.source_topics)
-        plans = self.newcomers.marked(found.plans, found.source_topics)
+            self.newcomers.recall(self.name, source, target, discovery.source_topics)
+        plans = self.newcomers.marked(discovery.plans, discovery.source_topics)
         plans = with_fan_producers(target, self.name, plans) if create else plans
-        found.plans = with_rows(plans, self._mapped)
+        discovery.plans = with_rows(plans, self._mapped)
         if self._take_over is not None:
-            found.plans = self._take_over.judged(found.plans)
-        return found
+            discovery.plans = self._take_over.judged(discovery.plans)
+        return discovery
 
     def _work(
         self,
         claim: Claim,
         target: ClusterClient,
         map_reader: MapReader,
-        found: Discovery,
+        discovery: Discovery,
         capabilities: Capabilities,
     ) -> Work:
         expiry = self.facts.expiry_ms(target) if capabilities.producers_listed else None
@@ -502,8 +499,8 @@ class FlowSetup(FlowEnds):
             map_topic=map_reader.topic,
             map_topic_id=map_reader.topic_id,
             map_partitions=map_reader.partitions,
-            source_topics=tuple(sorted({plan.source.topic for plan in found.plans})),
-            target_topics=tuple(sorted({plan.target.topic for plan in found.plans})),
+            source_topics=tuple(sorted({plan.source.topic for plan in discovery.plans})),
+            target_topics=tuple(sorted({plan.target.topic for plan in discovery.plans})),
             memory_bytes=self.config.lanes.memory_bytes,
             tuning=self.config.tuning,
             has_transforms=bool(self.config.transforms.entries),
@@ -592,7 +589,7 @@ class FlowSetup(FlowEnds):
 
 def _paused(flow: str, pause: Intent, *, once: bool) -> TwinlogError:
     """Return the error for a paused flow that must first copy (`--once`) or adopt."""
-    said = f"{flow} is paused {pause}: undo this with `twinlog flow resume`"
+    message = f"{flow} is paused {pause}: undo this with `twinlog flow resume`"
     if once:
-        return FlowError(said, code="PAUSED")
-    return SetupWaiting(f"{said}; the take-over from MirrorMaker 2 continues then")
+        return FlowError(message, code="PAUSED")
+    return SetupWaiting(f"{message}; the take-over from MirrorMaker 2 continues then")

@@ -133,11 +133,9 @@ class Generation:
     steering: Steering
     topics: TopicRefresh
     source_watch: SourceWatch | None
-    """None with `--once`."""
     resting: RestingWatch | None
-    """None with `--once`."""
     pulse: Pulse | None
-    """None with `--once`."""
+    """These three are None with `--once`."""
 
     def tend(self, background: InBackground) -> None:
         """Do the periodic work that is due."""

@@ -272,7 +272,7 @@ class ManagedFlow:
             transforms = FlowTransforms(
                 transforms_work(setup.config),
                 call=process.call,
-                on_skipped=lambda said: run.on_skipped(said),  # noqa: PLW0108 (it exists later)
+                on_skipped=lambda skipped_record: run.on_skipped(skipped_record),  # noqa: PLW0108 (it exists later)
                 log=self.log,
                 start=partial(
                     TransformsApplication, environment=setup.config.transforms.environment
@@ -454,8 +454,8 @@ class ManagedFlow:
         if Step.HANDED_OVER in why:
             # rejoining the group immediately might get the flow back
             apart_s = APART_S
-            said = "standing by: handed over to a process that leads fewer flows"
-            self.trouble.rests(FlowState.STANDBY, StandingBy(said))
+            reason = "standing by: handed over to a process that leads fewer flows"
+            self.trouble.rests(FlowState.STANDBY, StandingBy(reason))
         self.tries.again(apart_s)
         self._renew(is_handed_on=True)
         if Step.REMOVED in why:
@@ -517,8 +517,7 @@ def _beside(job: Callable[[], None]) -> threading.Thread:
 RETRY_S: Final = 0.5
 MAX_SETUP_PAUSE_S: Final = 30.0
 MAX_AWAY_PAUSE_S: Final = 5.0
-"""Maximum pause if a cluster does not respond. A standby takes over within 15 s, also after an
-outage."""
+"""Maximum pause while a cluster does not respond. A standby takes over within 15 s, also then."""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -566,8 +565,8 @@ T = TypeVar("T")
 
 
 class Process(Protocol):
-    """The process that runs the flow. It has Spark, a thread that decides, and threads for blocking
-    work."""
+    """The process that runs the flow: Spark, a thread that decides, and threads for
+    blocking work."""
 
     clock: Clock
     once: bool

@@ -98,7 +98,6 @@ def partition_snapshot(
 
 
 def partition_state(partition: Partition, lag: int | None) -> PartitionState:
-    """Return the state of a partition."""
     if partition.placement is Placement.ASSIGNED and partition.progress is not None:
         at_end = lag == 0 and partition.progress.sees_end
         state = PartitionState(partition.progress.state)
@@ -210,9 +209,9 @@ def _with_intent(part: PartitionSnapshot, intents: FlowIntents) -> PartitionSnap
     promotion = intents.get(IntentKind.PROMOTE, part.topic)
     if promotion is None or part.state not in NOT_MIRRORED:
         return part
-    said = topic_promoted(promotion)
+    message = topic_promoted(promotion)
     return replace(
-        part, state=PartitionState.PROMOTED, message=said, since_ms=promotion.at_ms, lag=None
+        part, state=PartitionState.PROMOTED, message=message, since_ms=promotion.at_ms, lag=None
     )
 
 

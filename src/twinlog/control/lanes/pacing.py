@@ -143,8 +143,8 @@ class Pacer:
 
 
 def pacer_of(config: FlowConfig, wanted: int | None = None) -> Pacer | None:
-    """Return the flow's pacer, or None if it has no limit. `wanted` replaces the configuration's
-    limit.
+    """Return the flow's pacer, or None if it has no limit. `wanted` replaces the
+    configured limit.
     """
     limit = wanted or config.lanes.max_bytes_per_second
     return None if limit is None else Pacer(limit=limit, priorities=config.lanes.priorities)

@@ -131,8 +131,7 @@ created and deleted for years.
 UNREACHABLE: Final = "UNREACHABLE"
 FIRST_PAUSE_S: Final = 0.1
 LEFT_OUT_S: Final = 30.0
-"""Part of a problem's duration that is not counted. It is longer than the wait for late requests.
-"""
+"""Part of a problem's duration that does not count. It exceeds the wait for late requests."""
 
 
 class Placement(StrEnum):
@@ -357,9 +356,9 @@ class Partition:
 
     def repair(self, intents: FlowIntents) -> None:
         """Apply records to skip or to accept. If they changed, a failed partition is retried."""
-        here, there = self.plan.source, self.plan.target
-        skips = tuple(s for s in intents.skips if s.is_of(here, self.plan.source_topic_id))
-        accepted = tuple(a for a in intents.accepted if a.is_of(there, self.plan.target_topic_id))
+        source, target = self.plan.source, self.plan.target
+        skips = tuple(s for s in intents.skips if s.is_of(source, self.plan.source_topic_id))
+        accepted = tuple(a for a in intents.accepted if a.is_of(target, self.plan.target_topic_id))
         is_new = (skips, accepted) != (self.skips, self.accepted)
         if is_new and self.placement is Placement.FAILED:
             self.retry_at = 0.0
@@ -422,24 +421,23 @@ class Partition:
         )
 
     def _log_lost(self, ranges: Iterable[tuple[int, int]]) -> Iterator[str]:
-        """Log each range once, because a start that fails before its first record finds the range
-        again."""
-        for one in ranges:
-            if one not in self._logged_lost:
-                self._logged_lost.add(one)
+        """Log each range once, because a start that fails early finds the range again."""
+        for span in ranges:
+            if span not in self._logged_lost:
+                self._logged_lost.add(span)
                 yield self._warn(
                     "the source deleted upstream offsets [%d, %d) before they were copied: "
                     "neither side has them; the copy resumes after them",
-                    *one,
+                    *span,
                     code="SOURCE_TRUNCATED",
                 )
 
     def _log_left_out(self, ranges: Iterable[tuple[int, int]]) -> Iterator[str]:
-        for one in ranges:
-            wanted = next((w for w in self.skips if (w.skip.first, w.skip.next) == one), None)
-            if wanted is None or one in self._logged_skips:
+        for span in ranges:
+            wanted = next((w for w in self.skips if (w.skip.first, w.skip.next) == span), None)
+            if wanted is None or span in self._logged_skips:
                 continue
-            self._logged_skips.add(one)
+            self._logged_skips.add(span)
             yield self._warn(
                 "upstream %s left out, as requested since %s by %s (%s)%s",
                 f"{'batch' if wanted.skip.is_batch else 'record'} {wanted.skip}",
@@ -511,8 +509,7 @@ class Partition:
 
     @property
     def why_put_off(self) -> str:
-        """Return the reason for display. It is empty if the partition is not put off, or has an
-        error."""
+        """Return the reason for display, empty if the partition is not put off, or has an error."""
         left_s, is_pending = self.waits_s(), self.placement is Placement.PENDING
         is_meant = self.is_wanted and not self.is_paused
         if not (left_s and is_pending and is_meant) or self.retry_at < self.wait_until:
@@ -611,7 +608,7 @@ def view_of(partition: Partition) -> PartitionView:
 
 def handed(partitions: Iterable[Partition]) -> HandedTopics:
     """Return the topics that duties may change; used in the supervisor's thread."""
-    return handed_topics(view_of(one) for one in partitions if one.is_wanted)
+    return handed_topics(view_of(partition) for partition in partitions if partition.is_wanted)
 
 
 def _not_ours(partition: Partition, *, is_stale: bool) -> str:

@@ -82,7 +82,7 @@ class Reloader:
         of a replacement."""
         try:
             files = (self._config.file, *self._config.more_files)
-            return hashlib.sha256(b"\0".join(Path(one).read_bytes() for one in files)).digest()
+            return hashlib.sha256(b"\0".join(Path(file).read_bytes() for file in files)).digest()
         except OSError:
             return b""
 

@@ -203,7 +203,7 @@ class Tasks:
         """Return results in order. Raises TwinlogError if a task failed repeatedly."""
         offsets = size(wanted)
         parts = [split(one, offsets) for one in wanted]
-        every = [one for sections in parts for one in sections]
+        every = [section for sections in parts for section in sections]
         flat = self._run(clusters, every, WalkProgress(every), on_step)
         of_each, at = list[list[Found]](), 0
         for sections in parts:
@@ -211,8 +211,8 @@ class Tasks:
             at += len(sections)
         again = [
             (number, first, behind)
-            for number, (sections, found) in enumerate(zip(parts, of_each, strict=True))
-            for first, behind in doubtful(sections, [one.compared for one in found])
+            for number, (sections, result) in enumerate(zip(parts, of_each, strict=True))
+            for first, behind in doubtful(sections, [one.compared for one in result])
         ]
         whole = [joined(parts[number][first:behind]) for number, first, behind in again]
         answers = self._run(clusters, whole, WalkProgress(whole, is_again=True), on_step)
@@ -221,10 +221,10 @@ class Tasks:
             of_each[number][first:behind] = [answer]
         return [
             Found(
-                together([one.compared for one in found]),
-                next((one.why_not for one in found if one.why_not), ""),
+                together([one.compared for one in result]),
+                next((one.why_not for one in result if one.why_not), ""),
             )
-            for found in of_each
+            for result in of_each
         ]
 
     def _run(
@@ -240,8 +240,8 @@ class Tasks:
         job = self._job = _Job(
             number=self._jobs,
             work=[
-                VerifyWork(source=clusters.source, target=clusters.target, wanted=one)
-                for one in sections
+                VerifyWork(source=clusters.source, target=clusters.target, wanted=section)
+                for section in sections
             ],
             progress=progress,
         )

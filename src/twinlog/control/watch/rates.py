@@ -12,8 +12,7 @@ from twinlog.control.watch.snapshot import FlowSnapshot, PartitionSnapshot
 from twinlog.quantities import largest, total
 
 WINDOW_S: Final = 5.0
-"""Window of a rate: long enough that rates do not flicker, and short enough that a change is
-visible."""
+"""Window of a rate, long enough that rates do not flicker, and short enough to show a change."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -41,8 +40,7 @@ class TopicRate:
 
     @property
     def known(self) -> int:
-        """Return the records that this process has copied plus the waiting records: the progress
-        total."""
+        """Return the records that this process has copied plus the waiting ones: the total."""
         return self.records + (self.lag or 0)
 
 

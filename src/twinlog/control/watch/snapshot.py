@@ -1,6 +1,4 @@
-"""The state of a flow at one moment: the values behind `status`, progress bars and the final
-report.
-"""
+"""The state of a flow at one moment: the values of `status`, progress bars and the final report."""
 
 from __future__ import annotations
 
@@ -68,14 +66,12 @@ class PartitionStatus(Struct, frozen=True, kw_only=True):
     lane: int | None = None
     """Lane number within the lease. None: no lane has it, or it is unknown in this process."""
     copied: int | None = None
-    """Number of records of the copy, by all processes. `records` counts only those of this
-    process.
-    """
+    """Number of records of the copy, by all processes. `records` counts this process's only."""
 
     @property
     def is_held_back(self) -> bool:
-        """Return True if an open transaction at the source holds it back, which no lane can
-        resolve."""
+        """Return True if an open transaction at the source, which no lane can end,
+        holds it back."""
         return self.code == "OPEN_TRANSACTION"
 
 
@@ -170,8 +166,7 @@ class FlowStatus(Struct, frozen=True, kw_only=True):
     """How much of the copy was compared with the source during replication; None if
     twinlog.verify=off, or if this process does not lead the flow."""
     rates: Mapping[str, float] = field(default_factory=dict)
-    """Records per second by topic, over the last seconds. Topics with an unknown rate
-    are missing."""
+    """Records per second by topic, over the last seconds. Unknown rates are missing."""
 
     def why(self, now_ms: int) -> str:
         """Return the reason, with the time of the next attempt."""
@@ -214,9 +209,7 @@ class FlowSnapshot(FlowStatus, frozen=True, kw_only=True):
     error: TwinlogError | None = None
     """The error with the code `code`, in the process in which it occurred."""
     clusters: Callable[[], tuple[ClusterSettings, ...]] = tuple
-    """The connection settings of both clusters; a function, so that a written value contains no
-    secrets.
-    """
+    """The connection settings of both clusters, as a function, so that secrets are not written."""
 
     def __repr__(self) -> str:
         return repr(self.status)

@@ -16,8 +16,8 @@ MOST_SHOWN: Final = 20
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Verified:
-    """The verification since this process leads the flow. `records`, `bytes` and `differences` only
-    grow."""
+    """The verification since this process leads the flow. Records, bytes and
+    differences only grow."""
 
     mode: str
     """The value of twinlog.verify."""

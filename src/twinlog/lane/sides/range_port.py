@@ -90,7 +90,7 @@ class RangePort:
     def withdraw(self, number: int) -> None:
         with self._lock:
             self._waiting.pop(number, None)
-            self._answers = [one for one in self._answers if one.number != number]
+            self._answers = [answer for answer in self._answers if answer.number != number]
 
     def answers(self) -> list[RangeAnswer]:
         """Return the answers since the last call, and offer again what has waited for too long.
@@ -101,10 +101,10 @@ class RangePort:
             raise TwinlogError("the thread of the port for ranges has ended", code="THREAD_DIED")
         now = self._clock.monotonic()
         with self._lock:
-            found, self._answers = self._answers, []
+            collected, self._answers = self._answers, []
             late = self._late(now) if now >= self._next_check else []
         self._send_offers([one.range for one in late])
-        return found
+        return collected
 
     def _late(self, now: float) -> list[_Waiting]:
         """Return the ranges that have waited for too long. They are offered now."""
@@ -145,8 +145,8 @@ class RangePort:
                 peer.send(Offered(tuple(map(_offer_of, waiting))))
             case TakeRange(number):
                 with self._lock:
-                    found = self._waiting.get(number)
-                peer.send(Lent(None if found is None else found.range))
+                    requested = self._waiting.get(number)
+                peer.send(Lent(None if requested is None else requested.range))
             case Answered(answer):
                 self._accept(answer)
                 peer.send(AnswerAccepted(answer.number))

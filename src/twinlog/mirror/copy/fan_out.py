@@ -253,9 +253,7 @@ class FanOut:
             branch.ages, branch.latencies = self.ages, self.latencies
 
     def on_fetched(self, records: memoryview, aborted: Iterable[Aborted], now_ms: int) -> int:
-        """Queue each branch's records of a Fetch response. Returns the number of bytes queued for
-        it.
-        """
+        """Queue each branch's records of a Fetch response. Returns the bytes queued for it."""
         before = self.queued_bytes
         header, gathered = self.intake.read(records, aborted, self.end)
         for branch, share in zip(self.parts, gathered.partitioned(len(self.parts)), strict=True):

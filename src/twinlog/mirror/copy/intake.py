@@ -375,8 +375,8 @@ class Intake:
         return first, max(first + 1, following)
 
     def _is_left_out(self, header: BatchHeader, batch: memoryview) -> bool:
-        """Skip a batch that is to be skipped as a whole, without decoding it. Return whether it was
-        skipped.
+        """Skip a batch, without decoding it, if it is to be skipped as a whole. Return whether it
+        is.
         """
         skip = skipped(self._skips, max(header.base_offset, self.position))
         if skip is None or not skip.is_batch:
@@ -429,8 +429,8 @@ class Intake:
             and header.length <= self.limit_bytes
             and sequence_of(self.ordinal) + header.count <= SEQUENCE_MODULUS
             and not any(
-                one.first < header.next_offset and header.base_offset < one.next
-                for one in self._skips
+                skip.first < header.next_offset and header.base_offset < skip.next
+                for skip in self._skips
             )
         )
 
@@ -529,9 +529,7 @@ class Intake:
             self._last_run = last._replace(downstream=last.downstream + distance)
 
     def _run(self, ordinal: int, upstream: int) -> Run | None:
-        """Return the run that begins with this record, or None if the record continues the last
-        run.
-        """
+        """Return the run that begins with this record, or None if it continues the last run."""
         run = Run(ordinal, upstream, self.k + ordinal)
         if self._last_run is not None and run.continues(self._last_run):
             return None

@@ -84,16 +84,16 @@ class RangeIntake(Intake):
         except TwinlogError:
             if not self._stretches:
                 raise
-        found = self._stretches
-        if not found and self.position > begin:
-            found = [Stretch(first=begin, epoch=self.last_fetched_epoch)]
-        if found:
-            found[0].first = begin
-            for one, after in itertools.pairwise(found):
+        stretches = self._stretches
+        if not stretches and self.position > begin:
+            stretches = [Stretch(first=begin, epoch=self.last_fetched_epoch)]
+        if stretches:
+            stretches[0].first = begin
+            for one, after in itertools.pairwise(stretches):
                 one.end, one.end_epoch = after.first, one.epoch
-            found[-1].end, found[-1].end_epoch = self.position, self.last_fetched_epoch
+            stretches[-1].end, stretches[-1].end_epoch = self.position, self.last_fetched_epoch
         self._stretches = []
-        return found
+        return stretches
 
     def _joined(
         self,
@@ -134,7 +134,8 @@ class RangeIntake(Intake):
     def _parts(self, header: BatchHeader, batch: memoryview) -> Iterator[memoryview]:
         """Yield the batch, or its records in dense batches of magic 2 if it cannot be passed on."""
         if header.magic >= MAGIC_V2 and not any(
-            one.first < header.next_offset and header.base_offset < one.next for one in self._skips
+            skip.first < header.next_offset and header.base_offset < skip.next
+            for skip in self._skips
         ):
             yield batch
             return
@@ -272,10 +273,10 @@ def _decoded(raw: bytes) -> Rows:
 def _too_large(error: PartitionError, offsets: array[int], limit_bytes: int) -> PartitionError:
     """Return the error with the source's offset instead of the position in the batch."""
     at = -1 if error.poison is None else offsets[error.poison[0]]
-    found = PartitionError(
+    too_large = PartitionError(
         f"upstream record {at}, as transformed, is larger than the {limit_bytes} bytes that the "
         "target topic accepts: raise its max.message.bytes",
         code=error.code,
     )
-    found.poison = at, at + 1
-    return found
+    too_large.poison = at, at + 1
+    return too_large

@@ -24,9 +24,7 @@ from twinlog.wire.mm2_records import Checkpoint
 
 
 def is_due(last: Checkpoint | None, now: Checkpoint, *, is_exact: bool) -> bool:
-    """Return whether a checkpoint must be written, compared with the last one of its group and
-    partition.
-    """
+    """Return whether to write a checkpoint, given the last one of its group and partition."""
     if last is None:
         return True
     if now.upstream_offset < last.upstream_offset:
@@ -64,23 +62,21 @@ class GroupSync:
     """Why nothing is set although there were offsets to set."""
 
 
-def group_sync(there: TargetGroup | None, wanted: Iterable[Checkpoint]) -> GroupSync:
-    """Return what to change, by the group's state on the target; `there` is None if it does not
-    exist there.
-    """
+def group_sync(target: TargetGroup | None, wanted: Iterable[Checkpoint]) -> GroupSync:
+    """Return the changes for the group's state on the target (None: it does not exist there)."""
     checkpoints = tuple(wanted)
-    if there is None:
+    if target is None:
         return GroupSync(to_set=checkpoints)
     behind = tuple(
-        one
-        for one in checkpoints
-        if there.offsets.get(one.topic_partition, -1) < one.downstream_offset
+        checkpoint
+        for checkpoint in checkpoints
+        if target.offsets.get(checkpoint.topic_partition, -1) < checkpoint.downstream_offset
     )
-    if not there.has_offsets:
+    if not target.has_offsets:
         return GroupSync(skipped=Skipped.NOT_A_CONSUMER if checkpoints else None)
-    if there.is_active:
+    if target.is_active:
         return GroupSync(skipped=Skipped.ACTIVE if checkpoints else None)
     is_ahead = any(
-        there.offsets.get(one.topic_partition, -1) > one.downstream_offset for one in checkpoints
+        target.offsets.get(one.topic_partition, -1) > one.downstream_offset for one in checkpoints
     )
     return GroupSync(to_set=behind, skipped=Skipped.AHEAD if is_ahead and not behind else None)

@@ -279,9 +279,7 @@ class StoredRow(_MapRow):
 
 
 def row_key(key: bytes) -> tuple[PartitionKey, Term, int]:
-    """Return (partition, term, chunk) of a row's key. Raises ValueError or TypeError if it is
-    invalid.
-    """
+    """Return (partition, term, chunk) of a row's key. Raises ValueError or TypeError."""
     source_id, target_id, partition, generation, start, chunk, *branch = json.loads(key)
     known = PartitionKey(TopicId(source_id), TopicId(target_id), partition, *branch)
     return known, Term(generation, start), chunk
@@ -472,9 +470,7 @@ def _without(entry: _Entry, ordinal: int) -> _Entry:
 
 
 def map_partition(topic: TopicPartition, partitions: int) -> int:
-    """Return the partition of the map topic for a topic-partition's rows. Every writer uses the
-    same one.
-    """
+    """Return the partition of the map topic to which all writers write a partition's rows."""
     value = 0
     for byte in topic.topic.encode():
         value = (value * 31 + byte) & 0x7FFFFFFF

@@ -102,8 +102,8 @@ def downstream_within(
     if known is not None and _is_before_map(runs, log[0], upstream):
         earlier = downstream_before(known.before or (), upstream)
         return Translation(offset=max(log[0], 0 if earlier is None else earlier), is_exact=False)
-    found = downstream_of(runs, reach, upstream)
-    return Translation(offset=found.within(*log), is_exact=found.is_exact)
+    translation = downstream_of(runs, reach, upstream)
+    return Translation(offset=translation.within(*log), is_exact=translation.is_exact)
 
 
 def _is_before_map(runs: Sequence[Run], log_start: int, upstream: int) -> bool:
@@ -148,18 +148,18 @@ def reach_at(runs: Sequence[Run], ordinal: int, downstream: int) -> Reach:
     return Reach(last.upstream_of(ordinal - 1) + 1, downstream)
 
 
-def _offset_there(runs: Sequence[Run], at: int, here: int, there: int) -> int | None:
+def _offset_there(runs: Sequence[Run], at: int, from_field: int, to_field: int) -> int | None:
     """Return the other side's offset of the first record at or after `at` on this side.
 
     A run ends where the next run's ordinal begins. Offsets after that are a gap.
     """
     if not runs:
         return None
-    behind = following(runs, at, here)
+    behind = following(runs, at, from_field)
     if behind == 0:
-        return runs[0][there]
+        return runs[0][to_field]
     run = runs[behind - 1]
-    distance = at - run[here]
+    distance = at - run[from_field]
     if behind < len(runs) and distance >= runs[behind].ordinal - run.ordinal:
-        return runs[behind][there]
-    return run[there] + distance
+        return runs[behind][to_field]
+    return run[to_field] + distance

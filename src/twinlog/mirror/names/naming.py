@@ -145,9 +145,7 @@ class DefaultReplicationPolicy:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class IdentityReplicationPolicy(DefaultReplicationPolicy):
-    """Lets remote topics keep the source's names. Only heartbeats are named by the default
-    policy.
-    """
+    """Keeps the source's names for remote topics, except heartbeats (default policy)."""
 
     source_alias: str | None
     """The alias that is assumed as the origin of every topic, because names do not show it; None if

@@ -116,9 +116,9 @@ def found_by_content(
     tail: TargetTail, source: Mapping[int, tuple[Record, int]], newest: int, k: int
 ) -> tuple[Run, ...]:
     """Return the runs of the target's last records, if the last one is upstream record `newest`."""
-    found = [record for record in tail.records if record.offset >= tail.whole_from]
-    upstream = [offset for offset in sorted(source) if offset <= newest][-len(found) :]
-    return runs_of([*zip(found[-len(upstream) :], upstream, strict=True)], k)
+    records = [record for record in tail.records if record.offset >= tail.whole_from]
+    upstream = [offset for offset in sorted(source) if offset <= newest][-len(records) :]
+    return runs_of([*zip(records[-len(upstream) :], upstream, strict=True)], k)
 
 
 def found_in_order(
@@ -177,15 +177,15 @@ class LostRuns:
         self._k = k
         self._own_time = compare_timestamp
 
-    def before(self, found: tuple[Run, ...]) -> Refound:
+    def before(self, tail_runs: tuple[Run, ...]) -> Refound:
         """Return the target's last records with the missing runs before them."""
-        begin, upstream = found[0].ordinal, found[0].upstream
+        begin, upstream = tail_runs[0].ordinal, tail_runs[0].upstream
         if begin <= self._runs[0].ordinal or self._said(begin) == upstream:
-            return Refound(found)
+            return Refound(tail_runs)
         last = run_at(self._runs, begin - 1) or self._runs[0]
         low = max(last.ordinal + 1, self._logs.target_ends.log_start - self._k)
         if low >= begin:
-            return Refound(found)
+            return Refound(tail_runs)
         behind = self._said(low - 1) + 1
         pairs = self._followed_back(low, behind, (begin, upstream))
         oldest, its = pairs[-1]
@@ -194,10 +194,12 @@ class LostRuns:
         runs = self._runs_of(low, pairs[::-1])
         gaps = (its - behind) - (oldest - low)
         if gaps < 0:
-            return Refound(found, (self._k + low, self._k + begin))  # repeated records: no match
+            return Refound(
+                tail_runs, (self._k + low, self._k + begin)
+            )  # repeated records: no match
         if oldest > low and gaps and self._has_before(its):
-            return Refound((*runs, *found[1:]), (self._k + low, self._k + oldest))
-        return Refound((*runs, *found[1:]))
+            return Refound((*runs, *tail_runs[1:]), (self._k + low, self._k + oldest))
+        return Refound((*runs, *tail_runs[1:]))
 
     def _has_before(self, upstream: int) -> bool:
         try:
@@ -237,9 +239,7 @@ class LostRuns:
         return pairs
 
     def _runs_of(self, low: int, pairs: Sequence[Pair]) -> list[Run]:
-        """Return runs from `low` on. Records without a pair get the offsets before the next
-        pair.
-        """
+        """Return runs from `low` on. Records without a pair get the offsets before the next."""
         runs: list[Run] = []
         for ordinal, upstream in pairs:
             run = Run(low, upstream - (ordinal - low), self._k + low)

@@ -47,14 +47,14 @@ def declared(steering: FlowSteering, state: WantedState) -> list[Change]:
     already paused or released may be gone.
     """
     corrupt: Corrupt = set()
-    found = steering.intents(corrupt)
+    intents = steering.intents(corrupt)
     changes = steering.wanted(IntentKind.PAUSE, [""], is_set=state.paused)
     changes += steering.limit(state.bytes_per_second)
     for kind, names in (
         (IntentKind.PAUSE, {*state.paused_topics}),
         (IntentKind.RELEASE, {*state.released_topics}),
     ):
-        known = {*found.topics(kind), *(topic for one, topic in corrupt if one is kind and topic)}
+        known = {*intents.topics(kind), *(topic for one, topic in corrupt if one is kind and topic)}
         changes += steering.wanted(kind, sorted(names & known))
         changes += steering.wanted(kind, sorted(known - names), is_set=False)
         if names - known:
@@ -65,7 +65,7 @@ def declared(steering: FlowSteering, state: WantedState) -> list[Change]:
 def _new(steering: FlowSteering, kind: IntentKind, names: Collection[str]) -> list[Change]:
     every = steering.want_topics(kind, [".*"])
     changes = [one for one in every if one.intent.topic in names]
-    if missing := {*names}.difference(one.intent.topic for one in changes):
+    if missing := {*names}.difference(change.intent.topic for change in changes):
         raise UsageError(
             f"{steering.flow} mirrors no topic named {first_few(sorted(missing))}; names are "
             "whole names here, not regular expressions"
@@ -173,7 +173,11 @@ def _head(asked: CheckedRequest, rows: str, parts: Parts, total: int) -> dict[st
 async def _logs(asked: CheckedRequest) -> Answer:
     query: inputs.LogsQuery = asked.query
     config, parts = asked.site.flow_config(asked.flow), await asked.site.parts(asked.flow)
-    known = {one.partition: one for one in parts.partitions if one.topic == query.topic}
+    known = {
+        partition.partition: partition
+        for partition in parts.partitions
+        if partition.topic == query.topic
+    }
     numbers = dict.fromkeys(map(int, query.partitions.split(",")))
     missing = next((number for number in numbers if number not in known), None)
     if missing is not None:
@@ -181,9 +185,13 @@ async def _logs(asked: CheckedRequest) -> Answer:
             f"{asked.flow} has no partition {query.topic[:200]}-{missing}", code="NOT_FOUND"
         )
     wanted = [known[number] for number in numbers]
-    here = [TopicPartition(one.topic, one.partition) for one in wanted]
-    there = [TopicPartition(one.target_topic, one.partition) for one in wanted if one.target_topic]
-    source, target = await asked.site.questions.run(lambda: both_logs(config, here, there))
+    source_partitions = [TopicPartition(one.topic, one.partition) for one in wanted]
+    target_partitions = [
+        TopicPartition(one.target_topic, one.partition) for one in wanted if one.target_topic
+    ]
+    source, target = await asked.site.questions.run(
+        lambda: both_logs(config, source_partitions, target_partitions)
+    )
     rows = [
         {
             "partition": one.partition,
@@ -213,12 +221,12 @@ def _queried(read: Callable[[CheckedRequest, MirrorConfig], Any]) -> Handler:
 
 def _groups(asked: CheckedRequest, config: MirrorConfig) -> Any:
     names = [asked.query.group] if asked.query.group else []
-    (found,) = ready_groups(config, names)
-    if names and not found.groups:
+    (groups,) = ready_groups(config, names)
+    if names and not groups.groups:
         raise RequestRefused(
             f"{asked.flow} has no group {names[0][:200]} on its source", code="NOT_FOUND"
         )
-    return found
+    return groups
 
 
 def _matching(topics: str | None) -> Callable[[str], bool]:
@@ -237,8 +245,8 @@ def _matching(topics: str | None) -> Callable[[str], bool]:
 
 def _diff(asked: CheckedRequest, config: MirrorConfig) -> Any:
     matches, every = _matching(asked.query.topics), bool(asked.query.all)
-    (found,) = compare_flows(config, matches, with_left_alone=every, say=lambda _: None)
-    return found.printed(with_left_alone=every)
+    (comparisons,) = compare_flows(config, matches, with_left_alone=every, say=lambda _: None)
+    return comparisons.printed(with_left_alone=every)
 
 
 def _doctor(asked: CheckedRequest, config: MirrorConfig) -> Any:
@@ -257,9 +265,9 @@ def _planned(planner: Callable[[CutoverScope], Any]) -> Handler:
 async def _events(asked: CheckedRequest) -> Answer:
     query: inputs.EventQuery = asked.query
     await asked.site.hear()
-    found = asked.site.events.since(query.since)
-    last = found[-1].number if found else query.since
-    wanted = [one for one in found if query.flow in ("", one.flow)]
+    events = asked.site.events.since(query.since)
+    last = events[-1].number if events else query.since
+    wanted = [event for event in events if query.flow in ("", event.flow)]
     wanted.sort(key=lambda one: one.time)
     rows = [picked(one, shown.EVENT) for one in wanted[-query.limit :]]
     return shown.compact({"events": rows, "last": last})
@@ -289,13 +297,13 @@ async def _in_effect(asked: CheckedRequest) -> Answer:
     )
 
 
-async def wished(site: Site, client: Client, flow: str, ask: Ask, **said: Any) -> Answer:
-    """Write commands as the command line does; `said` has reason, dry_run and nothing."""
+async def wished(site: Site, client: Client, flow: str, ask: Ask, **options: Any) -> Answer:
+    """Write commands as the command line does; `options`: reason, dry_run and nothing."""
     config = site.flow_config(flow)
     who = f"{client.name} (REST)"
-    changes = await site.wishes.run(lambda: wish([config], ask, who=who, **said))
+    changes = await site.wishes.run(lambda: wish([config], ask, who=who, **options))
     site.leaders.changed()
-    return shown.printed({"dry_run": said["dry_run"], "changes": changes})
+    return shown.printed({"dry_run": options["dry_run"], "changes": changes})
 
 
 def _of_flow(act: Callable[[FlowSteering, Any], Any], nothing: str = "") -> Handler:
