@@ -90,7 +90,7 @@ class ResetBounds:
     start: int
     end: int
     at_time: int | None = None
-    """None if no record is at or after the time, or no time was given."""
+    """The first offset at or after the time; None without such a record or a time."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

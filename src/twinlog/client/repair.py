@@ -114,7 +114,7 @@ class RepairLine:
             yield f"  cannot be accepted: {self.problem}"
             return
         fields = self.printed()
-        spans = ", ".join(f"[{first}, {behind})" for first, behind in self.found.ranges)
+        spans = ", ".join(f"[{first}, {next_offset})" for first, next_offset in self.found.ranges)
         ids = ", ".join(map(str, fields["producer_ids"]))
         yield (
             f"  of other clients: target offsets {spans}: {fields['records']} records, "

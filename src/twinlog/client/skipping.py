@@ -340,9 +340,9 @@ class Quarantine:
                     continue
                 verify_crc(answer.records, at, header)
                 if header.producer_id == self._producer_id:
-                    behind = (header.base_sequence + header.count) % SEQUENCE_MODULUS
-                    if sequence is None or sequences_ahead(behind, sequence) > 0:
-                        sequence = behind
+                    next_sequence = (header.base_sequence + header.count) % SEQUENCE_MODULUS
+                    if sequence is None or sequences_ahead(next_sequence, sequence) > 0:
+                        sequence = next_sequence
                 if offset is None and not header.is_control:
                     records = decode_batch(answer.records[at : at + header.length])
                     offset = next((r.offset for r in records if origin_of(r) == origin), None)

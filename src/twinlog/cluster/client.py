@@ -52,7 +52,7 @@ API_TIMEOUT_S: Final = 60.0
 """How long a call retries before it fails: Java's default.api.timeout.ms."""
 
 CALL_PATIENCE: Final = Patience(backoff=Backoff(cap_ms=2_000))
-"""For calls with a waiting caller. (Java's retry.backoff.max.ms is 1 s.)"""
+"""Patience of calls with a waiting caller. (Java's retry.backoff.max.ms is 1 s.)"""
 
 ANSWER_TIMEOUT_S: Final = 10.0
 """How long a broker may be silent before its response. By then, the partitions of a frozen broker

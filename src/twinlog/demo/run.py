@@ -47,7 +47,7 @@ class DemoOptions:
     """Options of the command line."""
 
     seconds: float | None = None
-    """None: until it is stopped."""
+    """Duration in seconds, or None for a run until it is stopped."""
     records_per_s: float = 500.0
     mirrors: bool = True
     """False: the user runs `twinlog mirror`, one or more times."""
@@ -59,7 +59,7 @@ class DemoResult:
     check: CheckState
     seconds: float
     was_stopped_early: bool
-    """Stopped before a record was produced."""
+    """Whether it was stopped before a record was produced."""
 
     @property
     def is_identical(self) -> bool:

@@ -40,9 +40,9 @@ class ColdStart:
     until: float = 0.0
     """When the phase ends, for phases with a time limit."""
     late_until: float = 0.0
-    """Until when requests of the partition's earlier holder may arrive."""
+    """End of the time in which requests of the partition's earlier holder may arrive."""
     lane_until: float = 0.0
-    """Until when the lane that held the partition may send, if it is still alive."""
+    """End of the time in which the lane that held the partition may send, if it is alive."""
     searched_at: float | None = None
     """When the last search began, or None. The search may have missed what was written since."""
     is_long: bool = False

@@ -94,8 +94,8 @@ class TakePartition(StartFacts):
     """Producer IDs under which earlier generations of this flow wrote to this partition."""
     handed: HandOver | None = None
     fan: Fan | None = None
-    """Set if the records go to several target partitions by key. The fields above for a single
-    target partition are then unused.
+    """The branches, if the records go to several target partitions by key. The fields above for a
+    single target partition are then unused.
     """
     compresses: bool = False
     """Whether the target recompresses, and may then reject batches as too large."""
@@ -295,8 +295,8 @@ def away(error: TwinlogError) -> Away:
 
 
 class Throttle(Struct, frozen=True, kw_only=True):
-    """For how many ms the brokers of each cluster do not read from the lane's connections, because
-    of quotas.
+    """Duration in ms, per cluster, for which brokers do not read from the lane's connections
+    because of quotas.
     """
 
     source_ms: int = 0
@@ -336,7 +336,7 @@ class Progress(Message, frozen=True, kw_only=True):
     cpu_ms: int = 0
     """CPU time used since the last report."""
     load: LaneLoad | None = None
-    """None in a report that a partition's release caused between two regular ones."""
+    """The load, except in a report that a partition's release caused between two regular ones."""
 
 
 MESSAGES = (

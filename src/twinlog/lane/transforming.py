@@ -1,6 +1,4 @@
-"""The transforms of a lane: which partitions it may transform, and which wait for the application
-in vain.
-"""
+"""The transforms of a lane: which partitions it may transform, and whose ranges get no answer."""
 
 from __future__ import annotations
 

@@ -75,8 +75,8 @@ def lost_at(runs: Sequence[Run], upstream: int, target: LogEnds) -> Span | None:
     if run is None:
         return None
     reached = run.downstream + upstream - run.upstream
-    behind = next((one.downstream for one in runs if one.upstream > run.upstream), reached)
-    return Span(max(target.log_start, min(reached, behind)), target.log_end)
+    next_offset = next((one.downstream for one in runs if one.upstream > run.upstream), reached)
+    return Span(max(target.log_start, min(reached, next_offset)), target.log_end)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -147,10 +147,10 @@ class StreamReader(PlanningReader, DataSourceStreamReader, SupportsTriggerAvaila
             for tp, end in self._latest.items()
             if tp not in self._rewound
         ]
-        behind = [one for one in wanted if one.end < one.first]
+        truncated = [one for one in wanted if one.end < one.first]
         ends = self._rewound | {one.tp: one.end for one in wanted}
-        if behind:
-            ends |= self._behind(client, behind)
+        if truncated:
+            ends |= self._behind(client, truncated)
         ready = [one for one in wanted if one.size]
         if limit is not None and not isinstance(limit, ReadAllAvailable):
             ends |= self._limited(client, ready)
@@ -169,9 +169,9 @@ class StreamReader(PlanningReader, DataSourceStreamReader, SupportsTriggerAvaila
             for tp, last in from_json(end).items()
         ]
         # before Spark 4.2 `latestOffset` does not get the start in the checkpoint
-        behind = [one for one in wanted if one.end < one.first and one.tp not in self._rewound]
-        if behind:
-            self._behind(self._connected(), behind)
+        truncated = [one for one in wanted if one.end < one.first and one.tp not in self._rewound]
+        if truncated:
+            self._behind(self._connected(), truncated)
         ranges = [one for one in wanted if one.size]
         if not ranges:
             return []
@@ -257,15 +257,15 @@ class StreamReader(PlanningReader, DataSourceStreamReader, SupportsTriggerAvaila
         known = self._ids.get(tp, NO_TOPIC_ID)
         return NO_TOPIC_ID not in (known, topic_id) and known != topic_id
 
-    def _behind(self, client: ClusterClient, behind: Sequence[OffsetRange]) -> Offsets:
+    def _behind(self, client: ClusterClient, truncated: Sequence[OffsetRange]) -> Offsets:
         """Return the ends for partitions that end before the offset that was read already.
 
         This is temporary after `isolation` was changed to read_committed while a transaction is
         open. Otherwise the log was truncated, and reading continues at its end.
         """
-        bounds = log_bounds(client, [one.tp for one in behind], may_miss=self._may_miss)
-        out: Offsets = {one.tp: one.first for one in behind}
-        for one in behind:
+        bounds = log_bounds(client, [one.tp for one in truncated], may_miss=self._may_miss)
+        out: Offsets = {one.tp: one.first for one in truncated}
+        for one in truncated:
             whole = bounds.get(one.tp)
             if whole is None:
                 continue  # the partition was deleted; its offset stays in the checkpoint

@@ -27,9 +27,9 @@ class Listeners:
     """The listeners of a cluster, and the settings that secure them."""
 
     names: tuple[str, ...] = ("PLAINTEXT",)
-    """For clients; the first is the cluster's `bootstrap`."""
+    """Listeners for clients. The first is the cluster's `bootstrap`."""
     internal: str = "PLAINTEXT"
-    """For inter-broker traffic and the readiness probe; may be one of `names`."""
+    """Listener for inter-broker traffic and the readiness probe. It may be one of `names`."""
     protocols: Mapping[str, str] = field(
         default_factory=lambda: {"PLAINTEXT": "PLAINTEXT", CONTROLLER: "PLAINTEXT"}
     )

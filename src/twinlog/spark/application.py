@@ -51,7 +51,7 @@ class TransformsWork(Message, frozen=True, kw_only=True):
 
     flow: str
     steps: tuple[TransformStep, ...]
-    """In the order in which they are applied."""
+    """The steps in the order in which they are applied."""
     on_error: OnError
 
 

@@ -60,11 +60,11 @@ class SparkOptions:
     """Spark options of the command line."""
 
     master: str | None = None
-    """None for this machine."""
+    """The Spark master, or None for this machine."""
     archive: Path | None = None
     """The archive that is sent to the master's executors, or None if Twinlog is installed there."""
     may_be_open: bool = False
-    """A Spark master without a secret is accepted."""
+    """Whether a Spark master without a secret is accepted."""
     name: str | None = None
     """The application's name, or None for one with the flows."""
     properties_file: Path | None = None

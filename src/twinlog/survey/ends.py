@@ -19,7 +19,8 @@ from twinlog.model import Isolation, TopicPartition
 
 class LogState(Struct, frozen=True):
     """One partition's log as its leader reported it. Values are None if they were not requested, or
-    not returned."""
+    not returned.
+    """
 
     start: int | None = None
     end: int | None = None
@@ -46,7 +47,7 @@ class Ends(dict[TopicPartition, LogState]):
 
 
 NO_ENDS: Final = Ends()
-"""For readers of a map that do not compare it with a log."""
+"""No ends, for readers of a map that do not compare it with a log."""
 
 
 def read_ends(

@@ -100,9 +100,9 @@ def held_back(flow: FlowConfig, source: ClusterClient) -> Iterator[HeldBackParti
     # the lane has already reported partitions that cannot be queried
     stable, high = known_ends(source, flow, tps), known_offsets(source, tps)
     known = stable.keys() & high.keys()
-    behind = [tp for tp in tps if tp in known and stable[tp] < high[tp]]
-    open_ = transaction_starts(source, behind)
-    for tp in behind:
+    held = [tp for tp in tps if tp in known and stable[tp] < high[tp]]
+    open_ = transaction_starts(source, held)
+    for tp in held:
         starts = open_.get(tp, {})
         # the oldest transaction determines the last stable offset
         producer_id = min(starts, key=starts.__getitem__, default=-1)

@@ -214,7 +214,7 @@ class Replica(Struct, frozen=True):
     key: PartitionKey | None = None
     """Key of the map's rows, or None if there are none, or if they cannot be read."""
     map: PartitionMap | None = None
-    """None also for a keyed topic."""
+    """The map; None also for a keyed topic."""
     problem: TwinlogError | None = None
     """Why the copy is unknown."""
 
@@ -249,7 +249,7 @@ class Ownership(NamedTuple):
     """How this flow's records are distinguished from those of other clients."""
 
     is_shared: bool
-    """Other clients may write to the target topics at any time."""
+    """Whether other clients may write to the target topics at any time."""
     producers: Mapping[TopicPartition, Producers] = {}
     """The producer IDs that the leaders remember, and their last sequences."""
     has_new_owners: Callable[[str], bool] = lambda _: False
@@ -374,9 +374,9 @@ def foreign_after(known: PartitionMap, end: int, producers: Producers) -> int | 
     # the end is the ordinal, if all records of the log are this flow's
     last = end - 1 - k_at(known.runs, end)
     sequences = [one.last_sequence for id_, one in producers.items() if id_ in known.producers]
-    behind = [sequence_of(last - sequence) for sequence in sequences]
+    distances = [sequence_of(last - sequence) for sequence in sequences]
     # records that were copied after the end was queried have a sequence after it
-    return min((0 if n > SEQUENCE_MODULUS // 2 else n for n in behind), default=None)
+    return min((0 if n > SEQUENCE_MODULUS // 2 else n for n in distances), default=None)
 
 
 def _copied(pair: Pairing, known: PartitionMap, ownership: Ownership, end: int) -> Copied:

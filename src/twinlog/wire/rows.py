@@ -70,7 +70,7 @@ class Rows:
             at += len(picked)
         return Rows(parts)
 
-    def behind(self, position: int) -> Rows:
+    def at_or_after(self, position: int) -> Rows:
         """Return the records at or after offset `position`."""
         parts: list[Part] = []
         for table, picked in self.parts:
@@ -256,7 +256,7 @@ def table_of(records: Sequence[Record]) -> Table:
             f"messages at offset {first}: an offset or timestamp exceeds 64 bits"
         ) from None
     offsets = columns[shapes.OFFSET]
-    is_rising = all(offset < behind for offset, behind in pairwise(offsets))
+    is_rising = all(offset < next_offset for offset, next_offset in pairwise(offsets))
     return Table(bytes(data), flat, len(records), len(records), is_rising=is_rising)
 
 

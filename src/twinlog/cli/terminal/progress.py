@@ -40,7 +40,8 @@ OTHER_ROWS: Final = 6
 """Lines of the terminal that are not for topics."""
 TOPICS_EACH: Final = 3
 """If one update has more new topics than this, or more that get the same code, they
-share a line."""
+share a line.
+"""
 ECHO: Final = len("^C")
 """Free columns for the terminal's own echo of Ctrl-C. If it wrapped into a new line, the next
 screen would not overwrite this one's first line.
@@ -213,7 +214,7 @@ class EventLines:
     def __init__(self, write: Callable[[str], None]) -> None:
         self._write = write
         self._topics: dict[str, dict[str, bool]] = {}
-        """By flow and topic: whether the topic is no longer mirrored."""
+        """Whether the topic is no longer mirrored, by flow and topic."""
         self._waited: dict[str, str] = {}
         """Flows that another process led, with the reason that was shown."""
 

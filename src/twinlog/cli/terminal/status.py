@@ -206,7 +206,7 @@ class ShownParts:
     most_rows: int | None = None
     """Maximum number of topic rows, or None for no limit."""
     lagging: bool = False
-    """Only topics with lag."""
+    """Whether only topics with lag are shown."""
 
 
 def screen(

@@ -96,7 +96,7 @@ class GroupSide:
     state: str | None
     """Kafka's term, `Dead` if the group does not exist, or None if the user may not describe it."""
     members: tuple[Member, ...] | None
-    """None if they are unknown."""
+    """The members, or None if they are unknown."""
     problem: str = ""
     """Why state or members are unknown, or empty."""
     is_active: bool = False

@@ -43,7 +43,7 @@ MANY_GROUPS: Final = 8
 """The first version of OffsetFetch for many groups (Kafka 3.0, KIP-709)."""
 
 BY_NAME: Final = 9
-"""From version 10 on, OffsetFetch and OffsetCommit identify topics by ID."""
+"""The last version of OffsetFetch and OffsetCommit that identifies topics by name."""
 
 GROUPS_AT_ONCE: Final = 50
 """Small, because one group's commit causes the response for all of them to be decoded again."""

@@ -57,7 +57,7 @@ class _State:
 
     start: int
     lag: int
-    """-1 if unknown."""
+    """The number of unprocessed records, or -1 if unknown."""
 
 
 _States: TypeAlias = Mapping[TopicPartition, _State]

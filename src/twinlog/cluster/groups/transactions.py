@@ -160,12 +160,12 @@ class Transactions:
             if error.code != self._fenced.code:
                 raise
 
-    def _new_epoch(self, behind: ProducerIdentity) -> ProducerIdentity:
+    def _new_epoch(self, former: ProducerIdentity) -> ProducerIdentity:
         request = InitProducerIdRequest(
             transactional_id=self.transactional_id,
             transaction_timeout_ms=self._timeout_ms,
-            producer_id=behind.producer_id,
-            producer_epoch=behind.producer_epoch,
+            producer_id=former.producer_id,
+            producer_epoch=former.producer_epoch,
         )
         answer = self._client.attempt(
             self._coordinator(), request, maximum=WITHOUT_TWO_PHASE_COMMIT

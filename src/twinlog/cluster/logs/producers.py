@@ -20,7 +20,7 @@ NO_TRANSACTION_TIMEOUT_MS: Final = 2**31 - 1
 """The value of an idempotent producer without transactions, as in Java."""
 
 WITHOUT_TWO_PHASE_COMMIT: Final = 5
-"""Version 6 adds flags for two-phase commit (KIP-939)."""
+"""The last version without flags for two-phase commit (KIP-939)."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

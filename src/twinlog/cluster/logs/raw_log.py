@@ -49,10 +49,10 @@ MAX_ANSWER_BYTES: Final = 50 * 1024 * 1024
 
 ACKS_ALL: Final = -1
 BY_NAME: Final = 12
-"""From version 13 on, Fetch and Produce identify topics by ID."""
+"""The last version of Fetch and Produce that identifies topics by name."""
 
 PARTITIONS_ADDED_BEFORE: Final = 11
-"""From version 12 on, Produce itself adds its partition to the transaction (KIP-890)."""
+"""The last version of Produce that does not add its partition to the transaction (KIP-890)."""
 
 NO_TIME: Final = -1
 """The append time in the response to a new batch in a CreateTime topic."""
@@ -88,7 +88,7 @@ class FetchedRecords:
     last_stable_offset: int
     log_start: int
     aborted: tuple[AbortedTransaction, ...]
-    """Empty unless READ_COMMITTED was requested."""
+    """The aborted transactions. Empty unless READ_COMMITTED was requested."""
 
 
 FetchFrom = tuple[int, int]
@@ -207,11 +207,14 @@ class _Reading:
         offset, wanted_bytes = self._wanted[tp]
         joined = answer if before is None else _joined(before, answer)
         if self._most < wanted_bytes:
-            size, behind = _whole(answer.records)
+            size, next_offset = _whole(answer.records)
             left_bytes = wanted_bytes - size
-            if offset < behind < self._end(answer) and 2 * left_bytes > self._first_wanted[tp][1]:
+            if (
+                offset < next_offset < self._end(answer)
+                and 2 * left_bytes > self._first_wanted[tp][1]
+            ):
                 self._parts[tp] = joined
-                self._wanted[tp] = behind, left_bytes
+                self._wanted[tp] = next_offset, left_bytes
                 return
         out[tp] = joined
 
@@ -311,13 +314,13 @@ class _Reading:
 
 def _whole(records: memoryview) -> tuple[int, int]:
     """Return the size of all whole batches, and the offset after them (-1: unknown)."""
-    size, behind = 0, -1
+    size, next_offset = 0, -1
     try:
         for header, at in read_headers(records):
-            size, behind = at + header.length, header.next_offset
+            size, next_offset = at + header.length, header.next_offset
     except CorruptData:
         return size, -1  # code that reads the batch reports it
-    return size, behind
+    return size, next_offset
 
 
 def _joined(before: FetchedRecords, answer: FetchedRecords) -> FetchedRecords:

@@ -21,7 +21,7 @@ _ALSO_IN: Final = {
     "sasl.oauthbearer.token.endpoint.url": "sasl.jaas.config",
     "sasl.jaas.config": "sasl.oauthbearer.client.credentials.*",
 }
-"""For a key, another key that may contain its value instead."""
+"""Another key that may contain the value of a key."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -31,15 +31,15 @@ class ClusterSettings:
     alias: str
     bootstrap: tuple[tuple[str, int], ...]
     security: SecuritySettings | None = None
-    """None: plain text without authentication."""
+    """The security settings. None: plain text without authentication."""
     client_id: str = "twinlog"
     request_timeout_ms: int = DEFAULT_REQUEST_TIMEOUT_MS
 
     file: str = ""
-    """For messages: the file, if its keys have no alias as prefix, as in MirrorMaker 1."""
+    """The file, for messages, if its keys have no alias as prefix, as in MirrorMaker 1."""
 
     origins: tuple[tuple[str, str, str], ...] = field(default=(), compare=False)
-    """For messages, of each key from a file: name for a client, name in the file, location."""
+    """For each key from a file: name for a client, name in the file, location. For messages."""
 
     @property
     def addresses(self) -> str:

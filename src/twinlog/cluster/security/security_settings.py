@@ -91,7 +91,7 @@ class SecuritySettings:
     check_hostname: bool = True
     tls_versions: tuple[str, ...] = TLS_VERSIONS
     cipher_suites: tuple[str, ...] = ()
-    """By their Java (IANA) names. Empty for the default list."""
+    """Cipher suites by their Java (IANA) names. Empty for the default list."""
     sasl_mechanism: str | None = None
     username: str = ""
     password: str = ""

@@ -33,7 +33,7 @@ CONTROLLER_WAIT_MS: Final = 20_000
 """Time limit for the controller, below the request timeout, so that its response arrives."""
 
 DEFAULT: Final = -1
-"""As a number of partitions or replicas: the brokers' default."""
+"""The brokers' default number of partitions or replicas."""
 
 WITH_DEFAULTS: Final = 4
 """The first version of CreateTopics that accepts DEFAULT (KIP-464, Kafka 2.4)."""

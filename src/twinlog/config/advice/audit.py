@@ -346,8 +346,8 @@ def _always_ahead(entry: str) -> str | None:
     if not start.startswith(_AHEAD_NOT) or _has_choices(entry):
         return None
     body = _group(start)[len(_AHEAD_NOT) : -1]
-    behind = start[len(_AHEAD_NOT) + len(body) + 1 :]
-    if _POSITIONAL.search(body) or behind[:1] in ("?", "*", "{"):
+    rest = start[len(_AHEAD_NOT) + len(body) + 1 :]
+    if _POSITIONAL.search(body) or rest[:1] in ("?", "*", "{"):
         return None
     try:
         return body if compile_java(body).match("") else None

@@ -44,7 +44,7 @@ _OFF: Final = {
     },
     _HEARTBEAT: {"emit.heartbeats.enabled": "false"},
 }
-"""By class: the keys that disable the work of a connector."""
+"""The keys that disable the work of a connector, by class."""
 _OWN: Final = frozenset(("name", CLASS, "tasks.max"))
 """Keys that differ between the connectors of a flow."""
 

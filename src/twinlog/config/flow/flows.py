@@ -148,7 +148,7 @@ def _reset(consumer: ClientProperties) -> StartKind:
 
 _EMITS_SYNCS = "emit.offset-syncs.enabled"
 _SYNCS_PREFIXES = ("offset-syncs-", "offset-syncs.topic.")
-"""As in MirrorSourceConfig.validate (KIP-1031)."""
+"""The prefixes that MirrorSourceConfig.validate checks (KIP-1031)."""
 
 _EXACTLY_ONCE = "exactly.once.support"
 _NEW_PARTITIONS = "twinlog.new.topic.partitions"

@@ -23,7 +23,8 @@ MOST_REQUEST_BYTES: Final = 64 * MEBIBYTE
 LEAST_TIMEOUT_MS: Final = 1_000
 LEAST_WAIT_MS, MOST_WAIT_MS = 5, 500
 """How long a Fetch may wait at the broker. A broker answers the requests of a connection in order,
-so newly assigned and revoked partitions wait for the current Fetch."""
+so newly assigned and revoked partitions wait for the current Fetch.
+"""
 
 GATHER_MS: Final = 4
 
@@ -52,7 +53,7 @@ class Tuning:
     one (KIP-392).
     """
     recompression: Recompression | None = None
-    """None: all batches keep their codec."""
+    """The codec for other batches. None: all batches keep their codec."""
 
 
 def read_tuning(

@@ -28,7 +28,7 @@ WORKER_KEYS = words("""
     topic.tracking.enable value.converter value.converter.plugin.version worker.sync.timeout.ms
     worker.unsync.backoff.ms
     """)
-"""`B.key`, for the worker of all flows into B."""
+"""Keys that are read as `B.key`, for the worker of all flows into B."""
 
 PROCESS_KEYS = words("""
     clusters dedicated.mode.enable.internal.rest access.control.allow.methods

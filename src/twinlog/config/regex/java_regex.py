@@ -192,7 +192,7 @@ class _Translator:
         return name
 
     def _set_flags(self) -> bool:
-        """Read flags up to `)` or `:`. Return True if they apply only to the group that follows."""
+        """Read flags up to `)` or `:`. Return True if they apply only to the next group."""
         reader = self._reader
         on = True
         while True:

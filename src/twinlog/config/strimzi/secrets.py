@@ -56,7 +56,7 @@ class Secrets:
         self._folder = None if folder is None else folder.absolute()
         self.is_used = False
         self.error: ConfigError | None = None
-        """Set if a folder is needed but was not given. Reported once for all secrets."""
+        """The error if a folder is needed but was not given. Reported once for all secrets."""
         if self._folder is not None and _NOT_IN_A_VARIABLE.search(str(self._folder)):
             raise ConfigError(
                 f"--secrets: {self._folder}: a path with one of : {{ }} $ cannot be "

@@ -7,8 +7,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Final
 
 FIRST_MS: Final = 100_000_000_000
-"""In 1973. A smaller number is probably a time in seconds or an offset. As a time it would select
-all records."""
+"""A time in 1973. Smaller numbers are probably seconds or offsets, and would select all records."""
 
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 _DIGITS: Final = re.compile(r"-?[0-9]+")

@@ -1,6 +1,11 @@
 """Adopts the work of a MirrorMaker 2: finds where each partition resumes in topics that it wrote.
 
-The steps, in order, and only while this process leads the flow:
+**Problem.** A MirrorMaker 2 notes its positions from time to time, so after a crash the target has
+records after the noted one, perhaps some twice. A copy that resumed at the noted position would
+copy them again, and one at the target's end does not know which source record is the last one
+there. MirrorMaker 2 may also still be running, and would continue to write.
+
+**Steps**, in order, and only while this process leads the flow:
 
 1. No worker of its Connect group runs the connector, no transaction is open in a target topic, and
    for some seconds neither its positions nor its topics advance. Otherwise: `MM2_RUNNING`.
@@ -13,7 +18,10 @@ The steps, in order, and only while this process leads the flow:
 
 After that row it is a partition like any other: earlier records of the target are not Twinlog's,
 and later records of another producer are detected. A partition whose position is not found does not
-start, and reports why (`control.adopt.take_over`).
+start, and reports why (`control.adopt.take_over`, which also has what may die at each step).
+
+**Rejected:** to resume at the noted position, which repeats records, and to use offset syncs for
+it: they are sparse, and the newest one may be far before the end.
 """
 
 from __future__ import annotations
@@ -84,9 +92,9 @@ class Adopted:
     noted: int
     """The last source offset that MirrorMaker 2 noted as copied, or -1 if none."""
     jumped_back: bool
-    """Some of its last records are on the target twice."""
+    """Whether some of its last records are on the target twice."""
     is_again: bool
-    """Twinlog had copied it before."""
+    """Whether Twinlog had copied it before."""
     before: tuple[Pair, ...]
     """Offset pairs of some of the records on the target."""
 
@@ -177,14 +185,14 @@ class Adopter:
     source: ClusterClient
     target: ClusterClient
     syncs: SyncsTopic | None
-    """None if it writes no offset syncs."""
+    """The topic of its offset syncs, or None if it writes none."""
     isolation: Isolation
-    """MirrorMaker 2 copied no records of aborted transactions."""
+    """Whether MirrorMaker 2 copied no records of aborted transactions."""
     accept_loss: bool = False
     is_shared: bool = False
-    """Topics keep their names, so applications write to them as well."""
+    """Whether topics keep their names, so that applications write to them as well."""
     may_run: bool = False
-    """MirrorMaker 2 may still run; then the result is only shown, not used."""
+    """Whether MirrorMaker 2 may still run. Then the result is only shown, not used."""
     _company: frozenset[int] = frozenset()
     """Producer IDs of Twinlog's other flows; their records are neither MirrorMaker 2's nor another
     client's.

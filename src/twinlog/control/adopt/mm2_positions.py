@@ -72,7 +72,7 @@ def _apply(positions: Positions, record: Record, storage: OffsetStorage) -> None
 
 
 Pairs = Mapping[TopicPartition, Sequence[Pair]]
-"""By source partition, in the order in which they were written."""
+"""Offset pairs by source partition, in the order in which they were written."""
 
 NO_PAIRS: Final[Pairs] = {}
 

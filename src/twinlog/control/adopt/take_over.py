@@ -42,16 +42,16 @@ class TakeOver:
 
     flow: FlowConfig
     storage: OffsetStorage | None
-    """None if the flow adopts nothing."""
+    """MirrorMaker 2's offset storage, or None if the flow adopts nothing."""
     clients: Callable[[], tuple[ClusterClient, ClusterClient]]
     """Returns the clients of source and target."""
     map_reader: MapReader
     log_once: Callable[[str], None]
     once: bool
-    """There is no later check, so errors that may pass are failures as well."""
+    """Whether this is the only check, so that errors that may pass count as failures."""
     _claim: Claim | None = None
     _verdicts: dict[Copied, Refusal | None] = field(default_factory=dict)
-    """None if the partition may start as any other."""
+    """Why a partition must not start, or None if it may start as any other."""
     _adopted: set[Copied] = field(default_factory=set)
     _has_judged: bool = False
 

@@ -56,7 +56,7 @@ class CommittedOffset:
     """End of the source's log."""
     to_topic: str | None
     to_offset: int | None
-    """None if it has no counterpart on the target."""
+    """The counterpart on the target, or None if there is none."""
     why_not: str
     """Why the counterpart is not exact; empty if it is."""
 

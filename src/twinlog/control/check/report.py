@@ -92,10 +92,10 @@ class FlowReport:
     changes: list[str] = field(default_factory=list)
     """What the syncs of configs and ACLs would change on existing topics."""
     guarantee: str | None = None
-    """None if the target was not probed."""
+    """The guarantee of the flow, or None if the target was not probed."""
     missing_capabilities: tuple[str, ...] = ()
     memory: LaneMemory | None = None
-    """None if the topics are unknown."""
+    """The memory of the lanes, or None if the topics are unknown."""
 
     @property
     def partitions(self) -> int:

@@ -36,7 +36,8 @@ from twinlog.wire.error_codes import TOPIC_AUTHORIZATION_FAILED, UNKNOWN_TOPIC_O
 
 CLOCKS_DIFFER_MS: Final = 2000
 """Tolerance of start times: a process's start time is known to the second, and the wall clock may
-be adjusted."""
+be adjusted.
+"""
 
 
 class LastRun(NamedTuple):
@@ -95,7 +96,8 @@ def _gone(text: str) -> LastRun:
 
 def lives_here(host: str, pid: int, at_ms: int) -> bool | None:
     """Return whether this host had a process with this pid at that time that is still alive, or
-    None for other hosts."""
+    None for other hosts.
+    """
     import psutil
 
     if host != socket.gethostname():
@@ -127,9 +129,10 @@ class Reported:
 
     status: PublishedStatus | None
     """The status that its leader, or a process that fails to set it up, reports; None if no process
-    does."""
+    does.
+    """
     intents: FlowIntents | None
-    """None if the commands in effect are unknown."""
+    """The intents of the flow, or None if they are unknown."""
     run: LastRun | None = None
     """How the flow last ran, if there is no status; None if unknown."""
     verify_runs: tuple[VerifyRun, ...] | None = None

@@ -132,8 +132,8 @@ class Observation:
 
     @cached_property
     def batches(self) -> tuple[int, int]:
-        """For partitions with a lag: the number of batches that their lanes have read, and how many
-        of these were decoded or compressed again.
+        """Batches that the lanes of lagging partitions have read, and how many of these were
+        decoded or compressed again.
         """
         return sum(one.batches for one in self.behind), sum(one.recoded for one in self.behind)
 
@@ -429,7 +429,7 @@ def at_its_limits(seen: Observation) -> Iterator[Finding]:
 # Causes that stop a flow, or some of its partitions, and records that will be lost.
 
 SILENT_MS: Final = 10_000
-"""A process reports its state once a second."""
+"""Maximum silence of a process, which reports its state once a second."""
 
 MARKDOWN_LINK: Final = re.compile(r"\[([^\]]+)\]\(([^)]+)\)")
 AS_SAID: Final = "see the message; twinlog explain CODE explains more"

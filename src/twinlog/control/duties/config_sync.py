@@ -52,15 +52,15 @@ class ConfigDrift:
     topics: dict[str, list[ConfigDiff]] = field(default_factory=dict)
     """The differences, by remote topic."""
     own: dict[str, dict[str, str]] = field(default_factory=dict)
-    """By remote topic, the configs that should be set on the topic itself."""
+    """Configs that should be set on the topic itself, by remote topic."""
     kept: dict[str, list[ConfigDiff]] = field(default_factory=dict)
-    """By remote topic, changes that would shorten retention, and are not copied."""
+    """Changes that would shorten retention, and are not copied, by remote topic."""
     unread: dict[str, TwinlogError] = field(default_factory=dict)
     """Source topics whose configs may not be read."""
     closed: list[str] = field(default_factory=list)
     """Remote topics whose configs may not be read, and so may not be altered."""
     unknown: dict[str, list[str]] = field(default_factory=dict)
-    """By remote topic, configs that the target's brokers do not have."""
+    """Configs that the target's brokers do not have, by remote topic."""
 
 
 def find_drift(

@@ -34,7 +34,7 @@ class HandedTopics:
 
     ours: tuple[CopiedTopic, ...] = ()
     left_alone: Mapping[str, str] = field(default_factory=dict)
-    """By remote topic, the code that forbids changes."""
+    """The code that forbids changes, by remote topic."""
     with_others: frozenset[str] = frozenset()
     """Remote topics that also have records of other writers. No duty deletes records of them, or
     moves records to other partitions.
@@ -42,7 +42,7 @@ class HandedTopics:
     waiting: int = 0
     """Number of topics with partitions that no lane has started yet."""
     watched: Mapping[str, frozenset[int]] = field(default_factory=dict)
-    """By remote topic, the partitions that lanes copy to."""
+    """The partitions that lanes copy to, by remote topic."""
 
 
 def handed_topics(views: Iterable[PartitionView]) -> HandedTopics:

@@ -30,7 +30,7 @@ from twinlog.wire.records import Record
 
 PRUNED_EVERY_S: float = 600.0
 FEWEST_RUNS: Final = 1_000
-"""For a smaller map the log starts are not queried."""
+"""Minimum size of a map for which the log starts are queried."""
 
 RECORDS_PER_BATCH: Final = 1_000
 OFFSETS_TIMEOUT_S: Final = 5.0

@@ -32,7 +32,8 @@ from twinlog.wire.records import Record
 INTERVAL_S: Final = 1.0
 DELAYED_AT_MOST_S: Final = 10.0
 """Maximum delay of a busy partition's newest offset sync. MirrorMaker 2's is a minute
-(offset.flush.interval.ms)."""
+(offset.flush.interval.ms).
+"""
 RECORDS_PER_BATCH: Final = 2_000
 
 
@@ -51,7 +52,7 @@ class _Written:
     point: SyncPoint | None = None
     at: float = -math.inf
     is_delayed: bool = False
-    """Newer records than `point` are copied, but no sync was due."""
+    """Whether newer records than `point` are copied, but no sync was due."""
 
 
 class OffsetSyncs:

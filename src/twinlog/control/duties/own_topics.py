@@ -50,7 +50,7 @@ class OwnTopics:
         self._mapped: dict[Copy, frozenset[int]] = {}
         """Partitions that have, or had, rows in the map."""
         self._said: dict[Copy, frozenset[int]] = {}
-        """Those of `_mapped` that the state topic lists."""
+        """The partitions of `_mapped` that the state topic lists."""
         self._said_in: TopicId | None = None
         """The ID of the state topic that was read, or None if it must be read again."""
 

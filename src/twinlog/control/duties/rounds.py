@@ -54,7 +54,7 @@ class PartitionView(Pairing):
     reach: Reach | None
     """How far it is copied, or None if unknown."""
     is_broken: bool = False
-    """One of the two logs was damaged, or its topic is not the one that was copied. So target
+    """Whether one of the logs was damaged, or its topic is not the one that was copied. Then target
     offsets cannot be trusted, and none is given.
     """
     is_unseen: bool = False
@@ -238,7 +238,8 @@ class Duties:
 
     def hold(self, *, is_held: bool) -> None:
         """Pause or resume the duties, except for those that also run while the flow is paused. Last
-        rounds still run."""
+        rounds still run.
+        """
         self._is_held = is_held
 
     def stop(self) -> None:

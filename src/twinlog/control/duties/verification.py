@@ -166,8 +166,8 @@ class Verification:
 
     def _choose(self, views: Sequence[PartitionView], maps: Maps) -> _Section | None:
         """Return a section of the next partition in turn that has records to compare."""
-        behind = (v for v in views if self._last is None or v.source > self._last)
-        for view in (*behind, *views):
+        later = (v for v in views if self._last is None or v.source > self._last)
+        for view in (*later, *views):
             done = self._done.get(_pair(view), 0)
             if done >= view.upstream:
                 continue

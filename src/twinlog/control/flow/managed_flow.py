@@ -154,7 +154,7 @@ class ManagedFlow:
     process: Process
     life: Life = field(default_factory=Life)
     generation: Generation | None = None
-    """Set while the flow is led, and while its end is noted."""
+    """The generation while the flow is led, and while its end is noted."""
     tries: Tries = field(init=False)
     trouble: FlowTrouble = field(init=False)
     shown: Shown = field(init=False)
@@ -566,7 +566,8 @@ T = TypeVar("T")
 
 class Process(Protocol):
     """The process that runs the flow: Spark, a thread that decides, and threads for
-    blocking work."""
+    blocking work.
+    """
 
     clock: Clock
     once: bool

@@ -35,7 +35,8 @@ STEP_AFTER_S: Final = 5.0
 """Lanes of one job start within this time if there are slots for all of them."""
 JOB_ENDS_WITHIN_S: Final = 1.5
 """A job whose tasks have ended is not cancelled within this time, or Spark's history would show it
-as failed."""
+as failed.
+"""
 HELLO_WITHIN_S: Final = 300.0
 """A cluster may take minutes to allocate executors. A frozen lane may never send its hello."""
 
@@ -82,8 +83,8 @@ class Lane:
     load: LaneLoad = NO_LOAD
     stop_sent: bool = False
     is_waiting: bool = False
-    """An earlier attempt of this lane is still connected, so this one gets no work, and its
-    messages are ignored.
+    """Whether an earlier attempt of this lane is still connected, so that this one gets no work,
+    and its messages are ignored.
     """
     partitions: dict[TopicPartition, Partition] = field(default_factory=dict)
     releasing: set[TopicPartition] = field(default_factory=set)
@@ -222,7 +223,8 @@ class Lease:
     @property
     def is_partly_warm(self) -> bool:
         """Return True if some lanes are ready, and the others may wait for the previous lease's
-        slots."""
+        slots.
+        """
         if self.state is not LeaseState.WARMING or not (ready := self.ready_lanes):
             return False
         oldest = min(lane.reached_at for lane in ready)

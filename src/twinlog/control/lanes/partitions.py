@@ -165,15 +165,15 @@ class Partition:
     flow: str = ""
     """Name for log lines."""
     is_shared: bool = False
-    """Other clients may write to its target topic."""
+    """Whether other clients may write to its target topic."""
     is_wanted: bool = True
-    """False if its topic is no longer selected; then it is released and kept for display."""
+    """Whether its topic is selected. Otherwise it is released and kept for display."""
     vanished_ms: int = 0
     """Wall clock time at which the source stopped listing its topic. It is 0 if the partition is
     wanted, or is unwanted for another reason.
     """
     is_paused: bool = False
-    """An operator has paused it."""
+    """Whether an operator has paused it."""
     placement: Placement = Placement.PENDING
     lane: LaneKey | None = None
     term: Term = field(default=Term(-1, -1))
@@ -183,7 +183,8 @@ class Partition:
     failure: Failure | None = None
     held_back: Failure | None = None
     """An open transaction because of which consumers of the source do not progress. Its lane still
-    copies."""
+    copies.
+    """
     progress: PartitionProgress | None = None
     since: StateSince = field(default_factory=StateSince)
     """The time since when it has its current state."""
@@ -257,7 +258,8 @@ class Partition:
     @property
     def is_taken_over(self) -> bool:
         """Return True if its lane found foreign records after its own, in a topic that others may
-        write to."""
+        write to.
+        """
         return self.progress is not None and self.progress.state == PartitionState.TAKEN_OVER
 
     @property
@@ -273,7 +275,8 @@ class Partition:
     @property
     def has_written(self) -> bool:
         """Return True if a lane of this process wrote records between the current topics, so that
-        it had a row in the map."""
+        it had a row in the map.
+        """
         return self._was_begun and self.acked_ordinal > 0
 
     @property
@@ -284,14 +287,16 @@ class Partition:
     @property
     def is_behind_others(self) -> bool:
         """Return True if other clients wrote to its target before its last record, so that target
-        offsets count their records as well."""
+        offsets count their records as well.
+        """
         at = self.progress
         return self.is_shared and at is not None and at.downstream != max(at.ordinal, 0)
 
     @property
     def is_replaced(self) -> bool:
         """Return True if the topic was re-created, so that the position of the last lane is not
-        valid in it."""
+        valid in it.
+        """
         return self.taken is not None and (
             self.taken.source_topic_id != self.plan.source_topic_id
             or self.taken.target_topic_id != self.plan.target_topic_id

@@ -50,7 +50,8 @@ SOON_S: Final = 3.0
 
 YOUNG_S: Final = 60.0
 """Age up to which a process is young. Within this time Spark has started even on a slow machine, so
-that the process can take a flow."""
+that the process can take a flow.
+"""
 
 TURN_S: Final = 0.5
 ANNOUNCE_AFTER: Final = 0.1
@@ -98,8 +99,8 @@ class Sharing:
         self._announced_at: dict[str, float] = {}
         self._uneven_since: dict[str, float] = {}
         self._given: dict[str, tuple[int, float]] = {}
-        """By process, the number of flows that it leads including those that it was given, and the
-        time until which this number overrides its announcements.
+        """By process: the number of flows that it leads, including those that it was given, and
+        until when this number overrides its announcements.
         """
 
     @property

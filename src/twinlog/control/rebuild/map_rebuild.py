@@ -92,7 +92,9 @@ class MapRebuild:
         self._say = say
         self._claimed: Claimed | None = None
         self._is_over = True
-        """The generation may be closed: no lane of an earlier generation can still send."""
+        """Whether the generation may be closed, because no lane of an earlier one can
+        still send.
+        """
         self._source = prompt_client(setup.source)
         self._target = prompt_client(setup.target)
         self._flow_producers: frozenset[int] = frozenset()
@@ -323,7 +325,9 @@ class Claimed:
 
     generation: int
     clean: bool
-    """The generation before was closed, so no requests of another process are pending."""
+    """Whether the generation before was closed, so that no requests of another
+    process are pending.
+    """
     map_topic: str
     map_partitions: int
 

@@ -297,7 +297,7 @@ class RebuildLog:
     start: int
     end: int
     may_lack_offsets: bool
-    """The topic is or may be compacted, so offsets without a record may have had one."""
+    """Whether the topic may be compacted, so that offsets without a record may have had one."""
     isolation: Isolation = Isolation.READ_UNCOMMITTED
     skips: tuple[Skip, ...] = ()
     """Records that the copy left out, so they are never on the target."""
@@ -395,10 +395,10 @@ def source_records(log: RebuildLog, begin: int, *, with_timestamp: bool) -> Iter
                 _number(record, with_timestamp=with_timestamp),
             )
             expected, holes = record.offset + 1, 0
-        behind = min(header.next_offset, log.end)
-        if behind > expected:
-            holes += 0 if batch is None else behind - expected
-            expected = behind
+        next_offset = min(header.next_offset, log.end)
+        if next_offset > expected:
+            holes += 0 if batch is None else next_offset - expected
+            expected = next_offset
     holes += max(0, log.end - expected)
     yield Slot(holes if log.may_lack_offsets else 0, log.end, ABSENT)
 

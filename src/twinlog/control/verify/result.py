@@ -118,11 +118,11 @@ class Standing(StrEnum):
 
     EQUAL = "equal"
     AHEAD = "ahead"
-    """It would skip records that it has not read on the source."""
+    """The group would skip records that it has not read on the source."""
     BEHIND = "behind"
-    """It would read some records again."""
+    """The group would read some records again."""
     ABSENT = "absent"
-    """It has no committed offset on the target."""
+    """The group has no committed offset on the target."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -167,14 +167,14 @@ class VerifiedFlow:
 
     flow: str
     is_led: bool = False
-    """A mirror runs the flow, so records that are not copied yet will be."""
+    """Whether a mirror runs the flow, so that other records will be copied."""
     partitions: list[VerifiedPartition] = field(default_factory=list)
     groups: list[VerifiedGroup] = field(default_factory=list)
     configs: list[Deviation] = field(default_factory=list)
     """What the sync of topic configs would change."""
     notes: list[str] = field(default_factory=list)
     is_partial: bool = False
-    """A group could not be queried; a note names it."""
+    """Whether a group could not be queried. A note names it."""
 
     @property
     def answer(self) -> VerifyAnswer:

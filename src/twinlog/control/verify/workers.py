@@ -210,15 +210,17 @@ class Tasks:
             of_each.append(flat[at : at + len(sections)])
             at += len(sections)
         again = [
-            (number, first, behind)
+            (number, first, section_end)
             for number, (sections, result) in enumerate(zip(parts, of_each, strict=True))
-            for first, behind in doubtful(sections, [one.compared for one in result])
+            for first, section_end in doubtful(sections, [one.compared for one in result])
         ]
-        whole = [joined(parts[number][first:behind]) for number, first, behind in again]
+        whole = [joined(parts[number][first:section_end]) for number, first, section_end in again]
         answers = self._run(clusters, whole, WalkProgress(whole, is_again=True), on_step)
         # from the end, so that earlier indexes stay valid
-        for (number, first, behind), answer in reversed(list(zip(again, answers, strict=True))):
-            of_each[number][first:behind] = [answer]
+        for (number, first, section_end), answer in reversed(
+            list(zip(again, answers, strict=True))
+        ):
+            of_each[number][first:section_end] = [answer]
         return [
             Found(
                 together([one.compared for one in result]),

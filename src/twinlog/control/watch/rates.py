@@ -30,7 +30,7 @@ class TopicRate:
     records_per_s: float
     bytes_per_s: float
     is_deleted: bool = False
-    """Deleted at the source; the copy is kept."""
+    """Whether it was deleted at the source. The copy is kept."""
     is_retrying: bool = False
     """Whether the current source log end of a partition is unknown."""
     copied: int | None = None

@@ -71,7 +71,8 @@ class PartitionStatus(Struct, frozen=True, kw_only=True):
     @property
     def is_held_back(self) -> bool:
         """Return True if an open transaction at the source, which no lane can end,
-        holds it back."""
+        holds it back.
+        """
         return self.code == "OPEN_TRANSACTION"
 
 
@@ -118,7 +119,7 @@ class FlowStatus(Struct, frozen=True, kw_only=True):
     reason: str
     guarantee: str = ""
     generation: int | None = None
-    """None if this process does not lead it, and does not know who does."""
+    """The generation, or None if this process does not lead it, and does not know who does."""
     lanes: int = 0
     since_ms: Bounded = 0
     """Time at which its state began. For a flow that does not run: when it last started, or 0."""
@@ -159,12 +160,14 @@ class FlowStatus(Struct, frozen=True, kw_only=True):
     """Quota on the source in bytes per second for each user and broker; None if there is none."""
     latency: Quantiles | None = None
     """Latency of all batches of the last minute until their acknowledgement, from the newest
-    timestamp in each; None without batches, or if this process does not lead the flow."""
+    timestamp in each; None without batches, or if this process does not lead the flow.
+    """
     lane_cpu_ms: Bounded = 0
     """CPU time of its lanes, as they report it."""
     verified: Verified | None = None
     """How much of the copy was compared with the source during replication; None if
-    twinlog.verify=off, or if this process does not lead the flow."""
+    twinlog.verify=off, or if this process does not lead the flow.
+    """
     rates: Mapping[str, float] = field(default_factory=dict)
     """Records per second by topic, over the last seconds. Unknown rates are missing."""
 

@@ -53,7 +53,7 @@ class RunningMirror(Struct, frozen=True, kw_only=True):
     """The last status of a running mirror."""
 
     pid: int | None
-    """None if the state was read from the clusters."""
+    """The process ID, or None if the state was read from the clusters."""
     config: str
     written_ms: Bounded
     every_ms: int = 1000

@@ -44,7 +44,7 @@ class Repeat:
     """The whole answer with its head."""
     is_current: Callable[[], bool]
     closes: bool
-    """The connection is closed after it, because the request says so."""
+    """Whether the connection is closed after it, because the request says so."""
 
 
 class Repeats:

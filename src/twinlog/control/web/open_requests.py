@@ -49,9 +49,9 @@ class _Open:
     """When it was accepted, its last request began, or its last answer was sent."""
     due: float
     is_asked: bool = False
-    """Its request was read completely, and is being answered."""
+    """Whether its request was read completely, and is being answered."""
     is_answered: bool = False
-    """Its answer was sent: it is idle, or its end was not noticed yet."""
+    """Whether its answer was sent, so that it is idle, or its end was not noticed yet."""
 
 
 class OpenRequests:

@@ -180,7 +180,7 @@ class SourceSide:
         return sum(read.held_bytes for read in reads if read is not None)
 
     def _room(self) -> int:
-        """Return the same without a look at partitions that have nothing in memory."""
+        """Return `room_bytes`, skipping copies that have nothing in memory."""
         used = self._held_by_sections()
         for tp, copy in list(self._filled.items()):
             used += copy.queued_bytes

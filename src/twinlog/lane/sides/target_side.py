@@ -78,7 +78,7 @@ class TargetState:
         default_factory=lambda: RequestsInFlight(PIPELINE, MOST_IN_FLIGHT)
     )
     by_name: TopicByName | None = None
-    """Set if the broker does not accept topic IDs."""
+    """The evidence about the topic, if the broker does not accept topic IDs."""
     node: int | None = None
     """The broker to which it sends, at least while anything is in flight."""
 

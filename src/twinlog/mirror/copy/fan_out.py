@@ -154,7 +154,7 @@ class BranchIntake(Intake):
     def encode(self, header: BatchHeader, rows: Rows, upto: int) -> Iterable[OutBatch]:
         """Return batches of these records, after everything below `upto` was read."""
         out: list[OutBatch] = []
-        for group in self._before_wrap(rows.behind(self.position)):
+        for group in self._before_wrap(rows.at_or_after(self.position)):
             done = 0
             for batch in self._encoded(header, group):
                 done += batch.count

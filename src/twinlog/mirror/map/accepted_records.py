@@ -92,8 +92,8 @@ class ForeignWalk:
     def stretch_end(self, ends: LogEnds, low: int) -> LogEnds:
         """Return the log bounds within which this flow's last records are contiguous."""
         begin = max(ends.log_start, self.jumps[-1][1] if self.jumps else low)
-        first, behind = self.ranges[-1]
-        return replace(ends, log_start=begin, log_end=first if behind == self.end else ends.log_end)
+        first, last = self.ranges[-1]
+        return replace(ends, log_start=begin, log_end=first if last == self.end else ends.log_end)
 
 
 def walk(

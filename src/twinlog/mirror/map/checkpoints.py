@@ -67,7 +67,7 @@ def group_sync(target: TargetGroup | None, wanted: Iterable[Checkpoint]) -> Grou
     checkpoints = tuple(wanted)
     if target is None:
         return GroupSync(to_set=checkpoints)
-    behind = tuple(
+    lower = tuple(
         checkpoint
         for checkpoint in checkpoints
         if target.offsets.get(checkpoint.topic_partition, -1) < checkpoint.downstream_offset
@@ -79,4 +79,4 @@ def group_sync(target: TargetGroup | None, wanted: Iterable[Checkpoint]) -> Grou
     is_ahead = any(
         target.offsets.get(one.topic_partition, -1) > one.downstream_offset for one in checkpoints
     )
-    return GroupSync(to_set=behind, skipped=Skipped.AHEAD if is_ahead and not behind else None)
+    return GroupSync(to_set=lower, skipped=Skipped.AHEAD if is_ahead and not lower else None)

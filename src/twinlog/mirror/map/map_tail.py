@@ -176,7 +176,7 @@ class MapTail:
         known = [each for chunk in self._chunks() for each in chunk]
         if run.ordinal < known[0].ordinal:
             return False
-        behind = [
+        later = [
             each._replace(downstream=each.downstream + distance)
             for each in known
             if each.ordinal > run.ordinal
@@ -185,7 +185,7 @@ class MapTail:
         self.chunk += 1  # another key: a chunk's first run never changes
         self._full = [full for full in self._full if full.transform != self.transform]
         self._closed, self.runs = [], []
-        for each in (*before, run, *behind):
+        for each in (*before, run, *later):
             self._append(each)
         self.durable_ordinal = min(self.durable_ordinal, run.ordinal - 1)
         self.fingerprint = None
@@ -193,17 +193,17 @@ class MapTail:
         return True
 
     def _moved_in_open_chunk(self, run: Run, distance: int) -> None:
-        behind = [
+        later = [
             each._replace(downstream=each.downstream + distance)
             for each in self.runs
             if each.ordinal > run.ordinal
         ]
         self.runs = [each for each in self.runs if each.ordinal < run.ordinal]
-        for each in (run, *behind):
+        for each in (run, *later):
             self._append(each)
         self._unwritten += 1
         self.fingerprint = None
-        if behind or self._full or self._unwritten >= MOVED_TOGETHER:
+        if later or self._full or self._unwritten >= MOVED_TOGETHER:
             self.dirty = True
 
     def next_row(self) -> tuple[ChunkRow, Run] | None:

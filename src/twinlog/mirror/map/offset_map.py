@@ -239,7 +239,7 @@ class StoredRow(_MapRow):
     """A row as it was read. Its runs stay packed until they are used."""
 
     runs: PackedChunk | None
-    """None for a row without runs, which is ignored."""
+    """The packed runs, or None for a row without runs, which is ignored."""
 
     @classmethod
     def decode(cls, key: bytes, value: bytes) -> StoredRow:
@@ -450,11 +450,11 @@ class PartitionMap:
 
     def prunable(self, ordinal: int) -> list[tuple[Term, int]]:
         """Return the chunks, except the very first, whose runs all end at or below an ordinal."""
-        behind = self._entries[1:-1]
+        next_entry = self._entries[1:-1]
         following = self._entries[2:]
         return [
             _id(entry)
-            for entry, after in zip(behind, following, strict=True)
+            for entry, after in zip(next_entry, following, strict=True)
             if _first_ordinal(after) <= ordinal
         ]
 

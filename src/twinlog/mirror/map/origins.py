@@ -90,8 +90,8 @@ def origin_of(
     else:
         # other clients write, too: this bounds how many of this flow's records are below the mark
         # and after `first`
-        behind = max(log_end, known.mark.downstream) - first
-        begin = following(runs, known.mark.ordinal - behind, ORDINAL) - 1
+        most = max(log_end, known.mark.downstream) - first
+        begin = following(runs, known.mark.ordinal - most, ORDINAL) - 1
     begin = max(0, min(begin, until - 1))
     return Origin(
         cluster=cluster,

@@ -155,11 +155,11 @@ def _offset_there(runs: Sequence[Run], at: int, from_field: int, to_field: int) 
     """
     if not runs:
         return None
-    behind = following(runs, at, from_field)
-    if behind == 0:
+    next_index = following(runs, at, from_field)
+    if next_index == 0:
         return runs[0][to_field]
-    run = runs[behind - 1]
+    run = runs[next_index - 1]
     distance = at - run[from_field]
-    if behind < len(runs) and distance >= runs[behind].ordinal - run.ordinal:
-        return runs[behind][to_field]
+    if next_index < len(runs) and distance >= runs[next_index].ordinal - run.ordinal:
+        return runs[next_index][to_field]
     return run[to_field] + distance

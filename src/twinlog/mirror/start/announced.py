@@ -61,7 +61,7 @@ def announced_upstream(request: StartRequest, tail: TargetTail, k: int, ordinal:
     return upstream
 
 
-def behind_filtered(request: StartRequest, upstream: int, ordinal: int) -> int:
+def after_filtered(request: StartRequest, upstream: int, ordinal: int) -> int:
     """Return where to resume after a raw record, if a transformed copy has followed and has kept no
     record yet.
     """

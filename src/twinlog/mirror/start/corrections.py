@@ -93,8 +93,8 @@ def next_upstream(runs: Sequence[Run], ordinal: int, log_start: int) -> int:
     announced = run.upstream_of(ordinal)
     if before is None:
         return announced
-    behind = before.upstream_of(ordinal - 1) + 1
-    return behind if behind >= log_start else announced
+    next_offset = before.upstream_of(ordinal - 1) + 1
+    return next_offset if next_offset >= log_start else announced
 
 
 def without_newest(
@@ -186,13 +186,13 @@ class LostRuns:
         low = max(last.ordinal + 1, self._logs.target_ends.log_start - self._k)
         if low >= begin:
             return Refound(tail_runs)
-        behind = self._said(low - 1) + 1
-        pairs = self._followed_back(low, behind, (begin, upstream))
+        least = self._said(low - 1) + 1
+        pairs = self._followed_back(low, least, (begin, upstream))
         oldest, its = pairs[-1]
         if self._said(oldest) == its:
-            low, behind = oldest, its  # the map is right before it
+            low, least = oldest, its  # the map is right before it
         runs = self._runs_of(low, pairs[::-1])
-        gaps = (its - behind) - (oldest - low)
+        gaps = (its - least) - (oldest - low)
         if gaps < 0:
             return Refound(
                 tail_runs, (self._k + low, self._k + begin)
@@ -211,19 +211,19 @@ class LostRuns:
         run = run_at(self._runs, ordinal)
         return -1 if run is None else run.upstream_of(ordinal)
 
-    def _followed_back(self, low: int, behind: int, known: Pair) -> list[Pair]:
+    def _followed_back(self, low: int, least: int, known: Pair) -> list[Pair]:
         """Return pairs in falling order, from a known one to `low` or as far as possible.
 
-        `behind` is the lowest upstream offset that `low` can have.
+        `least` is the lowest upstream offset that `low` can have.
         """
         pairs = [known]
         for _ in range(MOST_PORTIONS):
             ordinal, upstream = pairs[-1]
-            gaps = (upstream - behind) - (ordinal - low)
+            gaps = (upstream - least) - (ordinal - low)
             if ordinal <= low or gaps <= 0 or self._said(ordinal) == upstream:
                 break
             begin = max(low, ordinal - PORTION)
-            lowest = max(behind, upstream - (ordinal - begin) - gaps)
+            lowest = max(least, upstream - (ordinal - begin) - gaps)
             try:
                 target_records = self._logs.target_records(self._k + begin, self._k + ordinal)
                 source_records = self._logs.around(upstream, lowest).records

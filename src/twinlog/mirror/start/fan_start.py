@@ -105,7 +105,7 @@ class BranchSearch(StartSearch):
     branches: int = 0
     """Number of target partitions among which the source partition's records are distributed."""
 
-    def _source_behind(self, end: OurEnd) -> ResumePoint:
+    def _source_after(self, end: OurEnd) -> ResumePoint:
         before = run_at(self.request.runs, end.ordinal - 1)
         equal = None
         if before is not None and before.ordinal == end.ordinal - 1 and is_record(before):

@@ -35,7 +35,10 @@ A Fetch ends at the high watermark. This flow's records above it were sent, and 
 nor durable, so a walk that could not read so far has no result yet (`TARGET_UNDER_MIN_ISR`).
 
 The walk only reads, so concurrent readers and crashes do not matter. ADR 32 has the table of
-findings for each kind of topic, and the reasons.
+findings for each kind of topic.
+
+**Rejected:** a search of its own for each kind of topic. Each lacked checks that the others had: a
+gap was detected in one kind and silently lost in another (ADR 32).
 """
 
 from __future__ import annotations

@@ -85,8 +85,8 @@ from twinlog.mirror.map.accepted_records import (
 from twinlog.mirror.map.offset_map import Run, run_at, upstream_range
 from twinlog.mirror.ports import LogEnds, LogView, ProducerTail, answer_of
 from twinlog.mirror.start.announced import (
+    after_filtered,
     announced_upstream,
-    behind_filtered,
     is_transformed,
     raw_from,
 )
@@ -161,7 +161,7 @@ class StartSearch:
     def _own(self) -> StartPoint:
         runs, end = self.request.runs, self.target_ends.log_end
         stretch = last_stretch(runs, end)
-        if (start_point := self._behind_accepted(stretch)) is not None:
+        if (start_point := self._after_accepted(stretch)) is not None:
             return start_point
         k = stretch.k
         raw = raw_from(self.request.transformed, end - k)
@@ -192,12 +192,12 @@ class StartSearch:
         )
         if tail.records or self.request.lost is not None:
             resume_point = TailCheck(logs, tail, k, ordinal).resume_point()
-        upstream = self._check_source(behind_filtered(self.request, resume_point.upstream, ordinal))
+        upstream = self._check_source(after_filtered(self.request, resume_point.upstream, ordinal))
         if upstream != resume_point.upstream:
             resume_point = resume_point._replace(upstream=upstream, leader_epoch=-1)
         return resume_point._replace(leader_epoch=self._epoch(upstream, resume_point.leader_epoch))
 
-    def _behind_accepted(self, stretch: TailStretch) -> StartPoint | None:
+    def _after_accepted(self, stretch: TailStretch) -> StartPoint | None:
         """Return a start point after foreign records that are exactly as they were accepted, or
         None if the map already has all of them.
         """
@@ -330,7 +330,7 @@ class StartSearch:
             self.logs.are_same,
         )
         self._check_replicated(own_end.downstream)
-        resumed = self._source_behind(own_end)
+        resumed = self._source_after(own_end)
         return StartPoint(
             ordinal=own_end.ordinal,
             upstream=resumed.upstream,
@@ -355,7 +355,7 @@ class StartSearch:
         """
         return (self.target_ends.high_watermark if foreign is None else foreign) - ordinal
 
-    def _source_behind(self, own_end: OurEnd) -> ResumePoint:
+    def _source_after(self, own_end: OurEnd) -> ResumePoint:
         """Return where the source is read next, after this flow's last record."""
         runs = self.request.runs
         if run_at(runs, own_end.ordinal) is None:

@@ -122,12 +122,12 @@ class TailCheck:
             if not comparison.holds:
                 continue
             right = continued(earlier, dropped.ordinal)
-            behind = right.upstream_of(self._ordinal)
+            next_offset = right.upstream_of(self._ordinal)
             if comparison.proves(self._ordinal) and dropped.ordinal < self._ordinal:
-                epoch = comparison.epoch_before(self._ordinal, behind)
-                return ResumePoint(behind, epoch, (right,), comparison.equal)
+                epoch = comparison.epoch_before(self._ordinal, next_offset)
+                return ResumePoint(next_offset, epoch, (right,), comparison.equal)
             if void and gone is None and self._request.lost is None:
-                gone = ResumePoint(behind, -1, (right,), comparison.equal)
+                gone = ResumePoint(next_offset, -1, (right,), comparison.equal)
         return self._near_by(upstream, gone)
 
     def _elsewhere(self, accepted: ResumePoint) -> ResumePoint:

@@ -33,7 +33,7 @@ class VerifyRun(StateRow, frozen=True, kw_only=True):
     topics: str | None
     """A regular expression, or None for all topics."""
     since: str | None
-    """As requested: times of the source's records."""
+    """Times of the source's records, as requested."""
     until: str | None
     deep: bool
     partitions: int

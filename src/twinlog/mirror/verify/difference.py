@@ -107,17 +107,17 @@ class Compared:
             day = self.days[number] = Day()
         return day
 
-    def add(self, behind: Compared) -> None:
+    def add(self, following: Compared) -> None:
         """Add the result for the next section of the partition."""
         room = MOST_KEPT - len(self.differences)
-        self.differences += behind.differences[:room]
-        self.unkept += behind.unkept + len(behind.differences[room:])
-        self.equal += behind.equal
-        self.by_bytes += behind.by_bytes
-        self.bytes += behind.bytes
-        self.gaps.update(behind.gaps)
-        self.pending = behind.pending if self.pending is None else self.pending
-        for number, day in behind.days.items():
+        self.differences += following.differences[:room]
+        self.unkept += following.unkept + len(following.differences[room:])
+        self.equal += following.equal
+        self.by_bytes += following.by_bytes
+        self.bytes += following.bytes
+        self.gaps.update(following.gaps)
+        self.pending = following.pending if self.pending is None else self.pending
+        for number, day in following.days.items():
             self.days.setdefault(number, Day()).add(day)
 
     def differs(

@@ -36,7 +36,7 @@ class Entry(NamedTuple):
 
     offset: int
     record: Record | None
-    """None if the batch cannot be read."""
+    """The record, or None if the batch cannot be read."""
     is_own_time: bool = False
     """Whether the broker of this log set the timestamp."""
     problem: str = ""
@@ -195,8 +195,8 @@ class ReadSide:
         except CorruptData as error:
             problem = f"cannot be read: {error.message}"
             first = max(header.base_offset, self.begin)
-            behind = min(header.next_offset, first + MOST_SPOILT)
-            return [Entry(offset, None, problem=problem) for offset in range(first, behind)]
+            next_offset = min(header.next_offset, first + MOST_SPOILT)
+            return [Entry(offset, None, problem=problem) for offset in range(first, next_offset)]
         return [
             Entry(record.offset, record, is_own_time)
             for record in records

@@ -78,7 +78,7 @@ class LogWalk:
         self._compared = compared
         self._on_step = on_step
         self._shift = 0
-        """By how many offsets records are after their positions in the map."""
+        """Distance of records to their positions in the map."""
 
     def walk(self) -> None:
         """Walk to the limit of both sides."""
@@ -165,9 +165,10 @@ class LogWalk:
         mapped = self._pairs.counterpart(header.base_offset)
         if mapped is None or not mapped.is_known or mapped.room < header.count:
             return False
-        behind = header.next_offset
+        next_offset = header.next_offset
         is_left_out = any(
-            skip.first < behind and header.base_offset < skip.next for skip in self._rules.skips
+            skip.first < next_offset and header.base_offset < skip.next
+            for skip in self._rules.skips
         )
         return mapped.offset + self._shift == other.base_offset and not is_left_out
 
@@ -247,7 +248,7 @@ class LogWalk:
         return self._passes(self._why_of_others(there.offset), partial(self._pass_there, there))
 
     def _why_of_others(self, offset: int) -> GapCause | None:
-        if any(first <= offset < behind for first, behind in self._rules.accepted):
+        if any(first <= offset < next_offset for first, next_offset in self._rules.accepted):
             return GapCause.ACCEPTED
         if not self._rules.is_shared:
             return None

@@ -112,7 +112,7 @@ class RowPartitioner:
         """
         self._topic, self._counts, self._now_ms, self._turn = topic, counts, now_ms, turn
         self.oldest_ms: dict[str, int] = {}
-        """By topic: the oldest timestamp in a column timestamp."""
+        """The oldest timestamp in a column timestamp, by topic."""
 
     def by_partition(
         self, batch: pa.RecordBatch

@@ -1,5 +1,9 @@
 """One Kafka transaction for all tasks of a write or micro-batch; the driver begins and ends it.
 
+**Problem.** Spark runs tasks twice, loses them, and repeats a whole micro-batch after a crash. Each
+row must be in the topic once all the same, and a reader must never see a part of a micro-batch. A
+transaction per task would make tasks visible one by one, and those of a repeated task twice.
+
     driver   begin    InitProducerId: rolls back the open transaction of an earlier run, or finishes
                       it if its end was decided; later requests of that run are rejected
     tasks             add partitions, append with that producer ID and epoch (`appending`)
@@ -9,15 +13,17 @@
 Begin and commit run in different processes, and only the tasks' messages pass from one to the
 other. All steps may be repeated.
 
-The mark (`cluster.groups.commit_mark`) is an offset of a group that belongs to the query. It has
-the number of the micro-batch that was committed last, its row count, and its topics. It is part of
-the transaction, so it is committed if and only if the rows are. A mark that no writer set on this
-cluster is refused (MARK_DIFFERS), because a mirror may have translated it.
+**Invariants.** The mark (`cluster.groups.commit_mark`) is an offset of a group that belongs to the
+query. It has the number of the micro-batch that was committed last, its row count, and its topics.
+It is part of the transaction, so it is committed if and only if the rows are. A mark that no writer
+set on this cluster is refused (MARK_DIFFERS), because a mirror may have translated it.
 
 A micro-batch with the number of the mark is not written again. Spark repeats a micro-batch with the
 same rows if it died after the commit but before its own note of it. Spark keeps the plan of a
 micro-batch, so the numbers of a query have no gap. If the mark has an unexpected number
 (MARK_DIFFERS), it belongs to another checkpoint, or was lost, and the topic's content is unknown.
+
+**What may die**
 
 - If the driver dies before EndTxn, the next begin, or the time-out, rolls back. The mark is the
   previous one.
@@ -28,6 +34,10 @@ micro-batch, so the numbers of a query have no gap. If the mark has an unexpecte
 - If another run begins in the meantime, this run's epoch is rejected (WRITER_FENCED). Nothing was
   committed, or the next run finds the commit in the mark.
 - If a task's run wrote rows that no task reports, the counts differ (PARTITION_SHARED).
+
+**Rejected:** a transactional ID per task, because there would be no point at which all of them are
+committed (ADR 33). Also rejected: to store the mark in Spark's checkpoint only, which is written
+after the commit, and not together with it.
 """
 
 from __future__ import annotations

@@ -162,7 +162,8 @@ class VerifyTask:
     """Source offset at which the section ends, or None for the end of the partition."""
     is_first: bool = True
     """Whether records before it are counted in this section. That is True for exactly one section
-    of a partition."""
+    of a partition.
+    """
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -170,10 +171,12 @@ class MappedCopy:
     """The copied part of a partition, by the offset map."""
 
     runs: Sequence[Run] = ()
-    """Empty if the map has no row of it."""
+    """The runs. Empty if the map has no row of it."""
     mark: Mark | None = None
     reach: Reach | None = None
-    """None if other clients also write to the topic, so that the end must be found in the log."""
+    """How far the copy is. None if other clients also write to the topic, so that the end must be
+    found in the log.
+    """
 
     @classmethod
     def of(cls, known: PartitionMap | None, reach: Reach | None, there_later: int) -> MappedCopy:
@@ -202,7 +205,8 @@ def verify_partition(
     read_bytes: int = READ_BYTES,
 ) -> None:
     """Compare a partition and fill in the differences. Raises TwinlogError if the rest cannot be
-    compared."""
+    compared.
+    """
     source_log = VerifiedLog(
         client=source,
         tp=wanted.source,

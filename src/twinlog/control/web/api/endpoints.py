@@ -116,7 +116,7 @@ class Endpoint:
     method: str = "GET"
     body: type[BaseModel] | None = None
     is_kept: bool = False
-    """Cache the answer, because many clients poll it."""
+    """Whether the answer is cached, because many clients poll it."""
 
 
 async def _flows(asked: CheckedRequest) -> Answer:

@@ -53,7 +53,7 @@ class _Target:
 
     @property
     def is_read(self) -> bool:
-        """A read is in progress."""
+        """Whether a read is in progress."""
         return self.task is not None and not self.task.done()
 
     @property
@@ -68,7 +68,7 @@ class Leaders:
         self._workers = RequestWorkers(AT_ONCE, 1 << 10)
         self._heard: dict[str, LeaderReport] = {}
         self._targets: dict[str, _Target] = {}
-        """By cluster alias."""
+        """The targets by cluster alias."""
         self._changed = -math.inf
         self.version = 0
         """Changes when a report is read, or when this process writes a command."""
