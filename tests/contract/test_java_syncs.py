@@ -1,7 +1,5 @@
 """MirrorMaker 2's own source connector checks Twinlog's syncs: the configs that it sets, and the
 ACLs that it creates.
-
-Its methods on configs and ACLs are those of MM2's MirrorSourceConnectorTest.
 """
 
 from __future__ import annotations

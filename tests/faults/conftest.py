@@ -69,7 +69,5 @@ def rig(fault_source: LocalCluster, fault_target: LocalCluster, tmp_path: Path) 
 def patient_driver(monkeypatch: pytest.MonkeyPatch) -> None:
     """The driver does not give up lanes that a test freezes, however long that takes. It also does
     not give up dead lanes, and the next lane waits as long for late requests.
-
-    Nor is anybody who died: whoever comes next waits as long for late requests.
     """
     monkeypatch.setattr("twinlog.lane.late_requests.SILENCE_MS", int(PATIENCE_S * 1000))

@@ -57,7 +57,7 @@ def freeze_then_submit(self, api_key, *arguments):
     return submit(self, api_key, *arguments)
 HotConnection.submit = freeze_then_submit
 """
-"""A fetch that is on its way already would still be answered with what is deleted meanwhile."""
+"""A fetch that was sent before the deletion would still return the deleted records."""
 
 
 @pytest.mark.usefixtures("patient_driver")
@@ -108,8 +108,8 @@ def _write(index: Path, data: bytes) -> None:
 
 @pytest.mark.usefixtures("patient_driver")
 def test_batch_of_another_lane_of_ours_with_other_bounds(rig: Rig) -> None:
-    """A lane that was given up had sent the same records, cut into other batches: ours is refused
-    and nothing is there twice.
+    """A lane that was given up had sent the same records, cut into other batches. The next lane's
+    batch is rejected, and no record is duplicated.
     """
     rig.create()
     rig.put(range(10))
@@ -168,7 +168,7 @@ def test_state_of_another_source_cluster(rig: Rig) -> None:
 
 
 def test_lane_whose_driver_is_silent(rig: Rig, capfd: pytest.CaptureFixture[str]) -> None:
-    """It ends by itself, since others may have its partitions by then."""
+    """The lane ends by itself, because other lanes may have its partitions by then."""
     rig.create()
     rig.put(range(10))
     said: list[str] = []

@@ -105,7 +105,7 @@ def late(self, now_ms):
 if not done.exists():
     map_writer.MapWriter.pump = late
 """
-"""The map takes no row before the first record is read, or a while has passed."""
+"""The map takes no row before the first record is read, or some time has passed."""
 
 
 def test_lane_killed_between_the_first_rows_when_one_is_a_record_already(
@@ -122,7 +122,7 @@ def test_lane_killed_between_the_first_rows_when_one_is_a_record_already(
 
 
 def test_leases_change_in_order_under_load(flow: Rig) -> None:
-    """Every lease looks where the one before it ended; nothing is handed over."""
+    """Every lease searches the log where the previous one ended. Nothing is handed over."""
     create_topic(flow.source, flow.topic, partitions=2)
     mirror = Mirror(flow.config(KEYED), lanes=2, lease_s=2.0)
     with mirror, Load(flow.source, flow.topic, partitions=2, per_second=1_000) as load:

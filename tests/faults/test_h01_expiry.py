@@ -22,7 +22,7 @@ LONG_WITHOUT_TROUBLE = "import twinlog.mirror.copy.partition as c; c.TROUBLE_MS 
 NEVER_ONE_AT_A_TIME = LONG_WITHOUT_TROUBLE + "c.QUIET_MS = 10**15\n"
 """A simpler lane, which pipelines even if the target may have forgotten the ID."""
 PIPELINES_BESIDE_OTHERS = NEVER_ONE_AT_A_TIME + "c.PartitionCopy._window = lambda *_: c.PIPELINE\n"
-"""The same in a topic to which other clients may write, where one request is in flight."""
+"""The same lane, for a topic to which other clients may write: one request is in flight."""
 
 
 @pytest.fixture(autouse=True)
@@ -175,7 +175,7 @@ def noted(self, connection, batches, ids):
     return submit(self, connection, batches, ids)
 TargetSide._submit = noted
 """
-"""A byte for each record that is sent, in a file."""
+"""A file that gets one byte for each record that is sent."""
 
 
 REFUSED = """
@@ -190,7 +190,7 @@ watch.producer_expiry = refused
 def in_flight_while_the_target_hangs(
     rig: Rig, folder: Path, rounds: Rounds, *, age_ms: int, least: int, prelude: str = ""
 ) -> int:
-    """How many records a lane has sent that were not answered; so many are waited for."""
+    """The number of unanswered records that a lane has sent. The test waits for this many."""
     rig.create()
     rig.put(range(10), age_ms=age_ms)
     sent = folder / "sent"

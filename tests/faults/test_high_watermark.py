@@ -1,8 +1,6 @@
 """Records above the high watermark of a topic to which other clients may write. A follower of the
 target is frozen, so the leader's log has them, but consumers cannot read them. In memory:
 `unit/mirror/test_our_end.py`.
-
-In memory: `unit/mirror/test_our_end.py`.
 """
 
 from __future__ import annotations
@@ -67,9 +65,6 @@ def frozen_follower(rig: Rig) -> Iterator[None]:
     """Freeze a follower. The high watermark then stays, even if the controller counts the follower
     as lost, because one replica is too few. The leader must learn the setting first: if both arrive
     together, it removes the follower first (BrokerMetadataPublisher), and the high watermark moves.
-
-    The leader has to have heard of that before: where it learns of both at once, it takes the
-    follower away first (BrokerMetadataPublisher), and the high watermark moves.
     """
     alter_topic_configs(rig.target, rig.remote, {"min.insync.replicas": "2"})
     part = rig.target_client.metadata([rig.remote]).topics[rig.remote].partitions[0]

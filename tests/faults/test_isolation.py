@@ -186,11 +186,11 @@ def counted(*arguments):
 stalls.StallWatch._on_found = counted
 """
 )
-"""A byte for each look at partitions that are asked in vain, in a file."""
+"""A file that gets one byte for each query about partitions that fails."""
 
 
 def looked_in_vain(path: Path) -> None:
-    """What the first look found would have been told by the third."""
+    """Wait for three queries. What the first one found, the third would have reported."""
     eventually(lambda: path.exists() and path.stat().st_size >= 3, what="three looks")
 
 

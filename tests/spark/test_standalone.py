@@ -1,7 +1,5 @@
 """A Spark cluster with a standalone master and two workers. Its daemons and the mirror share a
 secret by their `conf/spark-defaults.conf`.
-
-Its daemons and the mirror share a secret, as `conf/spark-defaults.conf` of each gives it.
 """
 
 from __future__ import annotations

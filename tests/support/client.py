@@ -1,7 +1,5 @@
 """An independent Kafka client (librdkafka) for tests. The mirror's results are never checked with
 the mirror's own code.
-
-What the mirror did is never judged by the mirror's own code.
 """
 
 from __future__ import annotations
@@ -121,8 +119,6 @@ def produce_transaction(
 ) -> int:
     """Produce records in one transaction of a new transactional ID. `before` is called before its
     end.
-
-    `before` is called when everything but its end is on the brokers.
     """
     transactional_id = f"test-{uuid.uuid4()}"
     client = producer(cluster, config={"transactional.id": transactional_id})

@@ -89,9 +89,8 @@ class StrictBroker:
             client.shutdown(socket.SHUT_WR)
 
     def _refusal(self, frame: bytearray, version: int) -> Any:
-        """Return the rejection of a request with a forbidden batch, or None if the broker decides.
-
-        None: the broker decides.
+        """Return the rejection of a request with a forbidden batch, or None if the
+        broker decides.
         """
         request = ProduceRequest.decode(bytes(frame), version=version, header=True)
         with self._lock, ClusterClient(settings_for(self.bootstrap)) as client:

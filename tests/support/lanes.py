@@ -182,13 +182,13 @@ class ProcessJob:
 
 
 class ProcessLeases:
-    """Starts leases; what the supervisor takes for Spark."""
+    """Starts leases, as the supervisor expects of Spark."""
 
     def __init__(self, address: ChannelAddress, secrets: LaneSecrets) -> None:
         self._address = address
         self.secrets = secrets
         self.prelude = ""
-        """Python that every lane runs first: how a test stops a lane at one exact place."""
+        """Python that every lane runs first. Tests stop a lane at an exact point by it."""
         self.jobs: list[ProcessJob] = []
 
     def start(self, lease: int, lanes: int, description: str) -> ProcessJob:

@@ -66,8 +66,6 @@ class _Live:
 class LiveProducer(_Live):
     """Writes 0, 1, 2, ..., each once: to the old cluster until that rejects it, then to the new
     one. With a transactional ID, transactions have two records.
-
-    With a transactional id it writes them in transactions of two.
     """
 
     def __init__(

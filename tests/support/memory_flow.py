@@ -84,7 +84,7 @@ class MemoryFlow(MemorySource):
     _generation: int = 0
     _wait_until_ms: int = 0
     _lanes_until_ms: int = 0
-    """Until when a lost lane may be alive."""
+    """The time until which a lost lane may be alive."""
     _is_unheard: bool = False
     """Whether the step is one of a lane that is thought dead."""
     _of_living: set[int] = field(default_factory=set)

@@ -48,8 +48,6 @@ def send(
 ) -> Answer:
     """Append one encoded batch; with a topic ID only to that topic. If the leader does not know yet
     that it leads, the request is repeated.
-
-    A leader that does not know yet that it is one is asked again.
     """
     for _ in range(100):
         answer = _send(client, tp, batch, topic_id)

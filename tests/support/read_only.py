@@ -57,8 +57,6 @@ def scratch(folder: Path) -> str:
 def with_mounts(mounts: Sequence[str], command: Sequence[str]) -> list[str]:
     """Return the same command with its own mounts, which end with it. The test is skipped if mount
     namespaces are not permitted.
-
-    The test is skipped where mount namespaces are refused.
     """
     if reason := _refused():
         pytest.skip(f"mount namespaces are refused here: {reason}")

@@ -203,8 +203,6 @@ def partition_count(cluster: LocalCluster | str, topic: str) -> int:
 def leader(cluster: LocalCluster | str, topic: str, partition: int = 0) -> int:
     """Return the node ID of the partition's leader, or -1 if there is none. One of several brokers
     may not know a new topic yet, so the query is repeated.
-
-    One of several brokers may not have heard of a new topic yet: it is asked again.
     """
 
     def found() -> list[int]:

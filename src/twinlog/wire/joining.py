@@ -129,7 +129,7 @@ def _unpacked(
 ) -> memoryview:
     """Return the batches from `at` on as uncompressed batches, after checking their CRCs.
 
-    The end position of each batch in the response is appended to `behind`. Stops at a corrupt
+    The end position of each batch in the response is appended to `next_at`. Stops at a corrupt
     batch, which is reported when it is read by itself.
     """
     out, offset = bytearray(), first.base_offset

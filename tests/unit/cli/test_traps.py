@@ -38,7 +38,7 @@ def said(
 
 
 WIDE = "400"
-"""So wide that no name is broken."""
+"""Wide enough that no name is broken."""
 
 COMMANDS = ("check", "check --explain", "check --quiet")
 

@@ -1,7 +1,5 @@
 """Files from documentation and articles, with their mistakes. Each loads with warnings that name
 the lines, or is rejected with the line.
-
-Each loads, and what it gets wrong is said with the line; or the line that cannot be is named.
 """
 
 from __future__ import annotations

@@ -141,8 +141,6 @@ def costs_s() -> tuple[float, float]:
 def test_many_partitions_cost_less_than_half_of_what_the_library_takes() -> None:
     """2.1 s for 10,000 of them were too long for a process that copies, too. Measured in a separate
     process, because the heap of other tests slows down both, and Twinlog's more.
-
-    In a process of its own: the heap that other tests leave slows both, and ours more.
     """
     with ProcessPoolExecutor(1, mp_context=get_context("spawn")) as own:
         ours, library = own.submit(costs_s).result()

@@ -35,7 +35,7 @@ STEPS_TAKEN: Final = int(os.environ.get("TWINLOG_STEPS", "60000"))
 PARTS: Final = 3
 FEW_RUNS: Final = 3
 SMALL_RANGE: Final = 200
-"""So that a response of the source becomes several ranges."""
+"""Small enough that a response of the source becomes several ranges."""
 SEARCHED: Final = 2_000
 
 

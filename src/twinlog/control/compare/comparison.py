@@ -286,12 +286,14 @@ class FlowComparison:
         out = {}
         for aspect in Aspect:
             if aspect in self.compared:
-                here = [deviation for deviation in self.deviations if deviation.aspect is aspect]
-                different = sum(one.is_difference for one in here)
+                of_aspect = [
+                    deviation for deviation in self.deviations if deviation.aspect is aspect
+                ]
+                different = sum(one.is_difference for one in of_aspect)
                 out[aspect] = Total(
                     compared=self.compared[aspect],
                     different=different,
-                    left_alone=len(here) - different,
+                    left_alone=len(of_aspect) - different,
                 )
         return out
 
@@ -346,29 +348,32 @@ def compare_topic_configs(
 ) -> FlowComparison:
     """Compare only the topic configs of one flow."""
     out = FlowComparison(flow=setup.name)
-    here, there = source.metadata(None), target.metadata(None)
-    flow, remote = _remotes(setup, target, here, matches)
-    present = {name: its for name, its in remote.items() if its in there.topics}
-    narrowed = _narrowed(flow, here, matches)
+    source_metadata, target_metadata = source.metadata(None), target.metadata(None)
+    flow, remote = _remotes(setup, target, source_metadata, matches)
+    present = {name: its for name, its in remote.items() if its in target_metadata.topics}
+    narrowed = _narrowed(flow, source_metadata, matches)
     compare_configs(narrowed, source, target, present, out, with_left_alone=False)
     return out
 
 
 def _remotes(
-    setup: FlowSetup, target: ClusterClient, here: ClusterMetadata, matches: Callable[[str], bool]
+    setup: FlowSetup,
+    target: ClusterClient,
+    source_metadata: ClusterMetadata,
+    matches: Callable[[str], bool],
 ) -> tuple[FlowConfig, dict[str, str]]:
     """Return the flow with its released topics, and the remote names of the topics to compare."""
     released = state_rows_if_any(target).intents(setup.name).released
     flow = replace(setup.config, released=released)
-    mirrored = {n: t for n, t in mirrored_topics(flow, here).items() if matches(n)}
+    mirrored = {n: t for n, t in mirrored_topics(flow, source_metadata).items() if matches(n)}
     return flow, remote_names(flow, mirrored)
 
 
 def _narrowed(
-    flow: FlowConfig, here: ClusterMetadata, matches: Callable[[str], bool]
+    flow: FlowConfig, source_metadata: ClusterMetadata, matches: Callable[[str], bool]
 ) -> FlowConfig:
     """Return the flow without topics that are not compared, for the sync of configs."""
-    unseen = frozenset(name for name in here.topics if not matches(name))
+    unseen = frozenset(name for name in source_metadata.topics if not matches(name))
     return replace(flow, released=flow.released | unseen)
 
 
@@ -384,21 +389,27 @@ class _Comparer:
 
     def compared(self, matches: Callable[[str], bool]) -> FlowComparison:
         out = FlowComparison(flow=self._setup.name)
-        here, there = self._source.metadata(None), self._target.metadata(None)
-        flow, remote = _remotes(self._setup, self._target, here, matches)
-        present = {name: its for name, its in remote.items() if its in there.topics}
+        source_metadata, target_metadata = self._source.metadata(None), self._target.metadata(None)
+        flow, remote = _remotes(self._setup, self._target, source_metadata, matches)
+        present = {name: its for name, its in remote.items() if its in target_metadata.topics}
 
         def report(what: str) -> None:
             if len(remote) >= MANY:
                 self._say(f"{self._setup.name}: comparing {what}")
 
-        topics = [one for one in compare_topics(flow, here, there, remote) if matches(one.name)]
+        topics = [
+            one
+            for one in compare_topics(flow, source_metadata, target_metadata, remote)
+            if matches(one.name)
+        ]
         out.add(Aspect.TOPIC, len(remote), topics)
-        partitions = compare_partitions(flow, here.topics, there.topics, present)
+        partitions = compare_partitions(
+            flow, source_metadata.topics, target_metadata.topics, present
+        )
         out.add(Aspect.PARTITIONS, len(present), partitions)
-        factors = compare_replication(flow, here.topics, there.topics, present)
+        factors = compare_replication(flow, source_metadata.topics, target_metadata.topics, present)
         out.add(Aspect.REPLICATION_FACTOR, len(present), factors)
-        narrowed = _narrowed(flow, here, matches)
+        narrowed = _narrowed(flow, source_metadata, matches)
         with_left_alone = self._with_left_alone
         report(f"configs of {plural(len(present), 'topic')}")
         compare_configs(
@@ -443,25 +454,28 @@ def remote_names(flow: FlowConfig, topics: Mapping[str, TopicMetadata]) -> dict[
 
 
 def compare_topics(
-    flow: FlowConfig, here: ClusterMetadata, there: ClusterMetadata, remote: Mapping[str, str]
+    flow: FlowConfig,
+    source_metadata: ClusterMetadata,
+    target_metadata: ClusterMetadata,
+    remote: Mapping[str, str],
 ) -> Iterator[Deviation]:
     """Yield topics that exist on one side only; `remote` has the remote names of mirrored ones."""
     for name, wanted in remote.items():
-        if wanted not in there.topics:
-            yield Deviation(Aspect.TOPIC, name, "", _size(here.topics[name]), MISSING)
-    for name, error in refused_names(flow, selected_topics(flow, here)).items():
+        if wanted not in target_metadata.topics:
+            yield Deviation(Aspect.TOPIC, name, "", _size(source_metadata.topics[name]), MISSING)
+    for name, error in refused_names(flow, selected_topics(flow, source_metadata)).items():
         target = f"not copied [{error.code}]"
-        yield Deviation(Aspect.TOPIC, name, "", _size(here.topics[name]), target)
+        yield Deviation(Aspect.TOPIC, name, "", _size(source_metadata.topics[name]), target)
     selector = TopicSelector.of(flow)
-    for name, topic in here.topics.items():
+    for name, topic in source_metadata.topics.items():
         verdict = Verdict.INTERNAL if topic.is_internal else selector.verdict(name)
         if verdict in SHOWN_VERDICTS:
             yield Deviation(Aspect.TOPIC, name, "", _size(topic), "", verdict.value)
     if flow.policy.kind is PolicyKind.IDENTITY:
         return  # names do not show which topics of the target are copies
     policy = policy_of(flow)
-    copied = {*remote_names(flow, here.topics).values()}
-    for name, topic in there.topics.items():
+    copied = {*remote_names(flow, source_metadata.topics).values()}
+    for name, topic in target_metadata.topics.items():
         if is_own_topic(name) or policy.is_internal_topic(name):
             continue
         if is_remote_topic_of(policy, flow.source_alias, name) and name not in copied:
@@ -477,16 +491,16 @@ def _size(topic: TopicMetadata) -> str:
 
 def compare_partitions(
     flow: FlowConfig,
-    here: Mapping[str, TopicMetadata],
-    there: Mapping[str, TopicMetadata],
+    source_topics: Mapping[str, TopicMetadata],
+    target_topics: Mapping[str, TopicMetadata],
     remote: Mapping[str, str],
 ) -> Iterator[Deviation]:
     """Yield differing partition counts. A remote topic grows with its source, and never shrinks."""
     for name, its in remote.items():
-        topic = there.get(its)
+        topic = target_topics.get(its)
         if topic is None or topic.error:
             continue
-        wanted, count = len(here[name].partitions), len(topic.partitions)
+        wanted, count = len(source_topics[name].partitions), len(topic.partitions)
         if count != wanted:
             why = _why_other_count(flow, more=count > wanted)
             yield Deviation(Aspect.PARTITIONS, name, "", str(wanted), str(count), why)
@@ -502,8 +516,8 @@ def _why_other_count(flow: FlowConfig, *, more: bool) -> str:
 
 def compare_replication(
     flow: FlowConfig,
-    here: Mapping[str, TopicMetadata],
-    there: Mapping[str, TopicMetadata],
+    source_topics: Mapping[str, TopicMetadata],
+    target_topics: Mapping[str, TopicMetadata],
     remote: Mapping[str, str],
 ) -> Iterator[Deviation]:
     """Yield differing replication factors. Remote topics should have `replication.factor`,
@@ -511,15 +525,15 @@ def compare_replication(
     """
     wanted = flow.new_topics.replication_factor
     for name, its in remote.items():
-        topic = there.get(its)
-        if topic is None or not topic.partitions or not here[name].partitions:
+        topic = target_topics.get(its)
+        if topic is None or not topic.partitions or not source_topics[name].partitions:
             continue
         counts = sorted({len(partition.replicas) for partition in topic.partitions})
         text = ", ".join(map(str, counts))
         if wanted > 0 and counts != [wanted]:
             expected = f"replication.factor = {wanted}"
             yield Deviation(Aspect.REPLICATION_FACTOR, name, "", expected, text)
-        source_counts = sorted({len(one.replicas) for one in here[name].partitions})
+        source_counts = sorted({len(one.replicas) for one in source_topics[name].partitions})
         if source_counts != counts and (wanted <= 0 or counts == [wanted]):
             why = "replication.factor sets that of remote topics"
             expected = ", ".join(map(str, source_counts))
@@ -536,8 +550,8 @@ OTHER_KIND: Final = "a group of another type has that name on the target"
 
 def compare_groups(
     led: LedFlow,
-    here: Coordinators,
-    there: Coordinators,
+    source: Coordinators,
+    target: Coordinators,
     out: FlowComparison,
     *,
     with_left_alone: bool,
@@ -546,11 +560,11 @@ def compare_groups(
     sync_s = led.config.groups.sync_s
     if sync_s is None and not with_left_alone:
         return
-    survey = survey_groups(led, here, there)
+    survey = survey_groups(led, source, target)
     off = SYNC_OFF if sync_s is None else ""
     follows = f"it is active on {led.config.flow.source}, and synchronized every {sync_s} s"
     offsets = offsets_of(
-        there,
+        target,
         [topic.name for topic in survey.selected if not topic.is_share],
         [one.name for one in survey.selected if one.is_share],
         furthest=True,
@@ -567,13 +581,13 @@ def compare_groups(
     out.add(Aspect.GROUP, len(survey.selected), deviations)
 
 
-def why_left_alone(group: Group, there: Group | None) -> str:
+def why_left_alone(group: Group, counterpart: Group | None) -> str:
     """Return why a group of the target may have other offsets; empty if it is synchronized."""
-    if there is None:
+    if counterpart is None:
         return ""
-    if there.is_active:
+    if counterpart.is_active:
         return ACTIVE_THERE
-    is_same = there.is_share if group.is_share else there.has_offsets
+    is_same = counterpart.is_share if group.is_share else counterpart.has_offsets
     return "" if is_same else OTHER_KIND
 
 

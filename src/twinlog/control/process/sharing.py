@@ -150,28 +150,26 @@ class Sharing:
         fewer = self._fewer(flows)
         self._uneven_since = {one: self._uneven_since.get(one, now) for one in fewer}
         due = {
-            process: process_fewer
-            for process, process_fewer in fewer.items()
+            process: peer
+            for process, peer in fewer.items()
             if now - self._uneven_since[process] >= self._settle_s
         }
-        part = (self._leads + sum(process_fewer.leads for process_fewer in due.values())) // (
-            1 + len(due)
-        )
+        part = (self._leads + sum(peer.leads for peer in due.values())) // (1 + len(due))
         room = AT_ONCE
-        for process, process_fewer in due.items():
+        for process, peer in due.items():
             self._uneven_since[process] = now + self._settle_s
-            free = [flow for flow in process_fewer.flows if flow.offer is None]
-            count = min(part - process_fewer.leads, room, len(free))
+            free = [flow for flow in peer.flows if flow.offer is None]
+            count = min(part - peer.leads, room, len(free))
             if count <= 0:
                 continue
             room -= count
             until = now + ARRIVES_WITHIN * self._settle_s
-            self._given[process] = (process_fewer.leads + count, until)
+            self._given[process] = (peer.leads + count, until)
             for flow in free[-count:]:
                 flow.log.news(
                     "handing over to %s, which leads %d flows and this process %d",
-                    process_fewer.who,
-                    process_fewer.leads,
+                    peer.who,
+                    peer.leads,
                     self._leads,
                 )
                 self._begin(flow, process, now)
