@@ -97,23 +97,23 @@ def verify(
     try:
         with (
             ReadingLine("offsets", count) as reading,
-            workers(spark) as some,
+            workers(spark) as tasks,
         ):
-            for one in verify_flows(config, scope, some, reading.step):
+            for result in verify_flows(config, scope, tasks, reading.step):
                 reading.clear()
-                verified.append(one)
-                for line in records.add(one):
+                verified.append(result)
+                for line in records.add(result):
                     write_line(line, sys.stderr)
                 # a flow that has none of --topics is not compared, and would look identical
-                if topics is None or one.partitions:
-                    wrong = (text(f"{one.flow}: {line}") for line in problems(one))
-                    write_parts(parts(one), wrong)
+                if topics is None or result.partitions:
+                    wrong = (text(f"{result.flow}: {line}") for line in problems(result))
+                    write_parts(parts(result), wrong)
     except TwinlogError as error:
         error.exit_code = NOT_KNOWN  # exit code 1 would mean a difference
         raise
-    if topics is not None and not any(one.partitions for one in verified):
+    if topics is not None and not any(result.partitions for result in verified):
         raise UsageError(f"--topics: no flow mirrors a topic that matches {topics}")
-    answer = worst([one.answer for one in verified])
+    answer = worst([result.answer for result in verified])
     fields = {
         "answer": answer,
         "began": in_iso(began_ms),

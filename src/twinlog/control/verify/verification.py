@@ -162,13 +162,13 @@ class _Flow:
             start, end = logs[tp].start, logs[tp].end
             if not problem and (start is None or end is None):
                 problem = NO_BOUNDS
-            here = Range(start or 0, end or 0)
-            here = _narrowed(here, _since(since.get(tp, 0)), _until(until.get(tp)))
-            if not problem and here.next > here.first:
+            missing = Range(start or 0, end or 0)
+            missing = _narrowed(missing, _since(since.get(tp, 0)), _until(until.get(tp)))
+            if not problem and missing.next > missing.first:
                 if out.is_led:
-                    compared.pending = here
+                    compared.pending = missing
                 else:
-                    compared = never_made(here)
+                    compared = never_made(missing)
             yield VerifiedPartition(source=tp, target=target, compared=compared, why_not=problem)
 
     # -- partitions with one

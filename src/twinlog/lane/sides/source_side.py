@@ -158,7 +158,7 @@ class SourceSide:
         self._enter(state, WaitsFor.BROKER)
         self._restless_until = self.clock.monotonic() + RESTLESS_S
 
-    # -- out
+    # -- requests
 
     @property
     def is_steady(self) -> bool:
@@ -372,7 +372,7 @@ class SourceSide:
         spare = max(0, self._fair_share() - self._share())
         return copy.queued_bytes - min(spare, sum(part.in_flight_bytes for part in copy.parts))
 
-    # -- in
+    # -- responses
 
     def on_readable(self, node: int, connection: HotConnection) -> None:
         """Process the broker's responses. Raises Disconnected or CorruptData if the whole

@@ -209,7 +209,7 @@ class PartitionCopy:
         self._in_flight = InFlight()
         self._splitter = Splitter(rules.producer_id)
 
-    # -- in
+    # -- from the source
 
     def on_fetched(self, records: memoryview, aborted: Iterable[Aborted], now_ms: int) -> int:
         """Queue the batches of a Fetch response. Returns the number of bytes queued for it."""
@@ -280,7 +280,7 @@ class PartitionCopy:
         """Whether everything below `end` is on the target."""
         return self.acked_upstream >= self.end and self.is_drained
 
-    # -- out
+    # -- to the target
 
     @property
     def is_drained(self) -> bool:
