@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final, cast
 
@@ -15,10 +15,16 @@ from twinlog.codes import FlowState
 from twinlog.config.flow.start import Starts, TopicStart
 from twinlog.control.flow.snapshots import flow_snapshot
 from twinlog.control.lanes.pacing import Pacer
-from twinlog.control.risk.held_back import OpenOnes
 from twinlog.control.risk.resting import Rest, RestingWatch, RestQuestions
 from twinlog.control.risk.running_flow import RiskLimits
-from twinlog.control.risk.source_watch import SHARE_OF_TIME, Offsets, SourceWatch
+from twinlog.control.risk.source_watch import (
+    SHARE_OF_TIME,
+    Offsets,
+    OpenOnes,
+    SourceAnswers,
+    SourceQuestions,
+    SourceWatch,
+)
 from twinlog.control.watch.snapshot import FlowSnapshot
 from twinlog.control.watch.state_since import FlowSince
 from twinlog.errors import Disconnected, TwinlogError, Unreachable
@@ -53,7 +59,7 @@ RPO_S = 30
 
 
 @dataclass
-class Source:
+class Source(SourceQuestions):
     """Where its partitions end, as the watch asks for it; time passes with each second asked."""
 
     driver: Driver
@@ -71,6 +77,23 @@ class Source:
     """Where those stand that no lane has begun."""
     rests_asked: list[TopicPartition] = field(default_factory=list)
 
+    def answers(
+        self,
+        wanted: Collection[TopicPartition],
+        behind: Collection[TopicPartition],
+        topics: Collection[str],
+        held_back: Collection[TopicPartition],
+    ) -> SourceAnswers:
+        ends = self.ends(wanted) if wanted else {}
+        return SourceAnswers(
+            ends=ends,
+            readable=ends if self.stable is None else self.stable,
+            starts=self.starts(behind),
+            ids=self.ids({tp.topic for tp in wanted}),
+            retentions=self.retentions(topics) if topics else None,
+            open_ones=self.open_ones(held_back) if held_back else None,
+        )
+
     def ids(self, topics: Iterable[str]) -> Mapping[str, TopicId]:
         ids = {topic: plan_of(0, topic).source_topic_id for topic in topics}
         return ids | {topic: TopicId("f" * 32) for topic in ids if topic in self.made_anew}
@@ -81,9 +104,6 @@ class Source:
         if self.error is not None:
             raise self.error
         return {tp: self.at[tp] for tp in partitions if tp in self.at}
-
-    def readable_ends(self, partitions: Iterable[TopicPartition]) -> Offsets | None:
-        return self.stable
 
     def starts(self, partitions: Iterable[TopicPartition]) -> Offsets:
         return {tp: self.begins.get(tp, 0) for tp in partitions}
@@ -570,7 +590,7 @@ def begins(plan: PartitionPlan, maps: Maps, starts: Starts) -> int | None:
     asked = RestQuestions(
         read_map=lambda: maps,
         target=cast("Any", None),
-        source=cast("Any", None),
+        next_batches=cast("Any", None),
         starts=starts,
         is_shared=False,
     )

@@ -16,8 +16,8 @@ from twinlog.control.flow.trouble import FlowTrouble
 from twinlog.control.lanes.lanes import Lane
 from twinlog.control.lanes.partitions import LaneKey
 from twinlog.control.leading.lead import Fenced, SetupWaiting, StandingBy
-from twinlog.control.risk.pulse import Pulse
 from twinlog.control.risk.running_flow import RunningFlow
+from twinlog.control.risk.source_watch import Pulse
 from twinlog.errors import Disconnected, FlowError, TwinlogError, Unreachable
 from twinlog.flow_log import FlowLog
 from twinlog.lane.messages import Away, Ready

@@ -38,7 +38,7 @@ from twinlog.control.leading.ends import FlowClients, FlowEnds
 from twinlog.control.leading.lead import Fenced, SetupWaiting, StandingBy, take_part, wait_to_lead
 from twinlog.control.loops.guard import LoopGuard
 from twinlog.control.loops.neighbours import Neighbours
-from twinlog.control.risk.source_questions import SourceQuestions
+from twinlog.control.risk.source_watch import SourceQuestions
 from twinlog.errors import Fate, FlowError, NotLeader, TwinlogError, Unauthorized
 from twinlog.flow_log import FlowLog
 from twinlog.lane import late_requests

@@ -10,10 +10,9 @@ from twinlog.control.flow.flow_setup import FlowSetup, PreparedFlow
 from twinlog.control.flow.steering import Steering
 from twinlog.control.lanes.partitions import RETRY_FAILED_S, handed, view_of
 from twinlog.control.lanes.wanted import see_source
-from twinlog.control.risk.pulse import Pulse
 from twinlog.control.risk.resting import RestingWatch
 from twinlog.control.risk.running_flow import NO_LIMITS, InBackground, RiskLimits
-from twinlog.control.risk.source_watch import SourceWatch
+from twinlog.control.risk.source_watch import Pulse, SourceWatch
 from twinlog.control.running.flow_run import FlowRun
 from twinlog.errors import TwinlogError
 from twinlog.flow_log import FlowLog

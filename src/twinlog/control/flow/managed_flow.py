@@ -39,10 +39,9 @@ from twinlog.control.groups.keyed_groups import keyed_groups
 from twinlog.control.lanes.lanes import Job
 from twinlog.control.lanes.pacing import pacer_of
 from twinlog.control.leading.lead import APART_S, SetupWaiting, StandingBy
-from twinlog.control.risk.pulse import Pulse
 from twinlog.control.risk.resting import RestingWatch, RestQuestions
 from twinlog.control.risk.running_flow import InBackground
-from twinlog.control.risk.source_watch import SourceWatch
+from twinlog.control.risk.source_watch import Pulse, SourceWatch
 from twinlog.control.running.flow_run import FlowRun
 from twinlog.control.running.flow_transforms import FlowTransforms, transforms_work
 from twinlog.control.watch.snapshot import FlowSnapshot
@@ -326,7 +325,7 @@ class ManagedFlow:
         rests = RestQuestions(
             read_map=prepared.read_map,
             target=setup.target,
-            source=questions,
+            next_batches=questions.next_batches,
             starts=setup.config.start,
             is_shared=setup.is_identity,
         )

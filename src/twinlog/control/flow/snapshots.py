@@ -12,8 +12,15 @@ from twinlog.codes import NOT_MIRRORED, FlowState, PartitionState
 from twinlog.control.flow.trouble import Trouble
 from twinlog.control.lanes.partitions import Partition, Placement
 from twinlog.control.lanes.wanted import vanished
-from twinlog.control.risk.loss import excess, loss_ms_of, loss_of, loss_records_of, throttle_of
-from twinlog.control.risk.retention import outlook_of, warnings
+from twinlog.control.risk.loss import (
+    excess,
+    loss_ms_of,
+    loss_of,
+    loss_records_of,
+    outlook_of,
+    throttle_of,
+    warnings,
+)
 from twinlog.control.risk.running_flow import NO_LIMITS, RiskLimits
 from twinlog.control.running.flow_run import FlowRun
 from twinlog.control.watch.snapshot import FlowSnapshot, PartitionSnapshot

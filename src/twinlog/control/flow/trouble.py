@@ -16,7 +16,7 @@ from twinlog.clock import CLOCK, Clock
 from twinlog.codes import FlowState, Trait, has
 from twinlog.control.lanes.lanes import Lane
 from twinlog.control.leading.lead import Fenced, LeaderUnknown, SetupWaiting, StandingBy
-from twinlog.control.risk.pulse import Pulse
+from twinlog.control.risk.source_watch import Pulse
 from twinlog.errors import ClusterError, Fate, NotLeader, TwinlogError
 from twinlog.flow_log import FlowLog
 from twinlog.quantities import duration

@@ -13,14 +13,13 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import islice
-from typing import Final, NamedTuple, Protocol
+from typing import Final, NamedTuple
 
 from twinlog.cluster.client import ClusterClient
 from twinlog.cluster.net.settings import ClusterSettings
 from twinlog.config.flow.start import Starts
-from twinlog.control.lanes.partitions import Partition
+from twinlog.control.lanes.partitions import Partition, Placement
 from twinlog.control.risk.running_flow import InBackground, RunningFlow
-from twinlog.control.risk.source_watch import is_followed
 from twinlog.errors import TwinlogError
 from twinlog.mirror.plan import PartitionPlan
 from twinlog.model import StartKind, TopicPartition
@@ -49,20 +48,13 @@ class Rest(NamedTuple):
 Rests = Mapping[TopicPartition, Rest]
 
 
-class NextBatches(Protocol):
-    """Queries of the source, in any thread; raises TwinlogError."""
-
-    def next_batches(self, offsets: Mapping[TopicPartition, int]) -> dict[TopicPartition, Rest]:
-        """Return the next batch at or after each offset."""
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RestQuestions:
     """Queries of both clusters for one run of a flow."""
 
     read_map: Callable[[], Maps]
     target: ClusterSettings
-    source: NextBatches
+    next_batches: Callable[[Mapping[TopicPartition, int]], Rests]
     starts: Starts
     is_shared: bool
     """Other clients may write to the target's topics."""
@@ -82,7 +74,7 @@ class RestQuestions:
             plan.source: self._begins(plan, picture.replica(plan, plan.targets)) for plan in plans
         }
         known = {tp: begins for tp, begins in found.items() if begins is not None}
-        return self.source.next_batches(known) if known else {}
+        return self.next_batches(known) if known else {}
 
     def _begins(self, plan: PartitionPlan, found: Replica) -> int | None:
         """Return where the copy of a partition resumes, or would begin. None if that is at the end
@@ -150,3 +142,8 @@ class RestingWatch:
             is_known = one.position >= 0 or tp in self._asked
             if is_followed(one) and one.lane is None and not is_known:
                 yield one
+
+
+def is_followed(partition: Partition) -> bool:
+    """Return True if the source is queried about this partition."""
+    return partition.is_wanted and partition.placement is not Placement.DONE
