@@ -17,7 +17,7 @@ from tests.support.share import begin_at, from_the_start, in_group, stands_at, t
 from tests.support.topics import create_topic, delete_records, end_offsets
 from twinlog.cluster.groups.share_groups import fetch_furthest_offsets
 from twinlog.control.groups.checkpoints import WITHOUT_SYNC, ShareGroups
-from twinlog.mirror.map.checkpoints import Skipped
+from twinlog.control.groups.group_sync import Skipped
 from twinlog.sandbox import LocalCluster
 
 pytestmark = [pytest.mark.broker]

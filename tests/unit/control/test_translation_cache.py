@@ -17,10 +17,9 @@ from twinlog.cluster.groups.group_offsets import Committed, GroupOffsets
 from twinlog.control.duties.rounds import LedFlow, PartitionView
 from twinlog.control.groups.checkpoint_rows import IDS, CheckpointRow, CopyIds, Newest
 from twinlog.control.groups.counterparts import Counterpart, TargetOffsets, Views
-from twinlog.control.groups.group_sync import CONSUMER_GROUPS, GroupSyncer
+from twinlog.control.groups.group_sync import GroupSync, GroupSyncer
 from twinlog.control.groups.translation_cache import TranslationCache, given_on_source
 from twinlog.errors import Unreachable
-from twinlog.mirror.map.checkpoints import GroupSync
 from twinlog.mirror.map.offset_map import NO_TERM, ChunkRow, PartitionMap, Run
 from twinlog.mirror.map.synced_offsets import SyncedOffsets
 from twinlog.mirror.map.translation import Reach
@@ -404,8 +403,8 @@ def test_a_sync_is_known_to_the_flow_back_whatever_topic_names_call_the_clusters
     there, back = loader(tmp_path)(*lines).flows
     known = SyncedOffsets()
     led = SimpleNamespace(config=there, synced=known, confirm=lambda: None)
-    kind = replace(CONSUMER_GROUPS, commit=lambda _, wanted: {group: {} for group in wanted})
-    syncer = GroupSyncer(cast("LedFlow", led), cast("Coordinators", None), kind)
+    syncer = GroupSyncer(cast("LedFlow", led), cast("Coordinators", None))
+    monkeypatch.setattr(syncer, "_set", lambda _, wanted: {group: {} for group in wanted})
     one = Checkpoint(
         group="a", topic_partition=FIRST, upstream_offset=5, downstream_offset=5, metadata=""
     )

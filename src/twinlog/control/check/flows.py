@@ -31,7 +31,7 @@ from twinlog.control.check.reported_status import lives_here, status_rows
 from twinlog.control.duties.acl_sync import OFF_KEY, find_acl_changes
 from twinlog.control.duties.config_sync import closed_configs, find_drift, lowered
 from twinlog.control.flow.flow_setup import FlowSetup
-from twinlog.control.groups.group_rights import group_notes
+from twinlog.control.groups.left_out import group_notes
 from twinlog.errors import BrokerRefused, TwinlogError, Unauthorized, Unsupported
 from twinlog.mirror.findings import Span, foreign_data
 from twinlog.mirror.map.offset_map import PartitionKey

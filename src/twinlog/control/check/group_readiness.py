@@ -29,8 +29,7 @@ from twinlog.control.groups.counterparts import (
     TargetOffsets,
     why_no_counterpart,
 )
-from twinlog.control.groups.group_rights import sees_groups, unseen_line
-from twinlog.control.groups.shared_topics import other_flows, skipping_groups
+from twinlog.control.groups.left_out import other_flows, sees_groups, skipping_groups, unseen_line
 from twinlog.errors import TwinlogError
 from twinlog.model import TopicPartition
 from twinlog.quantities import first_few, plural, total

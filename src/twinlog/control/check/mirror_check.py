@@ -41,8 +41,7 @@ from twinlog.control.flow.wiring import (
     lanes_of,
     neighbours_of,
 )
-from twinlog.control.groups.group_rights import selected_offsets
-from twinlog.control.groups.shared_topics import other_flows, skipping_groups
+from twinlog.control.groups.left_out import other_flows, selected_offsets, skipping_groups
 from twinlog.errors import AdoptionRefused, TwinlogError
 from twinlog.machine import memory_limit, usable_cores
 from twinlog.mirror.plan import PartitionPlan

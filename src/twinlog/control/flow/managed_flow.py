@@ -35,7 +35,7 @@ from twinlog.control.flow.shown import Shown
 from twinlog.control.flow.steering import Steering
 from twinlog.control.flow.trouble import FlowTrouble
 from twinlog.control.groups.checkpoints import checkpoints
-from twinlog.control.groups.keyed_groups import keyed_groups
+from twinlog.control.groups.left_out import keyed_groups
 from twinlog.control.lanes.lanes import Job
 from twinlog.control.lanes.pacing import pacer_of
 from twinlog.control.leading.lead import APART_S, SetupWaiting, StandingBy

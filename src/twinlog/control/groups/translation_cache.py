@@ -22,7 +22,7 @@ from twinlog.cluster.groups.group_offsets import Committed, GroupOffsets
 from twinlog.control.duties.rounds import LedFlow
 from twinlog.control.groups.checkpoint_rows import CheckpointRow, CopyIds, Newest
 from twinlog.control.groups.counterparts import Counterpart, TargetOffsets
-from twinlog.mirror.map.checkpoints import Skipped
+from twinlog.control.groups.group_sync import Skipped
 from twinlog.mirror.map.offset_map import PartitionKey
 from twinlog.model import NO_TOPIC_ID, TopicId, TopicPartition
 from twinlog.wire.mm2_records import Checkpoint
