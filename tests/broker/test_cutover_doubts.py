@@ -23,7 +23,7 @@ from twinlog.config.load import load
 from twinlog.control.cutover import drain, newest_status
 from twinlog.control.cutover.drain import Drain
 from twinlog.control.cutover.scope import CutoverScope
-from twinlog.control.cutover.switchover import FenceKind, Switchover, Ways
+from twinlog.control.cutover.switchover import FenceKind, Switchover, SwitchoverOptions
 from twinlog.control.flow.wiring import flow_setup
 from twinlog.errors import TwinlogError, or_raise
 from twinlog.model import TopicPartition
@@ -81,7 +81,7 @@ def test_mirror_that_begins_after_the_command(case: Case) -> None:
     """A drill starts its mirror after it has looked at the flow."""
     (config,) = load(case.pair.config, environment={}).flows
     with CutoverScope(flow_setup(config)) as scope:
-        work = Switchover(scope, Ways(fence=FenceKind.NONE), print)
+        work = Switchover(scope, print, SwitchoverOptions(fence=FenceKind.NONE))
         for refused in (scope.require_copied, lambda: work.run(work.plan())):
             with pytest.raises(TwinlogError) as error:
                 refused()

@@ -32,7 +32,7 @@ from twinlog.cluster.groups.member import MemberRole
 from twinlog.cluster.groups.membership import Membership
 from twinlog.control.drill import drill
 from twinlog.control.drill.cleaning import PREFIX, leftovers
-from twinlog.control.drill.clients import DrillWriter
+from twinlog.control.drill.rehearsal import DrillWriter
 from twinlog.model import TopicPartition
 from twinlog.sandbox import LocalCluster
 from twinlog.wire.record_batch import Codec

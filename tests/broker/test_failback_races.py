@@ -52,7 +52,9 @@ def steering_of(case: Case) -> FlowSteering:
 def demote_anyway(case: Case) -> None:
     """As a release that does not know of replays, or one whose command was killed, does it."""
     with closing(steering_of(case)) as steering:
-        steering.append([one.intent.encode() for one in steering.take_back(IntentKind.PROMOTE)])
+        steering.append(
+            [one.intent.encode() for one in steering.wanted(IntentKind.PROMOTE, is_set=False)]
+        )
 
 
 def demote(case: Case) -> tuple[int, str]:

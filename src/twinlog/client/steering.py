@@ -132,14 +132,6 @@ class FlowSteering:
         """
         return state_rows_if_any(self._target).intents(self.flow, corrupt=corrupt)
 
-    def want(self, kind: IntentKind) -> list[Change]:
-        """Return the change that sets an intent for the whole flow."""
-        return self.wanted(kind, [""])
-
-    def take_back(self, kind: IntentKind) -> list[Change]:
-        """Return the change that removes a flow's intent. Intents of single topics remain."""
-        return self.wanted(kind, [""], is_set=False)
-
     def limit(self, bytes_per_second: int | None) -> list[Change]:
         """Return the change that limits the flow; None means the configured limit."""
         corrupt: Corrupt = set()
@@ -179,10 +171,11 @@ class FlowSteering:
         return changes
 
     def wanted(
-        self, kind: IntentKind, topics: Iterable[str], *, is_set: bool = True
+        self, kind: IntentKind, topics: Iterable[str] = ("",), *, is_set: bool = True
     ) -> list[Change]:
-        """Return a change for each of these topics, which must be known. An empty name means the
-        flow."""
+        """Return a change that sets or removes the intent for each of these topics, which must be
+        known. An empty name means the flow; then intents of single topics remain.
+        """
         corrupt: Corrupt = set()
         found = self.intents(corrupt if kind is IntentKind.PAUSE else None)
         return [

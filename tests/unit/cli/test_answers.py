@@ -317,7 +317,7 @@ def switchover(*, is_open: bool) -> dict[str, Any]:
         promoted="",
         notes=("ACLs are not synced",),
     )
-    return moves("switchover.Switchover", plan, 2)
+    return moves("switchover.Switchover", plan)
 
 
 def failover(promoted: str = "") -> dict[str, Any]:
@@ -330,24 +330,22 @@ def failover(promoted: str = "") -> dict[str, Any]:
         promoted=promoted,
         lacking=frozenset(),
     )
-    return moves("failover.Failover", plan, 0)
+    return moves("failover.Failover", plan)
 
 
 def failback(promoted: str) -> dict[str, Any]:
     plan = FailbackPlan(
         flow="A->B", promoted=promoted, tails=(), way_back=("start B->A",), replayed=("3 of 5",)
     )
-    return moves("../failback.failback.Failback", plan, 1)
+    return moves("../failback.failback.Failback", plan)
 
 
-def moves(where: str, plan: Any, say_at: int) -> dict[str, Any]:
-    """A move whose steps say a line; it is given `say` at this place, or to its steps."""
+def moves(where: str, plan: Any) -> dict[str, Any]:
+    """A move whose steps say a line."""
 
-    def make(*given: Any) -> Any:
-        say = given[say_at] if say_at else None
-
-        def step(*steps: Any) -> list[Any]:
-            (say or steps[-1])("a step is done")
+    def make(_scope: Any, say: Callable[[str], None], *_options: Any) -> Any:
+        def step(*_steps: Any, **_named: Any) -> list[Any]:
+            say("a step is done")
             return []
 
         return SimpleNamespace(plan=lambda: plan, run=step, abort=step)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from functools import partial
 from types import SimpleNamespace
 from typing import Any, cast
 
@@ -29,7 +30,7 @@ class Cluster:
         self.scope = cast(
             "CutoverScope",
             SimpleNamespace(
-                name="A->B",
+                error=partial(FlowError, flow="A->B"),
                 is_whole=False,
                 intents=lambda: SimpleNamespace(promotion=None),
                 history=self.history,

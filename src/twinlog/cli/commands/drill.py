@@ -147,7 +147,7 @@ def run(  # noqa: PLR0913, PLR0917 (the options)
     load = Load(seconds=seconds, records_per_s=rate, record_bytes=record_bytes)
     plan = work.plan(pattern, most, load, [Part(one) for one in parts or PARTS])
     what = "The drill will create topics on both clusters."
-    if end := shown.ends_at(plan, plan.flow, what, is_open=True, dry_run=dry_run, yes=yes):
+    if end := shown.ends_at(plan, plan.flow, what, dry_run=dry_run, yes=yes):
         return end
     with interrupting():
         result = work.run(plan)

@@ -184,7 +184,7 @@ def pause_flows(file: Path, **given: Any) -> Answer:
     twinlog flow pause mm2.properties --reason 'brokers are upgraded'
     twinlog flow pause mm2.properties --flow A:B --dry-run
     """
-    return steer(file, lambda one: one.want(IntentKind.PAUSE), **given)
+    return steer(file, lambda one: one.wanted(IntentKind.PAUSE), **given)
 
 
 @flow.command("resume")
@@ -198,7 +198,7 @@ def resume_flows(file: Path, **given: Any) -> Answer:
     twinlog flow resume mm2.properties
     twinlog flow resume mm2.properties --flow A:B
     """
-    return steer(file, lambda one: one.take_back(IntentKind.PAUSE), **given)
+    return steer(file, lambda one: one.wanted(IntentKind.PAUSE, is_set=False), **given)
 
 
 @flow.command("unthrottle")
@@ -277,7 +277,7 @@ def promote_flows(file: Path, **given: Any) -> Answer:
     twinlog flow promote mm2.properties --dry-run
     """
     question = "The remote topics become the originals."
-    return steer(file, lambda one: one.want(IntentKind.PROMOTE), question=question, **given)
+    return steer(file, lambda one: one.wanted(IntentKind.PROMOTE), question=question, **given)
 
 
 @flow.command("demote")
@@ -294,8 +294,8 @@ def demote_flows(file: Path, **given: Any) -> Answer:
     twinlog flow demote mm2.properties --flow A:B
     twinlog flow demote mm2.properties --flow A:B --dry-run
     """
-    question = "The mirror writes to the remote topics again."
-    return steer(file, lambda one: one.take_back(IntentKind.PROMOTE), question=question, **given)
+    given["question"] = "The mirror writes to the remote topics again."
+    return steer(file, lambda one: one.wanted(IntentKind.PROMOTE, is_set=False), **given)
 
 
 @click.group("topic", cls=CommandGroup)

@@ -86,7 +86,7 @@ def on_flow(command: Any) -> Any:
 
     @wraps(command)
     def with_chosen(file: Path, flow: str | None, **given: Any) -> Any:
-        return command(ChosenFlow(file, flow), **given)
+        return command(chosen=ChosenFlow(file, flow), **given)
 
     return on_file(flow_option(with_chosen))
 

@@ -8,3 +8,13 @@ copied), `groups` (where each group resumes), `promotion` (the point of no retur
 The only state is the intents in the state topic (`mirror.state.intents`): each run reads both
 clusters and continues from there. docs/adr/0023 has what happens if it dies after each step.
 """
+
+from __future__ import annotations
+
+from typing import Final
+
+GATES: Final = (
+    *("mirror", "topics", "copy", "lag", "replicas", "configs", "acls", "groups", "foreign"),
+    "transactions",
+)
+"""Names of the gates of a switchover, in the order in which they are checked (`gates`)."""

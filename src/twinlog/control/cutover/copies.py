@@ -16,7 +16,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Final
 
-from twinlog.client import export
+from twinlog.client.export import first_records
 from twinlog.cluster.client import ClusterClient
 from twinlog.cluster.net.metadata import ClusterMetadata, TopicMetadata
 from twinlog.config.flow.schema import FlowConfig
@@ -27,7 +27,7 @@ from twinlog.mirror.names.filters import policy_of
 from twinlog.mirror.names.renaming import plain_upstream
 from twinlog.mirror.plan import Pairing
 from twinlog.mirror.state.copies import CopyRow
-from twinlog.model import NO_TOPIC_ID, TopicId, TopicPartition
+from twinlog.model import NO_TOPIC_ID, Isolation, TopicId, TopicPartition
 from twinlog.survey.ends import Want, read_ends
 from twinlog.survey.picture import read_flow
 from twinlog.survey.replica import Certainty, Replica
@@ -278,8 +278,8 @@ def records_in(
     """Return the first record in these ranges that the flow would copy, or might copy: its offset
     by partition.
     """
-    committed = scope.reads_committed
-    return export.first_records(scope.source, spans, with_aborted=not committed)
+    with_aborted = scope.config.isolation_level is Isolation.READ_UNCOMMITTED
+    return first_records(scope.source, spans, with_aborted=with_aborted)
 
 
 # -- the source

@@ -92,10 +92,9 @@ class FenceProof:
         while began - since < still_s:  # from the end of one check to the beginning of another
             if time.monotonic() > deadline:
                 who = first_few(map(str, writers.values()), MOST_WRITERS)
-                raise FlowError(
+                raise self._scope.error(
                     f"producers still write on the source: {who}; stop them and run "
                     "the same command again, or remove the fence with twinlog switchover abort",
-                    flow=self._scope.name,
                     code="FENCE_LEAKS",
                     fate=Fate.FATAL,
                 )
@@ -251,11 +250,10 @@ class Drain:
 
     def _truncated(self, lost: Sequence[Copy]) -> FlowError:
         what = first_few(f"{one.source} {one.deleted}" for one in lost)
-        return FlowError(
+        return self._scope.error(
             f"the source deleted records before they were copied ({what}): they are on neither "
             "side, and nothing was promoted; remove the fence with twinlog switchover abort, "
             "or continue without them with --accept copy",
-            flow=self._scope.name,
             code="SOURCE_TRUNCATED",
         )
 
@@ -283,9 +281,8 @@ class Drain:
         todo = "twinlog status shows the cause"
         if not is_led:
             todo = "no mirror runs: start one with twinlog mirror FILE"
-        return FlowError(
+        return self._scope.error(
             f"{text}; {todo}; then run the same command again, or remove the "
             "fence with twinlog switchover abort",
-            flow=self._scope.name,
             code="NOT_DRAINED",
         )

@@ -21,7 +21,7 @@ from twinlog.control.cutover.newest_status import NewestStatus
 from twinlog.control.cutover.scope import CutoverScope
 from twinlog.control.duties.acl_sync import find_acl_changes
 from twinlog.control.duties.config_sync import find_drift
-from twinlog.errors import BrokerRefused, FlowError, TwinlogError, Unsupported
+from twinlog.errors import BrokerRefused, TwinlogError, Unsupported
 from twinlog.mirror.names.acl_rules import fenced_topics
 from twinlog.quantities import count, first_few, plural, total
 from twinlog.survey.copied_topics import copies_by_name
@@ -31,11 +31,6 @@ from twinlog.wire.topic_acl import TopicAcl
 HANGING_S: Final = 60.0
 """An open transaction that is older is reported. This is Kafka's default transaction timeout of
 producers."""
-GATES: Final = (
-    *("mirror", "topics", "copy", "lag", "replicas", "configs", "acls", "groups", "foreign"),
-    "transactions",
-)
-"""Names of the gates, in the order in which they are checked."""
 FEW: Final = 5
 
 
@@ -262,10 +257,9 @@ def require_open(scope: CutoverScope, gates: Iterable[Gate], accepted: Iterable[
     closed = [gate for gate in gates if not gate.is_open and gate.name not in taken]
     if closed:
         names = ", ".join(gate.name for gate in closed)
-        raise FlowError(
+        raise scope.error(
             f"{plural(len(closed), 'gate')} closed ({names}): "
             f"{closed[0].name}: {closed[0].evidence[0]}; nothing was changed",
-            flow=scope.name,
             code="GATE_CLOSED",
         )
 

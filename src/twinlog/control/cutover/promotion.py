@@ -54,10 +54,9 @@ def is_promoted(scope: CutoverScope, intents: FlowIntents, topics: Sequence[str]
 def require_promoted(scope: CutoverScope, topics: Sequence[str]) -> None:
     """Raise FlowError (NOT_PROMOTED) if the scope is no longer promoted."""
     if not is_promoted(scope, scope.intents(), topics):
-        raise FlowError(
+        raise scope.error(
             "it was demoted while this command ran, so the flow copies again: start no client on "
             "the target; find out who demoted it, then run the same command again",
-            flow=scope.name,
             code="NOT_PROMOTED",
         )
 
@@ -144,11 +143,10 @@ def _lead_until_over(scope: CutoverScope, say: Say) -> str:
 def _runs(scope: CutoverScope, history: FlowHistory | None) -> FlowError:
     latest = None if history is None else history.latest
     where = "somewhere" if latest is None else f"on {latest.host} (process {latest.pid})"
-    return FlowError(
+    return scope.error(
         f"it was promoted, but the mirror {where} has not reported that its lanes have "
         "ended: producers must not write yet; find out why it does not follow, or end it, and run "
         "the same command again",
-        flow=scope.name,
         code="COPY_RUNS",
         fate=Fate.RETRIABLE,
     )

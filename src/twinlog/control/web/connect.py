@@ -152,14 +152,14 @@ class _Connect:
         return JSONResponse({"offsets": found})
 
     async def pause(self, request: Request) -> Response:
-        return await self._wish(request, 202, "paused", lambda one: one.want(IntentKind.PAUSE))
+        return await self._wish(request, 202, "paused", lambda one: one.wanted(IntentKind.PAUSE))
 
     async def stop(self, request: Request) -> Response:
-        return await self._wish(request, 204, "stopped", lambda one: one.want(IntentKind.PAUSE))
+        return await self._wish(request, 204, "stopped", lambda one: one.wanted(IntentKind.PAUSE))
 
     async def resume(self, request: Request) -> Response:
         return await self._wish(
-            request, 202, "resumed", lambda one: one.take_back(IntentKind.PAUSE)
+            request, 202, "resumed", lambda one: one.wanted(IntentKind.PAUSE, is_set=False)
         )
 
     async def _wish(self, request: Request, status: int, word: str, ask: Ask) -> Response:

@@ -20,7 +20,7 @@ from twinlog.control.check.group_readiness import ready_groups
 from twinlog.control.compare.comparison import compare_flows
 from twinlog.control.cutover.failover import Failover
 from twinlog.control.cutover.scope import CutoverScope
-from twinlog.control.cutover.switchover import Switchover, Ways
+from twinlog.control.cutover.switchover import Switchover
 from twinlog.control.doctor.findings import findings
 from twinlog.control.doctor.findings import printed as diagnosis
 from twinlog.control.doctor.observing import observe
@@ -246,10 +246,10 @@ def _doctor(asked: CheckedRequest, config: MirrorConfig) -> Any:
     return diagnosis(seen, findings(seen))
 
 
-def _planned(planner: Callable[[CutoverScope], Any]) -> Handler:
+def _planned(make: Callable[[CutoverScope], Switchover | Failover]) -> Handler:
     def plan(_: CheckedRequest, config: MirrorConfig) -> Any:
         with CutoverScope(flow_setup(config.flows[0])) as scope:
-            return encoded(planner(scope))
+            return encoded(make(scope).plan())
 
     return _queried(plan)
 
@@ -419,15 +419,13 @@ ENDPOINTS: Final = (
         f"{_FLOW}/switchover",
         "Plan of a switchover: gates with evidence, and groups. It may take seconds.",
         "PlannedSwitchover",
-        _planned(
-            lambda scope: Switchover(scope, Ways(), lambda _: None).plan(),
-        ),
+        _planned(Switchover),
     ),
     Endpoint(
         f"{_FLOW}/failover",
         "Plan of a failover: what would be lost, where groups would resume. It may take seconds.",
         "PlannedFailover",
-        _planned(lambda scope: Failover(scope).plan()),
+        _planned(Failover),
     ),
     Endpoint(
         f"{ROOT}/events",
@@ -452,12 +450,12 @@ ENDPOINTS: Final = (
     _wish(
         "pause",
         "Pause a flow until it is resumed.",
-        lambda one, _: one.want(IntentKind.PAUSE),
+        lambda one, _: one.wanted(IntentKind.PAUSE),
     ),
     _wish(
         "resume",
         "Resume a paused flow.",
-        lambda one, _: one.take_back(IntentKind.PAUSE),
+        lambda one, _: one.wanted(IntentKind.PAUSE, is_set=False),
     ),
     _wish(
         "limit",
