@@ -61,10 +61,12 @@ class MirrorClient:
     """
 
     def __init__(self, config: Mapping[str, str]) -> None:
-        read = read_config(config)
-        self._policy = read.policy
-        self._admin = ClusterClient(read.admin)
-        self._consumer = ClusterClient(read.consumer)
+        settings = Settings(
+            {key: Setting(key=key, value=value, file=_WHERE) for key, value in config.items()}
+        )
+        self._policy = _policy(settings)
+        admin, consumer = (_cluster(settings, role) for role in (Role.ADMIN, Role.CONSUMER))
+        self._admin, self._consumer = ClusterClient(admin), ClusterClient(consumer)
         self._maps: dict[str, tuple[ExactMap, str]] = {}
 
     @property
@@ -255,27 +257,6 @@ class MirrorClient:
 
 _WHERE: Final = "MirrorClient"
 _SOURCE_ALIAS: Final = "source.cluster.alias"
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ClientConfig:
-    """Settings of a MirrorClient."""
-
-    policy: DefaultReplicationPolicy
-    admin: ClusterSettings
-    consumer: ClusterSettings
-
-
-def read_config(properties: Mapping[str, str]) -> ClientConfig:
-    """Raise ConfigError if the cluster's address is missing or a value is invalid."""
-    settings = Settings(
-        {key: Setting(key=key, value=value, file=_WHERE) for key, value in properties.items()}
-    )
-    return ClientConfig(
-        policy=_policy(settings),
-        admin=_cluster(settings, Role.ADMIN),
-        consumer=_cluster(settings, Role.CONSUMER),
-    )
 
 
 def _policy(settings: Settings) -> DefaultReplicationPolicy:
