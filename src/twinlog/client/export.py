@@ -15,6 +15,7 @@ import json
 from base64 import b64decode, b64encode
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from enum import StrEnum
 from types import MappingProxyType
 from typing import Any, Final
 
@@ -27,7 +28,7 @@ from twinlog.mirror.findings import Span
 from twinlog.mirror.start.tail_check import decode
 from twinlog.model import Isolation, TopicPartition
 from twinlog.survey.committed_log import batches_of
-from twinlog.wire.record_batch import BatchHeader, read_headers, verify_crc
+from twinlog.wire.record_batch import read_headers, verify_crc
 from twinlog.wire.records import Record
 
 # A record as one line of JSON without loss: UTF-8 as text, other bytes as base64.
@@ -105,14 +106,26 @@ PROBED_BYTES: Final = 65_536
 """Bytes per fetch: enough for many markers. A broker returns the whole first batch, whatever its
 size."""
 OUTSIDE: Final = "OUTSIDE_LOG"
+NO_EPOCH: Final = -1
+
+
+class Transaction(StrEnum):
+    """The outcome of a record's transaction."""
+
+    NONE = "none"
+    COMMITTED = "committed"
+    ABORTED = "aborted"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Exported:
-    """A record, and the timestamp type of its batch."""
+class ExportedRecord:
+    """A record, with facts from its batch."""
 
     record: Record
     is_log_append_time: bool
+    leader_epoch: int
+    """Epoch of the leader that appended it, or -1 if the format has none."""
+    transaction: Transaction
 
 
 @dataclass(slots=True, kw_only=True)
@@ -175,7 +188,7 @@ class Export:
         missing = (counts.before_log, counts.behind_log, counts.uncommitted, counts.unread)
         return not (any(missing) or counts.deleted)
 
-    def records(self) -> Iterator[Exported]:
+    def records(self) -> Iterator[ExportedRecord]:
         """Yield all records of the range, in order."""
         counts = self.counts
         while counts.position < self.span.next:
@@ -203,23 +216,16 @@ class Export:
                 return None
         return or_raise(answer)
 
-    def _of(self, answer: FetchedRecords) -> Iterator[Exported]:
+    def _of(self, answer: FetchedRecords) -> Iterator[ExportedRecord]:
         counts = self.counts
-        for header, batch, is_gone in checked_batches(answer, counts.position):
-            if not header.is_control:
-                kept = [
-                    record
-                    for record in decode(header, batch)
-                    if counts.position <= record.offset < self.span.next
-                ]
-                if is_gone:
-                    counts.aborted += len(kept)
+        for records, after in exported(answer, self.span._replace(first=counts.position)):
+            for one in records:
+                if one.transaction is Transaction.ABORTED:
+                    counts.aborted += 1
                 else:
-                    by_broker = header.magic >= 2 and header.is_log_append_time
-                    for record in kept:
-                        counts.records += 1
-                        yield Exported(record=record, is_log_append_time=by_broker)
-            counts.position = min(header.next_offset, self.span.next)
+                    counts.records += 1
+                    yield one
+            counts.position = after
 
     def _end_early(self) -> None:
         """Record that the broker returns no more records before the end. This is not caused by
@@ -232,21 +238,32 @@ class Export:
         counts.position = self.span.next
 
 
-def checked_batches(
-    answer: FetchedRecords, position: int
-) -> Iterator[tuple[BatchHeader, memoryview, bool]]:
-    """Yield the batches that end after `position`, and whether their transaction was aborted.
+def exported(answer: FetchedRecords, span: Span) -> Iterator[tuple[list[ExportedRecord], int]]:
+    """Yield the records of each batch in this range, and the offset after the batch, at most the
+    end of the range.
 
     Raises CorruptData for a wrong CRC.
     """
     rolled_back = RolledBack(answer.aborted)
     for header, at in read_headers(answer.records):
         batch = answer.records[at : at + header.length]
-        is_gone = rolled_back.skip(header, batch)
-        if header.next_offset > position:
-            if header.magic >= 2:
-                verify_crc(answer.records, at, header)
-            yield header, batch, is_gone
+        is_gone, is_new = rolled_back.skip(header, batch), header.magic >= 2
+        if header.next_offset <= span.first:
+            continue
+        if is_new:
+            verify_crc(answer.records, at, header)
+        state = Transaction.ABORTED if is_gone else Transaction.COMMITTED
+        records = [
+            ExportedRecord(
+                record=record,
+                is_log_append_time=is_new and header.is_log_append_time,
+                leader_epoch=header.leader_epoch if is_new else NO_EPOCH,
+                transaction=state if is_new and header.is_transactional else Transaction.NONE,
+            )
+            for record in (() if header.is_control else decode(header, batch))
+            if span.first <= record.offset < span.next
+        ]
+        yield records, min(header.next_offset, span.next)
 
 
 def first_records(
