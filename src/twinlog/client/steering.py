@@ -182,6 +182,10 @@ class FlowSteering:
             self._change(found, kind, topic, is_set=is_set, corrupt=corrupt) for topic in topics
         ]
 
+    def set(self, kind: IntentKind, topics: Iterable[str], *, is_set: bool = True) -> None:
+        """Set or remove the intent for each of these topics (`wanted`)."""
+        self.write(self.wanted(kind, topics, is_set=is_set))
+
     def require_no_replay(self, changes: Iterable[Change]) -> None:
         """Raise FlowError (REPLAYED) if the changes would let a replayed topic be copied."""
         undone = _undone(changes)

@@ -512,7 +512,7 @@ class Rows:
         return self.begun
 
     def scope(self) -> CutoverScope:
-        steering = SimpleNamespace(wanted=lambda *_: ["a row"], write=self.written.append)
+        steering = SimpleNamespace(set=lambda *_: self.written.append(["a row"]))
         found: Any = SimpleNamespace(partition=lambda _: None, has=lambda *_: True)
         target = SimpleNamespace(metadata=lambda _: found)
         names = SimpleNamespace(

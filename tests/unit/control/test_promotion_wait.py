@@ -11,7 +11,6 @@ import pytest
 
 from twinlog.cluster.logs.offsets import EpochEnd
 from twinlog.control.cutover import promotion
-from twinlog.control.cutover.copies import Copy
 from twinlog.control.cutover.promotion import wait_until_over
 from twinlog.control.cutover.scope import CutoverScope
 from twinlog.errors import Disconnected, FlowError, TwinlogError
@@ -56,8 +55,7 @@ class Cluster:
         clock = SimpleNamespace(monotonic=lambda: self.now, sleep=self.sleep)
         monkeypatch.setattr(promotion, "time", clock)
         monkeypatch.setattr(promotion, "log_ends", self.log_ends)
-        copy = Copy(source=HERE, target=THERE, upstream=5)
-        wait_until_over(self.scope, [copy], lambda _: None, is_fenced=is_fenced)
+        wait_until_over(self.scope, [THERE.topic], lambda _: None, is_fenced=is_fenced)
         return self.now
 
 

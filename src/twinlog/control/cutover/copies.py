@@ -92,7 +92,6 @@ class FlowUpstreams:
         return row if row is not None and row.is_of(remote, topic_id) else None
 
 
-NO_ENDS: Final[Mapping[TopicPartition, int]] = {}
 NOTHING: Final = "nothing of it was copied"
 FORGOTTEN: Final = (
     "others may have written to it since it was promoted, and the brokers have forgotten where the "
@@ -259,15 +258,14 @@ def copies(scope: CutoverScope, covers: Callable[[str], bool] | None = None) -> 
 
 
 def incomplete(
-    scope: CutoverScope, found: Iterable[Copy], ends: Mapping[TopicPartition, int] = NO_ENDS
+    scope: CutoverScope, found: Iterable[Copy], ends: Mapping[TopicPartition, int] | None = None
 ) -> list[Copy]:
     """Return the copies that lack a record of the source below these ends, by default the source's.
     Any other copy lacks at most markers, and records that were rolled back or compacted away.
     """
     listed = [one for one in found if not one.unlisted]
-    spans = {
-        one.source: Span(one.copied_to, ends.get(one.source, one.source_end or 0)) for one in listed
-    }
+    known = {one.source: one.source_end or 0 for one in listed} | dict(ends or {})
+    spans = {one.source: Span(one.copied_to, known[one.source]) for one in listed}
     lacking = records_in(scope, spans)
     return [one for one in listed if one.source in lacking]
 

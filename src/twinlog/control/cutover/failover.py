@@ -204,7 +204,8 @@ class Failover:
             say("  nobody has written to the remote topics")
             promote(scope, topics)
             say(f"promote: {'the flow' if scope.is_whole else plural(len(topics), 'topic')}")
-        wait_until_over(scope, plan.copies, lambda line: say(f"promote: {line}"))
+        remotes = {copy.target.topic for copy in plan.copies}
+        wait_until_over(scope, remotes, lambda line: say(f"promote: {line}"))
         left = self._settle()
         require_promoted(scope, topics)
         for one in left:

@@ -119,7 +119,7 @@ class AclFence:
         if not mine:
             return []
         delete_topic_acls(scope.source, [fence_acl(topic) for topic in mine])
-        scope.steering.write(scope.steering.wanted(IntentKind.FENCE, mine, is_set=False))
+        scope.steering.set(IntentKind.FENCE, mine, is_set=False)
         return mine
 
     def standing(self, intents: FlowIntents) -> list[str]:

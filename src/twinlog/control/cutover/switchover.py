@@ -181,9 +181,10 @@ class Switchover:
             self.say("promote: already done")
         else:
             began = self._until_promoted(plan)
+        remotes = {copy.target.topic for copy in plan.copies}
         wait_until_over(
             self.scope,
-            plan.copies,
+            remotes,
             lambda line: self.say(f"promote: {line}"),
             is_fenced=not plan.promoted,
         )

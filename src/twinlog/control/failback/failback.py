@@ -30,7 +30,6 @@ from twinlog.client.export import record_of
 from twinlog.cluster.groups.group_offsets import GroupOffsets
 from twinlog.cluster.topics.internal_log import append_rows, ensure_compacted_topic
 from twinlog.config.values.times import in_iso
-from twinlog.control.cutover.copies import Copy
 from twinlog.control.cutover.promotion import is_promoted, wait_until_over
 from twinlog.control.cutover.scope import CutoverScope, Say
 from twinlog.control.failback.copy_end import CopyEnd, LogReads, copy_ends
@@ -467,8 +466,8 @@ class Failback:
         move."""
         scope = self._scope
         if not promotion.topic:
-            copies = [Copy(source=one.source, target=one.target) for one in found]
-            wait_until_over(scope, copies, lambda line: self._say(f"the copy: {line}"))
+            remotes = {one.target.topic for one in found}
+            wait_until_over(scope, remotes, lambda line: self._say(f"the copy: {line}"))
             return
         history = scope.history()
         closed = history is None or history.latest is None or history.is_closed

@@ -213,8 +213,7 @@ class Replay:
             offsets = {target: start.offset}
             self._transactions.write(target, (), offsets, metadata=start.metadata)
             at[target] = start
-        steering = self._scope.steering
-        steering.write(steering.wanted(IntentKind.REPLAY, _topics(work)))
+        self._scope.steering.set(IntentKind.REPLAY, _topics(work))
         return at
 
     def _require_promoted(self, work: Sequence[TailWork]) -> None:
@@ -341,7 +340,7 @@ def take_back(scope: CutoverScope, transactions: Transactions, topics: Sequence[
         return []
     transactions.begin_epoch()
     found = _untouched(scope, topics)
-    scope.steering.write(scope.steering.wanted(IntentKind.REPLAY, found, is_set=False))
+    scope.steering.set(IntentKind.REPLAY, found, is_set=False)
     return found
 
 
