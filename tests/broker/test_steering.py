@@ -218,7 +218,7 @@ def test_a_mirror_that_starts_over_a_pause_tells_what_retention_takes(
     flow: Flow, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """No lane of it has begun the partition: the offset map and both logs say where it rests."""
-    for name in ("source_watch.BEHIND_FOR_S", "source_watch.BEHIND_EVERY_S", "resting.FIRST_S"):
+    for name in ("source_watch.BEHIND_FOR_S", "source_watch.BEHIND_EVERY_S", "idle.FIRST_S"):
         monkeypatch.setattr(f"twinlog.control.risk.{name}", 1)
     hour_ms = 3_600_000
     alter_topic_configs(flow.source, flow.orders, {"retention.ms": str(hour_ms)})

@@ -15,7 +15,7 @@ from twinlog.codes import FlowState
 from twinlog.config.flow.start import Starts, TopicStart
 from twinlog.control.flow.snapshots import flow_snapshot
 from twinlog.control.lanes.pacing import Pacer
-from twinlog.control.risk.resting import Rest, RestingWatch, RestQuestions
+from twinlog.control.risk.idle import IdlePosition, IdleQuestions, IdleWatch
 from twinlog.control.risk.running_flow import RiskLimits
 from twinlog.control.risk.source_watch import (
     SHARE_OF_TIME,
@@ -73,7 +73,7 @@ class Source(SourceQuestions):
     takes_s: float = 0.0
     open_ones_are: OpenOnes | None = None
     made_anew: set[str] = field(default_factory=set)
-    rests: dict[TopicPartition, Rest] = field(default_factory=dict)
+    rests: dict[TopicPartition, IdlePosition] = field(default_factory=dict)
     """Where those stand that no lane has begun."""
     rests_asked: list[TopicPartition] = field(default_factory=list)
 
@@ -111,7 +111,7 @@ class Source(SourceQuestions):
     def retentions(self, topics: Iterable[str]) -> Mapping[str, int]:
         return {topic: self.kept_ms for topic in topics if self.kept_ms is not None}
 
-    def find_rests(self, plans: Sequence[PartitionPlan]) -> Mapping[TopicPartition, Rest]:
+    def find_rests(self, plans: Sequence[PartitionPlan]) -> Mapping[TopicPartition, IdlePosition]:
         self.rests_asked += [plan.source for plan in plans]
         return {tp: rest for tp, rest in self.rests.items() if tp in self.rests_asked}
 
@@ -134,7 +134,7 @@ class Flow:
             source=self.source,
             log=FlowLog(logging.getLogger("test"), "A->B"),
         )
-        self.resting = RestingWatch(run=self.driver.run, find=self.source.find_rests)
+        self.resting = IdleWatch(run=self.driver.run, find=self.source.find_rests)
         self._rpo_seconds = rpo_seconds
         self.at_ms = self.driver.clock.wall_ms()
         """Of the last record that was copied."""
@@ -533,7 +533,7 @@ def test_a_partition_that_no_lane_of_this_run_has_begun_has_its_outlook(why: str
     flow.source.kept_ms = KEPT_MS
     flow.source.at = {FIRST: 10_000, SECOND: 10_000}
     written_ms = flow.driver.clock.wall_ms() - 2 * HOUR_S * 1000
-    flow.source.rests = {FIRST: Rest(100, written_ms), SECOND: Rest(10_000, 0)}
+    flow.source.rests = {FIRST: IdlePosition(100, written_ms), SECOND: IdlePosition(10_000, 0)}
     if why == "paused":
         flow.driver.run.follow(PAUSED)
     else:
@@ -587,7 +587,7 @@ def test_what_was_begun_rests_where_the_map_says(targets: int) -> None:
 
 def begins(plan: PartitionPlan, maps: Maps, starts: Starts) -> int | None:
     """Of clusters that nobody asks."""
-    asked = RestQuestions(
+    asked = IdleQuestions(
         read_map=lambda: maps,
         target=cast("Any", None),
         next_batches=cast("Any", None),

@@ -7,7 +7,12 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from tests.support.driver import Driver, plan_of
-from twinlog.control.risk.source_watch import LATELY_S, PULSE_EVERY_S, PULSE_WITHIN_S, Pulse
+from twinlog.control.risk.source_watch import (
+    LATELY_S,
+    PULSE_EVERY_S,
+    PULSE_WITHIN_S,
+    SourceLiveness,
+)
 from twinlog.errors import Disconnected, TwinlogError, Unauthorized
 
 SILENCE_S = 2 * PULSE_WITHIN_S
@@ -19,10 +24,10 @@ class Asked:
 
     driver: Driver = field(default_factory=lambda: Driver([plan_of(0), plan_of(1)], lanes=2))
     times: list[float] = field(default_factory=list)
-    pulse: Pulse = field(init=False)
+    pulse: SourceLiveness = field(init=False)
 
     def __post_init__(self) -> None:
-        self.pulse = Pulse(run=self.driver.run, ask=lambda: None)
+        self.pulse = SourceLiveness(run=self.driver.run, ask=lambda: None)
         self.driver.run.tick()
         here = plan_of(0).source
         (self.lane,) = [lane for lane in self.driver.lanes_of(1) if lane.holds(here)]

@@ -17,7 +17,7 @@ from twinlog.control.lanes.lanes import Lane
 from twinlog.control.lanes.partitions import LaneKey
 from twinlog.control.leading.lead import Fenced, SetupWaiting, StandingBy
 from twinlog.control.risk.running_flow import RunningFlow
-from twinlog.control.risk.source_watch import Pulse
+from twinlog.control.risk.source_watch import SourceLiveness
 from twinlog.errors import Disconnected, FlowError, TwinlogError, Unreachable
 from twinlog.flow_log import FlowLog
 from twinlog.lane.messages import Away, Ready
@@ -31,7 +31,7 @@ class WatchedFlow:
 
     def __init__(self, caplog: pytest.LogCaptureFixture) -> None:
         self.clock = HandClock()
-        self.pulse: Pulse | None = None
+        self.pulse: SourceLiveness | None = None
         self._caplog = caplog
         log = FlowLog(logging.getLogger("twinlog.tests"), "A->B")
         self.trouble = FlowTrouble(flow="A->B", log=log, clock=self.clock)
@@ -129,9 +129,9 @@ def test_lane_that_reaches_both_again_ends_it(flow: WatchedFlow) -> None:
 
 
 @pytest.fixture
-def silent(flow: WatchedFlow) -> Pulse:
+def silent(flow: WatchedFlow) -> SourceLiveness:
     """What a run hears of a source that has answered nothing for a while."""
-    pulse = Pulse(run=cast("RunningFlow", None), ask=lambda: None)
+    pulse = SourceLiveness(run=cast("RunningFlow", None), ask=lambda: None)
     pulse.silence = Disconnected("10.0.0.3:9092 of cluster A has not answered within 5 s")
     flow.pulse = pulse
     return pulse
@@ -139,7 +139,7 @@ def silent(flow: WatchedFlow) -> Pulse:
 
 @pytest.mark.parametrize("lanes", [0, 1])
 def test_silent_source_is_an_outage_before_lanes_notice(
-    flow: WatchedFlow, silent: Pulse, lanes: int
+    flow: WatchedFlow, silent: SourceLiveness, lanes: int
 ) -> None:
     held = [flow.lane(number) for number in range(lanes)]
     flow.sees(*held)
@@ -156,7 +156,7 @@ def test_silent_source_is_an_outage_before_lanes_notice(
 
 
 def test_outage_that_lanes_notice_after_the_silence_is_the_same_one(
-    flow: WatchedFlow, silent: Pulse
+    flow: WatchedFlow, silent: SourceLiveness
 ) -> None:
     lane = flow.lane()
     flow.sees(lane)
@@ -173,7 +173,7 @@ def test_outage_that_lanes_notice_after_the_silence_is_the_same_one(
 
 
 def test_answer_of_the_source_is_no_all_clear_while_the_target_is_away(
-    flow: WatchedFlow, silent: Pulse
+    flow: WatchedFlow, silent: SourceLiveness
 ) -> None:
     lane = flow.lane()
     lane.reaches(UNREACHED, flow.clock.monotonic())

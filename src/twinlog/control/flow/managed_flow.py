@@ -39,9 +39,9 @@ from twinlog.control.groups.left_out import keyed_groups
 from twinlog.control.lanes.lanes import Job
 from twinlog.control.lanes.pacing import pacer_of
 from twinlog.control.leading.lead import APART_S, SetupWaiting, StandingBy
-from twinlog.control.risk.resting import RestingWatch, RestQuestions
+from twinlog.control.risk.idle import IdleQuestions, IdleWatch
 from twinlog.control.risk.running_flow import InBackground
-from twinlog.control.risk.source_watch import Pulse, SourceWatch
+from twinlog.control.risk.source_watch import SourceLiveness, SourceWatch
 from twinlog.control.running.flow_run import FlowRun
 from twinlog.control.running.flow_transforms import FlowTransforms, transforms_work
 from twinlog.control.watch.snapshot import FlowSnapshot
@@ -322,14 +322,14 @@ class ManagedFlow:
         )
         questions = setup.questions
         watch = SourceWatch(run=run, source=questions, log=self.log)
-        rests = RestQuestions(
+        positions = IdleQuestions(
             read_map=prepared.read_map,
             target=setup.target,
             next_batches=questions.next_batches,
             starts=setup.config.start,
             is_shared=setup.is_identity,
         )
-        pulse = Pulse(run=run, ask=questions.pulse)
+        pulse = SourceLiveness(run=run, ask=questions.pulse)
         return Generation(
             prepared=prepared,
             run=run,
@@ -338,7 +338,7 @@ class ManagedFlow:
             steering=steering,
             topics=TopicRefresh(run=run, prepared=prepared, log=self.log),
             source_watch=None if process.once else watch,
-            resting=None if process.once else RestingWatch(run=run, find=rests.find),
+            idle=None if process.once else IdleWatch(run=run, find=positions.find),
             pulse=None if process.once else pulse,
         )
 

@@ -16,7 +16,7 @@ from twinlog.clock import CLOCK, Clock
 from twinlog.codes import FlowState, Trait, has
 from twinlog.control.lanes.lanes import Lane
 from twinlog.control.leading.lead import Fenced, LeaderUnknown, SetupWaiting, StandingBy
-from twinlog.control.risk.source_watch import Pulse
+from twinlog.control.risk.source_watch import SourceLiveness
 from twinlog.errors import ClusterError, Fate, NotLeader, TwinlogError
 from twinlog.flow_log import FlowLog
 from twinlog.quantities import duration
@@ -100,7 +100,7 @@ class FlowTrouble:
             problem = NotLeader(said, fate=Fate.RETRIABLE)
         self._degraded(problem)
 
-    def see(self, lanes: Iterable[Lane], pulse: Pulse | None) -> None:
+    def see(self, lanes: Iterable[Lane], pulse: SourceLiveness | None) -> None:
         """Note whether lanes reach both clusters, and whether the source responds."""
         known = list(lanes)
         away = next((lane.degraded for lane in known if lane.degraded), None)

@@ -1,5 +1,5 @@
 """Queries a flow's source while it is led, even if nothing is copied: whether it responds at all
-(`Pulse`), and every second its log ends, because the possible loss depends on them (`SourceWatch`).
+(`SourceLiveness`), and every second its log ends, because the possible loss depends on them.
 
 For partitions that stay behind, `SourceWatch` also queries the log start and retention, and for
 partitions that an open transaction holds back, that transaction (`HeldBackWatch`).
@@ -24,8 +24,8 @@ from twinlog.config.flow.schema import FlowConfig
 from twinlog.config.values.times import in_iso
 from twinlog.control.lanes.partitions import Failure
 from twinlog.control.lanes.retention_outlook import SourceBounds
+from twinlog.control.risk.idle import IdlePosition, is_followed
 from twinlog.control.risk.loss import RETENTION_NEAR, RPO_EXCEEDED, warnings
-from twinlog.control.risk.resting import Rest, is_followed
 from twinlog.control.risk.running_flow import InBackground, RunningFlow
 from twinlog.control.watch.snapshot import FlowSnapshot
 from twinlog.errors import Disconnected, TwinlogError, Unauthorized, Unreachable
@@ -168,14 +168,14 @@ class SourceQuestions:
                 found = found._replace(open_ones=_open_ones(client, held_back))
         return found
 
-    def next_batches(self, offsets: Offsets) -> dict[TopicPartition, Rest]:
+    def next_batches(self, offsets: Offsets) -> dict[TopicPartition, IdlePosition]:
         """Return the next batch at or after each offset."""
         with self._line.asking() as client:
             starts = known_starts(client, offsets)
             froms = {tp: max(at, starts[tp]) for tp, at in offsets.items() if tp in starts}
             wanted = {tp: (at, 1) for tp, at in froms.items()}
             answers = fetch_records(client, wanted, timeout_s=WITHIN_S)
-        return {tp: Rest(at, _written_ms(answers[tp], at)) for tp, at in froms.items()}
+        return {tp: IdlePosition(at, _written_ms(answers[tp], at)) for tp, at in froms.items()}
 
     def close(self) -> None:
         """Close the connections without waiting. A query in progress closes them when it ends."""
@@ -218,7 +218,7 @@ within this time.
 
 
 @dataclass(slots=True, kw_only=True)
-class Pulse:
+class SourceLiveness:
     """The check of one run of a flow, in the supervisor's thread."""
 
     run: RunningFlow
