@@ -16,7 +16,6 @@ from base64 import b64decode, b64encode
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
-from types import MappingProxyType
 from typing import Any, Final
 
 from twinlog.cluster.client import ClusterClient
@@ -33,23 +32,21 @@ from twinlog.wire.records import Record
 
 # A record as one line of JSON without loss: UTF-8 as text, other bytes as base64.
 
-NOTHING: Final[Mapping[str, Any]] = MappingProxyType({})
 
-
-def record_line(
-    partition: int, record: Record, *, is_log_append_time: bool, more: Mapping[str, Any] = NOTHING
-) -> str:
+def record_line(partition: int, one: ExportedRecord, *, with_batch: bool = False) -> str:
     """Return one line without the line break, in ASCII, so that it has no terminal control codes.
 
-    `more` are additional fields of the caller.
+    `with_batch`: also the leader epoch and the outcome of the transaction.
     """
+    record = one.record
+    batch = {"leader_epoch": one.leader_epoch, "transaction": one.transaction.value}
     return json.dumps(
         {
             "partition": partition,
             "offset": record.offset,
             "timestamp": record.timestamp,
-            "timestamp_type": "LogAppendTime" if is_log_append_time else "CreateTime",
-            **more,
+            "timestamp_type": "LogAppendTime" if one.is_log_append_time else "CreateTime",
+            **(batch if with_batch else {}),
             "key": plain_value(record.key),
             "value": plain_value(record.value),
             # names that are not UTF-8 were decoded byte by byte (surrogateescape)

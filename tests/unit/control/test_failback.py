@@ -219,7 +219,11 @@ def test_a_line_is_read_back_as_it_was() -> None:
     odd = Record(
         offset=7, timestamp=-1, key=b"\xfe", value=None, headers=(("\udcff", b"x"), ("é", None))
     )
-    assert record_of(json.loads(record_line(0, odd, is_log_append_time=False))) == odd
+    one = ExportedRecord(
+        record=odd, is_log_append_time=False, leader_epoch=1, transaction=Transaction.NONE
+    )
+    for with_batch in (False, True):
+        assert record_of(json.loads(record_line(0, one, with_batch=with_batch))) == odd
 
 
 def plan(**more: Any) -> FailbackPlan:

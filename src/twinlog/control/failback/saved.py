@@ -131,7 +131,7 @@ class SavedTail:
         descriptor = os.open(partial, os.O_WRONLY | os.O_CREAT | os.O_EXCL, PRIVATE)
         with os.fdopen(descriptor, "w", encoding="ascii") as out:
             for one in read_tail(client, tp, span, on_read):
-                out.write(_line(tp, one) + "\n")
+                out.write(record_line(tp.partition, one, with_batch=True) + "\n")
             out.flush()
             os.fsync(out.fileno())
         os.link(partial, path)  # unlike a rename, a link replaces nothing
@@ -257,15 +257,6 @@ def uncovered(span: Span, files: Sequence[SavedFile]) -> list[Span]:
     if at < span.next:
         out.append(Span(at, span.next))
     return [one for one in out if one.first < one.next]
-
-
-def _line(tp: TopicPartition, one: ExportedRecord) -> str:
-    return record_line(
-        tp.partition,
-        one.record,
-        is_log_append_time=one.is_log_append_time,
-        more={"leader_epoch": one.leader_epoch, "transaction": one.transaction.value},
-    )
 
 
 def _sync(folder: Path) -> None:
