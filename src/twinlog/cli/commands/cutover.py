@@ -80,15 +80,15 @@ def is_confirmed(flow: str, question: str) -> bool:
 
 
 @contextmanager
-def scope_of(
-    chosen: ChosenFlow, topics: str | None, reason: str = ""
-) -> Iterator[tuple[CutoverScope, Evidence]]:
-    """Yield the flow and topics of the file, and the evidence to collect."""
+def _moving(
+    make: Callable[..., Any], chosen: ChosenFlow, topics: str | None, reason: str = ""
+) -> Iterator[tuple[Any, Evidence]]:
+    """Yield the move of these topics, and the evidence to collect."""
     from twinlog.control.cutover.scope import CutoverScope
 
-    pattern = topic_pattern(topics)
-    with CutoverScope(chosen.setup, pattern, reason=reason) as scope:
-        yield scope, Evidence()
+    shown = Evidence()
+    with CutoverScope(chosen.setup, topic_pattern(topics), reason=reason) as scope:
+        yield make(scope, shown.say), shown
 
 
 @dataclass(slots=True)
@@ -133,12 +133,12 @@ def _show(
     make: Callable[..., Any], chosen: ChosenFlow, topics: str | None, *, is_status: bool = False
 ) -> Answer:
     """Print the plan. `is_status`: the exit code is 0 also after the promotion."""
-    with scope_of(chosen, topics) as (scope, shown):
-        found = make(scope, shown.say).plan()
+    with _moving(make, chosen, topics) as (work, shown):
+        found = work.plan()
     return shown.show(found, is_over=is_status and bool(found.promoted))
 
 
-def _moved(_: CutoverScope, work: Switchover | Failover, plan: Any) -> tuple[dict[str, Any], int]:
+def _moved(work: Switchover | Failover, plan: Any) -> tuple[dict[str, Any], int]:
     left = work.run(plan)
     return {"after": work.plan()}, 1 if left else 0
 
@@ -146,7 +146,7 @@ def _moved(_: CutoverScope, work: Switchover | Failover, plan: Any) -> tuple[dic
 def _run(  # noqa: PLR0913 (the options)
     make: Callable[..., Any],
     question: str,
-    act: Callable[[CutoverScope, Any, Any], tuple[dict[str, Any], int]] = _moved,
+    act: Callable[[Any, Any], tuple[dict[str, Any], int]] = _moved,
     *,
     chosen: ChosenFlow,
     topics: str | None,
@@ -158,18 +158,17 @@ def _run(  # noqa: PLR0913 (the options)
     the answer and the exit code.
     """
     require_an_answer(yes=yes, dry_run=dry_run)
-    with scope_of(chosen, topics, reason) as (scope, shown):
-        work = make(scope, shown.say)
+    with _moving(make, chosen, topics, reason) as (work, shown):
         found = work.plan()
-        if end := shown.ends_at(found, scope.name, question, dry_run=dry_run, yes=yes):
+        if end := shown.ends_at(found, found.flow, question, dry_run=dry_run, yes=yes):
             return end
-        fields, exit_code = act(scope, work, found)
+        fields, exit_code = act(work, found)
     return shown.answer({"dry_run": False, "plan": found, **fields}, exit_code)
 
 
 def _abort(make: Callable[..., Any], chosen: ChosenFlow, topics: str | None) -> Answer:
-    with scope_of(chosen, topics) as (scope, shown):
-        make(scope, shown.say).abort()
+    with _moving(make, chosen, topics) as (work, shown):
+        work.abort()
     return shown.answer({})
 
 
@@ -290,6 +289,7 @@ def run_switchover(
     twinlog switchover run mm2.properties --flow A:B --yes --hook './move-dns.sh'
     twinlog switchover run mm2.properties --fence none --accept acls
     """
+    require_an_answer(yes=given["yes"], dry_run=given["dry_run"])
     make = _switchover(
         fence, fence_hook, hook=hook, accepted=accepted, most_lag=most_lag, within_s=within_s
     )
@@ -466,11 +466,9 @@ def run_failback(tail: str, folder: Path, **given: Any) -> Answer:
     if tail == "recreate":
         raise UsageError(RECREATE)
 
-    def save(scope: CutoverScope, work: Failback, plan: Any) -> tuple[dict[str, Any], int]:
-        from twinlog.control.failback.failback import folder_of
-
+    def save(work: Failback, plan: Any) -> tuple[dict[str, Any], int]:
         try:
-            files = work.run(plan, folder_of(scope, folder), replays=tail == "replay")
+            files = work.run(plan, work.saved_in(folder), replays=tail == "replay")
         except OSError as error:
             where = error.filename or folder
             raise UsageError(f"--save: {where}: {error.strerror}") from error

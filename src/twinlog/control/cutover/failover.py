@@ -6,13 +6,11 @@ groups. So the plan is made from both clusters.
 
     groups -> promote -> wait until the copy has ended -> groups again
 
-1. *Groups* are set from their last known commits, never backwards. If the run dies after this step,
-   groups are where a group sync would have set them, and a running mirror continues to copy.
-2. *Promote* writes a row to the state topic. After that only `flow demote` leads back, and only
-   before anybody has written to the remote topics.
-3. *Wait* until no lane can append any more (`promotion`).
-4. *Groups again*: if a mirror was still running, the copy has advanced since step 1, and a group
-   that was ahead of the copy may resume at a later offset. The copy has ended, so this is final.
+The table of `control.cutover` has the phases. Groups are set from their last known commits. If a
+mirror was still running, it continues to copy until the promotion, which only `flow demote` undoes,
+and only before anybody has written to the remote topics. Groups are set again because the copy
+may have advanced since, and a group that was ahead of it may resume at a later offset. The copy has
+ended then, so this is final.
 
 Every step reads the current state and does what is missing. So a run that dies anywhere, or whose
 response is lost, can be repeated and ends the same way; two runs at a time do the same work twice.

@@ -2,17 +2,9 @@
 
     gates -> fence -> proof of the fence -> drain -> groups -> promote -> hook
 
-1. *Gates* change nothing. They are checked before the fence only: after it, lag grows no more, and
-   each step checks its own conditions.
-2. *Fence*: intents, then ACLs (`fence`). If the run dies here, producers are fenced or not; the
-   next run, or `abort`, finds the intents.
-3. *Proof* and *drain* change nothing. If a log grows after the proof, the check right before the
-   promotion finds it.
-4. *Groups* are set, never backwards (`groups`). If the run dies after this step, groups are where a
-   group sync would have set them.
-5. *Promote*: the point of no return (`promotion`). Until then `abort` removes the fence, and the
-   flow continues unchanged.
-6. *Hook*: a repeated command runs it again.
+The table of `control.cutover` has the phases. Gates are checked before the fence only: after it,
+lag grows no more, and each step checks its own conditions. Until the promotion `abort` removes the
+fence, and the flow continues unchanged.
 
 A zombie (a run that was frozen, and continues after another run, or after `abort`) can only do what
 the rows of the state topic still allow. Right before its promotion it checks whether its fence is

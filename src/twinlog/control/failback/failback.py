@@ -381,6 +381,11 @@ class Failback:
             self._say(line)
         return files
 
+    def saved_in(self, folder: Path) -> SavedTail:
+        """Return the folder in which the tail of this flow is saved."""
+        cluster_id = self._scope.source.metadata([]).cluster_id or ""
+        return SavedTail(folder, Owner(flow=self._scope.name, source_cluster_id=cluster_id))
+
     def abort(self) -> None:
         """Undo replays that have begun and have appended nothing. Saved files remain, because the
         save has changed nothing on either cluster.
@@ -568,12 +573,6 @@ def _is_same_end(one: CopyEnd | None, now: CopyEnd | TwinlogError | None) -> boo
     if one is None or now is None:
         return one is now
     return (one.key, one.ordinal, one.reach) == (now.key, now.ordinal, now.reach)
-
-
-def folder_of(scope: CutoverScope, folder: Path) -> SavedTail:
-    """Return the folder in which the tail of this flow is saved."""
-    cluster_id = scope.source.metadata([]).cluster_id or ""
-    return SavedTail(folder, Owner(flow=scope.name, source_cluster_id=cluster_id))
 
 
 # The report of `failback plan`: each partition's tail, the records that the source lost, reasons
