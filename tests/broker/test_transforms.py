@@ -20,6 +20,8 @@ from pyspark.sql.window import Window
 
 from tests.support.client import Outgoing, produce, read_all
 from tests.support.command import Command
+from tests.support.connect_chains import CHAINS, RECORDS, after
+from tests.support.properties import flow_of, loader
 from tests.support.topics import create_topic, delete_topic
 from twinlog.config.flow.transforms import TransformConfig
 from twinlog.config.regex.patterns import compile_names
@@ -47,7 +49,7 @@ from twinlog.transforms import (
     set_header,
     sql,
 )
-from twinlog.transforms.loading import check_transform
+from twinlog.transforms.loading import check_transform, load_chain
 from twinlog.transforms.plan import COLUMNS
 
 pytestmark = pytest.mark.broker
@@ -135,6 +137,28 @@ def test_fields_of_json(spark: SparkSession) -> None:
     assert changed(spark, drop_json("$.none", "$.items"), order).keys() == (
         order.keys() - {"none", "items"}
     )
+
+
+def test_chains_of_kafka_connect(spark: SparkSession, tmp_path: Path) -> None:
+    """The queries do what the steps do, which are compared with Java's classes elsewhere."""
+    rows = [
+        (one.key, one.value, "orders", 0, one.offset, NOON, 0, [*one.headers] or None)
+        for one in RECORDS
+    ]
+    schema = ", ".join(f"{n} {kind}" for n, kind in COLUMNS.items())
+    given = spark.createDataFrame(rows, schema)
+    for name, lines in CHAINS.items():
+        config = flow_of(loader(tmp_path)(*(f"A->B.{line}" for line in lines))).transforms
+        for one in config.entries:
+            found = check_transform(spark, one)
+            assert found.is_deterministic and found.is_proven
+        steps = config.connect_steps("orders")
+        kept = load_chain(config.of_topic("orders"))(given).orderBy("offset").collect()
+        expected = [made for one in RECORDS if (made := after(one, steps)) is not None]
+        assert [
+            (row.offset, row.key, row.value, tuple(tuple(pair) for pair in row.headers or ()))
+            for row in kept
+        ] == [(one.offset, one.key, one.value, one.headers) for one in expected], name
 
 
 def test_values_that_are_not_json(spark: SparkSession) -> None:

@@ -24,6 +24,7 @@ from twinlog.config.advice.audit import (
     check_own_keys,
 )
 from twinlog.config.advice.security import audit_secrets, audit_security
+from twinlog.config.advice.transforms import audit_transforms
 from twinlog.config.config_file import read_files, read_raw
 from twinlog.config.files.overrides import Override, with_overrides
 from twinlog.config.files.providers import provider_key, resolve_providers
@@ -126,6 +127,7 @@ def _load(
             *unread,
             *audit_patterns(flows),
             *audit_names(flows),
+            *audit_transforms(flows),
             *audit_security(flows),
             *audit_secrets(raw),
             *audit_listeners(raw),

@@ -42,6 +42,10 @@ class TransformStep(Message, frozen=True, kw_only=True):
     name: str
     topics: tuple[str, ...]
     """Names and expressions of the source topics that it is for."""
+    prefix: str = ""
+    """What is before a name when it is compared with `topics`."""
+    is_negated: bool = False
+    """Whether it is for all other topics."""
     function: str = ""
     sql: str = ""
 

@@ -17,7 +17,7 @@ import time
 from collections import deque
 from collections.abc import Callable, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import BinaryIO, Final
 
 from twinlog.channel.codec import Message, MessageCodec
@@ -255,7 +255,7 @@ def _entry(flow: str, step: TransformStep) -> TransformConfig:
     key = f"{flow}.{TRANSFORMS_PREFIX}{step.name}.{'function' if step.function else 'sql'}"
     return TransformConfig(
         name=step.name,
-        topics=compile_names(step.topics),
+        topics=replace(compile_names(step.topics), prefix=step.prefix, is_negated=step.is_negated),
         function=step.function,
         sql=step.sql,
         origin=Setting(key=key, value=step.function or step.sql, file=""),

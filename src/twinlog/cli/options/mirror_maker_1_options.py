@@ -78,7 +78,10 @@ def pair(given: dict[str, Any]) -> tuple[Path, Path, PairOptions]:
         if flags[name] is None:
             raise click.UsageError(f"Missing option '--{name}.config'.")
     if flags["handler"] is not None or flags["handler_args"] is not None:
-        raise click.UsageError("--message.handler: a Java class cannot run here.")
+        raise click.UsageError(
+            "--message.handler: a Java class cannot run here. Write it in Python with "
+            "twinlog.transforms (docs/transforms.md)."
+        )
     include, include_flag = _either(flags, "include", "whitelist")
     if include is None:
         raise click.UsageError("Missing option '--include' (or '--whitelist').")

@@ -7,14 +7,15 @@ it is in the wrong place.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import Final
 
+from twinlog.config.flow.connect import CHAIN
 from twinlog.config.flow.schema import FlowConfig, MirrorConfig, PolicyKind
 from twinlog.config.flow.transforms import OnError
 from twinlog.config.keys.key_table import TRANSFORMS, TRANSFORMS_ON_ERROR
 from twinlog.config.values.origin import Setting
-from twinlog.config.values.warnings import WarningCode
+from twinlog.config.values.warnings import ConfigWarning, WarningCode, warning
 from twinlog.errors import ConfigError
 
 _UNREAD: Final = (WarningCode.DEAD_KEY, WarningCode.UNKNOWN_KEY)
@@ -22,6 +23,13 @@ _TODO: Final = (
     "remove the transforms, or exclude their topics and run the function in a stream of your own "
     "(docs/transforms.md)"
 )
+
+
+def audit_transforms(flows: Iterable[FlowConfig]) -> Iterator[ConfigWarning]:
+    """Yield a warning for each line of Kafka Connect's transforms that no transform reads."""
+    for one in dict.fromkeys(line for flow in flows for line in flow.transforms.unread):
+        what = "no transform of `transforms` reads it, so it has no effect, as in Kafka Connect"
+        yield warning(WarningCode.DEAD_KEY, one, f"{what}; correct or remove the line")
 
 
 def refuse_transforms(config: MirrorConfig, *, elsewhere: str = "") -> MirrorConfig:
@@ -49,7 +57,7 @@ def unrun_transforms(config: MirrorConfig, *, elsewhere: str = "") -> list[Confi
 def _of_flow(flow: FlowConfig, elsewhere: str) -> Iterator[ConfigError]:
     if not flow.transforms.entries:
         return
-    listed = flow.settings[TRANSFORMS]
+    listed = flow.settings[CHAIN if flow.transforms.entries[0].connect else TRANSFORMS]
     if flow.transforms.on_error is OnError.QUARANTINE:
         what = "mirrors quarantine no records yet, only stop and skip work"
         yield _of_line(flow.settings[TRANSFORMS_ON_ERROR], what)

@@ -15,7 +15,7 @@ from typing import Final
 
 from twinlog.config.files.names import Names, names_by_prefix
 from twinlog.config.keys.client_keys import class_name
-from twinlog.config.keys.flow_keys import CONNECTOR_ONLY
+from twinlog.config.keys.flow_keys import section_of
 from twinlog.config.values.origin import Setting, refuse
 from twinlog.config.values.types import trimmed
 from twinlog.config.values.warnings import ConfigWarning, WarningCode, warning
@@ -132,7 +132,7 @@ def _why_unused(one: Setting, connector: Connector, leading: Connector) -> str |
     is used.
     """
     section = _SECTIONS[connector.name]
-    owner = next((own for own, keys in CONNECTOR_ONLY.items() if one.key in keys), None)
+    owner = section_of(one.key)
     used = None if connector is leading else leading.keys.get(one.key)
     if owner == section or (owner is None and used is None):
         return None

@@ -17,6 +17,7 @@ from twinlog.config.files.names import names_by_prefix
 from twinlog.config.files.properties import PropertiesText, decode, parse_properties
 from twinlog.config.files.providers import provider_key
 from twinlog.config.files.raw import RawConfig, audit_text, read_bytes, settings_of
+from twinlog.config.flow.connect import IN_PYTHON
 from twinlog.config.keys.client_keys import is_connection_key
 from twinlog.config.keys.flow_keys import MIRROR_PACKAGE
 from twinlog.config.values.origin import Setting, Settings, refuse
@@ -148,7 +149,7 @@ def _of_cluster(
         if key in _OLD:
             raise refuse(one, f"is of {_OLD[key]}", "write bootstrap.servers = host:9092")
         if key == "interceptor.classes":
-            raise refuse(one, "Twinlog cannot run Java classes", "remove the line")
+            raise refuse(one, "Twinlog cannot run Java classes", IN_PYTHON)
         if key in not_passed:
             if key in _IDLE_CONSUMER | _IDLE_PRODUCER:
                 idle.append(one)

@@ -55,18 +55,22 @@ def read_flow(raw: Settings, flow: Flow) -> FlowConfig:
     )
     refuse_java_classes(settings, clients)
     refuse_contradictions(settings, consumer)
+    source_alias, policy = (
+        values.text_or("source.cluster.alias", flow.source),
+        policy_config(settings),
+    )
     producer = clients.target_producer
     refreshes, refresh_s = values.rounds("refresh.topics")
     syncs_configs, configs_s = values.rounds("sync.topic.configs")
     syncs_acls, acls_s = values.rounds("sync.topic.acls")
     return FlowConfig(
         flow=flow,
-        source_alias=values.text_or("source.cluster.alias", flow.source),
+        source_alias=source_alias,
         target_alias=values.text_or("target.cluster.alias", flow.target),
         topics=values.names("topics"),
         topics_exclude=values.names("topics.exclude"),
         heartbeats_replication_enabled=values.boolean("heartbeats.replication.enabled"),
-        policy=policy_config(settings),
+        policy=policy,
         refresh=RefreshConfig(enabled=refreshes, interval_seconds=refresh_s),
         new_topics=NewTopicsConfig(
             enabled=values.boolean("topic.creation.enable"),
@@ -126,7 +130,7 @@ def read_flow(raw: Settings, flow: Flow) -> FlowConfig:
             settings.get("twinlog.compression"),
             gathers=values.choice_or("twinlog.latency", "balanced") == "balanced",
         ),
-        transforms=read_transforms(settings),
+        transforms=read_transforms(settings, flow, policy.prefix(source_alias)),
         producer_id_expiration_ms=values.number_or_none("twinlog.target.producer.id.expiration.ms"),
         state_topic_replication_factor=values.replicas("twinlog.state.topic.replication.factor"),
         clients=clients,

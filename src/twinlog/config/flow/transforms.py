@@ -8,6 +8,8 @@
 
 A line that would have no effect is an error, because records that somebody meant to mask would be
 copied as they are. Functions are imported by `twinlog.transforms`, not here.
+
+Transforms of Kafka Connect (`connect`) come before them.
 """
 
 from __future__ import annotations
@@ -20,6 +22,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Final
 
+from twinlog.config.flow.connect import CHAIN, ConnectStep, read_chain
 from twinlog.config.keys.key_table import (
     DEFINITIONS,
     TRANSFORMS,
@@ -31,6 +34,7 @@ from twinlog.config.regex.patterns import NamePattern, compile_names
 from twinlog.config.values.nearest import suggestion
 from twinlog.config.values.origin import Setting, Settings, refuse
 from twinlog.config.values.types import to_choice, to_list, to_names, trimmed
+from twinlog.model import Flow
 
 TRANSFORMS_PREFIX: Final = f"{TRANSFORMS}."
 _ON_ERROR: Final = TRANSFORMS_ON_ERROR.removeprefix(TRANSFORMS_PREFIX)
@@ -77,8 +81,10 @@ class TransformConfig:
     function: str = ""
     """`package.module:function`"""
     sql: str = ""
+    connect: ConnectStep | None = None
+    """The transform of Kafka Connect that `sql` is made from."""
     origin: Setting = field(repr=False, compare=False)
-    """The line of `function` or `sql`."""
+    """The line of `function` or `sql`, or the class of a transform of Kafka Connect."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -91,10 +97,16 @@ class TransformsConfig:
     """Names of environment variables that functions get."""
     removed: NamePattern = NO_NAMES
     """Topics whose transforms were removed on purpose."""
+    unread: tuple[Setting, ...] = field(default=(), repr=False, compare=False)
+    """Lines of Kafka Connect's transforms that no transform reads."""
 
     def of_topic(self, topic: str) -> tuple[TransformConfig, ...]:
         """Return the transforms of a source topic."""
         return tuple(one for one in self.entries if one.topics.matches(topic))
+
+    def connect_steps(self, topic: str) -> tuple[ConnectStep, ...]:
+        """Return the transforms that MirrorMaker 2 applies to a source topic as well."""
+        return tuple(one.connect for one in self.of_topic(topic) if one.connect is not None)
 
     def digest_of(self, topic: str) -> str:
         """Return the digest of a source topic's transforms, in hex; empty if it has none.
@@ -115,8 +127,13 @@ def _digest(parts: object) -> str:
     return hashlib.sha256(json.dumps(parts).encode()).hexdigest()[:32]
 
 
-def read_transforms(settings: Settings) -> TransformsConfig:
-    """Return the transforms of a flow. Raises ConfigError for the first invalid line."""
+def read_transforms(settings: Settings, flow: Flow, prefix: str | None) -> TransformsConfig:
+    """Return the transforms of a flow. Raises ConfigError for the first invalid line.
+
+    `prefix` is before the source's name in the names of remote topics; None: they are named
+    differently.
+    """
+    chain = read_chain(settings, flow, prefix)
     listed = settings.get(TRANSFORMS)
     names = () if listed is None else to_list(listed)
     for name in names:
@@ -128,11 +145,23 @@ def read_transforms(settings: Settings) -> TransformsConfig:
     removed = settings.get(TRANSFORMS_REMOVED)
     environment = settings.get(TRANSFORMS_ENVIRONMENT)
     choices = DEFINITIONS[TRANSFORMS_ON_ERROR].choices
+    own = (_transform(settings, name, listed) for name in names if listed is not None)
     return TransformsConfig(
-        entries=tuple(_transform(settings, name, listed) for name in names if listed is not None),
+        entries=(*map(_of_connect, chain.steps), *own),
         on_error=OnError.STOP if on_error is None else OnError(to_choice(on_error, choices)),
         environment=() if environment is None else tuple(to_list(environment)),
         removed=NO_NAMES if removed is None else to_names(removed),
+        unread=chain.unread,
+    )
+
+
+def _of_connect(step: ConnectStep) -> TransformConfig:
+    return TransformConfig(
+        name=f"{CHAIN}.{step.name}",
+        topics=step.topics,
+        sql=step.sql,
+        connect=step,
+        origin=step.origin,
     )
 
 

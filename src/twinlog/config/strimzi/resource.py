@@ -18,7 +18,7 @@ from twinlog.config.files.names import ARROW, REST, Names
 from twinlog.config.files.providers import PROVIDERS, provider_key
 from twinlog.config.files.raw import RawConfig
 from twinlog.config.keys.client_keys import BOOTSTRAP_SERVERS
-from twinlog.config.keys.flow_keys import CONNECTOR_ONLY
+from twinlog.config.keys.flow_keys import section_of
 from twinlog.config.strimzi.fields import (
     CLUSTER,
     CONNECTOR,
@@ -302,10 +302,7 @@ class FieldNames(Names):
         if rest in _PATTERN_OF:
             return f"{path}.{_PATTERN_OF[rest]}"
         rest = rest.removeprefix("source.") if rest.startswith("source.consumer.") else rest
-        connector = next(
-            (one for one, keys in CONNECTOR_ONLY.items() if rest in keys), "sourceConnector"
-        )
-        return f"{path}.{connector}.config.{rest}"
+        return f"{path}.{section_of(rest) or _SOURCE}.config.{rest}"
 
 
 class MirrorReader:
@@ -369,7 +366,7 @@ class MirrorReader:
         for name, section in running.items():
             config = section["config"].fields() if "config" in section else {}
             for key, value in config.items():
-                owner = next((one for one, keys in CONNECTOR_ONLY.items() if key in keys), None)
+                owner = section_of(key)
                 is_of_source = key.startswith(_CONSUMER) and ".override." not in key
                 full = f"{flow}.source.{key}" if is_of_source else f"{flow}.{key}"
                 if name == (owner or leading) or (
@@ -377,7 +374,7 @@ class MirrorReader:
                 ):
                     self._set(full, key, value)
                 elif owner is not None:
-                    self._found.warn(value, f"is not a key of a {name}; write it in {owner}")
+                    self._found.warn(value, f"has no effect in a {name}; write it in {owner}")
                 elif not self._is_the_same(full, value):
                     self._found.warn(
                         value,

@@ -150,7 +150,12 @@ def transforms_work(config: FlowConfig) -> TransformsWork:
         flow=str(config.flow),
         steps=tuple(
             TransformStep(
-                name=one.name, topics=one.topics.entries, function=one.function, sql=one.sql
+                name=one.name,
+                topics=one.topics.entries,
+                prefix=one.topics.prefix,
+                is_negated=one.topics.is_negated,
+                function=one.function,
+                sql=one.sql,
             )
             for one in config.transforms.entries
         ),
