@@ -10,7 +10,8 @@ from typing import Any
 
 import pytest
 
-from tests.support.client import produce, produce_transaction, producer
+from tests.support.client import Outgoing, produce, produce_transaction, producer, read_all
+from tests.support.connect_chains import after, chain_lines
 from tests.support.eventually import PATIENCE_S, eventually
 from tests.support.left_by_mirror_maker import (
     ANOTHERS,
@@ -41,14 +42,17 @@ from twinlog.cluster.groups.membership import Membership
 from twinlog.cluster.logs.offsets import offset_at
 from twinlog.cluster.net.settings import ClusterSettings
 from twinlog.config.flow.offset_storage import offset_storage
+from twinlog.config.flow.schema import MirrorConfig
 from twinlog.config.load import load
 from twinlog.control.adopt import adoption
+from twinlog.control.check.mirror_check import check
 from twinlog.control.duties.mm2_positions import Mm2Positions
 from twinlog.errors import AdoptionRefused, Fate, PartitionError
 from twinlog.mirror.names.naming import DefaultReplicationPolicy
 from twinlog.model import Flow, TopicPartition
 from twinlog.sandbox import LocalCluster
 from twinlog.survey.exact_map import ExactMap
+from twinlog.wire.records import Headers, Record
 
 pytestmark = pytest.mark.broker
 
@@ -94,6 +98,47 @@ def test_killed_after_a_restart_that_wrote_some_twice(left: Left) -> None:
     left.note(5)
     assert left.adopt().code == ""
     assert left.values() == values([*wrote, *range(14, 30)]), "nothing is repaired"
+
+
+@pytest.mark.witness("topics that a MirrorMaker 2 with transforms wrote are taken over")
+def test_records_that_kafka_connect_transformed_are_found(left: Left) -> None:
+    """The source's records are compared as they are after the transforms of the file."""
+    traced: Headers = (("user", b"u"), ("trace", b"1"))
+    more = [
+        one._replace(headers=traced[: 1 + n % 2]) for n, one in enumerate(outgoing(range(30, 50)))
+    ]
+    produce(left.source, left.topic, more)
+    lines = chain_lines(
+        ("Filter", "predicate = hasTrace"),
+        ("DropHeaders", "headers = user"),
+        ("InsertHeader", "header = by", "value.literal = privacy"),
+    )
+    left.write_file(*(f"{left.alias}->B.{line}" for line in lines))
+    config = load(left.file, environment={})
+    steps = config.flows[0].transforms.connect_steps(left.topic)
+    records = [
+        Record(one.offset, one.timestamp, one.key, one.value, one.headers)
+        for one in read_all(left.source, left.topic)
+        if one.offset < 44
+    ]
+    kept = [made for one in records if (made := after(one, steps)) is not None]
+    assert [one.offset for one in kept[-3:]] == [38, 40, 42]
+    assert {one.headers for one in kept} == {(("by", b"privacy"),)}
+    create_topic(left.target, left.remote)
+    produce(
+        left.target, left.remote, [Outgoing(r.key, r.value, r.headers, r.timestamp) for r in kept]
+    )
+    left.note(40)
+
+    def changes(config: MirrorConfig) -> list[str]:
+        report = check(config, adopts=lambda flow: offset_storage(config, flow))
+        (flow,) = report.flows
+        return [*flow.changes, *(one.code for one in flow.problems)]
+
+    taken = f"{left.topic} is taken over from MirrorMaker 2, by partition: 0 at 43"
+    assert any(taken in one for one in changes(config)), changes(config)
+    left.write_file()
+    assert "MM2_PLACE_UNKNOWN" in changes(load(left.file, environment={}))
 
 
 IDENTITY = "org.apache.kafka.connect.mirror.IdentityReplicationPolicy"

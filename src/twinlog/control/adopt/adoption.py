@@ -29,8 +29,10 @@ from twinlog.cluster.groups.connect_group import connect_group
 from twinlog.cluster.groups.coordinators import Coordinators
 from twinlog.cluster.logs.offsets import EARLIEST, LATEST, list_offsets, offset_at
 from twinlog.cluster.topics.internal_log import append, ends_of_logs
+from twinlog.config.flow.connect import ConnectStep
 from twinlog.config.flow.offset_storage import OffsetStorage
 from twinlog.config.flow.schema import FlowConfig, PolicyKind
+from twinlog.config.flow.transforms import TransformsConfig
 from twinlog.control.adopt.mm2_positions import (
     NO_PAIRS,
     Pairs,
@@ -60,7 +62,7 @@ from twinlog.model import Isolation, TopicPartition
 from twinlog.survey.committed_log import read_committed
 from twinlog.survey.state_reader import has_state, state_rows
 from twinlog.wire.record_batch import BatchHeader
-from twinlog.wire.records import Record
+from twinlog.wire.records import Headers, Record
 
 STATE_WITHIN_S: Final = 10.0
 QUIET_S: Final = 4.0
@@ -180,6 +182,8 @@ class Adopter:
     """None if it writes no offset syncs."""
     isolation: Isolation
     """MirrorMaker 2 copied no records of aborted transactions."""
+    transforms: TransformsConfig = field(default_factory=TransformsConfig)
+    """MirrorMaker 2 applied those of Kafka Connect, so records are compared after them."""
     accept_loss: bool = False
     is_shared: bool = False
     """Topics keep their names, so applications write to them as well."""
@@ -436,11 +440,12 @@ class Adopter:
             source_may_lack=tp.topic in self._source_may_lack,
             target_may_lack=plan.target.topic in self._target_may_lack,
         )
+        steps = self.transforms.connect_steps(tp.topic)
         begin = max(log_start, noted + 1 - LOOKBACK)
         for _, records in read_committed(self.source, tp, begin, end, isolation=self.isolation):
             alignment.add(
                 (record.offset, identity(record, with_timestamp=with_timestamp))
-                for record in records
+                for record in _transformed(records, steps)
             )
             if found := alignment.search(is_end=False, source_end=end):
                 return found
@@ -477,9 +482,20 @@ def adopter_of(
         target=target,
         syncs=SyncsTopic.of(flow),
         isolation=flow.isolation_level,
+        transforms=flow.transforms,
         accept_loss=flow.accept_source_loss,
         is_shared=flow.policy.kind is PolicyKind.IDENTITY,
     )
+
+
+def _transformed(records: Iterable[Record], steps: Sequence[ConnectStep]) -> Iterator[Record]:
+    """Yield the records that pass all steps, with their headers after them."""
+    for record in records:
+        headers: Headers | None = record.headers
+        for step in steps:
+            headers = None if headers is None else step.headers_of(record.value, headers)
+        if headers is not None:
+            yield record._replace(headers=headers)
 
 
 def _is_ours(known: PartitionMap | None) -> bool:
