@@ -7,7 +7,7 @@ import hmac
 import importlib.util
 import json
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Final
@@ -20,7 +20,7 @@ from pyspark.sql.window import Window
 
 from tests.support.client import Outgoing, produce, read_all
 from tests.support.command import Command
-from tests.support.connect_chains import CHAINS, RECORDS, after
+from tests.support.connect_chains import CHAINS, RECORDS, after, chain_lines
 from tests.support.properties import flow_of, loader
 from tests.support.topics import create_topic, delete_topic
 from twinlog.config.flow.transforms import TransformConfig
@@ -469,7 +469,9 @@ class Trial:
         (folder / "privacy_of_tests.py").write_text(PRIVACY)
         self.file = folder / "mm2.properties"
 
-    def run(self, *arguments: str, functions: tuple[str, ...], expected: int) -> Command:
+    def run(
+        self, *arguments: str, functions: tuple[str, ...], expected: int, more: Sequence[str] = ()
+    ) -> Command:
         key = "A->B.twinlog.transforms"
         lines = [
             *("clusters = A, B", f"A.bootstrap.servers = {self.source}"),
@@ -478,6 +480,7 @@ class Trial:
             f"{key} = {', '.join(functions)}",
             *(f"{key}.{one}.topics = {self.topic}" for one in functions),
             *(f"{key}.{one}.function = privacy_of_tests:{one}" for one in functions),
+            *more,
         ]
         self.file.write_text("\n".join(lines) + "\n")
         with Command(self.folder / "out", *arguments) as command:
@@ -527,13 +530,14 @@ def test_a_trial_shows_both_sides_and_writes_nothing(
 
 def test_a_check_runs_the_functions_and_names_what_a_mirror_refuses(trial: Trial) -> None:
     functions = ("mask", "newest")
-    text = trial.run("check", str(trial.file), functions=functions, expected=1).stdout
-    assert text.startswith("NOT READY: 2 problems")
-    assert (
-        f"transform mask of {trial.topic}: key binary, value binary, topic string, partition int, "
-        "offset bigint, timestamp timestamp, timestampType int, "
-        "headers array<struct<key:string,value:binary>>\n"
-    ) in text
-    assert "mirrors do not run transforms yet" in text
+    chain = [f"A->B.{line}" for line in chain_lines(("DropHeaders", "headers = trace"))[:3]]
+    text = trial.run("check", str(trial.file), functions=functions, expected=1, more=chain).stdout
+    assert text.startswith("NOT READY: 1 problem\n")
+    columns = (
+        "key binary, value binary, topic string, partition int, offset bigint, "
+        "timestamp timestamp, timestampType int, headers array<struct<key:string,value:binary>>\n"
+    )
+    assert f"transform transforms.s0 of .*: {columns}" in text
+    assert f"transform mask of {trial.topic}: {columns}" in text
     refused = r"mm2.properties:\d+: A->B.twinlog.transforms.newest.function: its plan has a limit "
     assert re.search(refused + r"\(GlobalLimit\), .* \[TRANSFORM_NOT_ROW_BY_ROW\]", text)
