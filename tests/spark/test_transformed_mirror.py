@@ -16,7 +16,7 @@ from typing import Final
 import psutil
 import pytest
 
-from tests.support.client import Outgoing, produce, read_all
+from tests.support.client import Outgoing, Seen, produce, read_all
 from tests.support.command import Command
 from tests.support.eventually import eventually
 from tests.support.groups import commit, committed
@@ -42,6 +42,9 @@ MASK: Final = (
     "timestampType, headers FROM records WHERE value IS NOT NULL"
 )
 """Leaves out tombstones."""
+FAILS: Final = "partition = 1 AND (offset IN (60, 61) OR offset % 20011 = 70)"
+"""Records on which the function fails in the test that kills."""
+LETTERS: Final = "mm2-twinlog-dead-letters.A.internal"
 
 
 def masking(
@@ -57,12 +60,34 @@ def masking(
     return config(folder, source, target, topic, **(lines | more))
 
 
+def is_bad(one: Seen) -> bool:
+    is_listed = one.offset in (60, 61) or one.offset % 20011 == 70
+    return one.partition == 1 and is_listed and one.value is not None
+
+
+def assert_quarantined(source: LocalCluster, target: LocalCluster, topic: str) -> int:
+    """Each record on which the function fails is once in the dead-letter topic, unchanged."""
+    flow, name = f"A->{alias_of(topic)}".encode(), "__connect.errors.{}".format
+    found = []
+    for one in read_all(target, LETTERS):
+        said = dict(one.headers)
+        if said[name("connector.name")] == flow:
+            assert said[name("topic")] == topic.encode() and said[name("partition")] == b"1"
+            assert said[name("class.name")] == b"mask"
+            assert said[name("exception.class.name")] == b"USER_RAISED_EXCEPTION"
+            found.append((int(said[name("offset")] or b""), one.key, one.value, one.timestamp))
+    bad = filter(is_bad, read_all(source, topic))
+    expected = [(one.offset, one.key, one.value, one.timestamp) for one in bad]
+    assert sorted(found) == expected
+    return len(found)
+
+
 def assert_masked(source: LocalCluster, target: LocalCluster, topic: str) -> int:
-    """Each record with a value is there once, masked, in the order of its partition."""
+    """Each good record with a value is there once, masked, in the order of its partition."""
     expected = [
         (one.partition, one.key, b"masked %d" % one.offset, one.headers, one.timestamp)
         for one in read_all(source, topic)
-        if one.value is not None
+        if one.value is not None and not is_bad(one)
     ]
     found = [
         (one.partition, one.key, one.value, one.headers, one.timestamp)
@@ -74,7 +99,7 @@ def assert_masked(source: LocalCluster, target: LocalCluster, topic: str) -> int
 
 
 def masked_count(source: LocalCluster, topic: str) -> int:
-    return sum(one.value is not None for one in read_all(source, topic))
+    return sum(one.value is not None and not is_bad(one) for one in read_all(source, topic))
 
 
 def values(target: LocalCluster, topic: str) -> list[tuple[int, bytes | None]]:
@@ -121,7 +146,14 @@ def test_processes_are_killed_while_records_are_masked(
         f"{flow}.emit.checkpoints.interval.seconds": "1",
         f"{flow}.groups": group,
     }
-    file = masking(tmp_path, source_cluster, target_cluster, fresh_topic, **syncs)
+    value = f"CASE WHEN {FAILS} THEN raise_error('bad') ELSE offset END"
+    fails = {
+        f"{flow}.twinlog.transforms.mask.sql": MASK.replace(
+            "masked ', offset", f"masked ', {value}"
+        ),
+        f"{flow}.twinlog.transforms.on-error": "quarantine",
+    }
+    file = masking(tmp_path, source_cluster, target_cluster, fresh_topic, **syncs, **fails)
     arguments = ("mirror", str(file), "--listen", "off")
     dice = random.Random(kills)
     load = Load(source_cluster, fresh_topic, 0)
@@ -167,6 +199,7 @@ def test_processes_are_killed_while_records_are_masked(
         load.stop()
         mirror.__exit__()
     assert assert_masked(source_cluster, target_cluster, fresh_topic) == wanted
+    assert assert_quarantined(source_cluster, target_cluster, fresh_topic) >= 3
     assert assert_identical(source_cluster, target_cluster, f"{fresh_topic}-raw") == 2000
 
 

@@ -304,6 +304,11 @@ OF_PATTERNS: Final[list[Case]] = [
         lines(LISTED, OF_CUT, "twinlog.transforms.cut.sql = DELETE FROM records"),
         lines(LISTED, OF_CUT, QUERY),
     ),
+    (
+        "write a name that begins with __, such as __orders-dead-letters",
+        lines(f"{TRANSFORMS}.quarantine.topic = orders"),
+        lines(f"{TRANSFORMS}.quarantine.topic = __orders-dead-letters"),
+    ),
     ("write orders:eu-orders, pay", lines("twinlog.rename = a"), lines(RENAMES)),
     (
         "write (?:...) for groups",

@@ -35,16 +35,26 @@ def records_of(one: SourceRange) -> list[Record]:
 
 
 def transformed(
-    one: SourceRange, function: RecordFunction, *, codec: Codec = Codec.NONE, records: int = RECORDS
+    one: SourceRange,
+    function: RecordFunction,
+    *,
+    codec: Codec = Codec.NONE,
+    records: int = RECORDS,
+    quarantines: bool = False,
 ) -> RangeAnswer:
-    """The answer to a range."""
+    """The answer to a range. `quarantines`: failed records go to the dead-letter topic."""
     kept: list[tuple[int, Record]] = []
     failure: RangeFailure | None = None
+    quarantined: list[RangeFailure] = []
     for record in records_of(one):
         try:
             found = function(record)
         except ValueError as error:
-            failure = RangeFailure(offset=record.offset, text=f"ValueError: {error}")
+            failed = RangeFailure(offset=record.offset, text=f"ValueError: {error}", transform="f")
+            if quarantines:
+                quarantined.append(failed)
+                continue
+            failure = failed
             break
         if found is not None:
             kept.append((record.offset, found))
@@ -57,6 +67,7 @@ def transformed(
         offsets=array("q", (offset for offset, _ in kept)).tobytes(),
         end=one.end if failure is None else failure.offset,
         failure=failure,
+        quarantined=tuple(quarantined),
     )
 
 
@@ -69,6 +80,7 @@ class PythonTransformer:
     withdrawn: list[int] = field(default_factory=list)
     silence_s: float = 0.0
     """How long it says that nothing was answered."""
+    quarantines: bool = False
     _answers: list[RangeAnswer] = field(default_factory=list)
 
     def offer(self, one: SourceRange) -> None:
@@ -93,4 +105,5 @@ class PythonTransformer:
     def answer(self, number: int | None = None) -> None:
         """A task answers one range, or all of them."""
         for each in list(self.waiting) if number is None else [number]:
-            self.give(transformed(self.waiting.pop(each), self.function))
+            one = self.waiting.pop(each)
+            self.give(transformed(one, self.function, quarantines=self.quarantines))

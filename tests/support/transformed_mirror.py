@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import threading
 from contextlib import suppress
-from functools import partial
 from typing import Any, Final
 
 import pytest
@@ -30,10 +29,18 @@ RECORDS: Final = 400
 """Records of a batch in an answer."""
 
 
-def with_transforms(patch: pytest.MonkeyPatch) -> None:
-    """All topics that are discovered from now on have this transform, and lanes run it."""
+def with_transforms(patch: pytest.MonkeyPatch, dead_letters: str = "") -> None:
+    """All topics that are discovered from now on have this transform, and lanes run it. Records on
+    which it fails go to the topic `dead_letters`, if it is given.
+    """
     patch.setattr(TransformsConfig, "digest_of", lambda *_: DIGEST)
-    patch.setattr(flow_setup, "Work", partial(Work, has_transforms=True))
+
+    def work(**given: Any) -> Work:
+        topics = (*given["target_topics"], *filter(None, [dead_letters]))
+        changed = {"has_transforms": True, "dead_letters": dead_letters, "target_topics": topics}
+        return Work(**given | changed)
+
+    patch.setattr(flow_setup, "Work", work)
 
 
 class TransformedMirror(Mirror):
@@ -42,6 +49,7 @@ class TransformedMirror(Mirror):
     def __init__(self, function: RecordFunction, *given: Any, **more: Any) -> None:
         super().__init__(*given, **more)
         self._function = function
+        self.quarantines = False
         deliver = self.server._deliver
         self.ranges = self.lanes = 0
         """How many were answered, and how many lanes have asked for answers."""
@@ -70,5 +78,11 @@ class TransformedMirror(Mirror):
                     one = task.take(offer.number)
                     if one is not None:
                         self.ranges += 1
-                        found = transformed(one, self._function, codec=Codec.LZ4, records=RECORDS)
+                        found = transformed(
+                            one,
+                            self._function,
+                            codec=Codec.LZ4,
+                            records=RECORDS,
+                            quarantines=self.quarantines,
+                        )
                         task.give(found)

@@ -244,7 +244,9 @@ _BY_FILE: Final = {
     ),
     "unit/config/test_providers.py": "config.providers",
     "spark/test_cluster_life.py": "twinlog.spark.standby",
-    "unit/config/test_transforms.py": "twinlog.transforms twinlog.transforms.on-error",
+    "unit/config/test_transforms.py": (
+        "twinlog.transforms twinlog.transforms.on-error twinlog.transforms.quarantine.topic"
+    ),
     "unit/config/test_tuning.py": "admin.request.timeout.ms",
     "unit/config/test_values.py": (
         "tasks.max topic.filter.class config.property.filter.class transforms topics "

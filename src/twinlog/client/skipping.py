@@ -24,7 +24,7 @@ from twinlog.cluster.logs.producers import describe_producers
 from twinlog.cluster.logs.raw_log import fetch_partition, produce_batch
 from twinlog.cluster.net.settings import ClusterSettings
 from twinlog.cluster.topics.internal_log import ends_of_logs
-from twinlog.cluster.topics.topic_admin import create_topic, wait_for_topic
+from twinlog.cluster.topics.topic_admin import ensure_kept_topic
 from twinlog.codes import Trait, has, with_trait
 from twinlog.config.flow.schema import FlowConfig
 from twinlog.config.values.times import in_iso
@@ -41,7 +41,6 @@ from twinlog.survey.state_reader import state_rows
 from twinlog.wire.error_codes import (
     DUPLICATE_SEQUENCE_NUMBER,
     OUT_OF_ORDER_SEQUENCE_NUMBER,
-    UNKNOWN_TOPIC_OR_PARTITION,
 )
 from twinlog.wire.record_batch import Codec, read_headers, verify_crc
 from twinlog.wire.records import Record, decode_batch, decode_legacy, encode_batch
@@ -192,12 +191,6 @@ TRIES: Final = 5
 """Maximum number of attempts. After each one the record is in the log, or another command's record
 is."""
 
-CONFIGS: Final = {
-    "cleanup.policy": "delete",
-    "retention.ms": "-1",
-    "retention.bytes": "-1",
-    "max.message.bytes": str(100 << 20),  # Kafka's socket.request.max.bytes
-}
 NOT_NEXT: Final = frozenset({OUT_OF_ORDER_SEQUENCE_NUMBER, DUPLICATE_SEQUENCE_NUMBER})
 
 
@@ -243,7 +236,9 @@ class Quarantine:
         quarantine topic.
         """
         records = self.read(wanted)
-        self._ensure_topic()
+        ensure_kept_topic(
+            self._target, self.home.topic, replication_factor=self._replication_factor
+        )
         return [self._put(wanted, record) for record in records]
 
     def read(self, wanted: WantedSkip) -> list[Record]:
@@ -278,18 +273,6 @@ class Quarantine:
                 code="SKIP_REFUSED",
             )
         return out
-
-    def _ensure_topic(self) -> None:
-        topic = self.home.topic
-        if self._target.metadata([topic]).topics[topic].error == UNKNOWN_TOPIC_OR_PARTITION:
-            create_topic(
-                self._target,
-                topic,
-                partitions=1,
-                replication_factor=self._replication_factor,
-                configs=CONFIGS,
-            )
-        wait_for_topic(self._target, topic)
 
     def _put(self, wanted: WantedSkip, record: Record) -> int:
         origin = origin_in(wanted, record.offset)

@@ -17,6 +17,7 @@ from typing import Final
 
 from twinlog.errors import PartitionError, TwinlogError
 from twinlog.flow_log import FlowLog
+from twinlog.lane.dead_letter_search import with_dead_letters
 from twinlog.lane.events import Found, LaneEvents
 from twinlog.lane.lane_partition import ColdStart, StartPhase
 from twinlog.lane.late_requests import USER_TIMEOUT_MS
@@ -306,7 +307,7 @@ class ColdStarts:
             if requests:
                 for some in starts_in_groups(requests, source, target, self._rules):
                     self._say_compared(some)
-                    found(some)
+                    found(with_dead_letters(some, takes, there, self._work))
             for take in takes:
                 if take.fan is not None:
                     whole = all_requests[take.source]

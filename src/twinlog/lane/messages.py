@@ -67,6 +67,8 @@ class Work(Message, frozen=True, kw_only=True):
     tuning: Tuning
     has_transforms: bool = False
     """Whether lanes lend ranges to an application of transforms."""
+    dead_letters: str = ""
+    """The topic for records on which a transform fails; empty: they are not quarantined."""
     silence_ms: int
     """A lane that receives nothing from the driver for this long stops."""
 

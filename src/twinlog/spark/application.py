@@ -4,7 +4,7 @@
       | -- TransformsWork (standard input) -->|   the transforms of the flow
       | -- RangePorts ----------------------->|   whenever lanes start or end, all of them
       | <- ApplicationReady (standard output) |   the functions are imported and checked
-      | <- RecordSkipped ---------------------|   with `on-error` skip
+      | <- RecordSkipped ---------------------|   with `on-error` skip or quarantine
 
 Each message is a line of JSON. The application ends when its standard input ends, so it never
 outlives its parent. It runs code of users. So it gets no configuration file, and of the parent's
@@ -66,7 +66,7 @@ class ApplicationReady(Message, frozen=True, kw_only=True):
 
 
 class RecordSkipped(Message, frozen=True, kw_only=True):
-    """A record that was left out because a transform fails for it."""
+    """A record that is left out, or goes to the dead-letter topic, because a transform fails."""
 
     topic: str
     partition: int

@@ -223,6 +223,7 @@ def run(work: TransformsWork, watch: LanePortWatch, say: Callable[[Message], Non
                 transform=load_chain(chain),
                 lent=lent,
                 on_error=work.on_error,
+                name=", ".join(one.name for one in chain),
                 cores=CORES,
                 is_deterministic=all(plans[one.name].is_deterministic for one in chain),
             )

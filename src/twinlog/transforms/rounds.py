@@ -81,6 +81,8 @@ class Rounds:
     transform: Transform
     lent: LentRanges
     on_error: OnError = OnError.STOP
+    name: str = ""
+    """Names of the transforms, for dead letters."""
     cores: int = 2
     limit_s: float = 60.0
     """Maximum duration of a job."""
@@ -91,7 +93,7 @@ class Rounds:
     ROUND_S. A round must end long before its limit, and before its lanes are replaced.
     """
     skipped: deque[tuple[RangePart, RangeFailure]] = field(default_factory=deque)
-    """Skipped records."""
+    """Records that were left out."""
     _plans: dict[int, DataFrame] = field(default_factory=dict)
     """The plan for each number of tasks. Spark plans a DataFrame once, whatever runs it again."""
 
@@ -138,18 +140,35 @@ class Rounds:
                 failure = self._failure(part)
                 if failure is None and tries < TRIES:
                     tries += 1
-                elif failure is not None and self.on_error is OnError.SKIP:
+                elif failure is not None and self.on_error is not OnError.STOP:
                     self._require_its_own(part, failure)
                     skipped.append((part, failure))
-                    part = structs.replace(part, left_out=(*part.left_out, failure.offset))
+                    part = structs.replace(
+                        part,
+                        left_out=(*part.left_out, failure.offset),
+                        quarantined=self._quarantined(skipped),
+                    )
                 else:
                     failure = failure or RangeFailure(
                         offset=part.first, text=f"{error} (of several)"
                     )
-                    part = structs.replace(part, end=failure.offset, failure=failure)
+                    skipped = [one for one in skipped if one[1].offset < failure.offset]
+                    part = structs.replace(
+                        part,
+                        end=failure.offset,
+                        failure=failure,
+                        quarantined=self._quarantined(skipped),
+                    )
             else:
                 self.skipped.extend(skipped)
                 return
+
+    def _quarantined(
+        self, skipped: Iterable[tuple[RangePart, RangeFailure]]
+    ) -> tuple[RangeFailure, ...]:
+        """Return the records that go to the dead-letter topic, in source order."""
+        failures = [failure for _, failure in skipped if self.on_error is OnError.QUARANTINE]
+        return tuple(sorted(failures, key=attrgetter("offset")))
 
     def _require_its_own(self, part: RangePart, failure: RangeFailure) -> None:
         """Raise TwinlogError if a job fails without the record too, as on a full disk."""
@@ -161,7 +180,9 @@ class Rounds:
     def _failure(self, part: RangePart) -> RangeFailure | None:
         """Return the first record that fails by itself."""
         found = first_failure(part.first, part.end, lambda first, end: self._why(part, first, end))
-        return None if found is None else RangeFailure(offset=found[0], text=found[1])
+        if found is None:
+            return None
+        return RangeFailure(offset=found[0], text=found[1], transform=self.name)
 
     def _why(self, part: RangePart, first: int, end: int) -> str | None:
         """Return why the transform fails for these records, or None."""

@@ -66,7 +66,7 @@ def _uses_any_answer(self: TransformedCopy, now_ms: int) -> None:
     use_answers(self, now_ms)
 
 
-use_answers: Final = TransformedCopy._use_answers
+use_answers: Final = TransformedCopy.use_answers
 RULES: Final = (
     Mutant(
         "wait: no start beside late requests",
@@ -82,7 +82,7 @@ RULES: Final = (
         "order: answers are used in that of the source",
         0,
         TransformedCopy,
-        "_use_answers",
+        "use_answers",
         _uses_any_answer,
     ),
     Mutant(

@@ -100,13 +100,27 @@ def test_skip_answers_everything_else(bad: set[tuple[int, int]]) -> None:
     assert len(rounds.skipped) == len(bad)
 
 
+@given(st.sets(st.tuples(st.integers(0, 2), st.integers(0, 999)), max_size=6))
+def test_quarantine_answers_everything_else_and_names_what_failed(
+    bad: set[tuple[int, int]],
+) -> None:
+    rounds = ComputedRounds(bad=frozenset(bad), on_error=OnError.QUARANTINE, name="mask, cut")
+    rounds.answer([part(number) for number in range(3)])
+    for number in range(3):
+        found, failed = rounds.answers[number], sorted(at for one, at in bad if one == number)
+        assert (found.end, found.failure, [*found.left_out]) == (1000, None, failed)
+        assert [one.offset for one in found.quarantined] == failed
+        assert {one.transform for one in found.quarantined} <= {"mask, cut"}
+    assert len(rounds.skipped) == len(bad)
+
+
 def test_without_failures_there_is_one_job() -> None:
     rounds = ComputedRounds()
     rounds.answer([part(number) for number in range(3)])
     assert [len(one) for one in rounds.runs] == [3]
 
 
-@pytest.mark.parametrize("on_error", [OnError.STOP, OnError.SKIP])
+@pytest.mark.parametrize("on_error", [*OnError])
 def test_a_failure_of_no_single_record_stops_at_the_first(on_error: OnError) -> None:
     rounds = ComputedRounds(
         fails=lambda one: "too much memory" if one.end - one.first > 10 else None,

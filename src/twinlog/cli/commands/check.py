@@ -267,6 +267,7 @@ def with_transforms(config: MirrorConfig, report: CheckReport) -> CheckReport:
     """
     from twinlog.config.advice.transforms import unrun_transforms
     from twinlog.control.check.report import Problem
+    from twinlog.mirror.names.naming import dead_letter_topic
 
     flows = [flow for flow in config.flows if flow.transforms.entries]
     if flows:
@@ -280,6 +281,10 @@ def with_transforms(config: MirrorConfig, report: CheckReport) -> CheckReport:
                 to.problems.append(Problem.of(found))
             else:
                 to.transforms.append(f"{one.name} of {one.topics}: {found}")
+        for flow in flows:
+            if topic := dead_letter_topic(flow.flow, flow.transforms):
+                what = f"records on which a transform fails go to {topic}"
+                reports[str(flow.flow)].transforms.append(what)
     return replace(report, refused=tuple(map(Problem.of, unrun_transforms(config))))
 
 

@@ -82,6 +82,8 @@ def try_transforms(chosen: ChosenFlow, topic: str, limit: int) -> Answer:
     records = [one.as_json() for one in found]
     fields = {"cluster": cluster, "topic": topic, "transforms": names, "records": records}
     head = f"{topic} on {cluster}, through {', '.join(names)}: {_summary(found)}"
+    if failures:
+        head += f"; {_on_error(flow)}"
     exit_code = 1 if failures else 0
     return Answer(fields, _parts(head, topic, found), exit_code, problems=_lines(topic, failures))
 
@@ -101,6 +103,22 @@ def _summary(found: Sequence[TriedRecord]) -> str:
     counts = Counter(one.outcome for one in found)
     parts = [f"{number} {outcome}" for outcome, number in sorted(counts.items())]
     return ": ".join(filter(None, (plural(len(found), "record"), ", ".join(parts))))
+
+
+def _on_error(flow: FlowConfig) -> str:
+    """Return what a mirror does with a record that fails."""
+    from twinlog.config.flow.transforms import OnError
+    from twinlog.mirror.names.naming import dead_letter_topic
+
+    match flow.transforms.on_error:
+        case OnError.STOP:
+            return "a mirror stops at a failed record"
+        case OnError.SKIP:
+            return "a mirror leaves out failed records"
+        case OnError.QUARANTINE:
+            return (
+                f"a mirror writes failed records to {dead_letter_topic(flow.flow, flow.transforms)}"
+            )
 
 
 def _parts(head: str, topic: str, found: Sequence[TriedRecord]) -> Iterator[RenderableType]:

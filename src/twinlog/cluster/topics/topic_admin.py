@@ -24,6 +24,7 @@ from twinlog.wire.error_codes import (
     INVALID_REPLICATION_FACTOR,
     LEADER_NOT_AVAILABLE,
     TOPIC_ALREADY_EXISTS,
+    UNKNOWN_TOPIC_OR_PARTITION,
     error_for,
 )
 
@@ -40,6 +41,15 @@ WITH_DEFAULTS: Final = 4
 
 BY_NAME: Final = 5
 """Later versions of DeleteTopics also accept topic IDs."""
+
+KEPT: Final = {
+    "cleanup.policy": "delete",
+    "retention.ms": "-1",
+    "retention.bytes": "-1",
+    "max.message.bytes": str(100 << 20),  # Kafka's socket.request.max.bytes
+    "message.timestamp.type": "CreateTime",
+}
+"""Configs of a topic that keeps every record of others, as it was."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -114,6 +124,15 @@ def _replication_error(client: ClusterClient, wanted: Message) -> ClusterError:
         doing=f"creating topic {wanted.name} with replication factor {wanted.replication_factor}",
         advice=f"live brokers: {live}; set replication.factor to at most {live}, or start more",
     )
+
+
+def ensure_kept_topic(client: ClusterClient, name: str, *, replication_factor: int) -> None:
+    """Create a topic of one partition for records that must not be lost, unless it exists."""
+    if client.metadata([name]).topics[name].error == UNKNOWN_TOPIC_OR_PARTITION:
+        create_topic(
+            client, name, partitions=1, replication_factor=replication_factor, configs=KEPT
+        )
+    wait_for_topic(client, name)
 
 
 def wait_for_topic(

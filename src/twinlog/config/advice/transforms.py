@@ -11,8 +11,7 @@ from collections.abc import Iterator
 from typing import Final
 
 from twinlog.config.flow.schema import FlowConfig, MirrorConfig, PolicyKind
-from twinlog.config.flow.transforms import OnError
-from twinlog.config.keys.key_table import TRANSFORMS, TRANSFORMS_ON_ERROR
+from twinlog.config.keys.key_table import TRANSFORMS
 from twinlog.config.values.origin import Setting
 from twinlog.config.values.warnings import WarningCode
 from twinlog.errors import ConfigError
@@ -50,9 +49,6 @@ def _of_flow(flow: FlowConfig, elsewhere: str) -> Iterator[ConfigError]:
     if not flow.transforms.entries:
         return
     listed = flow.settings[TRANSFORMS]
-    if flow.transforms.on_error is OnError.QUARANTINE:
-        what = "mirrors quarantine no records yet, only stop and skip work"
-        yield _of_line(flow.settings[TRANSFORMS_ON_ERROR], what)
     if flow.policy.kind is PolicyKind.IDENTITY:
         what = (
             "a mirror transforms only topics to which no other client writes, and the replication "

@@ -25,6 +25,7 @@ from twinlog.config.keys.key_table import (
     TRANSFORMS,
     TRANSFORMS_ENVIRONMENT,
     TRANSFORMS_ON_ERROR,
+    TRANSFORMS_QUARANTINE,
     TRANSFORMS_REMOVED,
 )
 from twinlog.config.regex.patterns import NamePattern, compile_names
@@ -36,7 +37,8 @@ TRANSFORMS_PREFIX: Final = f"{TRANSFORMS}."
 _ON_ERROR: Final = TRANSFORMS_ON_ERROR.removeprefix(TRANSFORMS_PREFIX)
 _ENVIRONMENT: Final = TRANSFORMS_ENVIRONMENT.removeprefix(TRANSFORMS_PREFIX)
 _REMOVED: Final = TRANSFORMS_REMOVED.removeprefix(TRANSFORMS_PREFIX)
-_OTHERS: Final = (_ON_ERROR, _ENVIRONMENT, _REMOVED)
+_QUARANTINE: Final = TRANSFORMS_QUARANTINE.removeprefix(TRANSFORMS_PREFIX)
+_OTHERS: Final = (_ON_ERROR, _QUARANTINE, _ENVIRONMENT, _REMOVED)
 """Keys that do not belong to a transform."""
 _TOPICS: Final = "topics"
 _FUNCTION: Final = "function"
@@ -51,6 +53,10 @@ PARTS: Final = {
 _NAME: Final = re.compile(r"[A-Za-z0-9_-]+")
 _DOTTED: Final = r"[^\W\d]\w*(?:\.[^\W\d]\w*)*"
 _MODULE_AND_FUNCTION: Final = re.compile(f"{_DOTTED}:{_DOTTED}")
+_NOT_MIRRORED: Final = re.compile(
+    r"__(?!(?:consumer_offsets|transaction_state|share_group_state|cluster_metadata)$)"
+    r"[A-Za-z0-9._-]{1,247}"
+)
 _SELECT: Final = re.compile(r"select\b", re.IGNORECASE)
 
 
@@ -87,6 +93,8 @@ class TransformsConfig:
 
     entries: tuple[TransformConfig, ...] = ()
     on_error: OnError = OnError.STOP
+    quarantine_topic: str = ""
+    """The dead-letter topic; empty: the default name."""
     environment: tuple[str, ...] = ()
     """Names of environment variables that functions get."""
     removed: NamePattern = NO_NAMES
@@ -127,10 +135,12 @@ def read_transforms(settings: Settings) -> TransformsConfig:
     on_error = settings.get(TRANSFORMS_ON_ERROR)
     removed = settings.get(TRANSFORMS_REMOVED)
     environment = settings.get(TRANSFORMS_ENVIRONMENT)
+    quarantine = settings.get(TRANSFORMS_QUARANTINE)
     choices = DEFINITIONS[TRANSFORMS_ON_ERROR].choices
     return TransformsConfig(
         entries=tuple(_transform(settings, name, listed) for name in names if listed is not None),
         on_error=OnError.STOP if on_error is None else OnError(to_choice(on_error, choices)),
+        quarantine_topic="" if quarantine is None else _checked_topic(quarantine),
         environment=() if environment is None else tuple(to_list(environment)),
         removed=NO_NAMES if removed is None else to_names(removed),
     )
@@ -199,6 +209,17 @@ def _checked_function(setting: Setting) -> str:
             setting,
             f"{setting.shown} does not name a function of a module",
             "write package.module:function",
+        )
+    return value
+
+
+def _checked_topic(setting: Setting) -> str:
+    value = trimmed(setting.value)
+    if not _NOT_MIRRORED.fullmatch(value):
+        raise refuse(
+            setting,
+            f"{setting.shown} may be mirrored by another flow, or is not the name of a topic",
+            "write a name that begins with __, such as __orders-dead-letters",
         )
     return value
 

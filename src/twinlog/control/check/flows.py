@@ -41,6 +41,7 @@ from twinlog.mirror.names.naming import (
     PROBE_TOPIC,
     STATE_TOPIC,
     STATUS_TOPIC,
+    dead_letter_topic,
     map_topic_of,
 )
 from twinlog.mirror.names.renaming import unkept_names
@@ -260,7 +261,8 @@ class _FlowCheck:
 
     def internal_topics(self) -> None:
         own = (STATE_TOPIC, map_topic_of(self._flow.flow))
-        for name in own:
+        letters = dead_letter_topic(self._flow.flow, self._flow.transforms)
+        for name in (*own, *filter(None, [letters])):
             for error in self._own_topic(name):
                 self._problem(error)
         self._report.notes += unseen_configs(

@@ -28,6 +28,7 @@ from twinlog.cluster.logs.raw_log import produce_batch
 from twinlog.cluster.net.metadata import Operation
 from twinlog.cluster.topics.internal_log import ensure_compacted_topic
 from twinlog.cluster.topics.producer_expiry import producer_expiry
+from twinlog.cluster.topics.topic_admin import ensure_kept_topic
 from twinlog.config.flow.offset_storage import OffsetStorage
 from twinlog.config.flow.start import Starts
 from twinlog.control.adopt.take_over import TakeOver
@@ -44,7 +45,7 @@ from twinlog.flow_log import FlowLog
 from twinlog.lane import late_requests
 from twinlog.lane.messages import Work
 from twinlog.mirror.map.offset_map import MAP_PARTITIONS
-from twinlog.mirror.names.naming import STATE_TOPIC, map_topic_of
+from twinlog.mirror.names.naming import STATE_TOPIC, dead_letter_topic, map_topic_of
 from twinlog.mirror.plan import PartitionPlan
 from twinlog.mirror.state.generations import OF_PRODUCERS, Claim, fan_producers, giving_producer
 from twinlog.mirror.state.intents import FlowIntents, Intent, promoted
@@ -172,6 +173,17 @@ class TargetFacts:
         """Return the reader of the offset map, creating its topic. Raises Unauthorized."""
         name = map_topic_of(self.ends.config.flow)
         return MapReader(clients.of_map, name, self.own_topic(clients.target, name, MAP_PARTITIONS))
+
+    def own_dead_letters(self, target: ClusterClient) -> str:
+        """Return the topic for records on which a transform fails, creating it if missing; empty if
+        they are not quarantined.
+        """
+        config = self.ends.config
+        name = dead_letter_topic(config.flow, config.transforms)
+        if name:
+            factor = config.state_topic_replication_factor
+            ensure_kept_topic(target, name, replication_factor=factor)
+        return name
 
     def capabilities(self, target: ClusterClient) -> Capabilities:
         """Return the brokers' capabilities. They are tested only once."""
@@ -490,6 +502,8 @@ class FlowSetup(FlowEnds):
         capabilities: Capabilities,
     ) -> Work:
         expiry = self.facts.expiry_ms(target) if capabilities.producers_listed else None
+        letters = self.facts.own_dead_letters(target)
+        topics = {plan.target.topic for plan in found.plans} | ({letters} if letters else set())
         return Work(
             flow=self.name,
             source=self.lane_source,
@@ -503,10 +517,11 @@ class FlowSetup(FlowEnds):
             map_topic_id=map_reader.topic_id,
             map_partitions=map_reader.partitions,
             source_topics=tuple(sorted({plan.source.topic for plan in found.plans})),
-            target_topics=tuple(sorted({plan.target.topic for plan in found.plans})),
+            target_topics=tuple(sorted(topics)),
             memory_bytes=self.config.lanes.memory_bytes,
             tuning=self.config.tuning,
             has_transforms=bool(self.config.transforms.entries),
+            dead_letters=letters,
             accept_source_loss=self.config.accept_source_loss,
             has_budget=self.config.lanes.max_bytes_per_second is not None,
             silence_ms=late_requests.SILENCE_MS,

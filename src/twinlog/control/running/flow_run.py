@@ -220,12 +220,13 @@ class FlowRun(RunState):
         self._leases.gone(lane)
 
     def on_skipped(self, said: RecordSkipped) -> None:
-        """Count a record that is left out because a transform fails for it."""
+        """Count a record that is not copied because a transform fails for it."""
         code, tp = "RECORD_NOT_TRANSFORMED", TopicPartition(said.topic, said.partition)
+        where = f"goes to {self.work.dead_letters}" if self.work.dead_letters else "is left out"
         self.errors[code] += 1
         self.log.info(
-            "record %d is left out, because a transform fails for it: %s [%s]",
-            said.offset, said.text, code, partition=tp, code=code,
+            "record %d %s, because a transform fails for it: %s [%s]",
+            said.offset, where, said.text, code, partition=tp, code=code,
         )  # fmt: skip
 
     def map_failed(self, error: TwinlogError) -> None:

@@ -61,6 +61,8 @@ class Stretch:
     number: int = -1
     """Number of its range; -1: it has no records, so nothing is requested."""
     answer: RangeAnswer | None = None
+    is_quarantined: bool = False
+    """Whether the dead letters of its answer were sent."""
 
     def add(self, batch: memoryview) -> None:
         self.batches.append(batch)
@@ -157,10 +159,7 @@ class RangeIntake(Intake):
         Raises CorruptData if the answer does not fit its range, and PartitionError
         (RECORD_TOO_LARGE) if a record fits in no batch.
         """
-        offsets = _offsets(asked, answer)
-        decoded = [_decoded(raw) for raw in answer.batches]  # all of them, before any is used
-        if (count := sum(map(len, decoded))) != len(offsets):
-            raise CorruptData(f"an answer has {len(offsets)} offsets, but {count} records")
+        offsets, decoded = checked(asked, answer)  # all of it, before any is used
         done = 0
         for raw, rows in zip(answer.batches, decoded, strict=True):
             yield from self._sized(asked, raw, rows, offsets[done : done + len(rows)])
@@ -228,6 +227,25 @@ class RangeIntake(Intake):
                 if run is not None:
                     yield run
             before = offset
+
+
+def checked(asked: Stretch, answer: RangeAnswer) -> tuple[array[int], list[Rows]]:
+    """Return the source offsets of an answer, and the records of its batches. Raises CorruptData if
+    the answer does not fit its range.
+    """
+    offsets = _offsets(asked, answer)
+    decoded = [_decoded(raw) for raw in answer.batches]
+    if (count := sum(map(len, decoded))) != len(offsets):
+        raise CorruptData(f"an answer has {len(offsets)} offsets, but {count} records")
+    failed = [one.offset for one in answer.quarantined]
+    if failed and not (
+        all(map(operator.lt, failed, failed[1:]))
+        and asked.first <= failed[0]
+        and failed[-1] < answer.end
+        and set(failed).isdisjoint(offsets)
+    ):
+        raise CorruptData("the failed records of an answer do not fit its range")
+    return offsets, decoded
 
 
 def _offsets(asked: Stretch, answer: RangeAnswer) -> array[int]:
