@@ -320,3 +320,12 @@ def test_once_is_done_when_everything_below_its_end_is_decided() -> None:
     assert not rig.copy.wants_fetch and not rig.copy.is_done
     rig.answer()
     assert rig.copy.is_done
+
+
+def test_batch_of_skipped_records_alone_is_read_past() -> None:
+    rig = Rig(lambda record: record, skips=(Skip(first=3, next=4),))
+    rig.fetch(batch(3, 1))
+    rig.fetch(batch(4, 1))
+    rig.answer()
+    assert [one.offsets for one in rig.copied()] == [array("q", [4])]
+    assert rig.copy.acked_upstream == 5

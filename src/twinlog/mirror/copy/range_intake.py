@@ -143,7 +143,7 @@ class RangeIntake(Intake):
         old = header.magic < MAGIC_V2
         rows = self._fresh(rows_of(decode_legacy(batch)) if old else decode_rows(batch))
         begins = [at for at, _ in rows.breaks()] if rows else []
-        for begin, end in zip(begins, [*begins[1:], len(rows)], strict=True):
+        for begin, end in itertools.pairwise([*begins, len(rows)]):
             part = rows.slice(begin, end)
             data = encode_rows(part, codec=Codec.NONE).data
             view = memoryview(data)
