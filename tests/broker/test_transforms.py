@@ -331,13 +331,17 @@ def test_functions_of_a_file_that_cannot_run(
 ) -> None:
     monkeypatch.syspath_prepend(tmp_path)
     (tmp_path / "broken_in_tests.py").write_text("import no_such_module\n")
-    (tmp_path / "odd_in_tests.py").write_text("number = 7\nlimit = lambda rows: rows.limit(1)\n")
+    (tmp_path / "odd_in_tests.py").write_text(
+        "from twinlog.transforms import route\nnumber = 7\nlimit = lambda rows: rows.limit(1)\n"
+        "other = route('x')\n"
+    )
     said = {
         "no_such_module:f": "cannot be imported: ModuleNotFoundError: No module named 'no_such_m",
         "broken_in_tests:f": "cannot be imported: ModuleNotFoundError: No module named 'no_such_m",
         "odd_in_tests:f": "cannot be imported: AttributeError: module 'odd_in_tests' has no attri",
         "odd_in_tests:number": "odd_in_tests:number is not a function, but int; name a function",
         "odd_in_tests:limit": "its plan has a limit (GlobalLimit)",
+        "odd_in_tests:other": "x sets the topic of records, and mirrors write to no other",
     }
     found = {}
     for function, expected in said.items():
@@ -451,6 +455,7 @@ class Trial:
             *("clusters = A, B", f"A.bootstrap.servers = {self.source}"),
             *(f"B.bootstrap.servers = {self.target}", "A->B.enabled = true"),
             *("replication.factor = 1", f"A->B.topics = {self.topic}"),
+            f"{key}.on-error = quarantine",
             f"{key} = {', '.join(functions)}",
             *(f"{key}.{one}.topics = {self.topic}" for one in functions),
             *(f"{key}.{one}.function = privacy_of_tests:{one}" for one in functions),
@@ -504,12 +509,12 @@ def test_a_trial_shows_both_sides_and_writes_nothing(
 def test_a_check_runs_the_functions_and_names_what_a_mirror_refuses(trial: Trial) -> None:
     functions = ("mask", "newest")
     text = trial.run("check", str(trial.file), functions=functions, expected=1).stdout
-    assert text.startswith("NOT READY: 2 problems")
+    assert text.startswith("NOT READY: 1 problem\n")
     assert (
         f"transform mask of {trial.topic}: key binary, value binary, topic string, partition int, "
         "offset bigint, timestamp timestamp, timestampType int, "
         "headers array<struct<key:string,value:binary>>\n"
     ) in text
-    assert "mirrors do not run transforms yet" in text
+    assert "on which a transform fails go to mm2-twinlog-dead-letters.A.internal\n" in text
     refused = r"mm2.properties:\d+: A->B.twinlog.transforms.newest.function: its plan has a limit "
     assert re.search(refused + r"\(GlobalLimit\), .* \[TRANSFORM_NOT_ROW_BY_ROW\]", text)
