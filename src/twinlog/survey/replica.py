@@ -73,7 +73,7 @@ from twinlog.mirror.map.translation import (
     Reach,
     Translation,
     downstream_within,
-    reach_at,
+    reach_of,
     upstream_within,
 )
 from twinlog.mirror.plan import Pairing
@@ -362,7 +362,7 @@ def by_mark(known: PartitionMap) -> Copied:
 def _copied_to(
     known: PartitionMap, certainty: Certainty, witness: Witness, ordinal: int, downstream: int
 ) -> Copied:
-    reach = reach_at(known.runs, ordinal, downstream)
+    reach = reach_of(known, ordinal, downstream)
     resumes_at = (run_at(known.runs, ordinal) or known.runs[0]).upstream_of(ordinal)
     return Copied(certainty, witness, ordinal, reach.upstream, reach.downstream, resumes_at)
 

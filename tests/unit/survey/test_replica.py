@@ -304,3 +304,46 @@ def test_records_of_others_behind_the_copy_are_told_by_our_sequences(
     known = a_map(PartitionKey(COPIED, REMOTE, 0), (first,))
     assert foreign_after(known, end, producers({OURS: sequence, OTHER: 3})) == foreign
     assert foreign_after(known, end, producers({OTHER: 3})) is None
+
+
+# -- transformed records
+
+
+@pytest.mark.parametrize(
+    ("transforms", "end", "reached"),
+    [
+        (("", ""), 72, 102),
+        (("", "ab"), 72, 103),
+        (("ab", ""), 72, 103),
+        (("ab", "ab"), 72, 103),
+        (("ab", "ab"), 71, 101),
+        (("ab", "ab"), 70, 100),
+        (("ab", "ab"), 74, 105),
+        (("ab", "ab"), 76, 108),
+        (("ab", "ab"), 80, 112),
+    ],
+    ids=["raw", "begun", "removed", "filtered", "kept", "none", "next", "end", "behind"],
+)
+def test_filtered_records_after_the_last_one_are_decided(
+    transforms: tuple[str, str], end: int, reached: int
+) -> None:
+    """The map says how far the source was read. The same row of a raw copy may be of a record that
+    was never sent.
+    """
+    key = PartitionKey(COPIED, REMOTE, 0)
+    known = PartitionMap(key=key, topic="t")
+    chunks = (Run(0, 100, 70),), (Run(2, 103, 72), Run(6, 108, 76))
+    for number, (runs, transform) in enumerate(zip(chunks, transforms, strict=True)):
+        term = Term(1, number)
+        known.apply(
+            ChunkRow(key=key, term=term, chunk=0, topic="t", runs=runs, transform=transform)
+        )
+    found = replica(
+        Pairing(source=SOURCE, target=TARGET, source_topic_id=COPIED, target_topic_id=REMOTE),
+        Maps({key: known}, {}, 1),
+        Ownership(is_shared=False),
+        target=LogState(70, end),
+        later=LogState(end=end),
+    )
+    assert (found.copied.upstream, found.copied.downstream) == (reached, end)
+    assert found.to_target(reached) == (end, True)

@@ -30,7 +30,7 @@ from twinlog.lane.sides.log_view import ClusterLogView
 from twinlog.lane.watches.compaction import may_lack_offsets
 from twinlog.mirror.map.copy_border import BorderUnknown
 from twinlog.mirror.map.offset_map import Mark, PartitionKey, PartitionMap
-from twinlog.mirror.map.translation import Reach, reach_at
+from twinlog.mirror.map.translation import Reach, reach_of
 from twinlog.mirror.names.naming import map_topic_of
 from twinlog.mirror.plan import Pairing
 from twinlog.mirror.ports import LogEnds, ProducerTail, answer_of
@@ -168,7 +168,7 @@ class CopyEnds:
             key=found.key,
             known=known,
             ordinal=ordinal,
-            reach=reach_at(known.runs, ordinal, downstream),
+            reach=reach_of(known, ordinal, downstream),
             behind=max(0, self.bounds(target)[1] - downstream),
         )
 

@@ -385,7 +385,7 @@ class PartitionMap:
         """
         spans: list[tuple[int, int]] = []
         ends = [*map(_first_ordinal, self._entries[1:]), END_OF_MAP]
-        for entry, end in zip(self._entries, ends, strict=True):
+        for entry, end in zip(self._entries, ends, strict=False):
             if not entry.transform:
                 continue
             begin = _first_ordinal(entry)

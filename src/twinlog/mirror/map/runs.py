@@ -242,3 +242,11 @@ def upstream_range(runs: Sequence[Run], ordinal: int, count: int) -> str:
     if first is None or last is None:
         return f"of ordinals [{ordinal}, {ordinal + count})"
     return f"[{first.upstream_of(ordinal)}, {last.upstream_of(ordinal + count - 1) + 1})"
+
+
+Spans = Sequence[tuple[int, int]]
+"""Ordinals [first, next) of transformed records."""
+
+
+def is_transformed(spans: Spans, ordinal: int) -> bool:
+    return any(first <= ordinal < following for first, following in spans)

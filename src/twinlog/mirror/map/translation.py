@@ -55,7 +55,14 @@ from typing import NamedTuple
 
 from twinlog.mirror.map.mm2_offsets import downstream_before, upstream_before
 from twinlog.mirror.map.offset_map import PartitionMap
-from twinlog.mirror.map.runs import DOWNSTREAM, UPSTREAM, Run, following, run_at
+from twinlog.mirror.map.runs import (
+    DOWNSTREAM,
+    UPSTREAM,
+    Run,
+    following,
+    is_transformed,
+    run_at,
+)
 
 
 class Reach(NamedTuple):
@@ -146,6 +153,17 @@ def reach_at(runs: Sequence[Run], ordinal: int, downstream: int) -> Reach:
     # after the last record, not at the next one, which may be announced but not written
     last = run_at(runs, ordinal - 1) or first
     return Reach(last.upstream_of(ordinal - 1) + 1, downstream)
+
+
+def reach_of(known: PartitionMap, ordinal: int, downstream: int) -> Reach:
+    """Return the same as `reach_at`, or the announced source offset of the next record if a
+    transform decides about the records before it: those after the last record are filtered.
+    """
+    reach, run = reach_at(known.runs, ordinal, downstream), run_at(known.runs, ordinal)
+    decided = (is_transformed(known.transformed, at) for at in (ordinal - 1, ordinal))
+    if run is None or not any(decided):
+        return reach
+    return reach._replace(upstream=max(reach.upstream, run.upstream_of(ordinal)))
 
 
 def _offset_there(runs: Sequence[Run], at: int, here: int, there: int) -> int | None:

@@ -83,11 +83,11 @@ from twinlog.mirror.map.accepted_records import (
     walk,
 )
 from twinlog.mirror.map.offset_map import Run, run_at, upstream_range
+from twinlog.mirror.map.runs import is_transformed
 from twinlog.mirror.ports import LogEnds, LogView, ProducerTail, answer_of
 from twinlog.mirror.start.announced import (
     announced_upstream,
     behind_filtered,
-    is_transformed,
     raw_from,
 )
 from twinlog.mirror.start.both_logs import BothLogs
