@@ -6,7 +6,7 @@ Nothing of it is fast, and nothing clever: it is the oracle of the tests.
 from __future__ import annotations
 
 from array import array
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection, Iterable
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -69,6 +69,8 @@ class PythonTransformer:
     withdrawn: list[int] = field(default_factory=list)
     silence_s: float = 0.0
     """How long it says that nothing was answered."""
+    late: set[int] = field(default_factory=set)
+    """The ranges of which it says that later ones were answered long ago."""
     _answers: list[RangeAnswer] = field(default_factory=list)
 
     def offer(self, one: SourceRange) -> None:
@@ -85,6 +87,9 @@ class PythonTransformer:
 
     def silent_s(self) -> float:
         return self.silence_s if self.waiting else 0.0
+
+    def overtaken(self, after_s: float) -> Collection[int]:
+        return self.late & self.waiting.keys()
 
     def give(self, *answers: RangeAnswer) -> None:
         """These answers arrive, whatever was asked."""

@@ -12,6 +12,8 @@ import random
 from dataclasses import dataclass, field
 from typing import Any, ClassVar, Final
 
+from msgspec import structs
+
 from tests.support.memory_flow import STRAY, MemoryFlow
 from tests.support.memory_lanes import Lane
 from tests.support.memory_source import EXPIRY_MS
@@ -34,7 +36,7 @@ TASKS: Final = (
     *("task_answers",) * 6,
     *("gets_ready",) * 8,
     *("send_some",) * 6,
-    *("task_answers_again", "function_fails"),
+    *("task_answers_again", "function_fails", "task_answers_a_part", "task_answers_a_part"),
     *("position_is_noted",) * 2,
 )
 TRANSFORMED_STEPS: Final = (*STEPS, *TASKS)
@@ -119,6 +121,20 @@ class TransformedFlow(MemoryFlow):
         one = list(waiting.values())[number % len(waiting)]
         application.answered = [*application.answered[-3:], one]
         application.transformer.answer(one.number)
+        return self._deliver(application)
+
+    def task_answers_a_part(self, number: int) -> bool:
+        """The function is slow, so only the beginning of a range is answered."""
+        application = self._application()
+        waiting = {} if application is None else application.transformer.waiting
+        long = [one for one in waiting.values() if one.end - one.first > 1]
+        if application is None or not long:
+            return False
+        one = waiting.pop(long[number % len(long)].number)
+        end = one.first + 1 + number % (one.end - one.first - 1)
+        application.answered = [*application.answered[-3:], one]
+        found = transformed(structs.replace(one, end=end), self.mask)
+        application.transformer.give(structs.replace(found, is_part=found.failure is None))
         return self._deliver(application)
 
     def task_answers_again(self, number: int) -> bool:

@@ -10,6 +10,7 @@ from typing import Final
 from twinlog.errors import Fate, PartitionError
 from twinlog.lane.messages import TakePartition, Work
 from twinlog.mirror.copy.fan_out import Copy
+from twinlog.mirror.copy.range_intake import Stretch
 from twinlog.mirror.copy.transformed import RangeDesk, TransformedCopy, Transformer
 
 UNANSWERED_AFTER_S: Final = 180.0
@@ -55,16 +56,23 @@ class Transforming:
 
         Their ranges are withdrawn.
         """
-        silent_s = 0.0 if self.desk is None else self.desk.silent_s()
-        for copy in copies if silent_s >= UNANSWERED_AFTER_S else ():
-            if isinstance(copy, TransformedCopy) and copy.waits_for_answer:
+        if self.desk is None:
+            return
+        late = self.desk.overtaken(UNANSWERED_AFTER_S)
+        is_silent = self.desk.silent_s() >= UNANSWERED_AFTER_S
+        for copy in copies if is_silent or late else ():
+            if not isinstance(copy, TransformedCopy):
+                continue
+            waiting = (one for one in copy.unanswered if is_silent or one.number in late)
+            if (one := next(waiting, None)) is not None:
                 copy.let_go()
-                text = f"the transforms' application has not answered for {silent_s:.0f} s"
-                yield (
-                    copy,
-                    PartitionError(
-                        f"{copy.source}: {text}; checking again",
-                        code="TRANSFORM_UNAVAILABLE",
-                        fate=Fate.RETRIABLE,
-                    ),
-                )
+                yield copy, _unanswered(copy, one)
+
+
+def _unanswered(copy: Copy, one: Stretch) -> PartitionError:
+    return PartitionError(
+        f"{copy.source}: the transforms' application has not answered upstream records "
+        f"[{one.first}, {one.end}) for {UNANSWERED_AFTER_S:.0f} s; checking again",
+        code="TRANSFORM_UNAVAILABLE",
+        fate=Fate.RETRIABLE,
+    )

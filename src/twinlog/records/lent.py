@@ -55,6 +55,8 @@ class RangePart(RangeBounds, frozen=True, kw_only=True):
     """False for a trial, whose result is dropped."""
     failure: RangeFailure | None = None
     """The failure at the end of the part."""
+    is_cut: bool = False
+    """Whether its range has later records, which are not tried now."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -148,6 +150,7 @@ def answer_of(part: RangePart, row: Mapping[str, Any]) -> RangeAnswer:
         offsets=row["offsets"],
         end=part.end,
         failure=part.failure,
+        is_part=part.is_cut and part.failure is None,
     )
 
 

@@ -4,6 +4,7 @@
       | -- TransformsWork (standard input) -->|   the transforms of the flow
       | -- RangePorts ----------------------->|   whenever lanes start or end, all of them
       | <- ApplicationReady (standard output) |   the functions are imported and checked
+      | <- ApplicationAnswers ----------------|   the first range has its answer
       | <- RecordSkipped ---------------------|   with `on-error` skip
 
 Each message is a line of JSON. The application ends when its standard input ends, so it never
@@ -65,6 +66,10 @@ class ApplicationReady(Message, frozen=True, kw_only=True):
     """The application takes ranges."""
 
 
+class ApplicationAnswers(Message, frozen=True, kw_only=True):
+    """The application has answered a range, so it can do more than start."""
+
+
 class RecordSkipped(Message, frozen=True, kw_only=True):
     """A record that was left out because a transform fails for it."""
 
@@ -76,7 +81,11 @@ class RecordSkipped(Message, frozen=True, kw_only=True):
 
 
 class ApplicationFailed(Message, frozen=True, kw_only=True):
-    """The application ends because a transform cannot be used, or Spark does not start."""
+    """The application ends because a transform cannot be used, or Spark does not start.
+
+    It is started again; with `--once` only if the code is TRANSFORM_UNAVAILABLE, because Spark
+    ended.
+    """
 
     message: str
     code: str
@@ -86,6 +95,7 @@ APPLICATION_MESSAGES: Final = (
     TransformsWork,
     RangePorts,
     ApplicationReady,
+    ApplicationAnswers,
     RecordSkipped,
     ApplicationFailed,
 )

@@ -305,6 +305,22 @@ def test_partition_whose_ranges_are_not_answered_is_given_back(lane: Lane) -> No
     assert lane.application.waiting == {} and copy.queued_bytes == 0
 
 
+def test_partition_of_a_range_that_is_left_out_is_given_back(lane: Lane) -> None:
+    lane.take(transformed())
+    (copy,) = lane.assignments._copies()
+    copy.on_fetched(fetched(batch(1, 4)), (), NOW)
+    copy.on_fetched(fetched(batch(5, 2)), (), NOW)
+    lane.assignments.report()
+    assert lane.after(0.0) == []
+    lane.application.late = {1}
+    lane.assignments.report()
+    (troubled,) = lane.after(0.0)
+    assert isinstance(troubled, Troubled)
+    assert (troubled.code, troubled.is_retriable) == ("TRANSFORM_UNAVAILABLE", True)
+    assert "has not answered upstream records [5, 7) for 180 s" in troubled.message
+    assert lane.application.waiting == {} and copy.queued_bytes == 0
+
+
 def test_released_partition_withdraws_its_ranges(lane: Lane) -> None:
     lane.take(transformed())
     (copy,) = lane.assignments._copies()

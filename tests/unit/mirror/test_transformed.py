@@ -385,3 +385,41 @@ def test_once_is_done_when_everything_below_its_end_is_decided() -> None:
     assert not rig.copy.wants_fetch and not rig.copy.is_done
     rig.answer()
     assert rig.copy.is_done
+
+
+def beginning(asked: SourceRange, end: int) -> RangeAnswer:
+    """The answer of an application that has tried the records before `end` only."""
+    found = transformed(structs.replace(asked, end=end), odd)
+    return structs.replace(found, is_part=True)
+
+
+def test_remaining_records_of_a_part_are_another_range() -> None:
+    """Whatever is answered first, and to the first number later."""
+    rig = Rig()
+    rig.fetch(batch(0, 4), batch(4, 4))
+    rig.fetch(batch(8, 4))
+    first, after = rig.ranges
+    rig.answer(after.number)
+    rig.deliver(beginning(rig.application.waiting.pop(first.number), 6))
+    assert values(rig.copied()) == [b"m1", b"m3", b"m5"]
+    assert (rig.copy.acked_ordinal, rig.copy.acked_upstream) == (3, 6), "its last record is decided"
+    (rest,) = rig.ranges
+    assert (rest.first, rest.end, rest.batches) == (6, 8, batch(4, 4))
+    rig.deliver(transformed(first, odd), beginning(first, 5))
+    rig.answer(rest.number)
+    assert values(rig.copied()) == [b"m7", b"m9", b"m11"]
+    assert runs(rig)[-1] == Run(5, 11, K + 5)
+    assert rig.copy.queued_bytes == 0 and rig.copy.is_drained
+
+
+@pytest.mark.parametrize("end", [0, 9, 12])
+def test_part_that_is_none_is_not_used(end: int) -> None:
+    rig = Rig()
+    rig.fetch(batch(0, 9))
+    (asked,) = rig.ranges
+    found = transformed(asked, nothing)
+    rig.deliver(structs.replace(found, end=end, is_part=True))
+    error = rig.copy.source_trouble
+    assert (None if error is None else error.code) == (
+        None if end == 9 else "TRANSFORM_UNAVAILABLE"
+    )

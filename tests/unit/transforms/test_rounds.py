@@ -11,20 +11,24 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec import structs
 
+from tests.support.driver import HandClock
 from twinlog.channel.frames import ChannelAddress
 from twinlog.channel.lending import RangeOffer
 from twinlog.config.flow.transforms import OnError
 from twinlog.errors import TwinlogError
+from twinlog.lane.transforming import UNANSWERED_AFTER_S
 from twinlog.mirror.copy.ranges import RangeFailure
 from twinlog.records.lent import LentRanges, RangePart
-from twinlog.spark.application import RecordSkipped
+from twinlog.spark.application import ApplicationAnswers, RecordSkipped
 from twinlog.transforms.application import Application
 from twinlog.transforms.rounds import (
     CORE_BYTES,
     LEAST_BYTES,
     TASK_BYTES,
     TRIES,
+    UNLIMITED,
     JobFailed,
+    JobTimedOut,
     Rounds,
     shared,
 )
@@ -179,6 +183,7 @@ def test_a_round_has_the_waiting_ranges_of_one_chain() -> None:
     assert a.lent.ports == (PORT,)
     assert not b.runs
     assert said == [
+        ApplicationAnswers(),
         RecordSkipped(topic="orders", partition=4, offset=7, text="fails at 7"),
     ]
     assert made.step(0.0)
@@ -264,3 +269,100 @@ def test_offers_of_a_lane_that_has_ended_are_dropped() -> None:
     made.watch.offers.put((PORT, offer(1)))  # offered again before it was answered
     assert made.step(0.0)
     assert [[one.number for one in run] for run in a.runs] == [[1]]
+
+
+# -- a transform that is slow
+
+
+@dataclass(slots=True, kw_only=True)
+class SlowRounds(ComputedRounds):
+    """Each record takes some time, by a clock of their own."""
+
+    record_s: Callable[[int], float]
+    clock: HandClock = field(default_factory=HandClock)
+    waited_s: float = 0.0
+    """The longest time without an answer."""
+    answered_s: float = 10_000.0
+
+    def _run(self, parts: Sequence[RangePart]) -> None:
+        offsets = {at for one in parts for at in range(one.first, one.end)}
+        offsets -= {at for one in parts for at in one.left_out}
+        needed_s, limit_s = sum(map(self.record_s, offsets)), self._limit_s(parts)
+        self.clock.now += min(needed_s, limit_s)
+        if needed_s > limit_s:
+            raise JobTimedOut(f"no result within {limit_s:g} s")
+        super(SlowRounds, self)._run(parts)
+        if all(one.answers for one in parts):
+            self.waited_s = max(self.waited_s, self.clock.now - self.answered_s)
+            self.answered_s = self.clock.now
+
+    def copied(self, end: int) -> int:
+        """Offer the rest of the range again until it is answered. Return where it stops."""
+        first, number = 0, 0
+        while first < end:
+            self.answer([part(number, first, end)])
+            found = self.answers[number]
+            assert found.end > first or found.failure is not None
+            first, number = found.end, number + 1
+            if found.failure is not None:
+                assert found.failure == RangeFailure(offset=first, text="no result within 60 s")
+                break
+        return first
+
+
+def test_a_slow_transform_progresses() -> None:
+    rounds = SlowRounds(record_s=lambda _: 0.5)
+    assert rounds.copied(1000) == 1000
+    assert rounds.waited_s < UNANSWERED_AFTER_S
+    assert rounds.clock.now - 10_000 < 1.5 * 500, "little is computed twice"
+
+
+@pytest.mark.parametrize("at", [0, 1, 500, 998, 999])
+@pytest.mark.parametrize("on_error", [OnError.STOP, OnError.SKIP])
+def test_a_record_that_hangs_is_found_before_the_lane_gives_up(at: int, on_error: OnError) -> None:
+    rounds = SlowRounds(record_s=lambda one: 1e9 if one == at else 1e-6, on_error=on_error)
+    end = rounds.copied(1000)
+    assert end == (at if on_error is OnError.STOP else 1000)
+    assert [failure.offset for _, failure in rounds.skipped] == [at] * (on_error is OnError.SKIP)
+    assert rounds.waited_s < UNANSWERED_AFTER_S
+    assert {*range(1000)} - {at} <= {
+        offset
+        for one in rounds.answers.values()
+        for offset in range(one.first, one.end)
+        if offset not in one.left_out
+    } | {*range(end, 1000)}
+
+
+def test_a_record_that_hangs_does_not_hold_up_other_ranges() -> None:
+    rounds = SlowRounds(record_s=lambda one: 1e9 if one == 0 else 1e-6)
+    rounds.answer([part(0), *(part(number, 1) for number in range(1, 9))])
+    assert all(rounds.answers[number].failure is None for number in range(1, 9))
+    assert rounds.answers[0].failure == RangeFailure(offset=0, text="no result within 60 s")
+    assert rounds.waited_s < UNANSWERED_AFTER_S
+
+
+def test_rounds_have_full_size_again_after_a_moment() -> None:
+    """As after a machine that stood still."""
+    late = [True]
+    rounds = SlowRounds(record_s=lambda _: 61.0 if late else 1e-6)
+    rounds._fails([part(0)])
+    late.clear()
+    assert rounds.most_offsets == 500
+    assert rounds.copied(600_000) == 600_000
+    assert rounds.most_offsets == UNLIMITED
+    assert len(rounds.runs) < 20
+    rounds.answer([part(number) for number in range(1000, 1003)])
+    assert len(rounds.runs[-1]) == 3
+
+
+def test_poison_of_a_slow_transform_is_the_record_that_fails() -> None:
+    rounds = SlowRounds(record_s=lambda _: 0.3, bad=frozenset((n, 150) for n in range(200)))
+    first, number = 0, 0
+    while True:
+        rounds.answer([part(number, first)])
+        found = rounds.answers[number]
+        first, number = found.end, number + 1
+        if found.failure is not None:
+            break
+    assert found.failure.offset == 150
+    assert rounds.waited_s < UNANSWERED_AFTER_S

@@ -23,7 +23,7 @@ from twinlog.control.lanes.lanes import Job, Lane
 from twinlog.control.lanes.pacing import Pacer
 from twinlog.control.lanes.partitions import UNREACHABLE, Partition, Placement
 from twinlog.control.lanes.wanted import continue_from, hold_back, replan
-from twinlog.control.running.flow_transforms import FlowTransforms
+from twinlog.control.running.flow_transforms import UNAVAILABLE, FlowTransforms
 from twinlog.control.running.giving import Assigner
 from twinlog.control.running.run_leases import RunLeases
 from twinlog.control.running.run_state import RunState
@@ -319,6 +319,8 @@ class LaneReports:
         if has(trouble.code, Trait.STALE_PLAN):
             run.wants_discovery = True
         partition.troubled(trouble.code, trouble.message, retriable=trouble.is_retriable)
+        if trouble.code == UNAVAILABLE and run.transforms is not None:
+            run.transforms.unanswered(trouble.message)
         if before is None or before.code != trouble.code:
             # readers of the snapshots report it to operators, a line per topic and code
             self._log_trouble(trouble)

@@ -28,6 +28,7 @@ from twinlog.wire.record_batch import (
     BatchHeader,
     Codec,
     read_header,
+    read_headers,
     rewrite_header,
     verify_crc,
 )
@@ -65,6 +66,18 @@ class Stretch:
     def add(self, batch: memoryview) -> None:
         self.batches.append(batch)
         self.size += len(batch)
+
+    def cut(self, at: int, batches: bytes) -> Stretch:
+        """End before `at`, where its answer ends, and return the rest. `batches`: those of its
+        range, of which the rest gets those that end later.
+        """
+        rest = Stretch(first=at, end=self.end, epoch=self.epoch, end_epoch=self.end_epoch)
+        view = memoryview(batches)
+        for header, begin in read_headers(view):
+            if header.next_offset > at:
+                rest.add(view[begin : begin + header.length])
+        self.end, self.end_epoch = at, self.epoch
+        return rest
 
 
 class RangeIntake(Intake):

@@ -59,3 +59,7 @@ class RangeAnswer(Struct, frozen=True, kw_only=True):
     end: int
     """The source position after this answer: the end of the range, or the offset of the failure."""
     failure: RangeFailure | None = None
+    is_part: bool = False
+    """Whether it ends before its range, and without a failure. The remaining records need another
+    one.
+    """

@@ -34,7 +34,7 @@ from __future__ import annotations
 
 import itertools
 from collections import deque
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from typing import Any, Protocol
 
 from twinlog.errors import CorruptData, Fate, PartitionError, TwinlogError
@@ -61,6 +61,11 @@ class Transformer(Protocol):
     def silent_s(self) -> float:
         """Return for how many seconds ranges have waited without any answer."""
 
+    def overtaken(self, after_s: float) -> Collection[int]:
+        """Return the numbers of the ranges without an answer although later ones have had one for
+        that long.
+        """
+
 
 class RangeDesk:
     """Numbers the ranges of a lane, and passes each answer on to its copy, once."""
@@ -68,34 +73,37 @@ class RangeDesk:
     def __init__(self, transformer: Transformer) -> None:
         self._transformer = transformer
         self._numbers = itertools.count()
-        self._copies: dict[int, TransformedCopy] = {}
-        """The copies that wait for an answer, by number of the range."""
+        self._given: dict[int, tuple[TransformedCopy, SourceRange]] = {}
+        """The ranges without an answer and their copies, by number."""
 
     def offer(self, copy: TransformedCopy, asked: Stretch) -> int:
         """Have a stretch of this copy transformed. Returns the number of its range."""
         number = next(self._numbers)
-        self._copies[number] = copy
-        self._transformer.offer(
-            SourceRange(
-                number=number,
-                topic=copy.source.topic,
-                partition=copy.source.partition,
-                transform=copy.transform,
-                first=asked.first,
-                end=asked.end,
-                batches=b"".join(asked.batches),
-            )
+        one = SourceRange(
+            number=number,
+            topic=copy.source.topic,
+            partition=copy.source.partition,
+            transform=copy.transform,
+            first=asked.first,
+            end=asked.end,
+            batches=b"".join(asked.batches),
         )
+        self._given[number] = copy, one
+        self._transformer.offer(one)
         return number
 
     def withdraw(self, number: int) -> None:
         """Drop the answer of this range when it arrives."""
-        if self._copies.pop(number, None) is not None:
+        if self._given.pop(number, None) is not None:
             self._transformer.withdraw(number)
 
     def silent_s(self) -> float:
         """Return for how many seconds the application has not answered at all."""
         return self._transformer.silent_s()
+
+    def overtaken(self, after_s: float) -> Collection[int]:
+        """Return the numbers of the ranges that the application has left out for so long."""
+        return self._transformer.overtaken(after_s)
 
     def deliver(self, now_ms: int) -> Iterator[TransformedCopy]:
         """Give the answers that have arrived to their copies, and yield these copies.
@@ -103,9 +111,9 @@ class RangeDesk:
         Answers with unknown numbers are dropped: a second one, or one that nothing waits for.
         """
         for answer in self._transformer.answers():
-            copy = self._copies.pop(answer.number, None)
-            if copy is not None:
-                copy.on_answer(answer, now_ms)
+            if answer.number in self._given:
+                copy, one = self._given.pop(answer.number)
+                copy.on_answer(answer, one, now_ms)
                 yield copy
 
 
@@ -144,8 +152,9 @@ class TransformedCopy(PartitionCopy):
         has_failed = self.trouble is not None or self.source_trouble is not None
         return self.state is CopyState.COPYING and not has_failed
 
-    def _ask(self, stretch: Stretch) -> None:
-        self._asked.append(stretch)
+    def _ask(self, stretch: Stretch, at: int | None = None) -> None:
+        """Offer a stretch. `at`: its place among those that were offered before."""
+        self._asked.insert(len(self._asked) if at is None else at, stretch)
         self.queued_bytes += stretch.size
         if stretch.batches:
             stretch.number = self._desk.offer(self, stretch)
@@ -153,11 +162,14 @@ class TransformedCopy(PartitionCopy):
         else:
             stretch.answer = RangeAnswer(number=-1, batches=(), offsets=b"", end=stretch.end)
 
-    def on_answer(self, answer: RangeAnswer, now_ms: int) -> None:
-        """Process the answer to one range. Answers may arrive in any order."""
+    def on_answer(self, answer: RangeAnswer, given: SourceRange, now_ms: int) -> None:
+        """Process the answer to a range, or to its beginning. Answers may arrive in any order."""
         asked = next((one for one in self._asked if one.number == answer.number), None)
         if asked is None or not self._reads:
             return
+        if answer.is_part and answer.failure is None and asked.first < answer.end < asked.end:
+            rest = asked.cut(answer.end, given.batches)
+            self._ask(rest, self._asked.index(asked) + 1)
         size = sum(map(len, answer.batches))
         self.queued_bytes += size - asked.size
         asked.answer, asked.size = answer, size
@@ -198,9 +210,9 @@ class TransformedCopy(PartitionCopy):
         self.let_go()
 
     @property
-    def waits_for_answer(self) -> bool:
-        """Whether the application has a range of this copy."""
-        return bool(self._asked)
+    def unanswered(self) -> list[Stretch]:
+        """The stretches of which the application has a range, in order."""
+        return [one for one in self._asked if one.answer is None]
 
     def let_go(self) -> None:
         """Drop everything that has not become a batch."""
