@@ -180,6 +180,13 @@ class MapRebuild:
             return RebuiltLine(
                 source=plan.source, target=plan.target, outcome=LineOutcome.DESCRIBED, end=end
             )
+        if plan.transform:
+            raise PartitionError(
+                f"{plan.source}: its records are transformed, so they cannot be compared with the "
+                f"target, and filtered ones left no trace: delete {plan.target.topic} to have it "
+                "copied again, or copy it under another name; nothing was changed",
+                code="REBUILD_UNSUPPORTED",
+            )
         if start >= end > 0:
             raise PartitionError(
                 f"{plan.target}: all its records, [0, {end}), were deleted there, so there is "
