@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import threading
 from contextlib import suppress
-from functools import partial
 from typing import Any, Final
 
 import pytest
@@ -33,7 +32,7 @@ RECORDS: Final = 400
 def with_transforms(patch: pytest.MonkeyPatch) -> None:
     """All topics that are discovered from now on have this transform, and lanes run it."""
     patch.setattr(TransformsConfig, "digest_of", lambda *_: DIGEST)
-    patch.setattr(flow_setup, "Work", partial(Work, has_transforms=True))
+    patch.setattr(flow_setup, "Work", lambda **given: Work(**{**given, "has_transforms": True}))
 
 
 class TransformedMirror(Mirror):
