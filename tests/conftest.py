@@ -38,17 +38,19 @@ settings.load_profile(os.environ.get("TWINLOG_HYPOTHESIS", "quick"))
 # Tests that share something heavy or breakable run in one process, one after the other.
 _GROUPS = {"source3": "three-brokers", "target3": "three-brokers", "spark": "spark"}
 _LONG = ("spark", "three-brokers", "mirror-maker-jvm", "loops", "guarded", "versions")
-"""Chains that take minutes one after the other: begun first, so that none is left at the end."""
+"""Groups of tests that take minutes one after the other. They begin first, so that none is left at
+the end.
+"""
 _SHARED_IN_GATE = {"four_clusters": "loops", "guarded_pair": "guarded"}
-"""Brokers that several files share where only their witnesses run; the chain of all their tests
-would be too long.
+"""Clusters that several files share if only their witnesses run. All their tests in one group would
+take too long.
 """
 _PAIR = {"fault_source", "fault_target"}
-"""Every process has one: its tests may go to any process, file by file."""
+"""Fixtures that every process has, so its tests may run in any process, file by file."""
 _PAIR_TURN = len(_LONG)
 _BROKER_FIXTURES = {"source_cluster", "target_cluster", "source3", "target3"}
 _LOGGED = re.compile(r"---|\d\d:\d\d:\d\d")
-"""A line of a broker's log that is none of a stack's."""
+"""The beginning of a broker's log line that is not part of a stack trace."""
 
 
 @pytest.hookimpl(wrapper=True)
@@ -84,7 +86,9 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 
 def _pair_of(file: str) -> str:
-    """One of few groups: the gate has too few such tests for two brokers in each process."""
+    """Return one of few groups, because the gate has too few such tests for two brokers per
+    process.
+    """
     return f"pair-{crc32(file.encode()) % 3}"
 
 
@@ -104,7 +108,9 @@ def _turn(item: pytest.Item) -> int:
 def pytest_runtest_makereport(
     item: pytest.Item, call: pytest.CallInfo[None]
 ) -> Generator[None, pytest.TestReport, pytest.TestReport]:
-    """What the mirrors of a failed test said, and the last lines of its brokers' logs."""
+    """Add to a failed test the log lines of its mirrors, and the last lines of its
+    brokers' logs.
+    """
     report = yield
     if report.failed and call.when == "call":
         for number, mirror in enumerate(Mirror.started):
@@ -120,13 +126,13 @@ def pytest_runtest_makereport(
 
 @pytest.fixture(autouse=True)
 def no_mirrors() -> None:
-    """Those of the test before are not its own."""
+    """Drop the log lines of the test before."""
     Mirror.started.clear()
 
 
 @pytest.fixture(autouse=True)
 def logging_as_it_was(caplog: pytest.LogCaptureFixture) -> Iterator[None]:
-    """A command that a test runs in this process sets logging up for the whole of it.
+    """Restore logging, which a command that runs in this process sets up.
 
     What a mirror says is recorded from INFO on, to be shown when the test fails; `caplog` has
     warnings, as far as the test asks for nothing else.
@@ -167,7 +173,7 @@ def run_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="session")
 def source_cluster(run_folder: Path) -> Iterator[LocalCluster]:
-    """One broker, shared by all tests: use fresh topics, and leave the broker alone."""
+    """One broker, shared by all tests: use fresh topics, and do not disturb the broker."""
     yield from _shared("source", run_folder)
 
 
@@ -188,21 +194,19 @@ def _shared(name: str, folder: Path) -> Iterator[LocalCluster]:
 
 @pytest.fixture
 def source3() -> LocalCluster:
-    """Three brokers to kill, freeze and restart; a test leaves all of them running."""
+    """Three brokers to kill, freeze and restart. A test must leave all of them running."""
     return LENT.three("source3")
 
 
 @pytest.fixture
 def target3() -> LocalCluster:
-    """The target of the same kind."""
+    """A target of the same kind."""
     return LENT.three("target3")
 
 
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_teardown(item: pytest.Item, nextitem: pytest.Item | None) -> Generator[None]:
-    """Stop clusters that the next test, and those of its turn, do not need, and a Spark likewise:
-    a process can have one.
-    """
+    """Stop clusters that the next tests do not need, and Spark, because a process can have one."""
     yield
     if "spark" not in getattr(nextitem, "fixturenames", ()):
         LENT.give_back("spark")
@@ -213,8 +217,8 @@ def pytest_runtest_teardown(item: pytest.Item, nextitem: pytest.Item | None) -> 
 
 @pytest.fixture
 def lasting_lead(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A mirror leads on while the target's brokers restart, which coordinate its group as well: its
-    lanes stay, as where the coordinator is another broker.
+    """Let a mirror lead on while the target's brokers restart, although they coordinate its group.
+    Its lanes stay, as if the coordinator were another broker.
     """
     lasting = partial(Membership, session_timeout_ms=int(PATIENCE_S * 1000))
     monkeypatch.setattr("twinlog.control.leading.lead.Membership", lasting)

@@ -28,10 +28,10 @@ class Address(NamedTuple):
 
 def parse_address(text: str) -> Address | None:
     """Return the address in text like `host:port` or `[::1]:port`, or None if Java rejects it."""
-    found = _HOST_PORT.fullmatch(text)
-    if found is None or not found[1] or int(found[2]) > MAX_PORT:
+    match = _HOST_PORT.fullmatch(text)
+    if match is None or not match[1] or int(match[2]) > MAX_PORT:
         return None
-    return Address(found[1], int(found[2]))
+    return Address(match[1], int(match[2]))
 
 
 def is_loopback(host: str) -> bool:

@@ -41,11 +41,11 @@ def picked(value: Any, fields: str) -> Any:
         return None
     out = {}
     for name, attributes, may_be_unknown in _listed(fields):
-        found = value
+        part = value
         for attribute in attributes:
-            found = None if found is None else getattr(found, attribute)
-        found = found() if callable(found) else found
-        out[name] = encoded(found or None if may_be_unknown else found)
+            part = None if part is None else getattr(part, attribute)
+        part = part() if callable(part) else part
+        out[name] = encoded(part or None if may_be_unknown else part)
     return out
 
 

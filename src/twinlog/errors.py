@@ -239,9 +239,7 @@ class Unsupported(ClusterError):
 
 
 class DriverSilent(TwinlogError):
-    """A lane has received nothing from its driver for so long that another lane may have its
-    partitions.
-    """
+    """A lane's driver has been silent for so long that another lane may have its partitions."""
 
     code = "CHANNEL_SILENT"
 

@@ -8,8 +8,8 @@ from twinlog.errors import EnvironmentMissing
 
 
 def require_extra(module: str, extra: str, what: str) -> None:
-    """Raise EnvironmentMissing if the package that `what` needs is not installed. It is not
-    imported.
+    """Raise EnvironmentMissing if the package that `what` needs is not installed. Does not import
+    it.
     """
     if find_spec(module) is None:
         raise EnvironmentMissing(

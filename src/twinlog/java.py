@@ -28,22 +28,22 @@ _HOW_TO_INSTALL: Final = (
 def java_command() -> Path:
     """Return the `java` of JAVA_HOME, else of the PATH, without checking its version."""
     home = os.environ.get("JAVA_HOME")
-    found = shutil.which(str(Path(home) / "bin" / "java") if home else "java")
-    if found is None:
+    path = shutil.which(str(Path(home) / "bin" / "java") if home else "java")
+    if path is None:
         raise EnvironmentMissing(f"Java {MINIMUM_JAVA} or newer is missing; {_HOW_TO_INSTALL}")
-    return Path(found)
+    return Path(path)
 
 
 @functools.cache
 def find_java() -> Path:
     """Return `java_command`, after starting it once to check its version."""
-    found = java_command()
-    version = _major_version(found)
+    command = java_command()
+    version = _major_version(command)
     if version < MINIMUM_JAVA:
         raise EnvironmentMissing(
-            f"Java {MINIMUM_JAVA} or newer is missing ({found} is {version}); {_HOW_TO_INSTALL}"
+            f"Java {MINIMUM_JAVA} or newer is missing ({command} is {version}); {_HOW_TO_INSTALL}"
         )
-    return found
+    return command
 
 
 def class_archive(folder: Path, *parts: str) -> Path:

@@ -83,8 +83,8 @@ def own_opener(path: str, flags: int) -> int:
     """Opener for `open`. Raises PermissionError unless it is a regular file of this user."""
     # without O_NONBLOCK, opening a named pipe would wait for a writer
     descriptor = os.open(path, flags | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
-    found = os.fstat(descriptor)
-    if stat.S_ISREG(found.st_mode) and found.st_uid == os.geteuid():
+    state = os.fstat(descriptor)
+    if stat.S_ISREG(state.st_mode) and state.st_uid == os.geteuid():
         return descriptor
     os.close(descriptor)
     raise PermissionError(errno.EPERM, "is not a regular file of this user", path)
@@ -148,14 +148,14 @@ def private_folder(folder: Path, todo: str) -> Iterator[int]:
         os.close(descriptor)
 
 
-def _check(folder: Path, found: os.stat_result, todo: str) -> None:
+def _check(folder: Path, state: os.stat_result, todo: str) -> None:
     us = os.geteuid()
-    if found.st_uid != us:
+    if state.st_uid != us:
         raise FolderNotPrivate(
-            f"{folder} belongs to user {found.st_uid}, but this process runs as user {us}; {todo}"
+            f"{folder} belongs to user {state.st_uid}, but this process runs as user {us}; {todo}"
         )
-    if found.st_mode & FOR_OTHERS:
+    if state.st_mode & FOR_OTHERS:
         raise FolderNotPrivate(
-            f"{folder} is accessible to other users (mode {stat.S_IMODE(found.st_mode):04o}); "
+            f"{folder} is accessible to other users (mode {stat.S_IMODE(state.st_mode):04o}); "
             f"check who wrote its content, then make it private (chmod 700 {folder}), or {todo}"
         )

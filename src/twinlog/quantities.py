@@ -16,7 +16,7 @@ def known(numbers: Iterable[int | None]) -> list[int]:
 
 def total(numbers: Iterable[int | None]) -> int | None:
     """Return the sum of the known numbers, or None if none is known."""
-    return sum(found) if (found := known(numbers)) else None
+    return sum(known_numbers) if (known_numbers := known(numbers)) else None
 
 
 def largest(numbers: Iterable[int | None]) -> int | None:
@@ -25,9 +25,7 @@ def largest(numbers: Iterable[int | None]) -> int | None:
 
 
 def count(number: float | None) -> str:
-    """Return text like `1,234,567`, or `?` if it is unknown. A rate (float) below 10 has one
-    decimal.
-    """
+    """Return text like `1,234,567`, or `?` if unknown. A rate (float) below 10 has one decimal."""
     if number is None:
         return "?"
     if isinstance(number, float) and 0 < number < 10:

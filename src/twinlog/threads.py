@@ -139,7 +139,7 @@ class RepeatedJob:
             self._pause(after_s)
 
     def hurry(self) -> None:
-        """End the pause, or if the job runs leave out the next one."""
+        """End the pause now, or leave out the next one if the job runs."""
         with self._lock:
             self._is_hurried = True
             if self._next is not None:

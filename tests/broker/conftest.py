@@ -38,7 +38,9 @@ def guarded_pair() -> SecuredPair:
 
 @pytest.fixture
 def four_clusters() -> list[LocalCluster]:
-    """Four to which nobody else writes meanwhile: what they hold is compared topic by topic."""
+    """Four clusters to which no other test writes, because their content is compared topic by
+    topic.
+    """
     return LENT.lend("four", _four)
 
 
@@ -54,5 +56,7 @@ def _four() -> Iterator[list[LocalCluster]]:
 
 @pytest.fixture
 def spark() -> SparkSession:
-    """For DataFrames; gone before other tests of its group start a Spark of their own."""
+    """A session for DataFrames. It is stopped before other tests of its group start their own
+    Spark.
+    """
     return LENT.lend("spark", spark_session)

@@ -63,7 +63,7 @@ class Guarded:
         create_topic(pair.source, self.topic)
 
     def config(self, *lines: str) -> Path:
-        """Entered as the clusters' own user, who may do everything."""
+        """A configuration with the clusters' own user, which may do everything."""
         text = [f"clusters = {self.alias}, B", f"{self.alias}->B.enabled = true"]
         text += [f"topics = {self.topic}.*", "replication.factor = 1", *lines]
         for alias, cluster in ((self.alias, self.pair.source), ("B", self.pair.target)):
@@ -88,7 +88,7 @@ class Guarded:
         return duty
 
     def there(self) -> set[str]:
-        """ACLs of the target that are about our aliases, in words."""
+        """The target's ACLs about this test's aliases, as text."""
         flow, _ = led_flow(self.config())
         with ClusterClient(flow.target) as client:
             found = topic_acls(client)
@@ -161,7 +161,7 @@ def test_topic_that_is_created_gets_its_acls_before_anything_is_copied(
 def test_topic_whose_creator_died_gets_its_acls_before_anything_is_copied(
     guarded: Guarded, monkeypatch: pytest.MonkeyPatch, dies: str
 ) -> None:
-    """The next look finds the topic there, made by nobody that it knows of."""
+    """The next discovery finds a topic whose creator it does not know."""
     monkeypatch.setattr("twinlog.control.duties.acl_sync.AclSync.round", lambda _: None)
     allow(guarded.pair.source, guarded.app, ["read"], topic=guarded.topic)
     where: tuple[Any, str] = (discovery, "_plan")
@@ -187,7 +187,9 @@ def test_topic_whose_creator_died_gets_its_acls_before_anything_is_copied(
 def test_configs_acls_and_groups_of_a_released_topic_stay_untouched(
     guarded: Guarded, tmp_path: Path
 ) -> None:
-    """Its remote topic is another's now, with the mirror that runs and with the next one."""
+    """Its remote topic belongs to another client now. This applies to the running mirror and the
+    next one.
+    """
     source, target = guarded.pair.source, guarded.pair.target
     group, freed = f"{guarded.alias}-shop", f"{guarded.topic}-freed"
     create_topic(source, freed)
@@ -197,7 +199,7 @@ def test_configs_acls_and_groups_of_a_released_topic_stay_untouched(
     config.write_text(guarded.config(f"groups = {group}", *EVERY_SECOND).read_text())
 
     def change(operation: str, retention_ms: str, offset: int) -> None:
-        """The same for both topics; done when the one that is mirrored has it all."""
+        """Make the same change to both topics. Returns when the mirrored one has it."""
         for topic in topics:
             allow(source, guarded.app, [operation], topic=topic)
             alter_topic_configs(source, topic, {"retention.ms": retention_ms})
@@ -335,7 +337,7 @@ def test_without_an_authorizer_there_is_nothing_to_do(
     tmp_path: Path,
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    """Said once, as no problem; the target is not asked."""
+    """It is logged once and is no problem. The target is not queried."""
     caplog.set_level(logging.INFO, "twinlog.control")
     create_topic(source_cluster, fresh_topic)
     create_topic(target_cluster, f"A.{fresh_topic}")

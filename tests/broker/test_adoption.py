@@ -1,4 +1,4 @@
-"""What `--adopt-mm2` makes of topics and positions that a MirrorMaker 2 left in every state."""
+"""Results of `--adopt-mm2` for topics and positions that a MirrorMaker 2 left, in every state."""
 
 from __future__ import annotations
 
@@ -10,7 +10,8 @@ from typing import Any
 
 import pytest
 
-from tests.support.client import produce, produce_transaction, producer
+from tests.support.client import Outgoing, produce, produce_transaction, producer, read_all
+from tests.support.connect_chains import after, chain_lines
 from tests.support.eventually import PATIENCE_S, eventually
 from tests.support.left_by_mirror_maker import (
     ANOTHERS,
@@ -41,14 +42,17 @@ from twinlog.cluster.groups.membership import Membership
 from twinlog.cluster.logs.offsets import offset_at
 from twinlog.cluster.net.settings import ClusterSettings
 from twinlog.config.flow.offset_storage import offset_storage
+from twinlog.config.flow.schema import MirrorConfig
 from twinlog.config.load import load
 from twinlog.control.adopt import adoption
+from twinlog.control.check.mirror_check import check
 from twinlog.control.duties.mm2_positions import Mm2Positions
 from twinlog.errors import AdoptionRefused, Fate, PartitionError
 from twinlog.mirror.names.naming import DefaultReplicationPolicy
 from twinlog.model import Flow, TopicPartition
 from twinlog.sandbox import LocalCluster
 from twinlog.survey.exact_map import ExactMap
+from twinlog.wire.records import Headers, Record
 
 pytestmark = pytest.mark.broker
 
@@ -94,6 +98,47 @@ def test_killed_after_a_restart_that_wrote_some_twice(left: Left) -> None:
     left.note(5)
     assert left.adopt().code == ""
     assert left.values() == values([*wrote, *range(14, 30)]), "nothing is repaired"
+
+
+@pytest.mark.witness("topics that a MirrorMaker 2 with transforms wrote are taken over")
+def test_records_that_kafka_connect_transformed_are_found(left: Left) -> None:
+    """The source's records are compared as they are after the transforms of the file."""
+    traced: Headers = (("user", b"u"), ("trace", b"1"))
+    more = [
+        one._replace(headers=traced[: 1 + n % 2]) for n, one in enumerate(outgoing(range(30, 50)))
+    ]
+    produce(left.source, left.topic, more)
+    lines = chain_lines(
+        ("Filter", "predicate = hasTrace"),
+        ("DropHeaders", "headers = user"),
+        ("InsertHeader", "header = by", "value.literal = privacy"),
+    )
+    left.write_file(*(f"{left.alias}->B.{line}" for line in lines))
+    config = load(left.file, environment={})
+    steps = config.flows[0].transforms.connect_steps(left.topic)
+    records = [
+        Record(one.offset, one.timestamp, one.key, one.value, one.headers)
+        for one in read_all(left.source, left.topic)
+        if one.offset < 44
+    ]
+    kept = [made for one in records if (made := after(one, steps)) is not None]
+    assert [one.offset for one in kept[-3:]] == [38, 40, 42]
+    assert {one.headers for one in kept} == {(("by", b"privacy"),)}
+    create_topic(left.target, left.remote)
+    produce(
+        left.target, left.remote, [Outgoing(r.key, r.value, r.headers, r.timestamp) for r in kept]
+    )
+    left.note(40)
+
+    def changes(config: MirrorConfig) -> list[str]:
+        report = check(config, adopts=lambda flow: offset_storage(config, flow))
+        (flow,) = report.flows
+        return [*flow.changes, *(one.code for one in flow.problems)]
+
+    taken = f"{left.topic} is taken over from MirrorMaker 2, by partition: 0 at 43"
+    assert any(taken in one for one in changes(config)), changes(config)
+    left.write_file()
+    assert "MM2_PLACE_UNKNOWN" in changes(load(left.file, environment={}))
 
 
 IDENTITY = "org.apache.kafka.connect.mirror.IdentityReplicationPolicy"
@@ -174,7 +219,7 @@ def test_by_key_nothing_that_mirror_maker_2_copied_begins_anew(left: Left) -> No
 
 
 def has_no_leader(monkeypatch: pytest.MonkeyPatch, times: int) -> None:
-    """The first questions to a source's leader are answered as of a partition without one."""
+    """The first requests to a source's leader get the result for a partition without a leader."""
     ask, asked = offset_at, []
 
     def once(client: ClusterClient, tp: TopicPartition, at: int, **given: Any) -> int:
@@ -209,7 +254,7 @@ def test_an_error_that_passes_is_no_reason_to_begin_anew(
 
 
 def test_a_topic_that_is_found_later_is_adopted(left: Left) -> None:
-    """It was not there in the first look."""
+    """The first discovery does not find the topic."""
     left.write_file("refresh.topics.interval.seconds = 1")
     delete_topic(left.source, left.topic)
     create_topic(left.target, left.remote)
@@ -335,7 +380,9 @@ def test_positions_that_are_nowhere(left: Left) -> None:
 
 
 def test_stranger_in_a_copy_of_ours_is_no_mirror_maker(left: Left) -> None:
-    """With the option kept, one partition that somebody writes to must not keep the flow away."""
+    """The option is still set. A partition with records of another client must not stop the whole
+    flow.
+    """
     create_topic(left.target, left.remote)
     produce(left.target, left.remote, outgoing(range(10)))
     left.note(9)
@@ -348,8 +395,8 @@ def test_stranger_in_a_copy_of_ours_is_no_mirror_maker(left: Left) -> None:
 
 @pytest.mark.parametrize("policy", ["", IDENTITY], ids=["own", "identity"])
 def test_stranger_in_a_copy_of_ours_makes_nothing_begin_again(left: Left, policy: str) -> None:
-    """What is noted of MirrorMaker 2 is no place of ours: without the option we copied more since,
-    and the source has deleted what it had there.
+    """MirrorMaker 2's positions do not apply: Twinlog copied more since, without the option, and
+    the source has deleted the records at these positions.
     """
     left.policy = policy
     left.write_file("twinlog.source.loss = accept")
@@ -389,7 +436,7 @@ def test_open_transaction_of_a_stranger_in_a_copy_of_ours_is_no_mirror_maker(lef
 def test_records_of_another_flow_of_ours_are_no_mirror_makers(
     left: Left, caplog: pytest.LogCaptureFixture, *, is_first: bool
 ) -> None:
-    """Several flows into one topic, and the option is kept."""
+    """Several flows write to one topic, and the option is still set."""
     left.policy = IDENTITY
     left.write_file()
     create_topic(left.target, left.remote)
@@ -409,7 +456,7 @@ def test_records_of_another_flow_of_ours_are_no_mirror_makers(
 def test_last_record_of_mirror_maker_2_is_found_however_much_others_wrote_since(
     left: Left, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """It was killed, and had copied more than it had noted."""
+    """MirrorMaker 2 was killed after it had copied more than it had noted."""
     monkeypatch.setattr(adoption, "FURTHER_BACK", (1, 5))
     left.policy = IDENTITY
     left.write_file()
@@ -425,7 +472,9 @@ def test_last_record_of_mirror_maker_2_is_found_however_much_others_wrote_since(
 def test_partition_that_only_another_flow_of_ours_wrote_to_begins_as_any_other(
     left: Left, *, deleted: bool
 ) -> None:
-    """MirrorMaker 2 noted nothing of it. Where the log's beginning is gone nobody can say."""
+    """MirrorMaker 2 has no position of it. If the beginning of the log is deleted, its writers are
+    unknown.
+    """
     left.policy = IDENTITY
     left.write_file()
     create_topic(left.target, left.remote)
@@ -450,7 +499,7 @@ def test_lost_map_is_reported_with_the_option_too(left: Left) -> None:
 
 
 def test_topic_that_was_made_anew_since_begins_where_our_copy_began(left: Left) -> None:
-    """With the option kept: what is noted for MirrorMaker 2 by then is from Twinlog."""
+    """The option is still set. MirrorMaker 2's positions are now written by Twinlog."""
     create_topic(left.target, left.remote)
     produce(left.target, left.remote, outgoing(range(10)))
     left.note(9)
@@ -462,8 +511,8 @@ def test_topic_that_was_made_anew_since_begins_where_our_copy_began(left: Left) 
 
 
 def test_topics_placed_by_key_are_left_to_their_own_start(left: Left) -> None:
-    """What lies there is not looked through for records of a MirrorMaker 2 that noted nothing: the
-    copy begins behind it.
+    """The target is not searched for records of a MirrorMaker 2 without a position. The copy begins
+    after them.
     """
     remote_partitions = 3
     left.policy = IDENTITY
@@ -479,7 +528,7 @@ def test_topics_placed_by_key_are_left_to_their_own_start(left: Left) -> None:
 def test_process_that_lost_the_lead_notes_nothing_at_its_end(
     left: Left, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Another process leads by then, and what it notes is newer."""
+    """Another process already leads, and its positions are newer."""
     last_rounds: list[object] = []
     monkeypatch.setattr(Mm2Positions, "last_round", lambda duty: last_rounds.append(duty))  # noqa: PLW0108 (a method, so it needs a function)
     create_topic(left.target, left.remote)
@@ -506,7 +555,7 @@ def test_process_that_lost_the_lead_notes_nothing_at_its_end(
 
 @pytest.mark.parametrize("resumed", [True, False], ids=["MirrorMaker 2 is back", "nobody is"])
 def test_frozen_leader_of_a_flow_that_was_promoted_meanwhile(left: Left, *, resumed: bool) -> None:
-    """MirrorMaker 2 would resume by the newest position, wherever it comes from."""
+    """MirrorMaker 2 would resume at the newest position, whoever wrote it."""
     create_topic(left.target, left.remote)
     with Driver(left.file, lanes=1, adopts_mm2=True) as driver:
         eventually(lambda: left.noted()[-1:] == [29], what="the position of MirrorMaker 2")
@@ -524,7 +573,7 @@ def test_frozen_leader_of_a_flow_that_was_promoted_meanwhile(left: Left, *, resu
 
 
 def expel(settings: ClusterSettings, group: str, member: str) -> None:
-    """As `kafka-consumer-groups.sh` and a coordinator's own timeout do."""
+    """Remove a member like `kafka-consumer-groups.sh` or a coordinator's own timeout."""
     about = GroupSettings(group_id=group, session_timeout_ms=10_000, rebalance_timeout_ms=10_000)
     with ClusterClient(settings) as client:
         calls = GroupCalls(client, about)

@@ -1,4 +1,4 @@
-"""`kill -9` in the middle of taking over: the same command again loses and repeats nothing."""
+"""`kill -9` during an adoption: running the same command again loses and repeats nothing."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def left(
 
 
 def mirror_maker_copies(left: Left, numbers: range, noted: int) -> None:
-    """And is killed before it notes all of it."""
+    """MirrorMaker 2 copies, and is killed before it has noted everything."""
     for partition in PARTITIONS:
         produce(left.target, left.remote, outgoing(numbers, partition))
         left.note(noted, partition=partition)
@@ -76,7 +76,7 @@ def test_the_same_command_again_finishes_what_was_begun(left: Left, point: str) 
 
 
 def put_transactions(left: Left, numbers: range) -> None:
-    """One of each record: a marker lies behind it."""
+    """Each transaction has one record, so a marker follows it."""
     client = producer(left.source, config={"transactional.id": f"test-{left.topic}"})
     client.init_transactions(30)
     for one in outgoing(numbers):

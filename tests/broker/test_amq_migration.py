@@ -1,5 +1,5 @@
-"""A migration with the resource that people paste for it, on two secured clusters, by the commands
-of docs/recipes/migration.md: consumers first, producers last, and the topic off the list.
+"""A migration with a commonly used resource, on two secured clusters, by the commands of
+docs/recipes/migration.md: consumers first, producers last, then the topic is removed from the list.
 """
 
 from __future__ import annotations
@@ -52,7 +52,9 @@ def secured(name: str) -> LocalCluster:
 
 
 def grant(source: LocalCluster, target: LocalCluster) -> None:
-    """What the article grants, the operator's rights for a switchover, and the application's."""
+    """Grant the rights of the article, those of the operator for a switchover, and the
+    application's.
+    """
     allow(source, MIRROR, ["read", "describe_configs"], topic="*")
     allow(source, MIRROR, ["describe"], group="*")
     allow(source, MIRROR, ["describe"])
@@ -85,7 +87,7 @@ class Migration:
         self.operators = self._secrets(folder / "operators", OPERATOR)
 
     def _secrets(self, folder: Path, user: str) -> Path:
-        """As Kubernetes mounts them; `user` is the one on the source."""
+        """The secrets as Kubernetes mounts them. `user` is the user on the source."""
         here = self.source.client_properties("SSL", user)
         there = self.target.client_properties("SASL_SSL", MIRROR)
         identity = Path(here["ssl.keystore.location"]).read_text()
@@ -102,7 +104,7 @@ class Migration:
         return folder
 
     def do(self, command: str, *more: str) -> int:
-        """Run the recipe's command that begins with these words, with the names of this test."""
+        """Run the command of the recipe that begins with these words, with this test's names."""
         told = re.sub(r"\s+", " ", PAGE.read_text())
         (words,) = {
             one for one in re.findall(r"`twinlog ([^`]+)`", told) if one.startswith(command)
@@ -112,7 +114,7 @@ class Migration:
         return run([names.get(w, w) for w in words.split()] + ["--secrets", str(folder), *more])
 
     def keys(self, cluster: LocalCluster, **more: str) -> dict[str, Any]:
-        """The application's connection; ACLs apply to it."""
+        """The application's connection keys. ACLs apply to it."""
         return {
             "bootstrap.servers": cluster.bootstrap_for("SASL_PLAINTEXT"),
             "security.protocol": "SASL_PLAINTEXT",
@@ -123,7 +125,7 @@ class Migration:
         }
 
     def both(self, **more: str) -> tuple[tuple[dict[str, Any], str], tuple[dict[str, Any], str]]:
-        """The moved topic, on each cluster."""
+        """The topic's records on each cluster."""
         return (self.keys(self.source, **more), MOVED), (self.keys(self.target, **more), MOVED)
 
     def values(self, cluster: LocalCluster, topic: str) -> list[int]:
@@ -139,7 +141,7 @@ def migration(tmp_path: Path) -> Iterator[Migration]:
 
 
 def prepare(source: LocalCluster) -> None:
-    """Records of transactions and without them, groups that read a part, and the user quota."""
+    """Write records with and without transactions, groups that read a part, and the user quota."""
     with ClusterClient(settings_of(source)) as client:
         user_quota(client, MIRROR, QUOTAS)
     # offsets 0, 1, a marker, 3, 4, a marker: on the target they are 0 to 3

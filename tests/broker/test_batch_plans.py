@@ -1,4 +1,4 @@
-"""Where a batch of `format("twinlog")` begins and ends by time, as it is planned: no session.
+"""The plan of a batch of `format("twinlog")` that begins and ends by time, without a session.
 
 `test_reader.py` has the other ways to say it.
 """

@@ -1,4 +1,4 @@
-"""Byte rates: a flow's own budget, its shares, and the quotas that brokers set for us."""
+"""Byte rates: a flow's own budget, its shares, and quotas set on brokers."""
 
 from __future__ import annotations
 
@@ -29,10 +29,10 @@ pytestmark = pytest.mark.broker
 MEGABYTE = 1_000_000
 PARTITIONS = 4
 WATCHED_S = 10.0
-"""Long enough for the bytes of single fetches not to matter."""
+"""Long enough that the size of single fetches does not matter."""
 
 QUOTA_WINDOW_S = 10.0
-"""Brokers look at the last ten seconds (quota.window.num)."""
+"""Brokers average over the last ten seconds (quota.window.num)."""
 
 
 @pytest.fixture
@@ -56,11 +56,11 @@ def fill(rig: Rig, topic: str, megabytes: int, *, batch_bytes: int = 16_384) -> 
 RECORD_BYTES = 5_000
 
 STALLS_SOON = "import twinlog.lane.watches.stalls as stalls; stalls.STALLED_AFTER_S = 1.0"
-"""A connection that a quota mutes is silent for longer than that, and is no source that is."""
+"""A quota mutes connections for longer than this. Such a source must not count as stalled."""
 
 
 def copied(rig: Rig, topics: Iterable[str]) -> dict[str, int]:
-    """Bytes of each topic's values on the target now; the batches around them are 1 % more."""
+    """Bytes of each topic's values on the target. The batches are 1 % larger."""
     counts = {t: end_offsets(rig.target, f"{rig.alias}.{t}").values() for t in topics}
     return {topic: sum(ends) * RECORD_BYTES for topic, ends in counts.items()}
 
@@ -72,7 +72,7 @@ def states(mirror: Mirror) -> list[str]:
 def rates(
     rig: Rig, *topics: str, settle_s: float = 3.0, watched_s: float = WATCHED_S
 ) -> dict[str, float]:
-    """Bytes per second of each topic over some seconds, by what is on the target."""
+    """Bytes per second of each topic over some seconds, measured on the target."""
     remote = {f"{rig.alias}.{topic}" for topic in topics}
     eventually(lambda: remote <= topic_names(rig.target), what="remote topics")
     eventually(lambda: any(copied(rig, topics).values()), what="first records")
@@ -84,7 +84,7 @@ def rates(
 
 
 def full_rates(rig: Rig, budget: float, *topics: str) -> dict[str, float]:
-    """The first rates that use the budget up; none may go beyond it.
+    """The first rates that use the whole budget. No rate may exceed it.
 
     A machine that is busy with other tests may be too slow for it during one window.
     """
@@ -185,7 +185,7 @@ def test_quota_of_request_time_slows_down_and_breaks_nothing(
 def test_quotas_of_the_user_on_both_sides_slow_down_and_break_nothing(
     guarded_pair: SecuredPair, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """Of bytes and of request time at once."""
+    """Quotas of bytes and of request time at the same time."""
     caplog.set_level(logging.INFO, "twinlog.control")
     pair, topic = guarded_pair, f"quotas-{uuid.uuid4()}"
     everything = [

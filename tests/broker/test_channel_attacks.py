@@ -1,4 +1,4 @@
-"""A whole mirror while somebody plays with its channel: it copies on, or it ends and says so."""
+"""A mirror whose channel is attacked either continues to copy, or ends with an error."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ class Copying:
         self.mirror = Mirror(path, lanes=1, tls=tls)
 
     def more(self) -> None:
-        """So many records more, and all of them arrive, each once."""
+        """Write this many more records, which must all arrive once."""
         values = [b"%d" % number for number in range(self.produced, self.produced + 100)]
         produce(self.source, self.topic, [Outgoing(value=value) for value in values])
         self.produced += len(values)
@@ -68,7 +68,7 @@ class Copying:
         return [bytes(one.value or b"") for one in read_all(self.target, f"A.{self.topic}")]
 
     def hello(self, attempt: int) -> ChannelClient:
-        """Somebody who has read the lane's secret, and says hello in its name."""
+        """Send a hello of a client that has read the lane's secret."""
         (job,) = self.mirror.leases.jobs
         address = replace(self.mirror.server.address, token=job.secrets[0])
         identity = LaneIdentity(lease=job.lease, lane=0, attempt=attempt, pid=os.getpid())
@@ -131,7 +131,7 @@ def test_who_has_a_lanes_secret_gets_nothing_while_the_lane_lives(
 def test_the_next_attempt_gets_work_when_the_one_before_it_is_gone(
     source_cluster: LocalCluster, target_cluster: LocalCluster, fresh_topic: str, tmp_path: Path
 ) -> None:
-    """As Spark starts it, while the lane's end is not yet known here."""
+    """Spark starts the attempt before the driver knows of the lane's end."""
     one = Copying(source_cluster, target_cluster, fresh_topic, tmp_path, tls=False)
     with one.mirror:
         one.more()
@@ -159,7 +159,7 @@ def test_a_mirror_whose_channel_dies_ends_with_a_code(
     duties = Rounds(monkeypatch, OwnTopics, "round", lambda _: "own topics")
 
     def busy() -> list[str]:
-        """Names of the mirror's threads, except those of the process's pool that have no job."""
+        """Names of the mirror's threads, except idle ones of the process's pool."""
         names = {each.name for each in set(threading.enumerate()) - before}
         named = {name for name in names if name.startswith("twinlog-")}
         return sorted(named - {"twinlog-idle", "twinlog-timer"})

@@ -1,4 +1,4 @@
-"""`check` on real clusters: what it says, what it finds, and that it changes nothing."""
+"""`check` on real clusters: its output and findings. It changes nothing."""
 
 from __future__ import annotations
 
@@ -306,7 +306,7 @@ def test_the_command_prints_and_answers_by_its_exit_code(
 
 @pytest.fixture(scope="module")
 def guarded() -> Iterator[LocalCluster]:
-    """A cluster that refuses everything that no ACL allows; used as source and as target."""
+    """A cluster that denies everything without an ACL. It is source and target."""
     security = SandboxSecurity(
         listeners=("SASL_PLAINTEXT",),
         mechanisms=("PLAIN",),
@@ -318,7 +318,7 @@ def guarded() -> Iterator[LocalCluster]:
 
 
 def login(alias: str, cluster: LocalCluster, user: str) -> list[str]:
-    """The lines that let an alias enter as that user."""
+    """The lines with which an alias authenticates as that user."""
     assert isinstance(cluster.security, SandboxSecurity)
     properties = cluster.security.client_properties("SASL_PLAINTEXT", user)
     return [f"{alias}.{key} = {value}" for key, value in properties.items()]

@@ -1,4 +1,4 @@
-"""A stream of Spark goes over to the copy: `twinlog offsets rewrite-checkpoint`."""
+"""A Spark stream moves to the copy: `twinlog offsets rewrite-checkpoint`."""
 
 from __future__ import annotations
 
@@ -38,7 +38,9 @@ def test_a_stream_goes_over_and_comes_back(
     tmp_path: Path,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    """Each record once in the files, though offsets differ; a repeated micro-batch has its own."""
+    """The files contain each record once, although offsets differ. A repeated micro-batch has its
+    own rows.
+    """
     there = f"B{fresh_topic[-8:]}"
     file = write_config(
         tmp_path / "mm2.properties",

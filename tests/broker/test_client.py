@@ -99,7 +99,7 @@ def test_attempt_does_not_hide_that_the_connection_broke(client: ClusterClient) 
     connection.sock.shutdown(socket.SHUT_RDWR)
     with suppress(ConnectionResetError):  # from a broker that was about to write
         while connection.sock.recv(1 << 16):
-            """The answer may have been here already: it is lost as well."""
+            """The response may have arrived already. It is lost as well."""
     with pytest.raises(Disconnected, match="ListGroups"):
         connection.finish()
     assert not connection.is_usable()

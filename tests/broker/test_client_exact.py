@@ -1,4 +1,4 @@
-"""The Python API's exact answers, forwards and backwards, beside checkpointed ones."""
+"""Exact results of the Python API in both directions, compared with checkpointed ones."""
 
 from __future__ import annotations
 

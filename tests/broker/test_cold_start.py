@@ -1,4 +1,4 @@
-"""Cold starts of many partitions share their questions."""
+"""Cold starts of many partitions share their requests."""
 
 from __future__ import annotations
 

@@ -39,7 +39,7 @@ RETENTION, SEGMENT, CLEANUP = "retention.ms", "segment.bytes", "cleanup.policy"
 
 
 class Pair:
-    """A topic that is there on both sides, and a flow between them."""
+    """A topic that exists on both sides, and a flow between them."""
 
     def __init__(self, folder: Path, source: LocalCluster, target: LocalCluster) -> None:
         self.source, self.target = source, target
@@ -92,7 +92,7 @@ def lines_of(caplog: pytest.LogCaptureFixture, level: int) -> list[str]:
 
 
 def overwritten(caplog: pytest.LogCaptureFixture) -> list[str]:
-    """A round that a slow broker did not answer is a warning too, and another one."""
+    """A round without a response of a slow broker is a different warning."""
     return [one for one in lines_of(caplog, logging.WARNING) if "CONFIG_OVERWRITTEN" in one]
 
 
@@ -302,7 +302,9 @@ def test_configs_that_the_target_does_not_know(
     caplog: pytest.LogCaptureFixture,
     is_readable: bool,
 ) -> None:
-    """As from Kafka 3 to 4. By the same rule at the creation, in `check` and by the sync."""
+    """Such configs exist when Kafka 3 and 4 are combined. Creation, `check` and the sync have the
+    same rule.
+    """
     removed = {"message.downconversion.enable": "true", "message.format.version": "3.0-IV1"}
     describe = describe_topic_configs
 

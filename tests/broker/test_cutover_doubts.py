@@ -1,4 +1,4 @@
-"""Cut-over commands do not report success on what only looks like evidence, on real brokers."""
+"""Cut-over commands do not report success without evidence, on real brokers."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from twinlog.config.load import load
 from twinlog.control.cutover import drain, newest_status
 from twinlog.control.cutover.drain import Drain
 from twinlog.control.cutover.scope import CutoverScope
-from twinlog.control.cutover.switchover import FenceKind, Switchover, Ways
+from twinlog.control.cutover.switchover import FenceKind, Switchover, SwitchoverOptions
 from twinlog.control.flow.wiring import flow_setup
 from twinlog.errors import TwinlogError, or_raise
 from twinlog.model import TopicPartition
@@ -78,10 +78,10 @@ def test_lost_source_without_a_checkpoints_topic(case: Case) -> None:
 
 
 def test_mirror_that_begins_after_the_command(case: Case) -> None:
-    """A drill starts its mirror after it has looked at the flow."""
+    """A drill starts its mirror after its check of the flow."""
     (config,) = load(case.pair.config, environment={}).flows
     with CutoverScope(flow_setup(config)) as scope:
-        work = Switchover(scope, Ways(fence=FenceKind.NONE), print)
+        work = Switchover(scope, print, SwitchoverOptions(fence=FenceKind.NONE))
         for refused in (scope.require_copied, lambda: work.run(work.plan())):
             with pytest.raises(TwinlogError) as error:
                 refused()
@@ -105,7 +105,7 @@ def test_clock_of_the_mirrors_host_is_an_hour_behind(
 def test_checkpoints_that_this_user_may_not_see(
     guarded_pair: SecuredPair, tmp_path: Path, capsys: pytest.CaptureFixture[str], fresh_topic: str
 ) -> None:
-    """Their groups would be missing from a failover that reports success."""
+    """A failover would report success without these groups."""
     source, target = guarded_pair.source, guarded_pair.target
     create_topic(source, fresh_topic)
     produce(source, fresh_topic, numbered(0, 10))
@@ -153,7 +153,7 @@ def test_checkpoints_that_this_user_may_not_see(
 
 
 def test_groups_behind_a_promotion_of_another_command(case: Case) -> None:
-    """`flow promote` sets no groups; a switchover that finds its promotion does."""
+    """`flow promote` sets no groups. A switchover that finds its promotion sets them."""
     with case.ready():
         assert run(["flow", "promote", "--yes", str(case.pair.config)]) == 0
         code, out, err = case.commands("switchover").do(*UNFENCED)
@@ -167,7 +167,9 @@ def test_groups_behind_a_promotion_of_another_command(case: Case) -> None:
 def test_topic_that_is_resumed_while_the_flow_goes_over(
     case: Case, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """It was released when the run began: it is not fenced, and nobody waits for its copy."""
+    """The topic was released when the run began. So it is not fenced, and its copy is not waited
+    for.
+    """
     pair, other = case.pair, f"{case.pair.topic}-other"
     text = pair.config.read_text()
     pair.config.write_text(text.replace(f"topics = {pair.topic}\n", f"topics = {pair.topic}.*\n"))
@@ -191,7 +193,7 @@ def test_topic_that_is_resumed_while_the_flow_goes_over(
 
 
 def test_group_that_is_in_use_on_the_target_and_has_no_offset(case: Case) -> None:
-    """Its members read another topic there, or have just begun at the end of this one."""
+    """Its members read another topic on the target, or have just begun at the end of this one."""
     pair, other = case.pair, f"{case.pair.topic}-elsewhere"
     create_topic(pair.b, other)
     with case.ready():
@@ -233,7 +235,9 @@ def test_target_that_lost_what_was_copied(
 
 @pytest.mark.parametrize("commits", [True, False], ids=["committed", "aborted"])
 def test_group_that_has_passed_the_marker_at_the_end(case: Case, commits: bool) -> None:
-    """The Java client's position passes markers, so a group that has read everything is there."""
+    """The Java client's position passes markers, so a group that has read everything is after the
+    marker.
+    """
     pair = case.pair
     with case.ready():
         produce_transaction(pair.a, pair.topic, numbered(20, 2), commit=commits)

@@ -1,4 +1,4 @@
-"""Cut-over commands decide on what the target knows, whatever the source shows, on real brokers."""
+"""Cut-over commands decide by the target's state, whatever the source reports, on real brokers."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ pytestmark = [pytest.mark.broker, pytest.mark.xdist_group("failover")]
 
 @pytest.fixture
 def empty_cluster() -> Iterator[LocalCluster]:
-    """A cluster that no flow has ever used: what an address leads to by mistake."""
+    """A cluster that no flow has used, as if an address were wrong."""
     with LocalCluster("another", jvm_flags=QUICK_JVM) as cluster:
         yield cluster
 
@@ -48,7 +48,7 @@ def empty_cluster() -> Iterator[LocalCluster]:
 def test_another_cluster_behind_an_address_is_refused_or_lost(
     case: Case, empty_cluster: LocalCluster
 ) -> None:
-    """As a source that came back with empty disks, or a file that names the wrong cluster."""
+    """Examples: a source that came back with empty disks, or a file with the wrong cluster."""
     pair = case.pair
     case.copy()
     create_topic(empty_cluster, pair.topic)
@@ -87,7 +87,7 @@ def test_another_cluster_behind_an_address_is_refused_or_lost(
 def test_target_that_was_made_from_other_disks_is_refused(
     case: Case, empty_cluster: LocalCluster
 ) -> None:
-    """Its state topic holds the flow's rows, and they name another cluster."""
+    """Its state topic has the flow's rows, which name another cluster."""
     pair = case.pair
     case.copy()
     create_topic(empty_cluster, STATE_TOPIC)
@@ -111,7 +111,7 @@ def test_target_that_was_made_from_other_disks_is_refused(
 
 
 def test_topics_and_groups_that_the_source_lost_stay_in_the_plan(case: Case) -> None:
-    """It is the same cluster, back without a topic and without its groups."""
+    """It is the same cluster, but without a topic and its groups."""
     pair = case.pair
     case.copy()
     delete_topic(pair.a, pair.topic)
@@ -187,7 +187,7 @@ def test_topic_that_vanishes_behind_the_gates_ends_the_run(
 def test_hidden_topic_and_group_close_gates(
     guarded_pair: SecuredPair, tmp_path: Path, capsys: pytest.CaptureFixture[str], fresh_topic: str
 ) -> None:
-    """The mirror's user loses a right; what the source does not show stays in the plan."""
+    """The mirror's user loses a right. Topics that the source does not show stay in the plan."""
     source, target = guarded_pair.source, guarded_pair.target
     seen, hidden = f"{fresh_topic}-a", f"{fresh_topic}-b"
     for topic in (seen, hidden):
@@ -254,7 +254,7 @@ def test_hidden_topic_and_group_close_gates(
 def test_what_the_source_deleted_before_it_was_copied_is_not_drained(
     case: Case, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A paused topic holds records back, and retention takes them while the drain waits."""
+    """The records of a paused topic are deleted by retention during the drain."""
     pair, fence = case.pair, steps.Switchover._fence
 
     def held_back(self: Any, topics: Any) -> None:
@@ -280,7 +280,7 @@ def test_what_the_source_deleted_before_it_was_copied_is_not_drained(
 
 
 def test_markers_that_the_source_deleted_are_no_loss(case: Case) -> None:
-    """The log ends with a marker, and retention has taken all of it: the mirror knows."""
+    """The log ends with a marker, and retention has deleted all of it. The mirror knows that."""
     pair = case.pair
     with Mirror(pair.config) as mirror:
         eventually(lambda: case.copied() == 20)
@@ -323,7 +323,7 @@ def test_source_topic_that_was_recreated(case: Case) -> None:
 
 @pytest.mark.witness("a failover ignores the status row of a mirror that has ended", case="default")
 def test_row_of_a_mirror_that_ended_proves_nothing(case: Case) -> None:
-    """It was stopped on Friday; the source went on, and is gone on Monday."""
+    """The mirror was stopped. The source continued, and was lost later."""
     pair = case.pair
     case.copy()
     produce(pair.a, pair.topic, numbered(20, 10))

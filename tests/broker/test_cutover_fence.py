@@ -1,4 +1,4 @@
-"""The fence of a switchover, which others take away or put up meanwhile, on real brokers."""
+"""The fence of a switchover, which other clients remove or set in the meantime, on real brokers."""
 
 from __future__ import annotations
 
@@ -41,7 +41,9 @@ def case(
 
 
 def test_gates_are_asked_again_where_somebody_took_the_fence_away(case: Case) -> None:
-    """Its intents stay behind an end with Kafka's tool: they say nothing of a later switchover."""
+    """If the fence ends with Kafka's tool, its intents remain. They do not apply to a later
+    switchover.
+    """
     setup = flow_setup(load(case.file, environment={}).flows[0])
     killed("behind", CREATE_ACLS, "switchover", "run", str(case.file), "--yes")
     assert {*case.commands.show("plan")[1]["plan"]["fenced"]} == {case.orders, case.sales}
@@ -86,7 +88,7 @@ def test_an_abort_that_comes_a_moment_late_leaves_the_fence(
 
 
 def test_an_abort_by_hook_takes_our_acls_away_too(case: Case) -> None:
-    """A run with another fence was before it."""
+    """An earlier run had another kind of fence."""
     killed("behind", CREATE_ACLS, "switchover", "run", str(case.file), "--yes")
     code, _, err = case.commands.do("abort", "--fence", "hook", "--fence-hook", "true")
     assert code == 0, err
@@ -96,7 +98,7 @@ def test_an_abort_by_hook_takes_our_acls_away_too(case: Case) -> None:
 def test_a_fence_that_would_keep_readers_out_is_refused(
     guarded_pair: SecuredPair, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """Where topics without ACLs are open to all, the first ACL closes them to all others."""
+    """If topics without ACLs are open to all, the first ACL closes a topic to all other clients."""
     config = {"allow.everyone.if.no.acl.found": "true"}
     with guarded("open-source", config) as source:
         case = Case(SecuredPair(source=source, target=guarded_pair.target), tmp_path, capsys)
@@ -127,7 +129,7 @@ def test_a_fence_that_would_keep_readers_out_is_refused(
 
 
 def test_fences_end_with_the_promotion_that_they_were_for(case: Case) -> None:
-    """Later an operator's own DENY is no fence of ours, and gates are asked again."""
+    """A later DENY of an operator is not the switchover's fence, so gates are checked again."""
     setup = flow_setup(load(case.file, environment={}).flows[0])
     fences = [fence_acl(case.orders), fence_acl(case.sales)]
     code, out, err = case.commands.do("run", "--yes")

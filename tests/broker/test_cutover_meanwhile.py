@@ -1,4 +1,4 @@
-"""What others do between two looks of a switchover or failover, on real brokers."""
+"""Changes by other clients between two checks of a switchover or failover, on real brokers."""
 
 from __future__ import annotations
 
@@ -115,7 +115,7 @@ def test_topics_that_went_over_by_name_do_not_hold_up_the_rest(
 def test_what_comes_to_the_source_behind_the_promotion_is_no_success(
     pair: Pair, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A producer that no fence holds, between the last look and the end of the copy."""
+    """No fence stops the producer, which writes between the last check and the end of the copy."""
     switchover, flag = Commands("switchover", pair.config, capsys), pair.config.parent / "over"
 
     def leaked(*words: Any, **more: Any) -> None:
@@ -143,7 +143,7 @@ def test_what_comes_to_the_source_behind_the_promotion_is_no_success(
 def test_a_group_that_goes_on_at_the_source_behind_the_look_is_set_again(
     pair: Pair, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """It was restarting when the groups were set; else it would read again what it has read."""
+    """The group was restarting when groups were set. Otherwise it would read some records again."""
     switchover = Commands("switchover", pair.config, capsys)
     group = pair.stop_at(7)
 
@@ -164,7 +164,7 @@ def test_a_group_that_goes_on_at_the_source_behind_the_look_is_set_again(
 def test_topics_are_not_over_while_lanes_of_a_frozen_leader_may_copy(
     pair: Pair, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """The source lives and is idle: that nothing is appended shows nothing yet."""
+    """The source is available but idle, so the missing appends prove nothing yet."""
     failover = Commands("failover", pair.config, capsys)
     with Driver(pair.config) as driver:
         eventually(lambda: copied(pair) == 20)

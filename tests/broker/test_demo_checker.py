@@ -39,7 +39,7 @@ def topics(
 
 
 class Errors(list[BaseException]):
-    """What a checker's thread ended with."""
+    """Errors that ended a checker's thread."""
 
 
 @pytest.fixture

@@ -37,7 +37,7 @@ def browser(tmp_path: Path) -> Iterator[Browser]:
 
 
 def would_be_lost(page: Page) -> int:
-    """The figure in the first sentence."""
+    """The number in the first sentence."""
     found = LOST.search(page.text("#verdict"))
     return int(found[1].replace(",", "")) if found else 0
 

@@ -1,4 +1,4 @@
-"""`twinlog diff`: what differs between two real clusters, and what a flow leaves alone."""
+"""`twinlog diff`: the differences between two real clusters, and what a flow does not copy."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ pytestmark = [pytest.mark.broker]
 
 
 class Pair:
-    """A flow between two clusters, of topics whose names begin with a mark of this test's own."""
+    """A flow between two clusters, for topics whose names begin with this test's prefix."""
 
     def __init__(self, folder: Path, source: LocalCluster, target: LocalCluster) -> None:
         self.mark = f"d{uuid.uuid4().hex[:8]}"

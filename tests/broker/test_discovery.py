@@ -1,5 +1,5 @@
-"""A running mirror follows its source's topics: new ones, more partitions, and what each is made
-with.
+"""A running mirror follows its source's topics: new topics, added partitions, and
+their settings.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ SOON = {"refresh.topics.interval.seconds": "1"}
 
 
 class Follower:
-    """A flow over all topics whose names begin with a mark of its own."""
+    """A flow for all topics whose names begin with this test's prefix."""
 
     def __init__(self, folder: Path, source: LocalCluster, target: LocalCluster) -> None:
         self.source, self.target = source, target
@@ -59,7 +59,7 @@ class Follower:
         eventually(has_arrived, what=f"{name} on the target")
 
     def remotes(self) -> set[str]:
-        """Those that were mirrored; the checkpoints topic is made beside them."""
+        """The remote topics of mirrored topics, without the checkpoints topic."""
         found = {n for n in topic_names(self.target) if n.startswith(f"{self.alias}.")}
         return found - {f"{self.alias}.checkpoints.internal"}
 

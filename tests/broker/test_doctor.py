@@ -1,4 +1,4 @@
-"""`twinlog doctor` beside a real mirror and its brokers: it names what was done to the flow."""
+"""`twinlog doctor` with a real mirror and its brokers: it names the change that slows the flow."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ RECORDS = 100
 
 
 class Watched:
-    """A mirror of a rig's flow whose status file is written, as `twinlog mirror` does it."""
+    """A mirror of a rig's flow that writes its status file like `twinlog mirror`."""
 
     def __init__(self, rig: Rig, folder: Path) -> None:
         self.rig, self.file = rig, folder / "mm2.properties"

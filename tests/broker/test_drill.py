@@ -1,5 +1,5 @@
-"""`twinlog drill` on brokers: green where all is well, red for each record that is not, and nothing
-left behind.
+"""`twinlog drill` on brokers: it passes for a good copy, fails for each wrong record, and leaves
+nothing behind.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ from twinlog.cluster.groups.member import MemberRole
 from twinlog.cluster.groups.membership import Membership
 from twinlog.control.drill import drill
 from twinlog.control.drill.cleaning import PREFIX, leftovers
-from twinlog.control.drill.clients import DrillWriter
+from twinlog.control.drill.rehearsal import DrillWriter
 from twinlog.model import TopicPartition
 from twinlog.sandbox import LocalCluster
 from twinlog.wire.record_batch import Codec
@@ -54,9 +54,9 @@ class Case:
         self.source, self.target, self.topic = source, target, topic
         self.file = folder / "mm2.properties"
         self.temporary = folder / "temporary"
-        """For files of a drill."""
+        """The folder for a drill's files."""
         self.alias = f"A{topic[-8:]}"
-        """The state on a shared target names the source cluster of each flow."""
+        """A unique alias, because the state on a shared target names each flow's source."""
         self.file.write_text(
             f"clusters = {self.alias}, B\n{self.alias}.bootstrap.servers = {source.bootstrap}\n"
             f"B.bootstrap.servers = {target.bootstrap}\n{self.alias}->B.enabled = true\n"
@@ -67,7 +67,7 @@ class Case:
             create_topic(source, f"{topic}-{number}")
 
     def left(self) -> list[str]:
-        """Lines of what drills have left."""
+        """Lines about remains of drills."""
         lines = []
         for cluster in (self.source, self.target):
             with ClusterClient(settings_of(cluster)) as client:
@@ -85,7 +85,7 @@ def case(
 def drilled(
     case: Case, capsys: pytest.CaptureFixture[str], *words: str
 ) -> tuple[int, dict[str, Any]]:
-    """(exit code, its object for programs)"""
+    """Return (exit code, output for programs)."""
     capsys.readouterr()
     code = run(["drill", "run", str(case.file), "--yes", "--format", "json", *words])
     said = capsys.readouterr()
@@ -127,7 +127,7 @@ class InProcess(EmittingMirror):
         self.start()
 
     def check(self) -> None:
-        """It has not ended."""
+        """Return no error, because the mirror is still running."""
 
     def kill(self) -> None:
         self.__exit__(None, None, None)
@@ -142,7 +142,7 @@ def quick(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_a_lost_a_doubled_and_a_moved_record_turn_it_red(
     case: Case, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """Each in a topic of its own; what the producer believes to have written is right."""
+    """Each error is in a separate topic. The producer's own record of its writes is right."""
     changes = {
         0: lambda numbers: [n for n in numbers if n != 3],
         1: lambda numbers: [m for n in numbers for m in ([n, n] if n == 3 else [n])],
@@ -173,7 +173,7 @@ def test_a_lost_a_doubled_and_a_moved_record_turn_it_red(
 
 @pytest.fixture
 def killed(case: Case) -> Iterator[Case]:
-    """A drill that died of SIGKILL when its topics were there."""
+    """A drill that was killed with SIGKILL after its topics were created."""
     command = "import sys; from twinlog.cli.main import run; sys.exit(run(sys.argv[1:]))"
     with case.file.open("a") as file:
         file.write(f"{case.alias}.ssl.key.password = {PASSWORD}\n")

@@ -1,4 +1,6 @@
-"""A running mirror writes MirrorMaker 2's heartbeats and offset syncs; its reader agrees."""
+"""A running mirror writes MirrorMaker 2's heartbeats and offset syncs, and MirrorMaker 2's reader
+reads them.
+"""
 
 from __future__ import annotations
 
@@ -32,7 +34,7 @@ NO_HEARTBEATS = "emit.heartbeats.enabled = false"
 
 
 class Pair:
-    """Two clusters under aliases of this test's own, and a topic to mirror."""
+    """Two clusters under this test's aliases, and a topic to mirror."""
 
     def __init__(self, folder: Path, source: LocalCluster, target: LocalCluster) -> None:
         mark = uuid.uuid4().hex[:8]
@@ -79,7 +81,7 @@ def syncs_in(cluster: LocalCluster, topic: str) -> list[OffsetSync]:
 
 
 def places(pair: Pair) -> dict[bytes, tuple[int, int]]:
-    """value -> (upstream, downstream), as another client reads both sides."""
+    """Return value -> (upstream, downstream), as an independent client reads both sides."""
     there = {one.value: one.offset for one in read_all(pair.target, f"{pair.a}.{pair.topic}")}
     here = {one.value: one.offset for one in read_all(pair.source, pair.topic)}
     return {value: (here[value], there[value]) for value in there if value is not None}
@@ -94,7 +96,7 @@ def heartbeats_of(cluster: LocalCluster, pair: Pair) -> list[tuple[Seen, Heartbe
 
 @pytest.fixture(scope="module")
 def alone() -> Iterator[LocalCluster]:
-    """Heartbeats on a cluster that tests share would be mirrored by all of them."""
+    """Separate clusters, because all tests would mirror heartbeats on a shared one."""
     with private_cluster("beats", 1) as cluster:
         yield cluster
 
@@ -103,7 +105,9 @@ def alone() -> Iterator[LocalCluster]:
 def test_heartbeats_of_both_directions_arrive_and_tell_the_topology(
     tmp_path: Path, alone: LocalCluster, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """B->A is not enabled: MirrorMaker 2 would run it to beat into A. Here A and B are one."""
+    """B->A is not enabled, but MirrorMaker 2 would run it to write heartbeats to A. Here A and B
+    are one cluster.
+    """
     began_ms = int(time.time() * 1000)
     pair = Pair(tmp_path, alone, alone)
     create_topic(alone, pair.topic)
@@ -230,7 +234,7 @@ def test_java_translates_by_our_offset_syncs_and_never_too_far(jvm: Any, pair: P
 
 
 class _OffsetSyncStore:
-    """Java's class of that name, which is not public."""
+    """Java's package-private class of this name."""
 
     def __init__(self, jvm: Any, pair: Pair) -> None:
         self._jvm = jvm
@@ -255,7 +259,7 @@ class _OffsetSyncStore:
         self._tp = jvm.org.apache.kafka.common.TopicPartition(pair.topic, 0)
 
     def translate(self, offset: int) -> int:
-        """-1 where it has no answer, or too old a one."""
+        """Return the translation; -1 if there is none, or if the offset is too old."""
         long = self._jvm.java.lang.Long.valueOf(str(offset))
         found = self._call("translateDownstream", "g", self._tp, long)
         return int(found.getAsLong()) if found.isPresent() else -1

@@ -1,4 +1,4 @@
-"""A group may be named anything: for people it is written out, for programs it is exact."""
+"""A group may have any name. It is escaped for people, and exact for programs."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ OBEYED = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u202e]")
 
 @pytest.fixture(autouse=True)
 def logs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
-    """Logging as `twinlog mirror --log-file` sets it up, and a folder for status and events."""
+    """Logging as set up by `twinlog mirror --log-file`, and a folder for status and events."""
     monkeypatch.setenv("XDG_RUNTIME_DIR", str(tmp_path / "run"))
     root, ours = logging.getLogger(), logging.getLogger("twinlog")
     handlers, level, our_level = root.handlers[:], root.level, ours.level

@@ -1,4 +1,6 @@
-"""`twinlog export`: what one side holds is in a file, exactly, and what is not is said."""
+"""`twinlog export`: the file has exactly the records of one side, and the command reports missing
+ones.
+"""
 
 from __future__ import annotations
 

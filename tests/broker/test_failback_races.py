@@ -1,5 +1,5 @@
 """A failback and a demotion at the same time: the records of the tail reach the target once, and
-whichever command is later says so.
+the later command reports the conflict.
 """
 
 from __future__ import annotations
@@ -50,9 +50,11 @@ def steering_of(case: Case) -> FlowSteering:
 
 
 def demote_anyway(case: Case) -> None:
-    """As a release that does not know of replays, or one whose command was killed, does it."""
+    """Demote like a release without replays, or like a command that was killed."""
     with closing(steering_of(case)) as steering:
-        steering.append([one.intent.encode() for one in steering.take_back(IntentKind.PROMOTE)])
+        steering.append(
+            [one.intent.encode() for one in steering.wanted(IntentKind.PROMOTE, is_set=False)]
+        )
 
 
 def demote(case: Case) -> tuple[int, str]:
@@ -68,7 +70,7 @@ def copy(case: Case) -> list[str]:
 
 
 def wishes(case: Case, kind: IntentKind) -> int:
-    """How many of the flow and its topics are set."""
+    """Number of intents of the flow and its topics."""
     with closing(steering_of(case)) as steering:
         return len(steering.intents().topics(kind)) + (steering.intents().get(kind) is not None)
 
@@ -113,7 +115,7 @@ def test_a_flow_that_is_demoted_while_the_tail_is_saved(
 def test_a_flow_that_is_demoted_and_promoted_again_while_the_tail_is_saved(
     case: Case, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The intents alone do not show it."""
+    """The intents alone do not show the demotion."""
     demote_while_saving(case, monkeypatch, promotes_again=True)
     for tail in ("replay", "keep"):
         code, said = case.run(tail)
@@ -148,7 +150,7 @@ def test_a_flow_that_is_demoted_while_the_command_waits_for_an_answer(
 def test_a_flow_that_is_demoted_between_two_portions(
     case: Case, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """`flow demote` refuses; behind one that does not, nothing more is committed."""
+    """`flow demote` refuses. After a demotion that does not refuse, nothing more is committed."""
     produce(case.pair.a, case.pair.topic, numbered(20, 2_500))
     case.fail_over()
     before = on_target(case)
@@ -179,7 +181,7 @@ def test_a_flow_that_is_demoted_between_two_portions(
 def test_of_a_demotion_and_a_replay_one_sees_the_other(
     case: Case, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The demotion's row is right before the one that a replay has begun, or right behind it."""
+    """The demotion's row is directly before or after the row that a replay has begun."""
     produce(case.pair.a, case.pair.topic, numbered(20, 30))
     case.fail_over()
     before = on_target(case)
@@ -220,7 +222,7 @@ def test_of_a_demotion_and_a_replay_one_sees_the_other(
 
 
 def test_a_demotion_that_dies_behind_its_row(case: Case) -> None:
-    """Nothing was appended yet, so it is taken back for whoever wants to copy on."""
+    """Nothing was appended yet, so the demotion is withdrawn, and the copy may continue."""
     produce(case.pair.a, case.pair.topic, numbered(20, 30))
     case.fail_over(new_owners=0)
     case.killed("before", "twinlog.control.failback.failback:Replay._partition", "replay")
@@ -235,7 +237,7 @@ def test_a_demotion_that_dies_behind_its_row(case: Case) -> None:
 
 
 def test_the_other_topics_of_a_replayed_flow_are_copied_on(case: Case) -> None:
-    """Those that were replayed stay promoted by name."""
+    """The replayed topics stay promoted by name."""
     pair = case.pair
     produce(pair.a, pair.topic, numbered(20, 30))
     case.fail_over()
@@ -278,7 +280,7 @@ def test_repair_accepts_no_replay(case: Case, monkeypatch: pytest.MonkeyPatch) -
 
 
 def standing(case: Case) -> dict[str, Any]:
-    """The partition that has stopped, once others may read that it has."""
+    """The stopped partition, once the published status shows that it has stopped."""
     capsys, found = case.failback.capsys, dict[str, Any]()
 
     def is_told() -> bool:

@@ -1,4 +1,4 @@
-"""A failback of many partitions asks for all of them together."""
+"""A failback of many partitions queries all of them together."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def failed_over(pair: Pair, partitions: int) -> None:
 def asked(
     pair: Pair, partitions: int, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> Counter[str]:
-    """Requests of a plan, by their kind."""
+    """Number of requests of a plan, by kind."""
     kinds, attempt = Counter[str](), ClusterClient.attempt
 
     def counted(self: ClusterClient, node: Any, request: Any, **named: Any) -> Any:

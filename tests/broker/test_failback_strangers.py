@@ -1,5 +1,5 @@
-"""A replay appends to nothing but the copies of its own flow: what lies under their names may be
-somebody else's by now, or the original of what the old source holds.
+"""A replay appends only to copies of its own flow. A topic of the same name may belong to another
+client, or be the original of the old source's records.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ def circle(source_cluster: LocalCluster, target_cluster: LocalCluster, tmp_path:
 def brought_home(
     circle: Circle, config: Path, capsys: pytest.CaptureFixture[str], *words: str
 ) -> tuple[int, str]:
-    """Failed over, then everything that never arrived is to be replayed."""
+    """Fail over, then replay all records that never arrived."""
     assert run(["failover", "run", str(config), "--yes", "--reason", "A is lost"]) == 0
     folder = config.parent / "tail"
     replay = ["--tail", "replay", "--save", str(folder), "--yes", *words]

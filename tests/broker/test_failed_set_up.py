@@ -1,4 +1,4 @@
-"""A set-up that fails runs no lane: whoever leads the flow next waits for none of it."""
+"""A failed set-up runs no lane, so the next leader of the flow does not wait for it."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ from twinlog.sandbox import LocalCluster
 pytestmark = pytest.mark.broker
 
 TOO_MANY = "replication.factor = 2\n"
-"""The target has one broker."""
+"""More replicas than the target has brokers."""
 
 
 @pytest.fixture
@@ -64,7 +64,7 @@ def fails_at_once(setup: FlowSetup, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def another_leads(pair: Pair, monkeypatch: pytest.MonkeyPatch) -> tuple[FlowSetup, PreparedFlow]:
-    """Who failed and lost the lead, and what has it since."""
+    """The process that failed and lost the lead, and the one that leads now."""
     first, second = set_up(pair), set_up(pair)
     fails_at_once(first, monkeypatch)
     assert first.membership is not None
@@ -127,7 +127,7 @@ def test_what_was_killed_before_it_is_waited_for(
 
 
 def test_what_was_killed_is_waited_for_once(pair: Pair, monkeypatch: pytest.MonkeyPatch) -> None:
-    """However often a set-up fails: the time begins with the first that led."""
+    """However often a set-up fails, the wait is counted from the first one that led."""
     was_killed(pair, monkeypatch)
     monkeypatch.setattr("twinlog.lane.late_requests.wait_s", lambda: 3600.0)
     first = set_up(pair)
@@ -144,7 +144,7 @@ def test_what_was_killed_is_waited_for_once(pair: Pair, monkeypatch: pytest.Monk
 def test_a_number_that_another_process_was_given_is_not_ended(
     pair: Pair, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The state topic had lost our claim when that process won the same number."""
+    """The state topic had lost this process's claim when another process won the same number."""
     first, prepared = another_leads(pair, monkeypatch)
     idle = first.claims.idle
     assert idle is not None

@@ -1,4 +1,4 @@
-"""The source is gone, or given up: groups go over exactly, what arrived becomes the original."""
+"""The source is lost or given up: groups move exactly, and the copy becomes the original."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ OVER = "twinlog.control.cutover.failover:wait_until_over"
 
 
 class Case:
-    """A flow whose topic is copied, and groups at every place of it."""
+    """A copied topic, and groups at every position of it."""
 
     def __init__(
         self, a: LocalCluster, b: LocalCluster, folder: Path, *, identity: bool = False
@@ -68,7 +68,7 @@ def failover(case: Case, capsys: pytest.CaptureFixture[str]) -> Commands:
 
 @pytest.fixture
 def short_lived(tmp_path: Path) -> Iterator[LocalCluster]:
-    """A cluster that a test may lose."""
+    """A cluster that the test may destroy."""
     with LocalCluster("failover-source", jvm_flags=QUICK_JVM) as cluster:
         yield cluster
 
@@ -116,7 +116,7 @@ def test_plan_shows_what_is_missing_and_changes_nothing(
 def test_every_group_resumes_exactly_though_the_command_dies_at_each_step(
     case: Case, failover: Commands
 ) -> None:
-    """Without a mirror; each run goes on from what is there."""
+    """There is no mirror. Each run continues the one before."""
     pair = case.pair
     groups = [pair.stop_at(offset) for offset in (0, 7, 20)]
     case.copy()
@@ -148,7 +148,7 @@ def test_every_group_resumes_exactly_though_the_command_dies_at_each_step(
 def test_run_again_behind_new_owners_never_skips_what_they_wrote(
     case: Case, failover: Commands
 ) -> None:
-    """Records of others are no part of the copy, however far they move the end of the log."""
+    """Records of other clients are not part of the copy, although they extend the log."""
     pair = case.pair
     case.copy()
     assert failover.do("run", "--yes")[0] == 0
@@ -210,7 +210,7 @@ def test_plans_name_the_topics_that_do_not_keep_their_names(
     tmp_path: Path,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    """As MirrorMaker 2 names them under the identity policy."""
+    """MirrorMaker 2 names these topics in the same way under the identity policy."""
     case = Case(source_cluster, target_cluster, tmp_path, identity=True)
     pair = case.pair
     topic = f"{pair.topic}-heartbeats"
@@ -238,7 +238,7 @@ def test_source_that_was_killed_behind_a_running_mirror(
     capsys: pytest.CaptureFixture[str],
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """What was known to exist is told by the status row; groups by their checkpoints."""
+    """The status row has the last known end of the source, and the checkpoints have the groups."""
     monkeypatch.setattr("twinlog.control.cutover.scope.SOURCE_ANSWERS_WITHIN_S", 1.0)
     case = Case(short_lived, target_cluster, tmp_path)
     pair, failover = case.pair, Commands("failover", case.pair.config, capsys)

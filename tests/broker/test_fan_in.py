@@ -1,5 +1,5 @@
-"""Several flows that write to one topic of the same name, as MirrorMaker 1 aggregates: each is
-exact, and none disturbs the others.
+"""Several flows write to one topic of the same name, as MirrorMaker 1 aggregates. Each copy is
+exact, and no flow disturbs another.
 """
 
 from __future__ import annotations
@@ -32,14 +32,14 @@ from twinlog.survey.map_reader import MapReader
 pytestmark = pytest.mark.broker
 
 SOURCES: Final = "ABC"
-"""Aliases of the clusters with the same number."""
+"""Aliases of the source clusters, by number."""
 TARGET: Final = 3
 RATE: Final = 200
-"""Batches a second of each source."""
+"""Batches per second of each source."""
 
 
 class Batches:
-    """One batch of one record, so many times a second, until it is left."""
+    """Writes this many batches of one record per second until its block ends."""
 
     def __init__(self, cluster: LocalCluster, topic: str, tag: str, per_second: int) -> None:
         self._client = producer(cluster, linger_ms=0)
@@ -67,7 +67,7 @@ class Batches:
 
 
 class FanIn:
-    """Flows from `SOURCES` into the last cluster, each in its own supervisor."""
+    """Flows from `SOURCES` into the last cluster, each with its own supervisor."""
 
     def __init__(self, folder: Path, clusters: Sequence[LocalCluster]) -> None:
         self.circle = Circle(folder, clusters)
@@ -76,7 +76,7 @@ class FanIn:
         self.mirrors: dict[str, Mirror] = {}
 
     def begin(self, stack: ExitStack, alias: str, *, waits: bool = True) -> None:
-        """This flow begins; by default all then are at the ends of their sources."""
+        """Start this flow. By default, wait until all flows are at the ends of their sources."""
         at = SOURCES.index(alias)
         self.circle.put(at, count=5)
         config = self.circle.file(
@@ -96,7 +96,7 @@ class FanIn:
         return Batches(self.clusters[at], self.topic, f"{alias} load", RATE)
 
     def copied(self, alias: str) -> int:
-        """Records that the flow has copied so far."""
+        """Return the number of records that the flow has copied."""
         return sum(p.records for f in self.mirrors[alias].snapshots for p in f.partitions)
 
     def parts(self) -> list[PartitionSnapshot]:
@@ -109,7 +109,7 @@ class FanIn:
         )
 
     def cold_starts(self, alias: str) -> int:
-        """How often the flow's copy looked for where to resume, by the terms in its map."""
+        """Return the number of cold starts of the flow's copy, by the terms in its map."""
         flow_source = self.circle.name(alias)
         with ClusterClient(settings_for(self.clusters[TARGET].bootstrap, "c")) as client:
             maps = MapReader(client, offset_map_topic(flow_source), MAP_PARTITIONS).read()
@@ -124,7 +124,7 @@ class FanIn:
 
 
 def each_once(fan: FanIn) -> None:
-    """Every record of each source is on the target once, in the order of its source."""
+    """Return whether the target has every record of each source once and in order."""
     there = fan.circle.values(TARGET, fan.topic)
     total = 0
     for source in range(len(fan.mirrors)):
@@ -168,7 +168,7 @@ def test_groups_that_would_skip_records_of_another_source(
     alone = circle.file({"A": 0, "T": TARGET}, ["A->T"], "alone", **keys)
 
     def said(file: Path, *flows: str) -> list[list[str]]:
-        """Notes of `check` on each flow."""
+        """Return the notes of `check` on each flow."""
         known = {one.flow: one.notes for one in check(load(file, environment={})).flows}
         return [[n for n in known[circle.flow(f)] if "also gets" in n] for f in flows]
 
@@ -214,7 +214,7 @@ def test_a_third_flow_that_joins_later_disturbs_neither(
 
 
 def per_second(fan: FanIn, aliases: Sequence[str], seconds: float) -> dict[str, float]:
-    """Records a second that each flow copies."""
+    """Return the records per second that each flow copies."""
     before, began = {alias: fan.copied(alias) for alias in aliases}, time.monotonic()
     time.sleep(seconds)  # over which the rate is measured
     took_s = time.monotonic() - began

@@ -1,5 +1,6 @@
-"""What features beside the copy need on secured clusters: the second table of docs/security.md, row
-by row. Each test has all rights but one: the feature is off with one line, the copy goes on.
+"""The rights for optional features on secured clusters: the second table of docs/security.md, row
+by row. Each test lacks one right: the feature is disabled with one log line, and the copy
+continues.
 """
 
 from __future__ import annotations
@@ -60,25 +61,26 @@ FEATURES: Final = (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Row:
-    """One right, and what is seen without it."""
+    """One right, and the consequence if it is missing."""
 
     feature: str
     cluster: str
     operation: str
     on: str
-    """As the page has it: A is the source, B the target."""
+    """The cluster as named in the table: A is the source, B the target."""
     key: str = ""
-    """That avoids the line."""
+    """The key that avoids the log line."""
     code: str = "TOPIC_UNAUTHORIZED"
     is_off: bool = True
     stops: bool = False
-    """The flow does not run: it would not know where to begin."""
+    """Whether the flow does not run, because it would not know where to begin."""
     says: str = ""
-    """In the line, where that does not name the ACL in the usual way."""
+    """Text in the line if it does not name the ACL in the usual way."""
     checked: bool = True
-    """`check` can know of it before anything is written."""
+    """Whether `check` can detect it before anything is written."""
     implied_by: str = ""
-    """Another operation on the same, which includes this one: to be without, both must be missing.
+    """Another operation on the same resource that includes this one. To lack the right, both must
+    be missing.
     """
 
     def __str__(self) -> str:
@@ -221,7 +223,7 @@ def no_long_silence(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 class Scene:
-    """A flow with one feature turned on, the others off, and what the feature is to work on."""
+    """A flow with one enabled feature, and the data for that feature."""
 
     def __init__(self, flow: Flow, feature: str) -> None:
         self.flow, self.feature = flow, feature
@@ -266,7 +268,7 @@ class Scene:
             commit(self.source, self.group, flow.topic, 0)
 
     def _mirror_back(self) -> None:
-        """A topic of the target comes to the source."""
+        """Also mirror a topic of the target to the source."""
         flow, pair = self.flow, self.flow.pair
         create_topic(self.target, flow.topic)
         produce(self.target, flow.topic, [Outgoing(value=b"%d" % n) for n in range(20)])
@@ -284,7 +286,7 @@ class Scene:
             mirror.wait()
 
     def rights(self) -> list[tuple[str, Grant]]:
-        """Of the copy, and what the feature needs that is no right of its own."""
+        """The rights of the copy, and further ones for the feature that are not its own rows."""
         a, b, topic = self.flow.source, self.flow.target, self.flow.topic
         found = [
             ("source", Grant(operation="READ", kind="topic", name=f"{topic}*")),
@@ -308,7 +310,7 @@ class Scene:
         return found
 
     def config(self, rights: Sequence[Row]) -> Path:
-        """With users that have these rights, and those of the copy."""
+        """Write the configuration, with users that have these rights."""
         given = [*self.rights(), *((row.cluster, self.grant(row)) for row in rights)]
         users = [
             self.flow.pair.user(cluster, [grant for side, grant in given if side == name])
@@ -339,8 +341,8 @@ class Scene:
             yield f"twinlog.source.group.id = {self.group}"
 
     def run(self, config: Path, within: float = PATIENCE_S) -> FlowSnapshot:
-        """To the end; heartbeats, until there are some on the side where they may be; status, until
-        it is there or was refused.
+        """Run to the end, or until there are heartbeats, or until the status was written or
+        rejected.
         """
         if self.feature not in (HEARTBEATS, STATUS):
             adopts = self.feature == ADOPTION
@@ -358,7 +360,7 @@ class Scene:
         return found
 
     def beats(self) -> tuple[list[Seen], list[Seen]]:
-        """Heartbeats on source and target."""
+        """Number of heartbeats on source and target."""
         here, there = (
             read_all(one, HEARTBEATS_TOPIC) if HEARTBEATS_TOPIC in topic_names(one) else []
             for one in (self.source, self.target)
@@ -366,7 +368,9 @@ class Scene:
         return here, there
 
     def works(self, row: Row | None = None) -> bool:
-        """Whether the feature did what it is for; heartbeats on the row's cluster, or on both."""
+        """Return whether the feature works. Heartbeats are checked on the row's cluster, or on
+        both.
+        """
         flow = self.flow
         if self.feature == SYNC:
             return committed(self.target, self.group, flow.remote) == 7
@@ -397,7 +401,7 @@ class Scene:
 
 
 def _topic_of(feature: str, seen: Seen) -> str:
-    """The topic that a record of MirrorMaker 2 is about."""
+    """Return the topic in a record of MirrorMaker 2."""
     if feature in (CHECKPOINTS, WAY_BACK):
         return Checkpoint.decode(seen.key, seen.value).topic_partition.topic
     if feature in (SYNCS_AT_SOURCE, SYNCS_AT_TARGET):
@@ -423,7 +427,7 @@ def flow(pair: SecuredPair, fresh_topic: str, tmp_path: Path) -> Flow:
 
 
 def checked(config: Path) -> list[str]:
-    """All that `check` has to say of the flow."""
+    """Return all lines of `check` about the flow."""
     (flow,) = check(load(config, environment={})).flows
     return [*flow.notes, *map(str, flow.problems)]
 
@@ -460,7 +464,7 @@ SAMPLED = [
     pytest.param(row, id=str(row), marks=[pytest.mark.long] if number % 2 else [])
     for number, row in enumerate(ROWS)
 ]
-"""Each row is one more step of a sweep, and every second one is enough for most runs."""
+"""Half of the rows: each one is a step of a sweep, and half of them suffice for most runs."""
 
 
 @pytest.mark.parametrize("missing", SAMPLED)
@@ -501,7 +505,7 @@ def test_without_this_right(missing: Row, flow: Flow, caplog: pytest.LogCaptureF
 
 
 class ShareScene(Scene):
-    """A share group, synced; also the right to see it is one that may be missing."""
+    """A synchronized share group. The right to describe it is among those that may be missing."""
 
     def __init__(self, flow: Flow) -> None:
         super().__init__(flow, SYNC)

@@ -1,4 +1,4 @@
-"""The shapes of MirrorMaker 2's documentation: one way, fan-out, aggregation, a chain,
+"""The topologies of MirrorMaker 2's documentation: one way, fan-out, aggregation, a chain,
 active/active, and three data centres of two clusters each.
 
 Records are compared by content and offset, and every cluster has exactly the topics that it should:
@@ -32,14 +32,14 @@ pytestmark = [pytest.mark.broker, pytest.mark.xdist_group("flow-shapes")]
 COUNT: Final = 20
 IDENTITY: Final = "org.apache.kafka.connect.mirror.IdentityReplicationPolicy"
 MORE: Final = 4
-"""Clusters beside the two that all tests share."""
+"""Number of clusters in addition to the two shared ones."""
 
 
 @pytest.fixture(scope="module")
 def clusters(
     source_cluster: LocalCluster, target_cluster: LocalCluster
 ) -> Iterator[list[LocalCluster]]:
-    """Six of one broker."""
+    """Six clusters of one broker each."""
     with ExitStack() as stack, ThreadPoolExecutor(2) as pool:
         more = [LocalCluster(f"shape{number}", jvm_flags=QUICK_JVM) for number in range(MORE)]
         for cluster in more:
@@ -49,7 +49,7 @@ def clusters(
 
 
 class Shape:
-    """Flows between clusters under aliases of their own, over topics that carry a mark."""
+    """Flows between clusters under this test's aliases, for topics with its prefix."""
 
     def __init__(self, folder: Path, clusters: list[LocalCluster], *names: str) -> None:
         self.mark = f"s{uuid.uuid4().hex[:6]}"
@@ -60,15 +60,17 @@ class Shape:
         return f"{self.mark}{name}"
 
     def topic(self, name: str, *hops: str) -> str:
-        """`topic("orders", "B", "A")`: of A, by way of B."""
+        """Return a topic's remote name: `topic("orders", "B", "A")` came from A through B."""
         return ".".join([*map(self.alias, hops), f"{self.mark}-{name}"])
 
     def pattern(self, name: str) -> str:
-        """The topic of that name, however far it has come."""
+        """Return a pattern for the topic on every cluster."""
         return f"(.*\\\\.)?{self.mark}-{name}"
 
     def config(self, flows: Iterable[str], lines: Mapping[str, str]) -> Path:
-        """`A->B` at the start of a key is given this test's names."""
+        """Write the configuration. `A->B` at the start of a key is replaced by this
+        test's names.
+        """
         text = [f"clusters = {', '.join(map(self.alias, self.clusters))}"]
         text += [
             f"{self.alias(name)}.bootstrap.servers = {cluster.bootstrap}"
@@ -99,7 +101,7 @@ class Shape:
         return Mirror(self.config(flows, given), once=once, lanes=1)
 
     def put(self, cluster: str, name: str, start: int = 0) -> None:
-        """Records that say where they come from."""
+        """Write records that contain their origin."""
         if start == 0:
             create_topic(self.clusters[cluster], self.topic(name))
         records = [Outgoing(value=f"{cluster} {n}".encode()) for n in range(start, start + COUNT)]
@@ -114,7 +116,7 @@ class Shape:
         eventually(has_arrived, what=f"{count} records of {topic} in {cluster}")
 
     def marked(self, cluster: str) -> set[str]:
-        """All topics of the test that are there."""
+        """Return all existing topics of the test."""
         end = f"{self.mark}-"
         return {name for name in topic_names(self.clusters[cluster]) if end in name}
 
@@ -141,7 +143,7 @@ def test_one_way_with_topics_by_list(clusters: list[LocalCluster], tmp_path: Pat
 
 
 def test_fan_out_with_overrides_per_flow(clusters: list[LocalCluster], tmp_path: Path) -> None:
-    """All flows take `topics`, but for the one that has its own, and its own names."""
+    """One flow has its own `topics` and its own names; the others have the common ones."""
     shape = Shape(tmp_path, clusters, "A", "B", "C")
     for name in ("orders-eu", "orders-us", "logs"):
         shape.put("A", name)
@@ -188,7 +190,7 @@ def test_groups_by_list_and_by_pattern(clusters: list[LocalCluster], tmp_path: P
 
 
 def commit(cluster: LocalCluster, group: str, topic: str, offset: int) -> None:
-    """Set a group's offset as an operator does, without being in it."""
+    """Set a group's offset without a member, as an operator does."""
     client = admin(cluster)
 
     def is_taken() -> bool:
@@ -201,7 +203,7 @@ def commit(cluster: LocalCluster, group: str, topic: str, offset: int) -> None:
 
 
 def committed(cluster: LocalCluster, group: str, topic: str) -> int:
-    """-1 where the group has no offset, or nobody ever committed one on the cluster."""
+    """Return the group's offset, or -1 if it has none, or if the cluster has no offsets topic."""
     client = consumer(cluster, config={"group.id": group})
     try:
         (found,) = client.committed([TopicPartition(topic, 0)], timeout=PATIENCE_S)
@@ -272,7 +274,7 @@ def test_active_active_without_loops(
 
 
 class Network(Shape):
-    """Clusters that each have a topic `orders`, and copies of all that come to them."""
+    """Clusters that each have a topic `orders`, and copies of all topics that reach them."""
 
     def __init__(
         self, folder: Path, clusters: list[LocalCluster], flows: list[tuple[str, str]], *names: str
@@ -287,13 +289,13 @@ class Network(Shape):
             self.put(name, "orders", start)
 
     def are_everywhere(self, count: int) -> None:
-        """So many records of each cluster's topic are in all copies of it."""
+        """Return whether this many records of each cluster's topic are in all of its copies."""
         for name, paths in self.paths.items():
             for path in paths:
                 self.arrives(name, self.topic("orders", *path), count)
 
     def are_copies(self, count: int) -> None:
-        """Every record once, in order, at its offset, and no topic but those."""
+        """Check every record and its offset, and that no other topic exists."""
         for name, paths in self.paths.items():
             topics = [self.topic("orders", *path) for path in paths]
             assert self.marked(name) == {*topics}
@@ -305,14 +307,14 @@ class Network(Shape):
                 assert [(record.offset, record.value) for record in records] == values, path
 
     def group_is_everywhere_at(self, group: str, offset: int) -> None:
-        """In all copies of the topic of the first cluster."""
+        """Return whether the group has this offset in all copies of the first cluster's topic."""
         for name, paths in self.paths.items():
             for path in paths:
                 if path[-1:] == (self._first,):
                     is_at(self.clusters[name], group, self.topic("orders", *path), offset)
 
     def beats(self) -> dict[str, int]:
-        """How many heartbeats have come by way of each flow."""
+        """Return the number of heartbeats that came through each flow."""
         found = {}
         for flow in self.flows:
             here, there = flow.split("->")
@@ -323,7 +325,9 @@ class Network(Shape):
 
 
 class DataCentres(Network):
-    """Three of two clusters: both ways inside each, and both ways between the first clusters."""
+    """Three data centres of two clusters: both directions inside each, and between their first
+    clusters.
+    """
 
     def __init__(self, folder: Path, clusters: list[LocalCluster]) -> None:
         places = ("west", "east", "north")
@@ -350,7 +354,7 @@ def test_three_data_centres_with_two_clusters_each(
 
 @pytest.fixture
 def own_clusters(clusters: list[LocalCluster]) -> Iterator[list[LocalCluster]]:
-    """Six, on which no other test has left heartbeats that would be copied all over."""
+    """Six clusters without other tests' heartbeats, which would be copied everywhere."""
     with ExitStack() as stack:
         more = [LocalCluster(f"own{number}", jvm_flags=QUICK_JVM) for number in range(2)]
         for cluster in more:
@@ -370,7 +374,9 @@ EMITTING: Final = {
 
 
 def leads_all(driver: Driver) -> bool:
-    """Of a data centre: into its first cluster go three flows, into the second one."""
+    """Return whether a process leads all flows of its data centre: three into the first cluster,
+    one into the second.
+    """
     states = driver.states.values()
     return len(states) == 4 and all(one.state == "RUNNING" for one in states)
 
@@ -380,7 +386,9 @@ def leads_all(driver: Driver) -> bool:
 def test_a_process_in_each_data_centre_fails_over_to_another_one(
     own_clusters: list[LocalCluster], tmp_path: Path
 ) -> None:
-    """`--clusters west-1 west-2` and so on, with all that MirrorMaker 2 emits."""
+    """Each process has `--clusters west-1 west-2` or the like, with everything that MirrorMaker 2
+    emits.
+    """
     sites = DataCentres(tmp_path, own_clusters)
     group, orders = f"{sites.mark}-app", sites.topic("orders")
     file = sites.config(sites.flows, {**EMITTING, "groups": f"{sites.mark}-.*"})
@@ -428,7 +436,7 @@ SHAPES: Final = {
 @pytest.mark.long
 @pytest.mark.parametrize("what", SHAPES)
 def test_every_other_shape_with_all_that_is_emitted(what: str, tmp_path: Path) -> None:
-    """Records, groups and heartbeats are wherever flows lead, and nowhere else."""
+    """Records, groups and heartbeats reach exactly the clusters to which flows lead."""
     flows = SHAPES[what]
     names = sorted({name for flow in flows for name in flow})
     with ExitStack() as stack, ThreadPoolExecutor(len(names)) as pool:
@@ -454,8 +462,8 @@ def test_every_other_shape_with_all_that_is_emitted(what: str, tmp_path: Path) -
 
 
 def _paths(end: str, flows: list[tuple[str, str]], *after: str) -> Iterator[tuple[str, ...]]:
-    """The ways on which records come to a cluster, the last hop first, no cluster twice; the empty
-    one is for its own records.
+    """Return the paths by which records reach a cluster, the last hop first. The empty path is for
+    its own records.
     """
     yield ()
     for here, there in flows:

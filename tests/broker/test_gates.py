@@ -1,4 +1,4 @@
-"""Gates of a switchover that close for what really differs, and open when it is mended."""
+"""Gates of a switchover close for real differences, and open when these are resolved."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ pytestmark = pytest.mark.broker
 
 
 class Case:
-    """A flow of one topic, as wide as it is told on each side."""
+    """A flow of one topic, with the given partition count on each side."""
 
     def __init__(
         self,
@@ -53,7 +53,7 @@ class Case:
         return there and end_offsets(self.target, self.remote) == {0: 10}
 
     def gate(self, name: str) -> tuple[bool, str]:
-        """(whether it is open, its evidence)"""
+        """Return (whether the gate is open, its evidence)."""
         _, found = self._commands.show("plan")
         gates: dict[str, Any] = {one["gate"]: one for one in found["plan"]["gates"]}
         return gates[name]["is_open"], " ".join(gates[name]["evidence"])

@@ -1,4 +1,4 @@
-"""Groups where there is little to translate: an empty partition, and no commit at all."""
+"""Groups with little to translate: an empty partition, and no commit at all."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
-"""Groups go over to the other cluster and back: what their application reads has no hole and no
-repetition, wherever in a topic with gaps each of them stopped.
+"""Groups move to the other cluster and back. Their application misses and repeats no record,
+wherever it stopped in a topic with gaps.
 """
 
 from __future__ import annotations
@@ -80,7 +80,7 @@ def test_group_that_was_moved_back_stays_there_over_a_restart_without_checkpoint
     beside, offsets = f"{pair.group}-beside", iter(range(1, 1000))
 
     def is_set_on_a() -> bool:
-        """By a round that is not the first one."""
+        """Wait until a round after the first one has set the group."""
         commit(pair.b, beside, pair.remote, next(offsets))
         return committed(pair.a, beside, pair.topic) > 0
 

@@ -1,4 +1,6 @@
-"""A target topic is deleted and copied anew: its groups stand where they belong in the new one."""
+"""A target topic is deleted and copied again: its groups are set to their positions
+in the new one.
+"""
 
 from __future__ import annotations
 
@@ -22,8 +24,8 @@ pytestmark = [pytest.mark.broker]
 def test_group_skips_nothing_in_a_topic_that_was_made_anew(
     source_cluster: LocalCluster, target_cluster: LocalCluster, tmp_path: Path, by_others: bool
 ) -> None:
-    """Kafka drops the offsets of a deleted topic's groups. What was translated for the old topic is
-    a later record of the new one, which begins where the source does by now.
+    """Kafka drops the groups' offsets with the topic. An offset that was translated for the old
+    topic is a later record of the new one, which begins at the current start of the source.
     """
     pair = Pair(tmp_path, source_cluster, target_cluster, both_ways=False)
     create_topic(pair.a, pair.topic)
@@ -61,7 +63,7 @@ def test_group_skips_nothing_in_a_topic_that_was_made_anew(
 
 
 class Beside:
-    """Another topic of the flow, whose group shows that a round of the sync has passed."""
+    """Another topic of the flow. Its group shows that a sync round has completed."""
 
     def __init__(self, pair: Pair) -> None:
         self._pair, self._at = pair, 0
@@ -72,7 +74,7 @@ class Beside:
         pair.config.write_text(text.replace(f"topics = {pair.topic}", f"topics = {pair.topic}.*"))
 
     def rounds(self) -> None:
-        """Two: one may have begun before."""
+        """Wait for two rounds, because one may have begun before."""
         pair = self._pair
         remote = f"{pair.alias_a}.{self._topic}"
         for _ in range(2):
@@ -87,7 +89,7 @@ class Beside:
 def test_commit_in_a_source_topic_made_anew_moves_nothing_on_the_former_copy(
     source_cluster: LocalCluster, target_cluster: LocalCluster, tmp_path: Path
 ) -> None:
-    """While the topic is paused no lane notices, and the copy may be all that is left."""
+    """While the topic is paused no lane detects this, and the copy may be the only one."""
     pair = Pair(tmp_path, source_cluster, target_cluster, both_ways=False)
     create_topic(pair.a, pair.topic)
     produce(pair.a, pair.topic, [Outgoing(value=b"%d" % n) for n in range(10)])

@@ -1,5 +1,5 @@
-"""sync.group.offsets: groups of the target follow, idle ones only forward, active ones not at all;
-whoever is left alone is said with the reason.
+"""sync.group.offsets: idle groups of the target follow and never go back, active ones are left
+alone, and the reason is reported.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ def filled(pair: Pair) -> Pair:
 
 @pytest.fixture
 def member(pair: Pair) -> Iterator[Callable[[str, str], Consumer]]:
-    """Makes consumers that are in a group on the target."""
+    """Creates consumers that are members of a group on the target."""
     made: list[Consumer] = []
 
     def join(group: str, protocol: str) -> Consumer:
@@ -129,7 +129,9 @@ def test_group_that_the_way_back_finds_moved_back_stays_there(
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """Two processes, a flow each: the checkpoints of one tell the other what it gave."""
+    """Two processes with one flow each. One knows from the other's checkpoints which offsets it
+    set.
+    """
     pair = filled(Pair(tmp_path, source_cluster, target_cluster))
     group, new = pair.stop_at(7), f"{pair.group}-new"
     there, back = f"{pair.alias_a}->{pair.alias_b}", f"{pair.alias_b}->{pair.alias_a}"
@@ -230,7 +232,7 @@ def skipped_groups(mirror: Mirror) -> dict[str, str]:
 
 
 def join_other_kind(cluster: LocalCluster, group: str) -> None:
-    """As a schema registry's does: its members elect a leader, and commit nothing."""
+    """Join like a schema registry: its members elect a leader, and commit nothing."""
     protocol = JoinGroupRequest.JoinGroupRequestProtocol(name="v0", metadata=b"")
     request = JoinGroupRequest(
         group_id=group,

@@ -1,5 +1,6 @@
-"""The flow back moves a group at home only for what it has read on the other cluster, and for all
-of it: two processes, a flow each, which know of one another by what lies on the clusters.
+"""The reverse flow moves a group on the original cluster by all records that the group has read on
+the other one, and by no others. Two processes run a flow each, and share only what is on the
+clusters.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ pytestmark = [pytest.mark.broker]
 
 
 class Ways(Pair):
-    """With a file for each of the two flows."""
+    """Two clusters with a configuration file for each of the two flows."""
 
     def __init__(
         self, folder: Path, a: LocalCluster, b: LocalCluster, *, has_alias: bool = False
@@ -72,13 +73,13 @@ def pair(
 under_both_names = pytest.mark.parametrize(
     "pair", [False, True], ids=["name", "alias"], indirect=True
 )
-"""Remote topics have the source's name, or an alias that the flow back does not configure."""
+"""Remote topics have the source's name, or an alias that the reverse flow does not configure."""
 
 
 @pytest.mark.witness("after the sync is turned on, earlier progress of groups is translated back")
 @under_both_names
 def test_sync_that_is_turned_on_later_brings_groups_home(pair: Ways) -> None:
-    """Checkpoints of the commits are there, of a time in which nothing was set."""
+    """There are checkpoints of the commits from a time in which no offset was set."""
     pair.copy()
     commit(pair.a, pair.group, pair.topic, 2)
     commit(pair.b, pair.group, pair.remote, 8)
@@ -100,8 +101,8 @@ def test_sync_that_is_turned_on_later_brings_groups_home(pair: Ways) -> None:
 def test_group_at_the_start_of_the_copy_skips_nothing_at_home(
     pair: Ways, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Retention of B is shorter, so the sync set the group to B's first record. It has read none of
-    what A still has before that.
+    """B's retention is shorter, so the sync set the group to B's first record. The group has read
+    none of the older records that A still has.
     """
     pair.copy()
     delete_records(pair.b, pair.remote, before=6)
@@ -120,7 +121,7 @@ def test_group_at_the_start_of_the_copy_skips_nothing_at_home(
 
 @pytest.mark.witness("a group is not set past a tail that was never copied")
 def test_group_that_reads_what_new_owners_write_comes_home_before_the_tail(pair: Ways) -> None:
-    """The copy ended, others write behind it, and A has records that never arrived."""
+    """The copy has ended, other clients write after it, and A has records that never arrived."""
     pair.copy()
     produce(pair.b, pair.remote, values(100, 5))
     produce(pair.a, pair.topic, values(10, 3))

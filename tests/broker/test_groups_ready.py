@@ -21,7 +21,7 @@ pytestmark = [pytest.mark.broker]
 
 
 class Copied:
-    """Records 0 to 4 in transactions, with markers between and behind them; then a later one."""
+    """Records 0 to 4 in transactions, with markers between and after them, then a later record."""
 
     def __init__(self, folder: Path, source: LocalCluster, target: LocalCluster) -> None:
         mark = uuid.uuid4().hex[:8]

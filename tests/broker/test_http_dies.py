@@ -1,4 +1,4 @@
-"""The server of HTTP dies while records flow: the copy goes on, and HTTP comes back."""
+"""The HTTP server dies while records are copied: the copy continues, and HTTP recovers."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ pytestmark = pytest.mark.broker
 
 
 def generations(mirror: Mirror) -> list[int]:
-    """Of its flow; -1 before a snapshot was taken in which it leads."""
+    """Return the flow's generation; -1 before the first snapshot in which the process leads."""
     return [-1 if one.generation is None else one.generation for one in mirror.snapshots]
 
 

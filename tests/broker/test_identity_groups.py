@@ -1,4 +1,6 @@
-"""Consumers first, names unchanged: groups of an identity flow move while producers write on."""
+"""Consumers move first, with unchanged names: groups of an identity flow move while producers
+continue.
+"""
 
 from __future__ import annotations
 
@@ -77,7 +79,7 @@ def test_groups_move_before_the_producers_and_read_each_record_once(
 
 
 def read_some(client: Consumer, values: list[bytes]) -> list[bytes]:
-    """What came within a moment is added, and committed."""
+    """Read the records that arrive within a moment, and commit."""
     for message in client.consume(100, 0.5):
         if message.error() is None:
             values.append(message.value() or b"")
@@ -86,7 +88,7 @@ def read_some(client: Consumer, values: list[bytes]) -> list[bytes]:
 
 
 def translated(pair: Pair, offset: int, capsys: pytest.CaptureFixture[str], *more: str) -> int:
-    """The place of an offset on the other side, as the command tells it."""
+    """Return the translation of an offset by the command."""
     capsys.readouterr()
     arguments = ["--topic", pair.topic, "--partition", "0", "--offset", str(offset)]
     code = run(["offsets", "translate", str(pair.config), *arguments, "--format", "json", *more])

@@ -138,7 +138,7 @@ def test_offset_outside_the_log_is_an_error_beside_the_others(
 
 
 class LosesOneAnswer(ClusterClient):
-    """Its connection breaks after an append, and another client writes before the repeat."""
+    """A client whose connection breaks after an append. Another client writes before the retry."""
 
     others: tuple[ClusterClient, ...] = ()
 
@@ -156,7 +156,9 @@ class LosesOneAnswer(ClusterClient):
 def test_row_of_which_the_first_counts_is_there_once_after_a_lost_answer(
     client: ClusterClient, fresh_topic: str, count: int
 ) -> None:
-    """If it were there twice, the log cleaner would make the other client's row the first one."""
+    """If the row were in the log twice, the log cleaner would make the other client's row the first
+    one.
+    """
     ensure_compacted_topic(client, fresh_topic, partitions=1, replication_factor=1)
     rows = [(b"ours-%d" % at, b"1") for at in range(count)]
     with LosesOneAnswer(client.settings, patience=HURRIED) as ours:

@@ -1,5 +1,5 @@
-"""Twinlog takes over from connectors on a live Kafka Connect worker, and hands back: named as
-Strimzi names them, and by `--connector`.
+"""Twinlog takes over from connectors on a live Kafka Connect worker, and hands back: connectors as
+named by Strimzi, and by `--connector`.
 """
 
 from __future__ import annotations

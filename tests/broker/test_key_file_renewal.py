@@ -1,4 +1,4 @@
-"""Key files renewed under the same path while a mirror runs, with brokers that take no old ones."""
+"""Key files are renewed under the same path while a mirror runs. Brokers reject the old keys."""
 
 from __future__ import annotations
 
@@ -31,11 +31,11 @@ pytestmark = [pytest.mark.broker, pytest.mark.xdist_group("key-file-renewal")]
 
 
 CA = "cluster-ca"
-"""The name stays and the key changes, as where Strimzi's operator renews it."""
+"""The name stays and the key changes, as with Strimzi's operator."""
 
 
 class Trusting(SandboxSecurity):
-    """Brokers with a certificate of one authority, who take no client of another."""
+    """Brokers with a certificate of one authority, which reject clients of others."""
 
     issuer: Issued
 
@@ -45,7 +45,7 @@ class Trusting(SandboxSecurity):
         return listeners
 
     def trust(self, issuer: Issued) -> None:
-        """From their next start on."""
+        """Trust this authority from the next start on."""
         assert self.files is not None
         self.issuer = issuer
         broker = issuer.issue("broker", hosts=self.hosts)
@@ -54,7 +54,7 @@ class Trusting(SandboxSecurity):
 
 
 class KeyFiles:
-    """Keystore and truststore of a mirror."""
+    """A mirror's keystore and truststore."""
 
     def __init__(self, folder: Path) -> None:
         self.identity, self.trust = folder / "mirror.pem", folder / "ca.pem"

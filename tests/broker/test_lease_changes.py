@@ -1,4 +1,4 @@
-"""When the leases of several flows change."""
+"""The leases of several flows change at different times."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _TRIES = 4
 def test_lease_changes_of_different_flows_are_apart(
     tmp_path: Path, source_cluster: LocalCluster, target_cluster: LocalCluster, fresh_topic: str
 ) -> None:
-    """All at once would double the lanes of all flows at once."""
+    """Simultaneous changes would double the lanes of all flows."""
     # one cluster by two names: each flow has a topic of its own
     for topic in (fresh_topic, f"{fresh_topic}-2"):
         create_topic(source_cluster, topic)
@@ -50,7 +50,7 @@ def test_lease_changes_of_different_flows_are_apart(
 
 
 def _first_leases(mirror: Mirror) -> list[float]:
-    """How long the first lease of each flow lasted, in seconds."""
+    """Return the duration of each flow's first lease, in seconds."""
     began: defaultdict[FlowRun, list[float]] = defaultdict(list)
     start = mirror.supervisor.start_lease
 

@@ -1,4 +1,4 @@
-"""What a flow needs on secured clusters: the table of docs/security.md, row by row."""
+"""The rights of a flow on secured clusters: the table of docs/security.md, row by row."""
 
 from __future__ import annotations
 
@@ -229,7 +229,7 @@ def test_without_this_right(missing: Row, flow: Flow, caplog: pytest.LogCaptureF
 
 
 def _prepare(missing: Row, flow: Flow) -> None:
-    """Make the situation in which the right is needed."""
+    """Create the situation that requires the right."""
     target = flow.pair.target
     if missing.operation == "CREATE" and missing.on in (STATE, PROBE):
         if missing.on.strip("`") in topic_names(target):
@@ -372,7 +372,9 @@ def client_of(pair: SecuredPair, grants: list[Grant]) -> ClusterClient:
 def test_what_the_users_of_a_migration_lack_is_a_line_each_and_a_key_avoids_it(
     flow: Flow, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """With all that is on by default: nothing is written to the source, the copy goes on."""
+    """All default features are enabled. Nothing is written to the source, and the
+    copy continues.
+    """
     pair, a, b = flow.pair, flow.source, flow.target
     users = pair.user(pair.source, AMQ_SOURCE), pair.user(pair.target, AMQ_TARGET)
     allow(pair.source, "somebody", ["read"], topic=flow.topic)
@@ -415,7 +417,7 @@ def test_what_the_users_of_a_migration_lack_is_a_line_each_and_a_key_avoids_it(
 
 
 def _emit(flow: Flow, config: Path, is_said: Callable[[], bool] = lambda: True) -> None:
-    """Run it as users do, until it has copied and has written some heartbeats."""
+    """Run it like a user until it has copied and has written some heartbeats."""
 
     def beats() -> int:
         target = flow.pair.target

@@ -1,5 +1,5 @@
-"""A source that is far away is read in sections: all records once and in order, with little memory,
-also while the target is slow.
+"""A distant source is read in sections: all records once and in order, with little memory, also
+while the target is slow.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ RECORDS: Final = 2_000
 
 FETCH: Final = 512 * 1024
 RESPONSES: Final = 16 * MB
-"""Responses that are being received or are acknowledged in part, and what Python keeps of them."""
+"""Memory for responses that are being received or partly acknowledged, and Python's overhead."""
 
 NOTES_SECTIONS: Final = """
 from twinlog.lane.sides.sections import SectionedRead

@@ -1,4 +1,4 @@
-"""What a process keeps does not grow with what is over: leases, and partitions that left."""
+"""A process does not keep ended leases and partitions that have left."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Configurations that would copy records twice or for ever: refused before anything is written.
+"""Configurations that would copy records twice or forever are refused before anything is written.
 
 Every refusal is asked of `check` and of a start, in the same words, and both clusters hold the same
 topics with the same ends before and after.
@@ -54,7 +54,7 @@ def test_identity_both_ways_with_the_topic_on_both_sides(circle: Circle) -> None
 
 
 def test_identity_both_ways_in_two_files(circle: Circle) -> None:
-    """The second process knows nothing of the first but what is on the clusters."""
+    """The second process knows of the first one only by what is on the clusters."""
     circle.put(0)
     copied(circle.file({"A": 0, "B": 1}, ["A->B"], replication_policy_class=IDENTITY))
     back = circle.file({"A": 0, "B": 1}, ["B->A"], "back", replication_policy_class=IDENTITY)
@@ -64,7 +64,7 @@ def test_identity_both_ways_in_two_files(circle: Circle) -> None:
 
 
 def test_identity_both_ways_with_topics_of_their_own(circle: Circle) -> None:
-    """Each topic has one direction, and new records go on."""
+    """Each topic has one direction, and new records are copied."""
     circle.put(0, "pay")
     circle.put(1, "ship")
     config = circle.file(
@@ -91,7 +91,7 @@ def test_a_ring_of_three_under_identity_in_three_files(circle: Circle) -> None:
 
 
 def test_a_ring_of_three_under_identity_in_one_file(circle: Circle) -> None:
-    """The flows that find no topic yet may begin; there is nothing for them."""
+    """Flows that find no topic yet may begin, because they copy nothing."""
     circle.put(0)
     flows = ["A->B", "B->C", "C->A"]
     config = circle.file({"A": 0, "B": 1, "C": 2}, flows, replication_policy_class=IDENTITY)
@@ -185,7 +185,7 @@ def test_two_aliases_of_one_cluster_for_topics_of_their_own(circle: Circle) -> N
 def test_one_name_for_both_directions_in_files_that_call_their_clusters_the_same(
     circle: Circle,
 ) -> None:
-    """A flow of that name is refused where it is new; two that were always so go on."""
+    """A new flow of that name is refused. Two flows that always had it continue."""
     circle.put(0)
     there = circle.file({"source": 0, "target": 1}, ["source->target"])
     copied(there)
@@ -234,7 +234,9 @@ def separators(circle: Circle, flows: Sequence[str], name: str) -> Path:
 
 @pytest.mark.parametrize("files", [1, 2])
 def test_another_separator_each_way(circle: Circle, files: int) -> None:
-    """In one file names tell; in two each knows its own separator, and the state knows the rest."""
+    """With one file, names show the loop. With two, each knows its own separator, and the state
+    topic has the rest.
+    """
     circle.put(0, "pay")
     circle.put(1, "ship")
     for _ in range(3):

@@ -1,5 +1,5 @@
-"""Two halves of a circle at one moment, in a running mirror, and after earlier releases: nothing is
-copied back there either.
+"""Two halves of a loop at the same time, in a running mirror, and after earlier releases: nothing
+is copied back.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ def circle(tmp_path: Path, four_clusters: list[LocalCluster]) -> Circle:
 
 
 def halves(circle: Circle) -> list[Path]:
-    """Each for a process of its own."""
+    """Both halves, each for its own process."""
     places = {"A": 0, "B": 1}
     flows = ("A->B", "B->A")
     return [
@@ -56,10 +56,8 @@ def halves(circle: Circle) -> list[Path]:
 
 @pytest.mark.witness("two flows of a ring that start at the same moment both withdraw")
 def test_both_halves_at_one_moment(circle: Circle, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Both have read before either has written: each then finds the other, and takes back.
-
-    Neither takes back before both have read again: to whoever reads behind that, nothing is in the
-    way any more.
+    """Both read before either writes, so each then finds the other and withdraws its rows. Neither
+    withdraws before both have read again, because a later reader finds no obstacle.
     """
     circle.put(0)
     circle.put(1)
@@ -145,7 +143,7 @@ def test_an_intention_of_a_process_that_died_is_taken_back(
 
 
 def test_a_topic_that_comes_while_both_halves_run(circle: Circle) -> None:
-    """Whoever sees it first copies it; the other one never does, and says why."""
+    """The flow that sees the topic first copies it. The other one never does, and reports why."""
     there, back = halves(circle)
     circle.put(0, "first")
     circle.put(1, "other")
@@ -190,7 +188,7 @@ def test_addresses_swapped_under_a_running_mirror(circle: Circle) -> None:
 
 @pytest.mark.witness("a flow back is added to a running mirror")
 def test_the_other_way_is_added_to_a_running_mirror(circle: Circle) -> None:
-    """The flow that copies goes on; the one that would bring it back is refused."""
+    """The flow that copies continues. The one that would bring records back is refused."""
     circle.put(0)
     keys = {"replication_policy_class": IDENTITY}
     config = circle.file({"A": 0, "B": 1}, ["A->B"], **keys)
@@ -207,7 +205,7 @@ def test_the_other_way_is_added_to_a_running_mirror(circle: Circle) -> None:
 def test_what_an_earlier_release_copied_is_known_by_its_map(
     circle: Circle, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """It wrote no rows of copies."""
+    """The earlier release wrote no rows of copies."""
     circle.put(0)
     there, back = halves(circle)
     with monkeypatch.context() as patched:

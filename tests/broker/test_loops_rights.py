@@ -1,5 +1,5 @@
-"""What a flow that keeps names says where it may not see its source's state: it copies as before,
-and one line says what is not known.
+"""An identity flow that may not read its source's state topic copies as before, and reports in one
+line what it cannot check.
 """
 
 from __future__ import annotations

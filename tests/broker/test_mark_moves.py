@@ -1,5 +1,5 @@
-"""The mark of a stream that `format("twinlog")` writes, beside a mirror: no mirror translates it, a
-writer takes none that was set elsewhere, and `offsets rewrite-checkpoint` moves it.
+"""The mark of a stream written by `format("twinlog")`, with a mirror: no mirror translates it, a
+writer accepts none that was set elsewhere, and `offsets rewrite-checkpoint` moves it.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ IDENTITY = {"replication.policy.class": "org.apache.kafka.connect.mirror.Identit
 def sink(
     source_cluster: LocalCluster, target_cluster: LocalCluster, fresh_topic: str
 ) -> Iterator[str]:
-    """A topic of one name on both clusters."""
+    """A topic of the same name on both clusters."""
     for cluster in (source_cluster, target_cluster):
         create_topic(cluster, fresh_topic)
     yield fresh_topic
@@ -57,7 +57,7 @@ def sink(
 def mirror_file(
     source_cluster: LocalCluster, target_cluster: LocalCluster, sink: str, tmp_path: Path
 ) -> Path:
-    """Of a mirror under the identity policy whose `groups.exclude` is blank."""
+    """Write the configuration of an identity mirror with a blank `groups.exclude`."""
     here, there = f"A{sink[-8:]}", f"B{sink[-8:]}"
     return write_config(
         tmp_path / "mm2.properties",
@@ -84,7 +84,7 @@ def values(cluster: LocalCluster, topic: str) -> list[int]:
 
 
 def marks(cluster: LocalCluster, query_id: str) -> dict[str, GroupOffsets]:
-    """Groups of a cluster whose offsets are the marks of a query."""
+    """Return a cluster's groups whose offsets are the marks of a query."""
     with ClusterClient(settings_of(cluster)) as client:
         there = Coordinators(client)
         names = [name for name in list_groups(there) if name.endswith(query_id)]
@@ -99,7 +99,7 @@ def test_a_stream_that_moves_to_the_copy_of_its_topic(
     mirror_file: Path,
     tmp_path: Path,
 ) -> None:
-    """The copy is two offsets further, so a translated mark would be one micro-batch further."""
+    """The copy is two offsets longer, so a translated mark would be one micro-batch too late."""
     produce(target_cluster, sink, [Outgoing(b"k", b"100"), Outgoing(b"k", b"101")])
     options = {"kafka.bootstrap.servers": source_cluster.bootstrap, "topic": sink}
     query = Query(spark, options, tmp_path)
@@ -129,7 +129,7 @@ def test_offsets_that_are_no_positions(
     mirror_file: Path,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    """Also where a MirrorMaker 2 has written a checkpoint of one, and where the source is lost."""
+    """This includes a checkpoint of the mark from MirrorMaker 2, and a lost source."""
     own = [f"__twinlog-{kind}-{sink}" for kind in ("1f2e.query", "failback-B->A")]
     produce(source_cluster, sink, [Outgoing(b"k", b"1"), Outgoing(b"k", b"2")])
     for group in (f"app-{sink}", *own):
@@ -246,7 +246,7 @@ def test_the_mark_moves_with_the_checkpoint(
     tmp_path: Path,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    """Spark has died before its note of the last micro-batch, whose rows are on both."""
+    """Spark died before its note of the last micro-batch, whose rows are on both clusters."""
     read, old = f"{sink}-in", tmp_path / "on-A"
     create_topic(source_cluster, read)
     produce(target_cluster, sink, [Outgoing(b"k", b"100"), Outgoing(b"k", b"101")])

@@ -24,7 +24,7 @@ pytestmark = pytest.mark.broker
 
 SESSION_MS = 6_000
 LASTING_MS = 300_000
-"""Where no session is to end, however long the machine stands still."""
+"""For sessions that must not end, however long the machine hangs."""
 """The least that brokers allow (group.min.session.timeout.ms)."""
 
 MEMBER_PROGRAM = """

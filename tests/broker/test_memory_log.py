@@ -1,5 +1,5 @@
-"""The log in memory (`tests/support/memory_log.py`) answers as a broker does: the same steps on
-both, chosen at random, and every answer, end, producer state and record compared.
+"""The in-memory log (`tests/support/memory_log.py`) responds like a broker: random steps are
+applied to both, and every response, end, producer state and record is compared.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ class OnBroker:
 
 @dataclass
 class InMemory:
-    """The same in memory."""
+    """The same partition in memory."""
 
     tp: TopicPartition
     log: MemoryLog = field(default_factory=MemoryLog)
@@ -91,7 +91,9 @@ def producers_of(log: Log, ids: list[int]) -> dict[int, ProducerTail | None]:
 
 
 def batches_of(log: Log, offset: int) -> list[tuple[int, int, int, int, list[bytes | None]]]:
-    """From the batch that holds the offset on, as a reader without transactions sees them."""
+    """Return batches from the one with the offset on, as a reader without
+    transactions sees them.
+    """
     raw = log.view.read({log.tp: offset})[log.tp].records
     return [
         (
@@ -107,7 +109,7 @@ def batches_of(log: Log, offset: int) -> list[tuple[int, int, int, int, list[byt
 
 @dataclass
 class Batches:
-    """What one producer sent, of which it may send anything again."""
+    """The batches of one producer, which may send each of them again."""
 
     writer: Writer
     sequence: int = 0
@@ -123,8 +125,8 @@ class Batches:
 
 
 def step(rng: random.Random, number: int, of: Batches) -> bytearray:
-    """The next batch, one that was sent before, one behind a gap, or other records under a
-    sequence that is taken.
+    """Return the next batch, an earlier one, one after a gap, or other records with a used
+    sequence.
     """
     values = [b"%d-%d" % (number, at) for at in range(rng.randint(1, 3))]
     choice = rng.random()

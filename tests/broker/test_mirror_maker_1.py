@@ -1,4 +1,4 @@
-"""In place of MirrorMaker 1: topics keep their names, and its group goes on where it stood."""
+"""Replacing MirrorMaker 1: topics keep their names, and its group continues at its offset."""
 
 from __future__ import annotations
 
@@ -34,12 +34,12 @@ from twinlog.sandbox import QUICK_JVM, LocalCluster
 pytestmark = pytest.mark.broker
 
 BY_DEFAULT = 2
-"""num.partitions of the target of this file."""
+"""num.partitions of this file's target."""
 
 
 @pytest.fixture(scope="module")
 def its_target() -> Iterator[LocalCluster]:
-    """Its topics have another number of partitions by default than those of the shared target."""
+    """A target whose default partition count differs from the shared target's."""
     settings = {"num.partitions": str(BY_DEFAULT)}
     with LocalCluster("mm1-target", config=settings, jvm_flags=QUICK_JVM) as cluster:
         yield cluster
@@ -127,7 +127,7 @@ def test_it_goes_on_where_the_group_stood_and_commits_how_far_it_came(
 def test_missing_topics_get_the_targets_number_of_partitions_and_no_configs(
     source_cluster: LocalCluster, its_target: LocalCluster, fresh_topic: str, tmp_path: Path
 ) -> None:
-    """twinlog.new.topic.partitions = default, with the key's mm2.properties as well."""
+    """twinlog.new.topic.partitions = default, also as a key of mm2.properties."""
     shapes = {"equal": BY_DEFAULT, "more": BY_DEFAULT + 2, "one": 1}
     names = {shape: f"{fresh_topic}-{shape}" for shape in shapes}
     for shape, here in shapes.items():
@@ -229,7 +229,7 @@ def test_topic_that_is_deleted_keeps_no_commit_of_others_waiting(
 
 
 def keyed(count: int, partitions: int, *, begin: int = 0) -> Iterable[Outgoing]:
-    """Records with keys, and every fifth without one."""
+    """Return records with keys, every fifth without one."""
     for number in range(begin, begin + count):
         key = None if number % 5 == 0 else b"key-%d" % (number % 17)
         yield Outgoing(key=key, value=b"v%d" % number, partition=number % partitions)
@@ -271,7 +271,9 @@ def test_differing_partition_counts_place_records_by_key(
 def check_placed(
     source: LocalCluster, target: LocalCluster, topic: str, here: int, there: int
 ) -> None:
-    """Every record once, where its key belongs, and each source partition's in its order."""
+    """Check that every record is once in its key's partition, in the order of its
+    source partition.
+    """
     copied = [one for one in read_all(target, topic) if one.value != b"theirs"]
     original = read_all(source, topic)
     assert Counter(one.value for one in copied) == Counter(one.value for one in original)

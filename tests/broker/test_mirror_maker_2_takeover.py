@@ -1,5 +1,5 @@
-"""The real command takes over from a real MirrorMaker 2 under load, and hands back; and once more
-from one that was killed.
+"""The command takes over from a real MirrorMaker 2 under load, and hands back; once more after a
+kill.
 """
 
 from __future__ import annotations
@@ -8,7 +8,7 @@ import json
 import signal
 import subprocess
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -17,6 +17,7 @@ import pytest
 from tests.support.client import Outgoing, produce, producer, read_all
 from tests.support.clusters import private_cluster
 from tests.support.command import Command
+from tests.support.connect_chains import KAFKAS
 from tests.support.eventually import PATIENCE_S, eventually
 from tests.support.mirror import EmittingMirror
 from tests.support.mirror_maker import mirror_maker, one_cluster_file
@@ -45,12 +46,23 @@ pytestmark = [
 
 PARTITIONS = 2
 POSITIONS = "mm2-offsets.A.internal"
-QUIET = 25
+QUIET, LATER = 25, 5
+"""Records of the topic `quiet`, and how many of them are written after the take-over."""
+WITHOUT_TRACE = {
+    "A->B.transforms": "noTrace",
+    "A->B.transforms.noTrace.type": f"{KAFKAS}DropHeaders",
+    "A->B.transforms.noTrace.headers": "trace",
+    "A->B.transforms.noTrace.predicate": "isQuiet",
+    "A->B.predicates": "isQuiet",
+    "A->B.predicates.isQuiet.type": f"{KAFKAS}predicates.TopicNameMatches",
+    "A->B.predicates.isQuiet.pattern": r"A\\.quiet",
+}
+"""Both mirrors remove a header of the records of `quiet`."""
 
 
 @pytest.fixture
 def cluster() -> Iterator[LocalCluster]:
-    """Both A and B: MirrorMaker 2's own topics are not for other tests."""
+    """One cluster for A and B, separate because of MirrorMaker 2's own topics."""
     with private_cluster("takeover", 1) as running:
         yield running
 
@@ -68,12 +80,13 @@ def properties(tmp_path: Path, cluster: LocalCluster) -> Path:
         B_session_timeout_ms="6000",
         B_heartbeat_interval_ms="1000",
         twinlog_state_topic_replication_factor="1",
+        **WITHOUT_TRACE,
     )
 
 
 @contextmanager
 def traffic(cluster: LocalCluster) -> Iterator[None]:
-    """Numbered records into both partitions of orders, some hundred a second."""
+    """Write numbered records to both partitions of orders, some hundred per second."""
     stop = threading.Event()
 
     def work() -> None:
@@ -106,7 +119,7 @@ def test_stopped_taken_over_handed_back_killed_and_taken_over_again(
 ) -> None:
     create_topic(cluster, "orders", PARTITIONS)
     create_topic(cluster, "quiet")
-    produce(cluster, "quiet", [Outgoing(key=b"q", value=b"%d" % n) for n in range(QUIET)])
+    produce(cluster, "quiet", quiet_records(range(QUIET - LATER)))
     with traffic(cluster):
         with mirror_maker(properties) as running:
             eventually(lambda: len(positions(cluster)) == PARTITIONS + 1)
@@ -121,8 +134,10 @@ def test_stopped_taken_over_handed_back_killed_and_taken_over_again(
         eventually(lambda: not has_workers(properties))
         taken_over_at = copied(cluster)
         arguments = ("mirror", str(properties), "--adopt-mm2", "--listen", "off")
+        produce(cluster, "quiet", quiet_records(range(QUIET - LATER, QUIET)))
         with Command(tmp_path / "ours", *arguments) as ours:
             eventually(lambda: copied(cluster) > taken_over_at + 200)
+            eventually(lambda: end_offsets(cluster, "A.quiet") == {0: QUIET})
             ours.terminate()
             assert ours.wait() == 0, ours.stderr
         assert_copy_is_the_beginning_of_the_source(cluster)
@@ -148,16 +163,27 @@ def test_stopped_taken_over_handed_back_killed_and_taken_over_again(
         assert {p.code for flow in mirror.wait() for p in flow.partitions} == {""}
     # one source record a target record: MirrorMaker 2 wrote nothing twice, and nor did we
     assert_copy_is_the_beginning_of_the_source(cluster)
-    assert len(read_all(cluster, "A.quiet")) == QUIET
+    assert [(one.value, one.headers) for one in read_all(cluster, "A.quiet")] == [
+        (b"%d" % n, (("n", b"%d" % n),)) for n in range(QUIET)
+    ]
     assert copied(cluster) == sum(end_offsets(cluster, "orders").values())
     assert positions(cluster) == last_copied(cluster)
     groups_behind_the_takeover_skip_nothing_and_read_little_again(cluster, begins)
 
 
+def quiet_records(numbers: Iterable[int]) -> list[Outgoing]:
+    return [
+        Outgoing(key=b"q", value=b"%d" % n, headers=(("trace", b"t"), ("n", b"%d" % n)))
+        for n in numbers
+    ]
+
+
 def groups_behind_the_takeover_skip_nothing_and_read_little_again(
     cluster: LocalCluster, begins: dict[int, int]
 ) -> None:
-    """By the offset syncs of MirrorMaker 2; each record has the same offset on both sides here."""
+    """The groups use MirrorMaker 2's offset syncs. Here each record has the same offset on both
+    sides.
+    """
     with ClusterClient(settings_for(cluster.bootstrap)) as client:
         exact = ExactMap(client, DefaultReplicationPolicy(), Flow("A", "B"))
         for partition, begin in begins.items():
@@ -180,7 +206,9 @@ def stop_in_order(running: subprocess.Popen[bytes]) -> None:
 
 
 def is_killed_ahead_of_its_notes(cluster: LocalCluster, running: subprocess.Popen[bytes]) -> bool:
-    """What it copied since its last flush is not noted; it flushes whenever it likes."""
+    """Wait until MirrorMaker 2 has copied more than it has flushed, and kill it. It flushes at any
+    time.
+    """
     running.send_signal(signal.SIGSTOP)
     noted, ends = positions(cluster), end_offsets(cluster, "A.orders")
     if any(end <= noted[TopicPartition("orders", part)] + 50 for part, end in ends.items()):
@@ -203,7 +231,7 @@ def adopt(properties: Path) -> None:
 
 
 def has_workers(properties: Path) -> bool:
-    """A killed worker is a member until its session has ended."""
+    """Return whether the group has members. A killed worker is one until its session ends."""
     config = load(properties, environment={})
     (flow,) = config.flows
     with ClusterClient(flow_setup(flow).target) as target:
@@ -217,7 +245,7 @@ def copied(cluster: LocalCluster) -> int:
 
 
 def positions(cluster: LocalCluster) -> dict[TopicPartition, int]:
-    """As the topic's reader in Connect sees them: the last value of each key, by its bytes."""
+    """Return the positions as Connect reads them: the last value of each key, by its bytes."""
     if POSITIONS not in topic_names(cluster):
         return {}
     latest: dict[bytes, int] = {}
@@ -247,7 +275,7 @@ def last_copied(cluster: LocalCluster) -> dict[TopicPartition, int]:
 
 
 def assert_copy_is_the_beginning_of_the_source(cluster: LocalCluster) -> None:
-    """Record by record."""
+    """Compare record by record."""
     source, target = read_all(cluster, "orders"), read_all(cluster, "A.orders")
     for partition in range(PARTITIONS):
         here = [one[2:6] for one in source if one.partition == partition]

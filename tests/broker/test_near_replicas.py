@@ -1,5 +1,5 @@
-"""With `client.rack` partitions are read from the replica beside us, and from the leader when that
-one fails.
+"""With `client.rack` partitions are read from the replica in the same rack, and from the leader if
+that fails.
 """
 
 from __future__ import annotations

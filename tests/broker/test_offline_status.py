@@ -1,4 +1,4 @@
-"""Where a flow stands, read from the two clusters alone."""
+"""The state of a flow, read from the two clusters only."""
 
 from __future__ import annotations
 
@@ -92,7 +92,7 @@ def test_another_source_cluster_is_no_source_without_topics(
     fresh_topic: str,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    """Its copies were not deleted at the source: it is not the one that had them."""
+    """Its topics were not deleted at the source, because it is another cluster."""
     create_topic(source_cluster, fresh_topic)
     produce(source_cluster, fresh_topic, records(5, 0))
     mirror_once(config)

@@ -1,4 +1,6 @@
-"""`twinlog offsets` on real clusters: exact places without a running mirror, and resets by time."""
+"""`twinlog offsets` on real clusters: exact offsets without a running mirror, and
+resets by time.
+"""
 
 from __future__ import annotations
 
@@ -31,7 +33,7 @@ FIRST_MS = 1_700_000_000_000
 
 
 class Copied:
-    """A topic with a gap that was copied once: records 0 to 2 and 3 to 5, an hour apart each."""
+    """A topic with a gap that was copied: records 0 to 2 and 3 to 5, an hour apart."""
 
     def __init__(self, folder: Path, source: LocalCluster, target: LocalCluster) -> None:
         mark = uuid.uuid4().hex[:8]
@@ -141,7 +143,7 @@ def test_wrong_questions_are_one_line(copied: Copied, capsys: pytest.CaptureFixt
 
 
 def offsets(found: dict[str, Any]) -> list[dict[str, Any]]:
-    """Of all groups of an answer of `reset`."""
+    """Return the offsets of all groups in the output of `reset`."""
     return [one for group in found["groups"] for one in group["offsets"]]
 
 
@@ -160,7 +162,7 @@ def test_share_group_is_reset_by_time(copied: Copied, capsys: pytest.CaptureFixt
 def test_record_that_comes_while_a_time_is_looked_for_is_not_skipped(
     copied: Copied, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """No record is so new yet; one arrives before the next question is asked."""
+    """No record is as new yet. One arrives before the next query."""
     at_ms, ask = FIRST_MS + 20 * HOUR_MS, list_offsets
     topic = f"{copied.topic}-late"
     create_topic(copied.target, topic)

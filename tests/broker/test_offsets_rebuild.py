@@ -52,7 +52,7 @@ def rig(
 
 
 def put_transactions(rig: Rig, numbers: range, *, every_third_aborted: bool = True) -> None:
-    """One record each, so a marker behind every one; some are rolled back."""
+    """Write transactions of one record, so that a marker follows each. Some are aborted."""
     client = producer(rig.source, config={"transactional.id": f"test-{rig.topic}"})
     client.init_transactions(30)
     for number in numbers:
@@ -71,7 +71,7 @@ def put_transactions(rig: Rig, numbers: range, *, every_third_aborted: bool = Tr
 
 
 def lose_map(rig: Rig) -> tuple[Run, ...]:
-    """Delete the map topic; what it said."""
+    """Delete the map topic, and return its rows."""
     runs = tuple(rig.map().runs)
     delete_topic(rig.target, offset_map_topic(rig.alias))
     return runs
@@ -80,7 +80,7 @@ def lose_map(rig: Rig) -> tuple[Run, ...]:
 def rebuild(
     rig: Rig, capsys: pytest.CaptureFixture[str], *more: str, ends: int = 0
 ) -> dict[str, Any]:
-    """The line of the one partition."""
+    """Return the line of the only partition."""
     capsys.readouterr()
     file = rig.config()
     given = () if "--dry-run" in more else ("--yes",)
@@ -101,13 +101,13 @@ def map_rows(rig: Rig) -> int:
 
 
 def state_rows(rig: Rig) -> int:
-    """Of this flow: others share the topic."""
+    """Return this flow's rows, because others share the topic."""
     rows = read_to_end(rig.target_client, STATE_TOPIC, 0)
     return sum(1 for row in rows if rig.alias.encode() in (row.key or b""))
 
 
 def is_refused(rig: Rig, capsys: pytest.CaptureFixture[str], code: str) -> str:
-    """The message; no row is written."""
+    """Return the message, and check that no row was written."""
     line = rebuild(rig, capsys, ends=1)
     assert (line["outcome"], line["code"]) == ("refused", code), line
     assert map_rows(rig) == 0
@@ -160,7 +160,7 @@ def test_rebuilt_map_says_the_same_and_the_copy_goes_on(
 def test_rows_that_were_lost_in_front_are_made_anew(
     rig: Rig, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """A lane that outlived the map topic has written its newest chunk into another one."""
+    """A lane that outlived the map topic has written its newest chunk to another one."""
     rig.create()
     rig.put(range(5))
     put_transactions(rig, range(5, 20))
@@ -240,7 +240,7 @@ def test_records_that_retention_deleted_on_either_side(
 def test_copy_that_began_later_begins_there_again(
     rig: Rig, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """Where the copy began is known though the target deleted that part of it."""
+    """The beginning of the copy is known, although the target deleted that part."""
     rig.create()
     rig.put(range(30))
     start = {f"{rig.flow}.twinlog.start": f"{rig.topic}:0=12"}
@@ -340,7 +340,7 @@ def test_records_of_others_are_refused(rig: Rig, capsys: pytest.CaptureFixture[s
 
 
 def rewritten(rig: Rig, records: list[Record]) -> None:
-    """The remote topic again, with these records under the flow's producer id; no map."""
+    """Re-create the remote topic with these records under the flow's producer ID, without a map."""
     lose_map(rig)
     delete_topic(rig.target, rig.remote)
     create_topic(rig.target, rig.remote)
@@ -374,7 +374,7 @@ def test_any_other_record_is_refused_with_its_offset(
 
 
 def test_whole_copy_written_by_hand_is_taken(rig: Rig, capsys: pytest.CaptureFixture[str]) -> None:
-    """So that the tests above fail by what they change."""
+    """Shows that the tests above fail because of their changes."""
     rig.create()
     rig.put(range(10))
     rig.copy_once()
@@ -420,7 +420,7 @@ def test_empty_targets_are_listed(rig: Rig, capsys: pytest.CaptureFixture[str]) 
 
 
 def test_emptied_targets_are_refused(rig: Rig, capsys: pytest.CaptureFixture[str]) -> None:
-    """Nothing is left to compare, and the broker still remembers our sequences."""
+    """Nothing can be compared, but the broker still remembers this flow's sequences."""
     rig.create()
     rig.put(range(10))
     rig.copy_once()
@@ -430,7 +430,7 @@ def test_emptied_targets_are_refused(rig: Rig, capsys: pytest.CaptureFixture[str
 
 
 def test_identity_topics(rig: Rig, capsys: pytest.CaptureFixture[str]) -> None:
-    """What others wrote lies in front of the copy; the copy is found, and resumes."""
+    """Records of other clients precede the copy. The copy is found, and resumes."""
     rig.prefixed = False
     rig.create()
     create_topic(rig.target, rig.remote)
@@ -466,7 +466,7 @@ def test_identity_topic_that_others_wrote_to_since_is_refused(
 def test_topics_that_are_placed_by_key_are_refused(
     rig: Rig, capsys: pytest.CaptureFixture[str], *, grown: bool
 ) -> None:
-    """Their records lie in other partitions, whatever the counts are by now."""
+    """Their records are in other partitions, whatever the current partition counts are."""
     rig.create()
     create_topic(rig.target, rig.remote, 2)
     rig.put(range(20))
@@ -502,7 +502,7 @@ def test_flow_that_never_ran_is_refused(rig: Rig, capsys: pytest.CaptureFixture[
 def test_what_a_mirror_maker_left_in_front_stays(
     rig: Rig, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """Behind it our ordinal 0 says that this flow took the topic over."""
+    """This flow's ordinal 0 follows them, so the flow took the topic over."""
     rig.create()
     rig.put(range(10))
     rig.copy_once()

@@ -1,4 +1,4 @@
-"""Who holds a read_committed copy back is named."""
+"""The producer that holds back a read_committed copy is named."""
 
 from __future__ import annotations
 
@@ -120,9 +120,9 @@ def test_a_running_mirror_says_who_holds_it_back_until_that_ends(
     fresh_topic: str,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr("twinlog.control.risk.held_back.ASK_AFTER_S", 0.5)
-    monkeypatch.setattr("twinlog.control.risk.held_back.LONGEST_S", 1.0)
-    monkeypatch.setattr("twinlog.control.risk.held_back.GRACE_S", 0.0)
+    monkeypatch.setattr("twinlog.control.risk.source_watch.ASK_AFTER_S", 0.5)
+    monkeypatch.setattr("twinlog.control.risk.source_watch.LONGEST_S", 1.0)
+    monkeypatch.setattr("twinlog.control.risk.source_watch.GRACE_S", 0.0)
     alias = f"A{uuid.uuid4().hex[:8]}"
     path = tmp_path / "mm2.properties"
     path.write_text(

@@ -1,4 +1,4 @@
-"""An address where something else than the Kafka of the settings answers is named at once."""
+"""An address with another service than the configured Kafka is reported immediately."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ pytestmark = [pytest.mark.broker]
 
 @pytest.fixture
 def web() -> Iterator[str]:
-    """The address of a web server."""
+    """Return the address of a web server."""
     server = ThreadingHTTPServer(("127.0.0.1", 0), BaseHTTPRequestHandler)
     thread = threading.Thread(target=server.serve_forever)
     thread.start()

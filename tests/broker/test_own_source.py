@@ -1,4 +1,4 @@
-"""A query of Spark's own `format("kafka")` changes its one word and keeps its checkpoint.
+"""A query of Spark's own `format("kafka")` changes that word and keeps its checkpoint.
 
 Spark's own source runs in the newest Spark for which Maven Central has its jars, as in
 `scripts/bench frames`, whose environment it is.

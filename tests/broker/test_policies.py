@@ -1,5 +1,5 @@
-"""Remote topics with other names than `alias.topic`: checkpoints, heartbeats and groups follow
-them, both ways, and nothing is copied back.
+"""Remote topics with other names than `alias.topic`: checkpoints, heartbeats and groups follow them
+in both directions, and nothing is copied back.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from twinlog.mirror.names.naming import DefaultReplicationPolicy
 
 
 class Behind(DefaultReplicationPolicy):
-    """orders of west is orders-of-west."""
+    """Names the copy of a topic orders of west orders-of-west."""
 
     def format_remote_topic(self, source_alias, topic):
         return f"{self.renamed(topic)}-of-{source_alias}"
@@ -41,7 +41,7 @@ class Behind(DefaultReplicationPolicy):
 
 @pytest.fixture
 def clusters() -> Iterator[tuple[LocalCluster, LocalCluster]]:
-    """Heartbeats on clusters that tests share would be mirrored by all of them."""
+    """Separate clusters, because all tests would mirror heartbeats on shared ones."""
     with ExitStack() as stack, ThreadPoolExecutor(2) as pool:
         made = (private_cluster("west", 1), private_cluster("east", 1))
         west, east = pool.map(stack.enter_context, made)

@@ -1,4 +1,6 @@
-"""`twinlog.rpo.enforce=quota` on brokers: producers are held back, and let go on every way out."""
+"""`twinlog.rpo.enforce=quota` on brokers: producers are throttled, and released on every way to
+end.
+"""
 
 from __future__ import annotations
 
@@ -36,7 +38,7 @@ DAY_MS = 86_400_000
 
 
 class Writer:
-    """A producer that is faster than that, until it is left."""
+    """A producer that exceeds the limit, until its block ends."""
 
     def __init__(self, cluster: LocalCluster, topic: str) -> None:
         self.throttled = threading.Event()
@@ -66,7 +68,7 @@ class Writer:
 
 
 class Flow:
-    """A flow that is slower than its producers, and the quota of its source."""
+    """A flow that is slower than its producers, and its source's quota."""
 
     def __init__(self, source: LocalCluster, target: LocalCluster, folder: Path) -> None:
         mark = f"{time.time_ns():x}"[-8:]
@@ -96,12 +98,12 @@ class Flow:
         return producer_quota(self.client)
 
     def set(self, rate: float | None) -> None:
-        """By somebody else."""
+        """Set the quota as another client."""
         set_producer_quota(self.client, rate)
         self.shows(rate)
 
     def shows(self, rate: float | None) -> None:
-        """A broker may show what was before for a moment: the controller answers first."""
+        """Wait until brokers show it, because the controller responds before they do."""
         eventually(lambda: self.quota() == rate, what=f"a quota of {rate}")
 
     def writer(self) -> Writer:
@@ -110,7 +112,7 @@ class Flow:
 
 @pytest.fixture(scope="module")
 def source() -> Iterator[LocalCluster]:
-    """A default quota holds for everybody: producers of other tests write to another cluster."""
+    """A separate cluster, because the default quota applies to the producers of all tests."""
     with LocalCluster("quota-source", jvm_flags=QUICK_JVM) as started:
         yield started
 
@@ -204,7 +206,7 @@ def test_a_quota_of_somebody_else_is_left_as_it_is(flow: Flow) -> None:
 
 
 def copy_history(flow: Flow) -> set[float | None]:
-    """Produce as much as takes some seconds, of a day ago; the quotas while it is copied."""
+    """Write records of a day ago that take seconds to copy. Return the quotas during the copy."""
     client, then_ms = producer(flow.source), int(time.time() * 1000) - DAY_MS
     for _ in range(4 * 8):
         client.produce(flow.topic, b"." * (LIMIT // 8), timestamp=then_ms)

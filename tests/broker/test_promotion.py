@@ -1,4 +1,4 @@
-"""A flow that was promoted copies nothing any more, whatever restarts, on real brokers."""
+"""A promoted flow copies nothing any more, whatever restarts, on real brokers."""
 
 from __future__ import annotations
 
@@ -188,7 +188,7 @@ def test_promoted_topic_is_shown_with_who_when_and_why_whatever_restarts(
 def test_promotion_between_a_look_and_the_claim_is_seen_before_anything_runs(
     pair: Pair, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Who promotes looks for claims behind its row; who claims looks for rows behind its claim."""
+    """A promotion writes its row and then looks for claims; a claim does the reverse."""
     copy(pair)
     real = FlowClaims.claim
 
@@ -211,7 +211,7 @@ def test_promotion_between_a_look_and_the_claim_is_seen_before_anything_runs(
 def test_a_claim_that_finds_a_promotion_does_not_end_what_was_killed_before_it(
     pair: Pair, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Lanes of that one may still write: whoever promotes waits for them."""
+    """Its lanes may still write, so the promotion waits for them."""
     real = FlowClaims.claim
 
     def claim(*arguments: Any, **named: Any) -> Any:
@@ -245,7 +245,7 @@ QUICK = {
 def test_nobody_is_told_to_go_over_while_the_copy_may_run(
     pair: Pair, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """A leader that does not follow, and one that was killed."""
+    """The leader does not follow, or was killed."""
     for name, value in QUICK.items():
         monkeypatch.setattr(name, value)
     with Mirror(pair.config) as mirror:

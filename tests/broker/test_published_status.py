@@ -1,4 +1,4 @@
-"""A flow's status as another host sees it: by what its leader writes to the target."""
+"""A flow's status on another host, as written to the target by its leader."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ pytestmark = pytest.mark.broker
 
 
 class Flow:
-    """A flow that runs here and is seen from elsewhere: files of this host are not looked at."""
+    """A flow that runs here and is read as from another host, without this host's files."""
 
     def __init__(self, source: LocalCluster, target: LocalCluster, folder: Path) -> None:
         mark = f"{time.time_ns():x}"[-8:]
@@ -164,7 +164,7 @@ def test_mirror_that_was_killed_is_not_well_though_nothing_waits(
 
 
 def seen_elsewhere(rest: Rest, code: str) -> dict[str, Any]:
-    """The only event of this code."""
+    """Return the only event with this code."""
     found: list[dict[str, Any]] = []
 
     def there() -> bool:
@@ -179,7 +179,9 @@ def seen_elsewhere(rest: Rest, code: str) -> dict[str, Any]:
 
 @pytest.mark.witness("a stream of events includes events from other processes of the flow")
 def test_a_stream_has_what_another_process_wrote_of_a_flow(flow: Flow) -> None:
-    """By the rows on the target, each event once; who comes again has those since."""
+    """Each event comes once, from the rows on the target. A client that reconnects gets the later
+    ones.
+    """
     told = structs.replace(HAPPENED, flow=flow.name)
     newer = structs.replace(DIVERGED, number=8, message="again")
     with rest_of(load(flow.file, environment={}), flow.file, Monitor()) as standby:
@@ -249,7 +251,7 @@ def test_flow_that_its_limit_holds_back_is_well(
 def test_takeover_that_ended_in_order_is_no_kill(
     flow: Flow, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Late requests of the process before it may arrive: its generation is not closed."""
+    """Late requests of the process before may arrive, so its generation is not closed."""
     with monkeypatch.context() as patched:
         patched.setattr(FlowClaims, "end", lambda *_: None)
         with EmittingMirror(flow.file) as killed:

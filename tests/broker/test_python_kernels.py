@@ -1,5 +1,5 @@
-"""Where the kernels could not be compiled, DataFrames have the same rows: what the twin in Python
-writes is what another client sees, and what it reads is what the compiled ones read.
+"""Without compiled kernels, DataFrames have the same rows: an independent client reads what the
+Python twin writes, and the twin reads the same as the compiled kernels.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ def topic(source_cluster: LocalCluster, fresh_topic: str) -> Iterator[str]:
 
 
 def columns() -> pa.RecordBatch:
-    """Every kind of null; keys, and rows without one."""
+    """Columns with every kind of null, and rows with and without a key."""
     numbers = range(ROWS)
     times = [(NOW_MS + at) * 1000 for at in numbers]
     headers = [

@@ -1,4 +1,6 @@
-"""A lane of a thousand quiet partitions costs little: brokers remember what it wants (KIP-227)."""
+"""A lane of a thousand idle partitions costs little, because brokers remember its session
+(KIP-227).
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Codes that nothing but their own condition brings up: each is forced by that condition."""
+"""Codes with a single rare cause: each test creates that cause."""
 
 from __future__ import annotations
 
@@ -74,7 +74,7 @@ def test_broker_that_is_not_alive(source_cluster: LocalCluster) -> None:
 
 @contextmanager
 def nonsense() -> Iterator[int]:
-    """The port of somebody whose answers end where they begin."""
+    """The port of a server whose responses are truncated."""
     with socket.create_server(("127.0.0.1", 0)) as listener:
 
         def answer() -> None:

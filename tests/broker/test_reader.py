@@ -1,4 +1,4 @@
-"""`format("twinlog")` on a real Spark and a real broker: what it reads is what another client sees.
+"""`format("twinlog")` on a real Spark and a real broker: it reads what an independent client sees.
 
 One session serves all of them; each has a topic of its own.
 """
@@ -79,7 +79,9 @@ def values(frame: DataFrame) -> list[int]:
 
 
 def as_seen(row: Row) -> Seen:
-    """A row as the other client's record, of which a topic's times are all of one kind."""
+    """Return a row as the independent client's record. All timestamps of a topic are
+    of one kind.
+    """
     return Seen(
         partition=row["partition"],
         offset=row["offset"],
@@ -210,7 +212,7 @@ def test_topics_by_pattern_and_partitions_by_number(
 
 
 def test_workers_are_forked_with_what_tasks_load(spark: SparkSession) -> None:
-    """As `spark.python.daemon.module` says of the session."""
+    """The session sets `spark.python.daemon.module`."""
 
     def loaded(_: int) -> bool:
         return "libarrow" in Path(f"/proc/{os.getppid()}/maps").read_text()
@@ -220,7 +222,7 @@ def test_workers_are_forked_with_what_tasks_load(spark: SparkSession) -> None:
 
 @pytest.fixture
 def passing_filters(spark: SparkSession) -> Iterator[None]:
-    """As a session that was told to."""
+    """A session that passes filters to the source."""
     name = "spark.sql.python.filterPushdown.enabled"
     spark.conf.set(name, "true")
     yield
@@ -231,7 +233,7 @@ def passing_filters(spark: SparkSession) -> Iterator[None]:
 def test_filters_decide_what_is_read(
     source_cluster: LocalCluster, topic: str, read: Read, passing_filters: None
 ) -> None:
-    """If they are asked to."""
+    """Filters apply only if the session passes them."""
     records = [Outgoing(b"k", b"%d" % at, (), NOW_MS + at, at % 2) for at in range(20)]
     produce(source_cluster, topic, records)
     late = lit((NOW_MS + 15) / 1000).cast("timestamp")
@@ -272,7 +274,7 @@ def test_a_frame_is_used_again(
     request: pytest.FixtureRequest,
     passes: bool,
 ) -> None:
-    """What a filter leaves of it is no other query's, and of no other part of the same."""
+    """A filter's result is not shared with another query, or with another part of the same one."""
     if passes:
         request.getfixturevalue("passing_filters")
     produce(source_cluster, topic, numbers(0, 20))
@@ -307,7 +309,7 @@ def test_what_retention_deleted_has_its_range(
 def test_damaged_bytes_have_their_offset(
     source_cluster: LocalCluster, topic: str, read: Read
 ) -> None:
-    """A failing disk of the leader: one byte of a batch, then the length of another."""
+    """A failing disk of the leader changes one byte of a batch, then the length of another."""
     for at in (0, 10, 20):
         produce(source_cluster, topic, numbers(at, at + 10, partition=0), linger_ms=200)
     here = TopicPartition(topic, 0)
@@ -324,7 +326,7 @@ def test_damaged_bytes_have_their_offset(
 
 
 class Stream:
-    """A query from a topic into files, begun again and again from one checkpoint."""
+    """A query from a topic to files, restarted from the same checkpoint."""
 
     def __init__(self, spark: SparkSession, options: Options, folder: Path) -> None:
         self.spark = spark
@@ -332,7 +334,7 @@ class Stream:
         self.folder = folder
 
     def run(self, **more: object) -> list[int]:
-        """To the end of what there is; rows of each micro-batch that had some."""
+        """Run to the current end. Return the rows of each non-empty micro-batch."""
         reader = self.spark.readStream.format("twinlog")
         for name, value in {**self.options, **more}.items():
             reader = reader.option(name, str(value))
@@ -353,7 +355,7 @@ class Stream:
 
     @property
     def checkpoint(self) -> str:
-        """The newest offsets."""
+        """Return the newest offsets."""
         files = (self.folder / "checkpoint" / "offsets").glob("[0-9]*")
         return max(files, key=lambda file: int(file.name)).read_text().splitlines()[-1]
 
@@ -390,7 +392,7 @@ def test_a_stream_goes_on_from_its_checkpoint(
 def test_a_stream_that_runs_takes_new_records_and_partitions(
     source_cluster: LocalCluster, topic: str, stream: Stream
 ) -> None:
-    """Micro-batches as quick as they go, also of two topics of which the second comes later."""
+    """Micro-batches run without pauses. One of two topics is created later."""
     other = f"{topic}-later"
     pattern = {
         "kafka.bootstrap.servers": source_cluster.bootstrap,

@@ -1,5 +1,5 @@
-"""What a task of `format("twinlog")` says of offsets without rows: each cause has its code and its
-range, and what is whole says nothing. Without a session.
+"""Reports of a `format("twinlog")` task about offsets without rows: each cause has its code and
+range, and a complete log causes no report. Without a session.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ def topic(source_cluster: LocalCluster, fresh_topic: str) -> Iterator[str]:
 
 
 class Table:
-    """A topic of one partition as a query reads it: planned here, read by a task's reader."""
+    """A topic of one partition as a query reads it: planned here, and read by a task's reader."""
 
     def __init__(self, cluster: LocalCluster, topic: str, caplog: pytest.LogCaptureFixture) -> None:
         self.cluster, self.topic, self._caplog = cluster, topic, caplog
@@ -49,7 +49,7 @@ class Table:
         return BatchReader(parse_options(given, is_stream=False), ["offset", "value"])
 
     def task(self, first: int, end: int, **options: object) -> list[int]:
-        """Values of the rows in [first, end)."""
+        """Return the values of the rows in [first, end)."""
         reader = self._reader(**options)
         wanted = OffsetRange(tp=TopicPartition(self.topic, 0), first=first, end=end)
         return self._rows(reader, [RangesPartition([wanted])])
@@ -66,7 +66,7 @@ class Table:
         return [int(value) for rows in found for value in rows.column("value").to_pylist()]
 
     def said(self) -> list[str]:
-        """Lines of what was read last, without what is the same in each."""
+        """Return the log lines of the last read, without their common part."""
         lines = [one.getMessage() for one in self._caplog.records if one.name.endswith(".gaps")]
         assert all(line.startswith(f"{self.topic}-0: ") for line in lines)
         assert all(any(line.endswith(f"[{code}]") for code in CODES) for line in lines)
@@ -79,14 +79,14 @@ def table(source_cluster: LocalCluster, topic: str, caplog: pytest.LogCaptureFix
 
 
 def put(table: Table, first: int, end: int, **more: Any) -> None:
-    """A batch."""
+    """Write a batch."""
     records = [Outgoing(b"k", b"%d" % at) for at in range(first, end)]
     produce(table.cluster, table.topic, records, linger_ms=200, **more)
 
 
 @pytest.fixture
 def hole(table: Table) -> Table:
-    """Offsets [10, 20) of 30 are missing: the broker jumps over the end of a segment."""
+    """Remove offsets [10, 20) of 30: the broker skips the end of a segment."""
     put(table, 0, 10)
     put(table, 10, 20)
     apply_topic_configs(table.cluster, table.topic, {"segment.ms": "500"})
@@ -117,7 +117,7 @@ def test_a_hole_in_a_log(hole: Table, batches: str, monkeypatch: pytest.MonkeyPa
 def test_a_hole_at_a_border_of_a_range(
     hole: Table, first: int, end: int, lost: tuple[int, int]
 ) -> None:
-    """Tasks that share it name it together, each its part."""
+    """Each task that shares the gap reports its part."""
     with pytest.raises(RecordsLost) as caught:
         hole.task(first, end)
     assert (caught.value.code, caught.value.lost) == ("LOG_GAP", lost)
@@ -133,7 +133,7 @@ def test_beside_a_hole_nothing_is_missing(hole: Table) -> None:
 
 
 def test_a_hole_of_a_topic_that_became_compacted_meanwhile(hole: Table) -> None:
-    """The question comes behind the gap."""
+    """The topic's config is queried after the gap was found."""
     apply_topic_configs(
         hole.cluster, hole.topic, {"cleanup.policy": "compact,delete", "segment.ms": "604800000"}
     )
@@ -145,7 +145,9 @@ def test_a_hole_of_a_topic_that_became_compacted_meanwhile(hole: Table) -> None:
 
 @pytest.mark.parametrize("isolation", ["read_committed", "read_uncommitted"])
 def test_a_log_without_holes(table: Table, isolation: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """By idempotent producers, in batches of many and of one, from the middle of each."""
+    """Idempotent producers write batches of many records and of one. Reads begin in the middle of
+    each.
+    """
     put(table, 0, 10, codec="zstd")
     put(table, 10, 11, config={"enable.idempotence": True})
     put(table, 11, 30, config={"enable.idempotence": True})
@@ -172,12 +174,12 @@ def test_what_transactions_leave_out(table: Table) -> None:
 
 
 def offsets(table: Table) -> list[int]:
-    """Of all records, as another client sees them."""
+    """Return the offsets of all records, as an independent client sees them."""
     return [one.offset for one in read_all(table.cluster, table.topic)]
 
 
 def test_what_compaction_leaves_out(table: Table) -> None:
-    """Between batches and inside of them."""
+    """Compaction removes records between batches and inside of them."""
     apply_topic_configs(table.cluster, table.topic, CLEAN_SOON)
     batch = [Outgoing(b"%d" % (at % 7), b"%d" % at) for at in range(20)]
     produce(table.cluster, table.topic, batch, linger_ms=200)

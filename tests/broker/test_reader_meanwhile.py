@@ -1,4 +1,4 @@
-"""What happens to a partition while a task of `format("twinlog")` reads it. Without a session."""
+"""Changes to a partition while a `format("twinlog")` task reads it. Without a session."""
 
 from __future__ import annotations
 
@@ -27,12 +27,12 @@ pytestmark = pytest.mark.broker
 ROWS = 60
 IN_BATCH = 5
 SHORT_S = 3.0
-"""In place of a minute."""
+"""Replaces a minute."""
 
 
 @pytest.fixture
 def in_parts(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Each batch is asked for by itself."""
+    """Each batch is requested separately."""
     monkeypatch.setattr(log_reader, "FIRST_BYTES", 1)
     monkeypatch.setattr(log_reader, "FETCH_BYTES", 1)
 
@@ -44,7 +44,7 @@ def put(cluster: LocalCluster, topic: str) -> None:
 
 
 class Reading:
-    """A task's reader of all rows, which a test lets go on."""
+    """A task's reader of all rows, which a test resumes."""
 
     def __init__(
         self, cluster: LocalCluster, topic: str, *, fails: bool = True, end: int = ROWS
@@ -61,7 +61,7 @@ class Reading:
         self._rows = reader.read()
 
     def first(self) -> list[int]:
-        """Rows of the first answer; the next one is not asked for yet."""
+        """Return the rows of the first response. The next one is not requested yet."""
         return offsets(next(self._rows))
 
     def rest(self) -> list[int]:
@@ -69,7 +69,7 @@ class Reading:
 
 
 def offsets(rows: pa.RecordBatch) -> list[int]:
-    """Whose values are the same numbers."""
+    """Return the offsets of the rows. Their values are the same numbers."""
     found: list[int] = rows.column("offset").to_pylist()
     assert [int(value) for value in rows.column("value").to_pylist()] == found
     return found
@@ -119,7 +119,7 @@ def test_all_that_is_left_is_deleted(
 
 
 def test_a_transaction_that_does_not_end(source_cluster: LocalCluster, topic: str) -> None:
-    """Planned to the high watermark, as `endingOffsets` can say it."""
+    """It is planned to the high watermark, as with `endingOffsets`."""
     put(source_cluster, topic)
     caught: list[TwinlogError] = []
 
@@ -162,7 +162,7 @@ def test_the_leader_dies_and_another_one_leads(
 def test_the_leader_dies_and_nobody_leads(
     source3: LocalCluster, fresh_topic: str, in_parts: None
 ) -> None:
-    """An error in bounded time; with its leader back the rest is read."""
+    """The read fails in bounded time. When the leader is back, the rest is read."""
     create_topic(source3, fresh_topic)
     put(source3, fresh_topic)
     leads = leader(source3, fresh_topic)

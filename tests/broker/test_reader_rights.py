@@ -1,4 +1,4 @@
-"""What a reader of DataFrames may do, and what is said where a right is missing."""
+"""The rights of a DataFrame reader, and the message if one is missing."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def put(cluster: LocalCluster, topic: str, first: int, end: int) -> None:
 
 
 def test_reading_needs_read_alone(cluster: LocalCluster) -> None:
-    """Where there is no gap, nobody asks for configs."""
+    """Configs are queried only if there is a gap."""
     create_topic(cluster, "plain")
     put(cluster, "plain", 0, 10)
     allow(cluster, USERS[0], ["READ"], topic="plain")

@@ -1,4 +1,4 @@
-"""The files of docs/recipes run as they stand, but for addresses and replication factors."""
+"""The files of docs/recipes run unchanged, except for addresses and replication factors."""
 
 from __future__ import annotations
 
@@ -31,10 +31,10 @@ ARRIVES = {
         ("west", "orders", "central", "west.orders"),
     ],
 }
-"""(from, topic, to, remote topic) of what each file copies."""
+"""(from, topic, to, remote topic) that each file copies."""
 
 MOVES = {"migration": "payments"}
-"""A topic whose groups a mirror sets on the other side."""
+"""Topics whose groups a mirror sets on the other side."""
 
 STAYS = {"analytics": [("live", "orders-eu.retry")]}
 

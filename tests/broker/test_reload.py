@@ -1,4 +1,4 @@
-"""The configuration changes under a running mirror: changed flows begin anew, others go on."""
+"""The configuration changes while a mirror runs: changed flows restart, others continue."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ pytestmark = pytest.mark.broker
 
 
 class Reloading:
-    """A mirror of A->B and B->A whose file is written again and again."""
+    """A mirror of A->B and B->A whose file is rewritten repeatedly."""
 
     def __init__(self, source: LocalCluster, target: LocalCluster, folder: Path) -> None:
         self.source, self.target = source, target
@@ -137,7 +137,7 @@ def test_topic_off_the_list_is_released_and_keeps_its_target(two_ways: Reloading
 def test_file_that_changes_again_while_the_flow_ends(
     two_ways: Reloading, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The lead goes to the newest configuration, not to one in between that never runs."""
+    """The newest configuration gets the lead. One in between never runs."""
     this = two_ways
     this.write({this.there: this.topic("orders")})
     ends, may_end = threading.Event(), threading.Event()
@@ -197,7 +197,7 @@ def test_invalid_file_changes_nothing(
 
 
 def test_transforms_that_do_not_run_change_nothing(two_ways: Reloading) -> None:
-    """With the new file these records would be copied as they are."""
+    """With the new file, a mirror would copy these records unchanged."""
     this = two_ways
     with this.mirror() as mirror:
         copies(this, mirror, this.there, "orders")

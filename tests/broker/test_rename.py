@@ -31,12 +31,12 @@ from twinlog.survey.copied_topics import copies_by_name
 pytestmark = [pytest.mark.broker]
 
 FIRST = {0: 0, 3: 3, 12: 8}
-"""By offset of the source: the next record of `with_transactions`. 3 lies in a gap."""
+"""Translations by source offset: the next record of `with_transactions`. Offset 3 is in a gap."""
 BEHIND_GAP = 6
 
 
 class Renamed(Pair):
-    """A pair whose topic has another name on the target, beside one that keeps its own."""
+    """A pair with one renamed topic, and one that keeps its name."""
 
     def __init__(
         self, folder: Path, a: LocalCluster, b: LocalCluster, *, identity: bool, ways: int = 1
@@ -143,7 +143,7 @@ def test_a_clash_stops_both_and_a_changed_rule_stops_the_topic(
     tmp_path: Path,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    """What is on the target stays as it was, and the first copy goes on when that is over."""
+    """The target's records stay, and the first copy continues after the clash."""
     pair = Renamed(tmp_path, source_cluster, target_cluster, identity=identity)
     create_topic(pair.a, pair.topic)
     produce(pair.a, pair.topic, numbered(0, 5))
@@ -188,7 +188,7 @@ def _flow(pair: Renamed) -> str:
 
 
 def _kept_equal(pair: Renamed) -> list[str]:
-    """Remote topics whose configs are those of the source."""
+    """Return remote topics whose configs equal those of the source."""
     (flow,) = load(pair.config, environment={}).flows
     sides = flow_setup(flow)
     with ClusterClient(sides.source) as source, ClusterClient(sides.target) as target:
@@ -256,7 +256,7 @@ def test_both_ways_of_the_identity_policy_are_refused_where_a_new_name_would_com
 
 @pytest.fixture
 def short_lived() -> Iterator[LocalCluster]:
-    """A cluster that a test may lose."""
+    """A cluster that the test may destroy."""
     with LocalCluster("rename-source", jvm_flags=QUICK_JVM) as cluster:
         yield cluster
 
@@ -268,7 +268,7 @@ def test_a_source_that_is_gone_is_failed_over_under_the_new_name(
     capsys: pytest.CaptureFixture[str],
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """Nothing but the target says which topic a checkpoint is about."""
+    """Only the target shows the topic of a checkpoint."""
     monkeypatch.setattr("twinlog.control.cutover.scope.SOURCE_ANSWERS_WITHIN_S", 1.0)
     monkeypatch.setattr("twinlog.client.group_translation.SOURCE_ANSWERS_WITHIN_S", 1.0)
     pair = Renamed(tmp_path, short_lived, target_cluster, identity=False)

@@ -1,4 +1,4 @@
-"""`twinlog repair` on real clusters: what a stray producer wrote stays, and the copy resumes."""
+"""`twinlog repair` on real clusters: records of a stray producer stay, and the copy resumes."""
 
 from __future__ import annotations
 
@@ -49,18 +49,18 @@ def rig(
 
 
 def stray(rig: Rig, count: int) -> None:
-    """Somebody writes to the remote topic."""
+    """Write to the remote topic as another client."""
     produce(rig.target, rig.remote, [Outgoing(value=b"stray") for _ in range(count)])
 
 
 def on_target(rig: Rig) -> list[int]:
-    """By number, in order; -1 is a stray one."""
+    """Return the numbers of the records in order; -1 is a stray record."""
     values = [(one.value or b"") for one in read_all(rig.target, rig.remote)]
     return [-1 if value == b"stray" else int(value[1:]) for value in values]
 
 
 def map_is_exact(rig: Rig) -> None:
-    """From every offset of the target one goes on at the next record of ours, and nowhere else."""
+    """Check that every target offset translates to this flow's next record."""
     known, there = rig.map(), on_target(rig)
     reach = up_to(known, len(there), Witness.LOG_END).reach
     assert reach is not None
@@ -71,7 +71,7 @@ def map_is_exact(rig: Rig) -> None:
 
 
 def stands_still(mirror: EmittingMirror, rig: Rig, capsys: pytest.CaptureFixture[str]) -> Any:
-    """The plan, once others may read that it does."""
+    """Return the plan, once the published status shows the stopped partition."""
     mirror.eventually(lambda parts: [p.code for p in parts] == ["EXTRA_RECORDS"])
     found: dict[str, Any] = {}
 
@@ -96,7 +96,7 @@ def is_mended(mirror: EmittingMirror) -> None:
 def test_stray_records_in_front_of_ours_are_accepted_whatever_dies(
     rig: Rig, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """The copy ran while they came, so a batch of ours lies behind them."""
+    """The copy ran when they arrived, so a batch of this flow follows them."""
     rig.create()
     rig.put(range(10))
     places = {9: 9, 10: 13, 12: 15}

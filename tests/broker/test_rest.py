@@ -1,4 +1,4 @@
-"""REST of two processes: any of them answers for a flow that one of them leads, and steers it."""
+"""REST of two processes: each answers for a flow that one of them leads, and steers it."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def kinds(rest: Rest) -> set[tuple[str, str | None]]:
 
 
 def steer_as_connect(leader: Rest, other: Rest, mark: str, topic: str) -> None:
-    """What scripts of Connect see and do."""
+    """Act like a script for Connect."""
     connector = f"/s{mark}/t/connectors/MirrorSourceConnector"
     eventually(lambda: other.get(f"{connector}/status")["connector"]["state"] == "PAUSED")
     wanted = [
@@ -66,7 +66,7 @@ def limit_and_pause_topics(leader: Rest, other: Rest, path: str, topic: str) -> 
 
 
 def declare_a_state(leader: Rest, other: Rest, path: str, topic: str) -> None:
-    """One request sets all that commands can; the same request again changes nothing."""
+    """One request sets everything that commands can set. Repeating it changes nothing."""
     state: dict[str, Any] = {"paused": False, "bytesPerSecond": 40_000_000, "releasedTopics": []}
 
     def put(paused_topics: list[str], **more: object) -> set[tuple[str, str | None, bool]]:
@@ -90,7 +90,7 @@ def declare_a_state(leader: Rest, other: Rest, path: str, topic: str) -> None:
 
 
 def logs_of_second(rest: Rest, path: str, topic: str, remote: str) -> Any:
-    """Of 5 records the source has deleted 2 since they were copied; the lane that has them."""
+    """The source has deleted 2 of 5 copied records. Also returns the lane of the partition."""
     first, found = rest.get(f"{path}/logs?topic={topic}&partitions=0,1")["partitions"]
     assert (first["partition"], first["source"]["problem"]) == (0, "")
     assert found["nextOffset"] == 5

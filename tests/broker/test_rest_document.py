@@ -1,5 +1,5 @@
-"""Requests that schemathesis makes of the OpenAPI document, of a flow whose clusters answer: what
-handlers say is as the document says, and none of them fails.
+"""Requests that schemathesis generates from the OpenAPI document, for a flow with running clusters:
+responses match the document, and none is an internal error.
 """
 
 from __future__ import annotations

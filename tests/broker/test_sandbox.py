@@ -1,4 +1,4 @@
-"""The sandbox itself: brokers that start, die and come back, judged by an independent client."""
+"""The sandbox's brokers start, die and restart, as checked by an independent client."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ pytestmark = pytest.mark.broker
 
 @pytest.fixture(scope="module")
 def single() -> Iterator[LocalCluster]:
-    """A broker to be hurt, shared by this file only."""
+    """A broker to damage, used by this file only."""
     with LocalCluster("single", jvm_flags=QUICK_JVM) as cluster:
         yield cluster
 

@@ -1,4 +1,6 @@
-"""Secured sandbox clusters, entered by Kafka's own Java client with the keys the sandbox gives."""
+"""Kafka's own Java client connects to secured sandbox clusters with the keys that the sandbox
+provides.
+"""
 
 from __future__ import annotations
 
@@ -34,7 +36,7 @@ def secure() -> Iterator[LocalCluster]:
 
 
 def topics_seen(java: Any, properties: Mapping[str, str]) -> set[str]:
-    """Topics that Kafka's Java client may see with these properties."""
+    """Return the topics that Kafka's Java client sees with these properties."""
     java_properties = java.java.util.Properties()
     limits = {"request.timeout.ms": "5000", "default.api.timeout.ms": "8000"}
     for key, value in {**properties, **limits}.items():

@@ -1,4 +1,4 @@
-"""A mirror between two secured clusters, under ordinary users with no right too many."""
+"""A mirror between two secured clusters, with users that have only the necessary rights."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def source() -> Iterator[LocalCluster]:
 
 @pytest.fixture(scope="module")
 def target() -> Iterator[LocalCluster]:
-    """Its user has everything on topics and groups, and nothing on the cluster but Describe."""
+    """Its user has all rights on topics and groups, and only Describe on the cluster."""
     with secured("secured-target", WRITER) as cluster:
         allow(cluster, WRITER, ["all"], topic="*")
         allow(cluster, WRITER, ["all"], group="*")
@@ -111,7 +111,7 @@ def test_copies_over_every_kind_of_connection(
 def a_resource(
     folder: Path, source: LocalCluster, target: LocalCluster, topics: str
 ) -> tuple[Path, Path]:
-    """A Strimzi resource for both clusters, and the folder with what Kubernetes would mount."""
+    """Write a Strimzi resource for both clusters, and the folder that Kubernetes would mount."""
     secrets = folder / "secrets"
     reader = source.client_properties("SSL", READER, stores="PEM")
     writer = target.client_properties("SASL_SSL", WRITER, stores="PEM")

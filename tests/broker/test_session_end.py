@@ -1,4 +1,4 @@
-"""Brokers that end SASL sessions (KIP-368): connections are replaced before, without errors."""
+"""Brokers that end SASL sessions (KIP-368): connections are replaced in time, without errors."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Several processes with one flow: one leads, the others stand by, and nobody disturbs it."""
+"""Several processes with one flow: one leads undisturbed, and the others stand by."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ def report_of(mirror: Mirror, flows: list[FlowSnapshot]) -> MirrorReport:
 
 
 def topics_of(rig: Rig) -> set[str]:
-    """The flow's topics on the target; other tests have theirs there."""
+    """Return the flow's topics on the target, without those of other tests."""
     return {name for name in topic_names(rig.target) if rig.alias in name}
 
 
@@ -103,8 +103,9 @@ def test_once_waits_for_a_dead_leader_to_be_given_up(rig: Rig) -> None:
 @pytest.mark.faults
 @pytest.mark.long
 def test_once_says_that_another_leads_only_where_one_is_known(rig: Rig) -> None:
-    """A dead member whose session is longer than ours: the coordinator answers nobody for so long.
-    As one does that is so busy that it hears neither a leave nor the end of a session in time.
+    """A dead member has a longer session than this process, and the coordinator responds to no one
+    in that time. A coordinator that is too busy to process a leave or an expired session in time
+    does the same.
     """
     config = rig.config()
     rig.put(range(5))
@@ -157,7 +158,7 @@ def test_standby_says_so_and_takes_over_within_15_seconds(
 
 
 class Process:
-    """A mirror of the flow with a file of its own that may be read again."""
+    """A mirror of the flow with its own file, which can be reloaded."""
 
     def __init__(self, rig: Rig, folder: Path, **keys: str) -> None:
         self.rig = rig
@@ -212,7 +213,7 @@ def test_another_configuration_is_said_until_both_have_reloaded(
 
 
 def test_a_standby_that_is_stopped_has_left_its_group_before_its_process_ends(rig: Rig) -> None:
-    """Its set-up waits to lead meanwhile, and longer than the end of a process does."""
+    """Its set-up waits to lead for longer than the process takes to end."""
     (flow,) = load(rig.config(), environment={}).flows
     leader, standby = flow_setup(flow), flow_setup(flow)
     leader.prepare(once=False)

@@ -1,5 +1,5 @@
-"""Share groups go over to the other cluster and back: nothing is skipped, what was acknowledged
-last may come again, and groups that are in use are left alone.
+"""Share groups move to the other cluster and back: nothing is skipped, records that were
+acknowledged last may be repeated, and groups in use are left alone.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from tests.support.share import begin_at, from_the_start, in_group, stands_at, t
 from tests.support.topics import create_topic, delete_records, end_offsets
 from twinlog.cluster.groups.share_groups import fetch_furthest_offsets
 from twinlog.control.groups.checkpoints import WITHOUT_SYNC, ShareGroups
-from twinlog.mirror.map.checkpoints import Skipped
+from twinlog.control.groups.group_sync import Skipped
 from twinlog.sandbox import LocalCluster
 
 pytestmark = [pytest.mark.broker]
@@ -41,7 +41,7 @@ def test_share_groups_go_on_there_and_back_and_skip_nothing(
     monkeypatch: pytest.MonkeyPatch,
     begins: str,
 ) -> None:
-    """However late the first round of the way back is."""
+    """The first round of the reverse flow may be late."""
     pair = Pair(tmp_path, source_cluster, target_cluster)
     with_transactions(pair)  # 0 to 7, with gaps between them and behind
     produce(pair.a, pair.topic, numbered(8, 2))

@@ -1,5 +1,5 @@
-"""Flows spread over the processes that run them: who comes later gets its share, and no record is
-lost or doubled when a flow changes hands.
+"""Flows are distributed over the processes that run them: a later process gets its share, and no
+record is lost or duplicated when a flow moves.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ pytestmark = [pytest.mark.broker, pytest.mark.xdist_group("several-processes")]
 
 SETTLE_S: Final = 1.0
 HEARTBEAT_MS: Final = 200
-"""By which processes hear of one another: shorter, as the time to settle is."""
+"""Interval of announcements between processes. It is short, like the settle time."""
 
 FLOWS: Final = 4
 HALF: Final = ["RUNNING"] * 2 + ["STANDBY"] * 2
@@ -62,11 +62,11 @@ class Site:
         return mirror
 
     def real_process(self) -> Mirror:
-        """With the pauses that users have."""
+        """A process with the default pauses."""
         return Mirror(self.path, lanes=1)
 
     def same(self) -> None:
-        """Every remote topic has what the source has, once and in order."""
+        """Check that every remote topic has its source's records once and in order."""
         for alias, topic in self.topics.items():
             there = [record.value for record in read_all(self.source, topic)]
             here = [record.value for record in read_all(self.target, f"{alias}.{topic}")]
@@ -85,7 +85,7 @@ def site(source_cluster: LocalCluster, target_cluster: LocalCluster, tmp_path: P
 
 
 def leads(*mirrors: Mirror) -> list[int]:
-    """How many flows each process leads; -1 for one that has not reported."""
+    """Return the number of flows that each process leads; -1 for one that has not reported."""
     return [
         sum(flow.generation is not None for flow in mirror.snapshots) if mirror.snapshots else -1
         for mirror in mirrors
@@ -105,7 +105,7 @@ def generations(*mirrors: Mirror) -> list[int]:
 
 
 def until_settled(*mirrors: Mirror) -> None:
-    """Until no flow changed hands for a while, with somebody who leads each."""
+    """Wait until each flow has a leader, and none has moved for a while."""
     last, since = generations(*mirrors), time.monotonic()
 
     def is_settled() -> bool:
@@ -125,7 +125,7 @@ def prompt_heartbeats(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.fixture
 def endings(monkeypatch: pytest.MonkeyPatch) -> list[Step]:
-    """Why a run of a flow ended, in whatever process: an end takes less time than any snapshot."""
+    """Return why runs of a flow ended, in any process. An end is too short for a snapshot."""
     found: list[Step] = []
     ends = ManagedFlow._ends
 

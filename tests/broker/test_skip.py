@@ -64,7 +64,7 @@ def rig(
 
 
 def put(rig: Rig, *records: Record) -> None:
-    """One batch of the source."""
+    """Write one batch to the source."""
     raw.send(rig.source_client, rig.here, encode_batch(records, codec=Codec.NONE)).expect_ok()
 
 
@@ -74,7 +74,7 @@ def words(rig: Rig, offset: int, *more: str) -> list[str]:
 
 
 def refused(rig: Rig, offset: int, capsys: pytest.CaptureFixture[str]) -> str:
-    """Why the record is not left out; nothing changed."""
+    """Return why the record is not skipped, and check that nothing changed."""
     before = skips(rig)
     capsys.readouterr()
     assert run(words(rig, offset, "--format", "json")) == 1
@@ -96,7 +96,7 @@ def skips(rig: Rig) -> tuple[WantedSkip, ...]:
 
 
 def stands_at(mirror: EmittingMirror, rig: Rig, skip: Skip, code: str) -> None:
-    """Told by the mirror, and where others read it."""
+    """Wait until the mirror and the published status report the record."""
     topic_id = rig.source_client.metadata([rig.topic]).topics[rig.topic].topic_id
     wanted = Poison(skip=skip, topic_id=topic_id)
     mirror.eventually(lambda parts: [(p.poison, p.code) for p in parts] == [(wanted, code)])
@@ -104,7 +104,7 @@ def stands_at(mirror: EmittingMirror, rig: Rig, skip: Skip, code: str) -> None:
 
 
 def goes_on_at(rig: Rig, group: str) -> int:
-    """Where the group is set on the target; -1: not yet."""
+    """Return the group's offset on the target; -1: not set yet."""
     return committed(rig.target, group, rig.remote)
 
 
@@ -169,14 +169,14 @@ def test_record_that_is_too_large_is_left_out_whatever_dies(
 
 
 def killed_at_each_step(rig: Rig, offset: int, *more: str) -> None:
-    """It is wanted only once the last step is done."""
+    """The intent is set only after the last step."""
     for moment, where in (("before", PUT), ("behind", PUT), ("before", WRITE), ("behind", WRITE)):
         killed(moment, where, *words(rig, offset, *more))
         assert bool(skips(rig)) is ((moment, where) == ("behind", WRITE)), (moment, where)
 
 
 def is_in_quarantine(rig: Rig, record: Record) -> None:
-    """Once, with all that it was and where."""
+    """Check that the record is in the quarantine topic once, with its origin."""
     (kept,) = read_all(rig.target, quarantine_topic(Flow.of(rig.flow)))
     assert (kept.key, kept.value, kept.headers[:2]) == (record.key, record.value, record.headers)
     place = {name: (value or b"").decode() for name, value in kept.headers[2:]}
@@ -187,7 +187,7 @@ def is_in_quarantine(rig: Rig, record: Record) -> None:
 
 
 def refused_once_told(rig: Rig, capsys: pytest.CaptureFixture[str]) -> str:
-    """As soon as the mirror has written a status."""
+    """Return why it is refused, as soon as the mirror has written a status."""
     said = ""
 
     def is_told() -> bool:

@@ -33,7 +33,7 @@ AT = 7
 
 
 class Copied:
-    """Twenty copied records, and a group at the seventh with a checkpoint on the target."""
+    """Twenty copied records, and a group at offset seven with a checkpoint on the target."""
 
     def __init__(
         self,
@@ -68,7 +68,7 @@ class Copied:
 
     @property
     def names(self) -> tuple[str, str]:
-        """Of the source: as users see it in topic names, and as the file has it."""
+        """Names of the source: in topic names, and in the file."""
         return self.pair.site, self.pair.alias_a
 
 
@@ -188,7 +188,7 @@ def test_commands_that_only_look(
 
 
 class Pasted:
-    """A file as people have it, with the line for the source's alias or without it."""
+    """A typical file, with or without the line for the source's alias."""
 
     def __init__(
         self,
@@ -211,13 +211,13 @@ class Pasted:
         self.file.write_text(f"{text}sync.group.offsets.interval.seconds = 1\n")
 
     def says(self, *words: str) -> tuple[int, Any]:
-        """Exit code and JSON of a command, with the names of a flow without the alias."""
+        """Return exit code and JSON of a command, with the flow's names without the alias."""
         self.capsys.readouterr()
         code = run([words[0], *words[1:2], str(self.file), *words[2:], "--format", "json"])
         return code, json.loads(self.capsys.readouterr().out.replace("site1.", "source."))
 
     def answers(self) -> Iterator[object]:
-        """Yield what the commands say of a running copy, and after a failover."""
+        """Yield the output of commands for a running copy, and after a failover."""
         with EmittingMirror(self.file, lanes=1) as mirror:
             eventually(lambda: committed(self.target, "shop", self.remote) == AT)
             yield self.says("groups", "ready", "--group", "shop")

@@ -1,4 +1,4 @@
-"""A target on which a newer release has worked is refused in one line, and nothing is copied."""
+"""A target with rows of a newer release is refused with one line, and nothing is copied."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ NEWER = b'{"v":4}'
 
 @pytest.fixture(scope="module")
 def target() -> Iterator[LocalCluster]:
-    """Of its own: its state topic is of no use to other tests."""
+    """A separate cluster, because no other test can use its state topic."""
     with LocalCluster("newer-release", jvm_flags=QUICK_JVM) as cluster:
         yield cluster
 

@@ -1,4 +1,6 @@
-"""Our internal topics have as many replicas as their key says, and not as the remote topics."""
+"""Twinlog's internal topics have the replication factor of their own key, not that of remote
+topics.
+"""
 
 from __future__ import annotations
 

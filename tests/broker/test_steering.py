@@ -1,4 +1,4 @@
-"""People pause, resume, limit and release what runs, by the command line, on real brokers."""
+"""Operators pause, resume, limit and release flows by the command line, on real brokers."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ pytestmark = [pytest.mark.broker]
 
 
 class Flow:
-    """One flow with two topics, `orders` and `audit`, and the commands of those who steer it."""
+    """A flow with two topics, `orders` and `audit`, and an operator's commands."""
 
     def __init__(self, source: LocalCluster, target: LocalCluster, folder: Path, mark: str) -> None:
         self.source, self.target = source, target
@@ -141,8 +141,8 @@ def test_paused_flow_copies_nothing_and_resumes_at_the_next_record(
 
 @pytest.mark.alone  # it measures
 def test_who_leads_in_another_process_follows_within_two_seconds(flow: Flow) -> None:
-    """From the command's first byte on. Each comes right behind the leader's last look, which is
-    when it waits longest for the next one.
+    """Time from the command's first byte on. Each command comes directly after the leader's last
+    read, when the next one is furthest away.
     """
     flow.put(flow.orders, 0, 100)
     took_s = []
@@ -162,7 +162,7 @@ def test_who_leads_in_another_process_follows_within_two_seconds(flow: Flow) -> 
 def test_what_would_be_lost_grows_while_a_flow_is_paused(
     flow: Flow, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """Nobody copies, and still the source's end is followed."""
+    """Nothing is copied, but the source's end is still followed."""
     with flow.file.open("a") as file:
         file.write("twinlog.rpo.seconds = 2\n")
     flow.put(flow.orders, 0, 100)
@@ -217,8 +217,8 @@ def test_what_retention_takes_before_it_is_copied_is_told_in_time(
 def test_a_mirror_that_starts_over_a_pause_tells_what_retention_takes(
     flow: Flow, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """No lane of it has begun the partition: the offset map and both logs say where it rests."""
-    for name in ("source_watch.BEHIND_FOR_S", "source_watch.BEHIND_EVERY_S", "resting.FIRST_S"):
+    """No lane has begun the partition, so the offset map and both logs show its position."""
+    for name in ("source_watch.BEHIND_FOR_S", "source_watch.BEHIND_EVERY_S", "idle.FIRST_S"):
         monkeypatch.setattr(f"twinlog.control.risk.{name}", 1)
     hour_ms = 3_600_000
     alter_topic_configs(flow.source, flow.orders, {"retention.ms": str(hour_ms)})
@@ -246,13 +246,13 @@ def test_a_mirror_that_starts_over_a_pause_tells_what_retention_takes(
 
 
 def loss(mirror: Mirror) -> tuple[int | None, int]:
-    """(records, partitions of which it is not known)"""
+    """Return (records, number of partitions for which the number is unknown)."""
     found = state(mirror)
     return found.loss_records, found.loss_unknown
 
 
 def counted_looks(mirror: Mirror) -> list[float]:
-    """Grows with each look of the driver for what is wanted, whether it can be read or not."""
+    """A counter of the driver's attempts to read intents, including failed ones."""
     (managed,) = mirror.supervisor.flows
     assert managed.generation is not None
     steering = managed.generation.steering
@@ -420,7 +420,7 @@ def test_released_topic_that_others_wrote_to_is_not_appended_to(flow: Flow) -> N
 def test_resume_is_followed_though_the_first_look_for_topics_fails(
     flow: Flow, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Brokers are upgraded, and topics are looked for at the start only."""
+    """Brokers are upgraded, and discovery runs at the start only."""
     lines = flow.file.read_text().replace("refresh.topics.interval.seconds = 1\n", "")
     flow.file.write_text(f"{lines}refresh.topics.enabled = false\n")
     monkeypatch.setattr("twinlog.control.flow.generation.AFTER_FAILURE_S", 1.0)

@@ -28,7 +28,7 @@ pytestmark = pytest.mark.broker
 def test_a_planned_micro_batch_of_a_deleted_topic(
     source_cluster: LocalCluster, fresh_topic: str, fails: str, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """Its offsets are in the checkpoint, so each restart asks for them again."""
+    """Its offsets are in the checkpoint, so each restart requests them again."""
     create_topic(source_cluster, fresh_topic)
     delete_topic(source_cluster, fresh_topic)
     eventually(lambda: fresh_topic not in topic_names(source_cluster))
@@ -55,7 +55,9 @@ def test_a_planned_micro_batch_of_a_deleted_topic(
 def test_tasks_keep_their_connections(
     source_cluster: LocalCluster, fresh_topic: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Of one worker: only what comes with other settings, or behind an error, dials again."""
+    """Connections of one worker: only a task with other settings, or after an error, connects
+    again.
+    """
     create_topic(source_cluster, fresh_topic)
     produce(source_cluster, fresh_topic, [Outgoing(b"k", b"%d" % at) for at in range(10)])
     dialled, real = list[str](), Connection.open

@@ -1,4 +1,6 @@
-"""A Strimzi resource of two flows on brokers: the sections of its mirrors say what is emitted."""
+"""A Strimzi resource of two flows on brokers: the sections of its mirrors determine what is
+emitted.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The archive for somebody else: what it tells of a secured mirror, and no secret with it."""
+"""The archive for outsiders: its information about a secured mirror, and no secret."""
 
 from __future__ import annotations
 
@@ -40,7 +40,9 @@ def secured() -> Iterator[LocalCluster]:
 
 
 def a_config(folder: Path, cluster: LocalCluster, topic: str) -> Path:
-    """The source by SASL with a PKCS#12 trust store, the target by a key in the file itself."""
+    """Write a configuration: the source by SASL with a PKCS#12 truststore, the target by a key in
+    the file.
+    """
     clusters = {
         "A": cluster.client_properties("SASL_SSL", READER, stores="PKCS12"),
         "B": cluster.client_properties("SSL", WRITER, stores="PEM"),
@@ -74,7 +76,7 @@ def a_config(folder: Path, cluster: LocalCluster, topic: str) -> Path:
 
 
 def secrets_in(config: Path) -> set[str]:
-    """Every secret of the file, found by a reader of the test's own."""
+    """Return every secret of the file, found by the test's own parser."""
     text = config.read_text()
     (key,) = re.findall(r"ssl\.keystore\.key = (.*)", text)
     body = [line for line in key.split("\\n") if len(line) > 40]
@@ -100,7 +102,7 @@ def config(
     monkeypatch: pytest.MonkeyPatch,
     caplog: pytest.LogCaptureFixture,
 ) -> Path:
-    """A mirror of this configuration has just run, and somebody has logged what nobody should."""
+    """A configuration whose mirror has just run, and which logged a secret."""
     monkeypatch.setenv("XDG_RUNTIME_DIR", str(tmp_path / "run"))
     create_topic(secured, fresh_topic)
     produce(secured, fresh_topic, [Outgoing(b"k", b"v")])

@@ -1,4 +1,4 @@
-"""Clients go over while both clusters live: every record is read exactly once, whatever dies."""
+"""Clients move while both clusters run: every record is read exactly once, whatever dies."""
 
 from __future__ import annotations
 
@@ -94,7 +94,9 @@ def test_every_record_is_read_once_though_the_command_dies_at_each_step(case: Ca
 def test_clients_are_interrupted_for_seconds(
     case: Case, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """From the fence to the first record on the target, switched by a hook; printed."""
+    """Print the time from the fence to the first record on the target, with a hook that moves the
+    clients.
+    """
     over, flag = threading.Event(), case.folder / "over"
     told = "import os,pathlib,sys;pathlib.Path(sys.argv[1]).write_text(os.environ['TWINLOG_FLOW'])"
     hook = f'{sys.executable} -c "{told}" {flag}'
@@ -160,7 +162,7 @@ def test_closed_gates_change_nothing(case: Case) -> None:
 def test_open_transaction_is_named_and_waited_for(
     case: Case, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """What lies behind its first record would be lost."""
+    """The records after its first one would be lost."""
     pair, ended = case.pair, threading.Event()
     produce(pair.source, case.sales, numbered(0, 10))
     whose = re.compile(rf"{case.sales}-0: a transaction of producer id \d+ from offset 10")
@@ -213,7 +215,7 @@ def test_abort_takes_the_fence_away_and_leaves_that_of_others(case: Case) -> Non
 
 
 def test_who_still_writes_is_named_and_nothing_is_promoted(case: Case) -> None:
-    """A super user is held by no ACL; with `--fence none` nobody is."""
+    """No ACL stops a super user, and `--fence none` stops no client."""
     pair, stop = case.pair, threading.Event()
     group = f"{case.group}-x"
     produce(pair.source, case.orders, numbered(0, 10))
@@ -257,7 +259,7 @@ def test_who_still_writes_is_named_and_nothing_is_promoted(case: Case) -> None:
 
 
 class Hooked:
-    """An application that stops for a file, and starts for one on the target."""
+    """An application that stops when a file appears, and starts on the target when another does."""
 
     def __init__(self, case: Case) -> None:
         self.case, self.count = case, 0
@@ -297,7 +299,9 @@ class Hooked:
 
 @pytest.mark.parametrize("fence", ["hook", "none"])
 def test_producers_are_stopped_by_their_owner(case: Case, fence: str) -> None:
-    """By a command of theirs, or before ours: no ACL is made, and nothing is lost."""
+    """They are stopped by their own command, or before the switchover: no ACL is created, and
+    nothing is lost.
+    """
     with Mirror(case.file) as mirror, Hooked(case) as shop:
         eventually(lambda: case.copied(case.orders) > 20)
         eventually(lambda: case.remote(case.sales) in topic_names(case.pair.target))
@@ -323,8 +327,8 @@ def test_producers_are_stopped_by_their_owner(case: Case, fence: str) -> None:
 
 
 def test_mirror_killed_in_the_midst(case: Case, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Before the drain a standby takes over; behind the promotion nobody does, and the command
-    waits until nothing of it can arrive any more.
+    """Before the drain a standby takes over. After the promotion none does, and the command waits
+    until no late request can arrive.
     """
     over, drivers = threading.Event(), [Driver(case.file)]
     wait = Drain.wait

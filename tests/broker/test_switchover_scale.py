@@ -1,4 +1,4 @@
-"""A switchover of many topics with many groups: for how long producers are interrupted."""
+"""A switchover of many topics with many groups: the duration of the producers' interruption."""
 
 from __future__ import annotations
 
@@ -31,12 +31,12 @@ pytestmark = [pytest.mark.broker, pytest.mark.alone]
 TOPICS = [f"orders-{number}" for number in range(100)]
 PARTITIONS = 10
 RECORDS = 20
-"""In each partition."""
+"""Records in each partition."""
 GROUPS = 50
 TOPICS_OF_A_GROUP = 20
 MOST_S = 10.0
 FAR_S = 0.08
-"""Added to each request that the command sends to the source."""
+"""Delay of each request that the command sends to the source, in seconds."""
 MOST_FAR_S = 15.0
 
 
@@ -66,7 +66,7 @@ def config(pair: SecuredPair, folder: Path) -> Path:
 
 
 def places(group: int) -> list[Assigned]:
-    """Where a group stands: each elsewhere."""
+    """Return different offsets for the groups."""
     first = group * 2
     topics = [TOPICS[number % len(TOPICS)] for number in range(first, first + TOPICS_OF_A_GROUP)]
     return [
@@ -78,7 +78,7 @@ def places(group: int) -> list[Assigned]:
 def sent_by_this_thread(
     monkeypatch: pytest.MonkeyPatch, source: LocalCluster, far_s: float
 ) -> list[str]:
-    """The kinds of requests, in their order; those to the source take so much longer."""
+    """Record the kinds of requests in order. Those to the source are delayed."""
     sent, ours, begin = list[str](), threading.get_ident(), Connection.begin
     ports = {
         int(one.rpartition(":")[2]) for one in source.bootstrap_for("SASL_PLAINTEXT").split(",")

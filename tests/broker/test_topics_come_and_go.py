@@ -26,7 +26,7 @@ def values(frame: DataFrame) -> list[int]:
 
 @pytest.fixture
 def names(source_cluster: LocalCluster, fresh_topic: str) -> Iterator[tuple[str, str]]:
-    """Two topics of one partition. A test leaves both of them."""
+    """Names of two topics with one partition, which exist after each test."""
     both = fresh_topic, f"{fresh_topic}-other"
     for one in both:
         create_topic(source_cluster, one)

@@ -1,4 +1,4 @@
-"""`twinlog topology` as a command, on a cluster that heartbeats reach."""
+"""`twinlog topology` on a cluster with heartbeats."""
 
 from __future__ import annotations
 

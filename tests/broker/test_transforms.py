@@ -7,7 +7,7 @@ import hmac
 import importlib.util
 import json
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Final
@@ -20,6 +20,8 @@ from pyspark.sql.window import Window
 
 from tests.support.client import Outgoing, produce, read_all
 from tests.support.command import Command
+from tests.support.connect_chains import CHAINS, RECORDS, after, chain_lines
+from tests.support.properties import flow_of, loader
 from tests.support.topics import create_topic, delete_topic
 from twinlog.config.flow.transforms import TransformConfig
 from twinlog.config.regex.patterns import compile_names
@@ -47,7 +49,7 @@ from twinlog.transforms import (
     set_header,
     sql,
 )
-from twinlog.transforms.loading import check_transform
+from twinlog.transforms.loading import check_transform, load_chain
 from twinlog.transforms.plan import COLUMNS
 
 pytestmark = pytest.mark.broker
@@ -60,7 +62,7 @@ TRIAL_S: Final = 300.0
 def frame(
     spark: SparkSession, *values: str | bytes | None, key: bytes | None = b"k", **headers: bytes
 ) -> DataFrame:
-    """Records of one partition with these values, and the same key and headers."""
+    """Return records of one partition with these values, and the same key and headers."""
     rows = [
         (
             key,
@@ -78,13 +80,13 @@ def frame(
 
 
 def texts(rows: DataFrame) -> list[str | None]:
-    """Their values in order."""
+    """Return the values in order."""
     found = rows.orderBy("offset").select("value").collect()
     return [None if row[0] is None else bytes(row[0]).decode() for row in found]
 
 
 def changed(spark: SparkSession, transform: Transform, value: Any) -> Any:
-    """What becomes of one JSON value."""
+    """Return the result for one JSON value."""
     (text,) = texts(frame(spark, json.dumps(value)).transform(transform))
     return json.loads(text or "")
 
@@ -135,6 +137,28 @@ def test_fields_of_json(spark: SparkSession) -> None:
     assert changed(spark, drop_json("$.none", "$.items"), order).keys() == (
         order.keys() - {"none", "items"}
     )
+
+
+def test_chains_of_kafka_connect(spark: SparkSession, tmp_path: Path) -> None:
+    """The queries do what the steps do, which are compared with Java's classes elsewhere."""
+    rows = [
+        (one.key, one.value, "orders", 0, one.offset, NOON, 0, [*one.headers] or None)
+        for one in RECORDS
+    ]
+    schema = ", ".join(f"{n} {kind}" for n, kind in COLUMNS.items())
+    given = spark.createDataFrame(rows, schema)
+    for name, lines in CHAINS.items():
+        config = flow_of(loader(tmp_path)(*(f"A->B.{line}" for line in lines))).transforms
+        for one in config.entries:
+            found = check_transform(spark, one)
+            assert found.is_deterministic and found.is_proven
+        steps = config.connect_steps("orders")
+        kept = load_chain(config.of_topic("orders"))(given).orderBy("offset").collect()
+        expected = [made for one in RECORDS if (made := after(one, steps)) is not None]
+        assert [
+            (row.offset, row.key, row.value, tuple(tuple(pair) for pair in row.headers or ()))
+            for row in kept
+        ] == [(one.offset, one.key, one.value, one.headers) for one in expected], name
 
 
 def test_values_that_are_not_json(spark: SparkSession) -> None:
@@ -331,13 +355,17 @@ def test_functions_of_a_file_that_cannot_run(
 ) -> None:
     monkeypatch.syspath_prepend(tmp_path)
     (tmp_path / "broken_in_tests.py").write_text("import no_such_module\n")
-    (tmp_path / "odd_in_tests.py").write_text("number = 7\nlimit = lambda rows: rows.limit(1)\n")
+    (tmp_path / "odd_in_tests.py").write_text(
+        "from twinlog.transforms import route\nnumber = 7\nlimit = lambda rows: rows.limit(1)\n"
+        "other = route('x')\n"
+    )
     said = {
         "no_such_module:f": "cannot be imported: ModuleNotFoundError: No module named 'no_such_m",
         "broken_in_tests:f": "cannot be imported: ModuleNotFoundError: No module named 'no_such_m",
         "odd_in_tests:f": "cannot be imported: AttributeError: module 'odd_in_tests' has no attri",
         "odd_in_tests:number": "odd_in_tests:number is not a function, but int; name a function",
         "odd_in_tests:limit": "its plan has a limit (GlobalLimit)",
+        "odd_in_tests:other": "x sets the topic of records, and mirrors write to no other",
     }
     found = {}
     for function, expected in said.items():
@@ -445,15 +473,19 @@ class Trial:
         (folder / "privacy_of_tests.py").write_text(PRIVACY)
         self.file = folder / "mm2.properties"
 
-    def run(self, *arguments: str, functions: tuple[str, ...], expected: int) -> Command:
+    def run(
+        self, *arguments: str, functions: tuple[str, ...], expected: int, more: Sequence[str] = ()
+    ) -> Command:
         key = "A->B.twinlog.transforms"
         lines = [
             *("clusters = A, B", f"A.bootstrap.servers = {self.source}"),
             *(f"B.bootstrap.servers = {self.target}", "A->B.enabled = true"),
             *("replication.factor = 1", f"A->B.topics = {self.topic}"),
+            f"{key}.on-error = quarantine",
             f"{key} = {', '.join(functions)}",
             *(f"{key}.{one}.topics = {self.topic}" for one in functions),
             *(f"{key}.{one}.function = privacy_of_tests:{one}" for one in functions),
+            *more,
         ]
         self.file.write_text("\n".join(lines) + "\n")
         with Command(self.folder / "out", *arguments) as command:
@@ -503,13 +535,15 @@ def test_a_trial_shows_both_sides_and_writes_nothing(
 
 def test_a_check_runs_the_functions_and_names_what_a_mirror_refuses(trial: Trial) -> None:
     functions = ("mask", "newest")
-    text = trial.run("check", str(trial.file), functions=functions, expected=1).stdout
-    assert text.startswith("NOT READY: 2 problems")
-    assert (
-        f"transform mask of {trial.topic}: key binary, value binary, topic string, partition int, "
-        "offset bigint, timestamp timestamp, timestampType int, "
-        "headers array<struct<key:string,value:binary>>\n"
-    ) in text
-    assert "mirrors do not run transforms yet" in text
+    chain = [f"A->B.{line}" for line in chain_lines(("DropHeaders", "headers = trace"))[:3]]
+    text = trial.run("check", str(trial.file), functions=functions, expected=1, more=chain).stdout
+    assert text.startswith("NOT READY: 1 problem\n")
+    columns = (
+        "key binary, value binary, topic string, partition int, offset bigint, "
+        "timestamp timestamp, timestampType int, headers array<struct<key:string,value:binary>>\n"
+    )
+    assert f"transform transforms.s0 of .*: {columns}" in text
+    assert f"transform mask of {trial.topic}: {columns}" in text
+    assert "on which a transform fails go to mm2-twinlog-dead-letters.A.internal\n" in text
     refused = r"mm2.properties:\d+: A->B.twinlog.transforms.newest.function: its plan has a limit "
     assert re.search(refused + r"\(GlobalLimit\), .* \[TRANSFORM_NOT_ROW_BY_ROW\]", text)

@@ -1,4 +1,4 @@
-"""Client settings that tune the copy, on real brokers: what they change and what they leave."""
+"""Client settings that tune the copy, on real brokers: their effects and limits."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def codecs(rig: Rig) -> list[Codec]:
 
 
 def put(rig: Rig, codecs_of_batches: Sequence[Codec]) -> None:
-    """A batch of ten records for each codec."""
+    """Write a batch of ten records for each codec."""
     for at, codec in enumerate(codecs_of_batches):
         records = [rig.record(n, size=200) for n in range(10 * at, 10 * at + 10)]
         raw.send(rig.source_client, rig.here, encode_batch(records, codec=codec)).expect_ok()

@@ -1,4 +1,4 @@
-"""A cluster that cannot be reached: a mirror waits for it without an end, `--once` for a minute."""
+"""An unreachable cluster: a mirror retries without end, `--once` for a minute."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ MAX_PAUSE_S = 3.0
 
 @pytest.fixture(autouse=True)
 def hurried(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Nobody waits for minutes here."""
+    """Shorten all waits of minutes."""
     monkeypatch.setattr("twinlog.control.flow.flow_setup.REACHED_WITHIN_S", 0.2)
     monkeypatch.setattr("twinlog.control.flow.managed_flow.MAX_AWAY_PAUSE_S", 0.8)
 
@@ -45,7 +45,7 @@ def hurried(monkeypatch: pytest.MonkeyPatch) -> None:
 def config(
     tmp_path: Path, source_cluster: LocalCluster, fresh_topic: str
 ) -> tuple[Path, str, Forwarder]:
-    """A flow to a cluster behind a door that is still closed, and its remote topic."""
+    """A flow to a cluster whose port is still closed, and its remote topic."""
     create_topic(source_cluster, fresh_topic)
     produce(source_cluster, fresh_topic, [Outgoing(value=b"%d" % n) for n in range(50)])
     alias = f"A{uuid.uuid4().hex[:8]}"
@@ -78,7 +78,7 @@ def test_log_in_json_is_not_wrapped_on_a_narrow_terminal(tmp_path: Path) -> None
 
 
 def test_ctrl_c_on_a_terminal_leaves_no_line_of_the_screen_behind(tmp_path: Path) -> None:
-    """The terminal writes `^C` behind the last line, which is as long as the terminal is wide."""
+    """The terminal writes `^C` after the last line, which is as wide as the terminal."""
     path = tmp_path / "mm2.properties"
     first, second = free_ports(2)
     path.write_text(
@@ -94,7 +94,7 @@ def test_ctrl_c_on_a_terminal_leaves_no_line_of_the_screen_behind(tmp_path: Path
 
 
 def test_a_line_that_comes_late_stands_above_the_screen(tmp_path: Path) -> None:
-    """As at a takeover: the address is served once whoever had it is gone."""
+    """The address is served after its previous user has gone, as at a takeover."""
     path = tmp_path / "mm2.properties"
     first, second = free_ports(2)
     path.write_text(
@@ -196,7 +196,7 @@ def test_once_gives_up_a_cluster_that_went_away_under_it(
     target_cluster: LocalCluster,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """The flow was set up, then its lane finds nobody."""
+    """The flow was set up, but then its lane reaches no broker."""
     file, _, door = config
     monkeypatch.setattr("twinlog.control.running.flow_run.ONCE_GIVES_UP_S", 1.5)
     with door.open_to(target_cluster.bootstrap):

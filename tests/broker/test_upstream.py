@@ -1,4 +1,4 @@
-"""The column `_upstream`: each row of a mirrored topic says which record of the source it is."""
+"""The column `_upstream` of a mirrored topic has the source record of each row."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def rig(
 
 
 def numbers(values: Iterable[int], *, keys: int = 1000) -> list[Outgoing]:
-    """Of two partitions, or of as many as there are."""
+    """Write numbers to two partitions, or to all of them."""
     return [Outgoing(b"k%d" % (at % keys), b"v%d" % at, (("n", b"%d" % at),)) for at in values]
 
 
@@ -62,8 +62,8 @@ def target_rows(spark: SparkSession, rig: Rig, **more: str) -> DataFrame:
 
 
 def is_exact(source: DataFrame, target: DataFrame, copies: int, *, foreign: int = 0) -> None:
-    """So many rows of the target join a record of the source each, another one each, with the very
-    same content; the others say that they are nobody's copies.
+    """Check that this many rows of the target join different source records with the same content,
+    and that the others are not copies.
     """
     on = [col(f"s.{name}") == col(f"t._upstream.{name}") for name in PLACE]
     same = [col(f"s.{name}").eqNullSafe(col(f"t.{name}")) for name in CONTENT]
@@ -78,7 +78,7 @@ def is_exact(source: DataFrame, target: DataFrame, copies: int, *, foreign: int 
 
 
 def test_a_copy_joins_its_source(spark: SparkSession, rig: Rig) -> None:
-    """With what was rolled back, and markers; and records of somebody else behind the copy."""
+    """The source has aborted records and markers. Another client's records follow the copy."""
     create_topic(rig.source, rig.topic, partitions=2)
     produce(rig.source, rig.topic, numbers(range(10)))
     for turn, commit in enumerate((True, False, True)):
@@ -127,7 +127,7 @@ def test_only_the_column(spark: SparkSession, rig: Rig) -> None:
 
 
 def test_a_copy_that_was_compacted(spark: SparkSession, rig: Rig) -> None:
-    """The cleaner leaves a few records of each batch of ours."""
+    """The cleaner leaves a few records of each batch of this flow."""
     rig.create()
     for turn in range(4):
         some = numbers(range(10 * turn, 10 * turn + 10), keys=7)
@@ -150,7 +150,9 @@ def test_a_copy_that_was_compacted(spark: SparkSession, rig: Rig) -> None:
 def test_a_stream_of_a_topic_that_others_write_to(
     spark: SparkSession, rig: Rig, tmp_path: Path
 ) -> None:
-    """Between our batches, unforeseen by the map's rows, and behind them."""
+    """Their records are between this flow's batches, which the map's rows do not foresee, and after
+    them.
+    """
     rig.prefixed = False
     rig.create()
     foreign = [Outgoing(b"f", FOREIGN)] * 3

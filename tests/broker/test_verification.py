@@ -26,7 +26,7 @@ pytestmark = [pytest.mark.broker]
 
 OURS = 7_000_007
 MANY = 300
-"""Far more than a start compares by itself."""
+"""Far more records than a start compares."""
 
 
 @pytest.fixture(autouse=True)
@@ -49,7 +49,7 @@ def by_hand(
 
 
 def verified(mirror: Mirror) -> Verified:
-    """What the flow's snapshot says; nothing yet before it is led."""
+    """Return the verification in the flow's snapshot; None before the process leads it."""
     found = [flow.verified for flow in mirror.snapshots if flow.verified is not None]
     return found[0] if found else Verified(mode="")
 

@@ -1,4 +1,6 @@
-"""`twinlog verify` on real clusters: targets written by hand with one thing wrong, and copies."""
+"""`twinlog verify` on real clusters: targets with one error each, written by the
+test, and copies.
+"""
 
 from __future__ import annotations
 
@@ -120,7 +122,7 @@ def test_each_fault_is_found_at_its_place(
 def test_a_byte_that_a_disk_has_turned(
     by_hand: ByHand, capsys: pytest.CaptureFixture[str], side: str
 ) -> None:
-    """Its batch fails its checksum, so all of its ten records are said; the rest is compared."""
+    """The checksum of its batch is wrong, so all ten records are reported. The rest is compared."""
     by_hand.put("disk", by_hand.records())
     topic = f"{by_hand.mark}-disk"
     of = {"source": (by_hand.source, topic), "target": (by_hand.target, f"{by_hand.alias}.{topic}")}
@@ -342,7 +344,7 @@ def test_the_page_does_what_it_says(
 
 
 def recorded(file: Path, flow: str) -> list[dict[str, Any]]:
-    """What REST says that was found last, the newest first."""
+    """Return the last results in REST, the newest first."""
     with rest_of(load(file, environment={}), file, Monitor()) as rest:
         path = f"/api/v1/flows/{flow.replace('>', '%3E')}"
         eventually(lambda: rest.get(path)["verifyRuns"] is not None)

@@ -1,4 +1,6 @@
-"""Other versions of Kafka on either side: the oldest pair here, every pair in `scripts/matrix`."""
+"""Other versions of Kafka on either side: the oldest pair is tested here, every pair in
+`scripts/matrix`.
+"""
 
 from __future__ import annotations
 
@@ -28,16 +30,18 @@ pytestmark = [pytest.mark.broker, pytest.mark.xdist_group("versions")]
 
 OLDEST = (SOURCES[0], TARGETS[0])
 WRITES_OLD_FORMATS = "2.8.2"
-"""3.0 and later write magic 2 whatever message.format.version says."""
+"""The last version that writes old formats. 3.0 and later write magic 2, whatever
+message.format.version is.
+"""
 
 BEFORE_WRITERS = "2.8.2"
-"""3.0 and later describe transactions."""
+"""The last version without DescribeTransactions."""
 
 WITH_SHARE_GROUPS = ("4.3.0",)
-"""Whose start offsets can be set."""
+"""Versions in which the start offsets of share groups can be set."""
 
 MAGIC_AT = 16
-"""In a batch of any format: behind base offset, length, and epoch or checksum."""
+"""Position in a batch of any format: after base offset, length, and epoch or checksum."""
 
 EVERY = [(source, target) for source in SOURCES for target in TARGETS]
 
@@ -53,8 +57,8 @@ def test_copy_is_exact_between_these_versions(
     tmp_path: Path,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    """Batches, transactions and their gaps, a killed lane, and a start from what the target has;
-    then both logs are verified.
+    """Batches, transactions with gaps, a killed lane, and a start from an existing copy. Then both
+    logs are verified.
     """
     with (
         cluster_of("older", old) as source,
@@ -87,8 +91,8 @@ def test_copy_is_exact_between_these_versions(
 
 @pytest.mark.long
 def test_data_frames_with_older_brokers(source_cluster: LocalCluster, tmp_path: Path) -> None:
-    """Rows are what another client wrote, or reads; before 3.0 nothing is written. Those of a copy
-    say which records they are.
+    """Rows equal the records of another client. Before 3.0 nothing is written. Rows of a copy have
+    their source records.
     """
     with spark_session() as spark:
         for version in SOURCES[:-1]:
@@ -101,7 +105,7 @@ def test_data_frames_with_older_brokers(source_cluster: LocalCluster, tmp_path: 
 def copies_say_what_they_are(
     spark: SparkSession, source: LocalCluster, target: LocalCluster, folder: Path
 ) -> None:
-    """With gaps of transactions, which the copy has not."""
+    """The source has gaps of transactions, which the copy lacks."""
     with Rig(source, target, folder) as rig:
         rig.create()
         for turn, commit in enumerate((True, False, True)):
@@ -144,7 +148,7 @@ def frames_are_exact(spark: SparkSession, cluster: LocalCluster, *, can_write: b
 
 
 def share_groups_are_left_out(source: LocalCluster, target: LocalCluster, folder: Path) -> None:
-    """One line says why, and other groups go on."""
+    """One line reports why, and other groups continue."""
     pair = Pair(folder, source, target, both_ways=False)
     create_topic(source, pair.topic)
     produce(source, pair.topic, [Outgoing(value=b"%d" % number) for number in range(10)])
@@ -163,7 +167,7 @@ def share_groups_are_left_out(source: LocalCluster, target: LocalCluster, folder
 def old_format_is_copied(
     source: LocalCluster, target: LocalCluster, folder: Path, magic: int, written_by: str
 ) -> None:
-    """Messages as brokers wrote them before 0.11, one by one and in compressed wrappers."""
+    """Messages in the formats before 0.11, uncompressed and in compressed wrappers."""
     with Rig(source, target, folder) as rig:
         rig.create(message_format_version=written_by)
         sent = [b"%d" % number + b"." * 100 for number in range(60)]

@@ -1,4 +1,4 @@
-"""Our readers read what a real MirrorMaker 2 wrote: heartbeats, offset syncs, checkpoints."""
+"""Twinlog's readers read records of a real MirrorMaker 2: heartbeats, offset syncs, checkpoints."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ STOPPED_AT = 30
 
 @pytest.fixture
 def cluster() -> Iterator[LocalCluster]:
-    """Both A and B: its heartbeats are not for other tests."""
+    """One cluster for A and B, separate because of its heartbeats."""
     with private_cluster("mm2", 1) as running:
         yield running
 
@@ -49,7 +49,7 @@ def properties(tmp_path: Path, cluster: LocalCluster) -> Path:
 
 
 def complete(flows: dict[str, dict[str, Any]]) -> dict[str, dict[str, Any]]:
-    """Both directions, once each has beaten."""
+    """Wait until there is a heartbeat of both directions."""
     beaten = {name for name, flow in flows.items() if flow["last_heartbeat_ms"]}
     return flows if {"A->B", "B->A"} <= beaten else {}
 

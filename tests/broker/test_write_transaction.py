@@ -1,5 +1,5 @@
-"""The transaction of a write on a real broker: what is in the topic when tasks run twice, answers
-are lost, processes die at any step, and others write with the same id.
+"""The transaction of a write on a real broker: the topic's content if tasks run twice, responses
+are lost, processes die at any step, and others write with the same ID.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ STEPS = "twinlog.cluster.groups.transactions:Transactions"
 TASKS = "twinlog.records.write.appending:append_batches"
 BATCHES = 4
 MORE_THAN_IT_DOES = 1000
-"""Micro-batches: a process comes to some dozens of them in a second."""
+"""More micro-batches than a process completes, which are some dozens per second."""
 
 
 @pytest.fixture
@@ -58,7 +58,7 @@ def committed(cluster: LocalCluster, topic: str) -> list[int]:
 
 
 def set_mark(options: WriteOptions, offset: int, metadata: str) -> None:
-    """As somebody who is no writer."""
+    """Set the mark as another client."""
     with ClusterClient(options.cluster()) as client:
         group = transactions(client, options, options.write_id).group
         wanted = {TopicPartition(options.topic, 0): Committed(offset, metadata)}
@@ -67,7 +67,7 @@ def set_mark(options: WriteOptions, offset: int, metadata: str) -> None:
 
 
 class Died(Exception):
-    """A run of a task ends here."""
+    """Ends a run of a task."""
 
 
 def die() -> None:
@@ -96,7 +96,7 @@ def test_a_task_runs_again_with_its_rows_in_another_order(
 def test_two_runs_of_a_task_write_at_once(
     source_cluster: LocalCluster, topic: str, options: WriteOptions, is_packed: bool
 ) -> None:
-    """As by speculation: one dies on its way, another one is done before the first."""
+    """This is like speculative execution: one run dies, another one ends before the first."""
     begun = transaction.begin(options)
     values = list(range(150))
     random.Random(8).shuffle(values)
@@ -197,7 +197,7 @@ def test_the_answer_to_the_end_is_lost_and_a_newer_run_has_begun(
     options: WriteOptions,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """The coordinator knows the newer run alone; the mark says that the older one is committed."""
+    """The coordinator knows only the newer run. The mark shows that the older one was committed."""
     real, newer = Transactions.end, list[TaskWritten]()
 
     def lost(self: Transactions, *, committed: bool) -> None:
@@ -241,9 +241,7 @@ def test_a_newer_run_shuts_the_older_one_out(
 def test_an_older_run_fails_without_any_task(
     source_cluster: LocalCluster, topic: str, options: WriteOptions, kind: str
 ) -> None:
-    """Its tasks were shut out by the newer run, so none of them tells Spark's abort of which run it
-    is.
-    """
+    """The newer run has fenced its tasks, so none of them tells Spark's abort which run it is."""
     old = transaction.begin(options)
     with pytest.raises(Died):
         run_task(options, old, [as_batch([1, 2], 0)], die)
@@ -264,7 +262,7 @@ def test_a_newer_run_begins_while_an_older_one_is_rolled_back(
     options: WriteOptions,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """Behind the last question, whether it has begun."""
+    """The newer run begins after the last check for it."""
     old = transaction.begin(options)
     run_task(options, old, [as_batch([1, 2], 0)])
     real, begun = Transactions.end, list[Begun]()
@@ -286,7 +284,7 @@ def test_a_newer_run_begins_while_an_older_one_is_rolled_back(
 def test_the_newest_run_fails_without_any_task(
     source_cluster: LocalCluster, topic: str, options: WriteOptions, is_open: bool
 ) -> None:
-    """What it wrote is rolled back at once, and a task that comes late opens nothing."""
+    """Its rows are rolled back immediately, and a late task opens nothing."""
     begun = transaction.begin(options)
     if is_open:
         with pytest.raises(Died):
@@ -311,7 +309,7 @@ def test_a_newer_run_begins_while_an_older_one_commits(
     monkeypatch: pytest.MonkeyPatch,
     moment: str,
 ) -> None:
-    """The older run ends its epoch last, and must not end the newer one's."""
+    """The older run ends its epoch last, which must not end that of the newer one."""
     if moment == "repeated":
         run_batch(options, 0)
     old = transaction.begin(options)
@@ -399,7 +397,7 @@ def test_a_mark_that_no_writer_set_here(
     offset: int,
     metadata: str,
 ) -> None:
-    """It has the offset and the rows that the next micro-batch is going to have, or it is older."""
+    """Its offset and rows are those of the next micro-batch, or it is older."""
     run_batch(options, 0)
     run_batch(options, 1)
     set_mark(options, offset, metadata)
@@ -468,7 +466,7 @@ def test_killed_at_a_step(
 def test_killed_at_any_moment(
     source_cluster: LocalCluster, topic: str, tmp_path: Path, kills: int
 ) -> None:
-    """Each process is killed at work: it has begun, and has more to do than it comes to."""
+    """Each process is killed while it is working."""
     loop, chance = Loop(source_cluster, topic, tmp_path, 0), random.Random(9)
     at_work = with_rows = 0  # kills
     with ClusterClient(loop.options.cluster()) as client:

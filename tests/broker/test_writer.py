@@ -1,4 +1,4 @@
-"""`format("twinlog")` writes: what another client reads is what was written, once.
+"""`format("twinlog")` writes: an independent client reads each row once.
 
 One session serves all of them; each has a topic of its own.
 """
@@ -58,7 +58,7 @@ def committed(cluster: LocalCluster, topic: str) -> list[Seen]:
 
 
 def numbers(spark: SparkSession, end: int) -> DataFrame:
-    """Rows whose keys and values are these numbers, in two tasks."""
+    """Return rows whose keys and values are these numbers, in two tasks."""
     rows = spark.range(end, numPartitions=2)
     return rows.select(
         col("id").cast("string").alias("key"), col("id").cast("string").alias("value")
@@ -145,7 +145,7 @@ def test_rows_may_name_topic_and_partition(
 def test_rows_of_several_tasks_may_name_their_topics(
     spark: SparkSession, source_cluster: LocalCluster, topic: str, options: Mapping[str, str]
 ) -> None:
-    """As a router has them. Each topic has its own partition count."""
+    """A router does this. Each topic has its own partition count."""
     other = f"{topic}-2"
     create_topic(source_cluster, other, 1)
     named = f"CASE WHEN id % 2 = 0 THEN '{topic}' ELSE '{other}' END AS topic"
@@ -219,7 +219,7 @@ def test_rows_that_keep_their_partition_are_not_shuffled(
 def test_times_of_the_broker(
     spark: SparkSession, source_cluster: LocalCluster, topic: str, options: Mapping[str, str]
 ) -> None:
-    """Where no answer tells an append from a repeat, all is read back once."""
+    """If no response distinguishes an append from a repeat, everything is read back once."""
     alter_topic_configs(source_cluster, topic, {"message.timestamp.type": "LogAppendTime"})
     save(partitioned(numbers(spark, 500), options), options)
     assert values(committed(source_cluster, topic)) == list(range(500))
@@ -229,7 +229,7 @@ def test_times_of_the_broker(
 def test_two_tasks_for_one_partition_write_nothing(
     spark: SparkSession, source_cluster: LocalCluster, topic: str, options: Mapping[str, str]
 ) -> None:
-    """Equal counts, too: a broker answers such a batch as if it were there already."""
+    """The counts are equal. A broker responds to such a batch as if it had it already."""
     for rows in (
         numbers(spark, 100).withColumn("partition", lit(1)),
         numbers(spark, 101).withColumn("partition", lit(1)),
@@ -282,7 +282,7 @@ def test_a_write_id_is_of_one_topic(
 def test_a_write_id_is_of_the_topics_of_its_rows(
     spark: SparkSession, source_cluster: LocalCluster, topic: str, options: Mapping[str, str]
 ) -> None:
-    """Which topic is the first by its name does not matter."""
+    """The order of topic names does not matter."""
     places = {name: one for name, one in options.items() if name != "topic"}
     topics = [topic, f"{topic}-2", f"{topic}-3"]
     for name in topics[1:]:
@@ -404,8 +404,8 @@ def query(spark: SparkSession, options: Mapping[str, str], tmp_path: Path) -> Qu
 def test_output_modes(
     spark: SparkSession, source_cluster: LocalCluster, topic: str, query: Query
 ) -> None:
-    """`complete` appends all rows of the result each time. Spark refuses `update`, of which
-    `foreachBatch` writes each micro-batch once.
+    """`complete` appends all rows of the result each time. Spark refuses `update`; `foreachBatch`
+    writes its micro-batches once.
     """
 
     def counted(mode: str, sink: Callable[[DataStreamWriter], DataStreamWriter]) -> None:
@@ -458,7 +458,7 @@ def test_a_stream_goes_on_from_its_checkpoint(
 
 
 def fails_once(flag: Path) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
-    """The first task that comes to its end fails, behind all of its rows."""
+    """The first task that ends fails after all of its rows."""
 
     def rows(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         yield from batches
@@ -487,7 +487,7 @@ def test_a_task_fails_and_runs_again(
 def waits_for_the_end(
     options: WriteOptions, flag: Path
 ) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
-    """A task waits once until brokers have rolled back what another one has written."""
+    """A task waits once until brokers have rolled back another task's records."""
 
     def rows(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         context = TaskContext.get()

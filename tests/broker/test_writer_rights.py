@@ -1,4 +1,4 @@
-"""What a writer of DataFrames may do, and what is said where a right is missing."""
+"""The rights of a DataFrame writer, and the message if one is missing."""
 
 from __future__ import annotations
 

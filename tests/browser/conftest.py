@@ -1,4 +1,4 @@
-"""A browser, and a server of two flows whose clusters are away; tests set its numbers."""
+"""A browser, and a server of two flows with unreachable clusters. Tests set its numbers."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ FILE = (
 
 @pytest.fixture(autouse=True)
 def soon(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Clusters that are away are given up at once."""
+    """Give up unreachable clusters immediately."""
     for module in (steering, leaders, both_logs, offline_status, scope):
         monkeypatch.setattr(module, "GIVES_UP_S", 0.3)
     monkeypatch.setattr(scope, "SOURCE_ANSWERS_WITHIN_S", 0.3)

@@ -1,4 +1,4 @@
-"""What is written on the page is what was shown there. The state topic is in memory."""
+"""Commands on the page write what the page has shown. The state topic is in memory."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ WRITE = "document.querySelector('dialog button.first')"
 
 @dataclass(slots=True)
 class StateTopic:
-    """Of every target: what steering asks and appends."""
+    """The state topic of every target, as steering reads and appends it."""
 
     rows: list[tuple[bytes, bytes]] = field(default_factory=list)
     questions: int = 0
@@ -59,7 +59,7 @@ def dialog_of(rest: Rest, browser: Browser, title: str) -> Page:
 
 
 def write_into(page: Page, name: str, text: str) -> None:
-    """Key by key, behind what is there."""
+    """Type text with single keys, after the existing text."""
     page.run(f"document.querySelector('dialog [name={name}]').focus()")
     for key in text:
         page.press(key)
@@ -124,7 +124,7 @@ def test_a_preview_that_comes_after_an_edit_is_not_written(
 def test_what_is_no_number_is_an_error_and_removes_no_limit(
     rest: Rest, topic: StateTopic, browser: Browser, text: str
 ) -> None:
-    """1e308 MB are more bytes than a number of JavaScript holds."""
+    """1e308 MB are more bytes than a JavaScript number can represent."""
     limit_to(topic, 7_000_000)
     page = dialog_of(rest, browser, "Limit")
     write_into(page, "rate", text)

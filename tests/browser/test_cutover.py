@@ -1,20 +1,19 @@
-"""The cut-over screen shows the plan's own numbers."""
+"""The cut-over screen shows the numbers of the plan."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from types import SimpleNamespace
 
 import pytest
 
 from tests.support.browser import Browser
 from tests.support.rest import Rest
 from twinlog.control.cutover.copies import Copy
-from twinlog.control.cutover.failover import FailoverPlan
+from twinlog.control.cutover.failover import Failover, FailoverPlan
 from twinlog.control.cutover.gates import Gate
 from twinlog.control.cutover.newest_status import NewestStatus
-from twinlog.control.cutover.switchover import SwitchoverPlan
+from twinlog.control.cutover.switchover import Switchover, SwitchoverPlan
 from twinlog.control.web.api import endpoints
 from twinlog.model import TopicPartition
 
@@ -71,9 +70,10 @@ def plans(monkeypatch: pytest.MonkeyPatch) -> None:
         notes=("device-heartbeats is A.device-heartbeats",),
     )
     monkeypatch.setattr(endpoints, "CutoverScope", no_clusters)
-    for name, plan in (("Switchover", switchover), ("Failover", failover)):
-        planner = SimpleNamespace(plan=lambda plan=plan: plan)
-        monkeypatch.setattr(endpoints, name, lambda *_, planner=planner: planner)
+    monkeypatch.setattr(Switchover, "__post_init__", lambda _: None)
+    monkeypatch.setattr(Switchover, "plan", lambda _: switchover)
+    monkeypatch.setattr(Failover, "__init__", lambda *_: None)
+    monkeypatch.setattr(Failover, "plan", lambda _: failover)
 
 
 @pytest.mark.witness("the cut-over screen shows how many offsets are to be drained")

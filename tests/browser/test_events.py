@@ -1,4 +1,4 @@
-"""The screen of events: those of a flow that another process leads are among them."""
+"""The events screen includes events of a flow that another process leads."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The page by keys alone, pressed as a keyboard does; new numbers leave the focus where it is."""
+"""The page by keyboard only. New numbers do not move the focus."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ pytestmark = pytest.mark.xdist_group("browser")
 TOPICS = "#/flow/A-%3EB/topics"
 FOCUSED = "document.activeElement"
 STANDS = 60
-"""Of the keyboard, from the top of a screen to its end."""
+"""Number of focus steps from the top of a screen to its end."""
 
 
 def flows(lag: int) -> list[FlowSnapshot]:
@@ -31,7 +31,7 @@ def flows(lag: int) -> list[FlowSnapshot]:
 
 @pytest.fixture
 def page(rest: Rest, monitor: Monitor, browser: Browser, monkeypatch: pytest.MonkeyPatch) -> Page:
-    """The screen of two topics."""
+    """Open the screen of two topics."""
     reported = Reported(status=None, intents=FlowIntents())
     monkeypatch.setattr(leaders, "reports_of", lambda flows, *_: dict.fromkeys(flows, reported))
     monitor.update(flows(7))
@@ -49,14 +49,14 @@ def tab_to(page: Page, selector: str) -> None:
 
 
 def is_new(page: Page, monitor: Monitor) -> None:
-    """Wait until other numbers are shown: the element with the focus is made again."""
+    """Wait until other numbers are shown, so that the focused element was created again."""
     page.run(f"{FOCUSED}.isOld = true")
     monitor.update(flows(8))
     eventually(lambda: not page.run(f"{FOCUSED}.isOld"), what="a new table")
 
 
 def held(page: Page) -> tuple[str, str | None]:
-    """Text of the element with the focus, and whether it is unfolded."""
+    """Return the text of the focused element, and whether it is unfolded."""
     text, is_unfolded = page.run(f"[{FOCUSED}.innerText, {FOCUSED}.ariaExpanded]")
     return text, is_unfolded
 
@@ -135,7 +135,7 @@ def test_a_dialog_is_closed_with_the_screen_it_is_of(page: Page) -> None:
 def test_the_focus_goes_back_to_the_button_of_a_dialog_that_is_closed(
     page: Page, monitor: Monitor
 ) -> None:
-    """It was made again meanwhile."""
+    """The button was created again in the meantime."""
     pause = '[aria-label="Pause orders"]'
     eventually(lambda: page.run(f"!!document.querySelector('{pause}')"))
     tab_to(page, pause)

@@ -1,4 +1,6 @@
-"""Addresses that lead nowhere, flows that go away, answers that are late, missing or incomplete."""
+"""Addresses without a page, flows that disappear, and answers that are late, missing
+or incomplete.
+"""
 
 from __future__ import annotations
 
@@ -101,7 +103,7 @@ def test_events_that_come_late_are_not_shown_twice(rest: Rest, browser: Browser)
 
 
 def test_one_answer_that_cannot_be_shown_is_not_the_last(rest: Rest, browser: Browser) -> None:
-    """As of a server of another release, while the page stays open."""
+    """The answer is that of a server of another release, while the page stays open."""
     flows = rest.get("/api/v1/flows")["flows"]
     for one in flows:
         del one["wanted"], one["verifyRuns"]

@@ -1,4 +1,4 @@
-"""Numbers of a process that is gone are old, and ages go by the server's clock."""
+"""Numbers of a process that has ended are shown as old. Ages follow the server's clock."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def green_of(page: Page) -> str:
 
 
 def age_of(page: Page) -> float:
-    """In seconds."""
+    """Return the age in seconds."""
     said = page.run(AGE)
     if said == "just now":
         return 0.0

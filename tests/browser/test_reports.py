@@ -1,4 +1,4 @@
-"""Answers that take seconds, and charts of a topic, are shown with all that they say."""
+"""Answers that take seconds, and charts of a topic, are shown completely."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The page in a real Chromium, served as `twinlog mirror` serves it; tests set its numbers."""
+"""The page in a real Chromium, served as by `twinlog mirror`. Tests set its numbers."""
 
 from __future__ import annotations
 
@@ -214,7 +214,7 @@ def test_an_address_that_sorts_by_what_only_partitions_have_opens_as_usual(
 def test_new_numbers_take_nothing_out_of_a_readers_hands(
     rest: Rest, monitor: Monitor, browser: Browser
 ) -> None:
-    """What is unfolded stays so, and the keyboard stays where it is."""
+    """Unfolded parts stay unfolded, and the focus stays."""
     broken = partition("logs", 0, lag=7, state="FAILED", code="RECORD_TOO_LARGE", message="no")
     page = browser.open(f"http://{rest.address}/page/{SCREENS['Flow']}")
     for lag in (7, 8):
@@ -280,7 +280,9 @@ def test_a_code_is_shown_once_where_a_text_ends_with_it(
 @pytest.mark.alone  # it measures
 @pytest.mark.long
 def test_ten_thousand_topics_are_smooth(rest: Rest, monitor: Monitor, browser: Browser) -> None:
-    """10 partitions each: the page opens, sorts and filters within a second, and scrolls on."""
+    """With 10 partitions each, the page opens, sorts and filters within a second, and scrolls
+    smoothly.
+    """
     parts = [
         partition(f"topic-{n // 10:05}", n % 10, lag=n % 977, records=n) for n in range(100_000)
     ]
@@ -372,7 +374,7 @@ def test_a_stream_that_never_ends_keeps_up_where_little_would_be_lost(
 
 
 def test_what_is_paused_has_no_speed(rest: Rest, monitor: Monitor, browser: Browser) -> None:
-    """A newcomer pauses a flow, and looks whether it stands still."""
+    """An operator pauses a flow, and checks whether it has stopped."""
     first = "[...document.querySelectorAll('tbody tr:first-child td')].map((one) => one.innerText)"
     total = itertools.count(1)
 
@@ -477,7 +479,7 @@ def test_a_token_is_asked_for(
     ],
 )
 def test_it_fits_and_can_be_read(rest: Rest, browser: Browser, *, dark: bool, wide: int) -> None:
-    """No screen is wider than the window, and text stands out from its ground (WCAG 1.4.3)."""
+    """No screen is wider than the window, and text has enough contrast (WCAG 1.4.3)."""
     for address in SCREENS.values():
         page = browser.open(f"http://{rest.address}/page/{address}", wide=wide, dark=dark)
         eventually(partial(page.text, "h1"))

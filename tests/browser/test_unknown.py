@@ -1,4 +1,4 @@
-"""What is not known is said to be so, and nothing is offered by a guess."""
+"""Unknown values are shown as unknown, and no action is offered by a guess."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ BUTTONS = "[...document.querySelectorAll('td button.do')].map((one) => one.ariaL
 def test_a_flow_of_which_nothing_is_known_is_not_fine(
     rest: Rest, monitor: Monitor, browser: Browser
 ) -> None:
-    """No process here runs it, and its target is away."""
+    """No process of this host runs it, and its target is unreachable."""
     monitor.update([flow(loss_records=0, loss_ms=0)])
     page = browser.open(f"http://{rest.address}/page/")
     page.shows("Check C->B (state unknown)", "#verdict")
@@ -65,7 +65,7 @@ def test_what_is_wrong_is_said_once(rest: Rest, monitor: Monitor, browser: Brows
 
 
 def test_what_people_want_is_not_guessed(rest: Rest, monitor: Monitor, browser: Browser) -> None:
-    """Its target is away."""
+    """Its target is unreachable."""
     page = browser.open(f"http://{rest.address}/page/{FLOW}")
     page.shows("its target could not be queried")
     page.shows("Unknown, for the reason above.")
@@ -162,7 +162,7 @@ def test_a_groups_lag_may_be_unknown(
 
 
 def verify_run(hours_ago: int, **changes: Any) -> VerifyRun:
-    """Of a part, which took two hours and found differences."""
+    """A verification of a part, which took two hours and found differences."""
     now_ms = int(time.time() * 1000)
     usual: dict[str, Any] = {
         "answer": "different",
@@ -190,7 +190,7 @@ def verify_run(hours_ago: int, **changes: Any) -> VerifyRun:
 def test_the_last_proof_is_the_newer_of_both(
     rest: Rest, monitor: Monitor, browser: Browser, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A run of `twinlog verify`, or what the leader compared while it copied."""
+    """Either a run of `twinlog verify`, or the leader's comparison during the copy."""
     runs: tuple[VerifyRun, ...] | None = None
 
     def reports(flows: list[str], *_: object) -> dict[str, Reported]:
@@ -198,7 +198,7 @@ def test_the_last_proof_is_the_newer_of_both(
         return dict.fromkeys(flows, other) | {"A->B": replace(other, verify_runs=runs)}
 
     def shown(compared_h: int | None = None) -> str:
-        """The cell; `compared_h`: so many hours ago its leader compared 123 records."""
+        """Return the cell. `compared_h`: so many hours ago its leader compared 123 records."""
         at_ms = int((time.time() - 3600 * (compared_h or 0)) * 1000)
         mine = Verified(mode="tail", at_ms=at_ms, records=123, differences=0, is_complete=False)
         now = flow(loss_records=0, loss_ms=0, verified=None if compared_h is None else mine)

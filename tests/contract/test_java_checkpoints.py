@@ -1,4 +1,4 @@
-"""Java's RemoteClusterUtils translates through our checkpoints, and to exactly the next record."""
+"""Java's RemoteClusterUtils translates by Twinlog's checkpoints, to exactly the next record."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def test_java_translates_every_group_to_exactly_the_next_record(
         return found[at].offset() if at in found else None
 
     def all_by_java() -> dict[str, int]:
-        """At once: each call reads all checkpoints, with a client of its own."""
+        """Translate all together, because each call reads all checkpoints with its own client."""
         these = jvm.java.util.regex.Pattern.compile(f"{pair.group}-[0-9]+")
         found = utils.translateOffsets(target, pair.alias_a, these, patience)
         return {name: found[name][at].offset() for name in found if at in found[name]}

@@ -1,5 +1,5 @@
-"""MirrorMaker 2's own classes judge our tables and our precedence: same keys, same defaults, and
-for the same file the same settings of a flow.
+"""MirrorMaker 2's own classes check the tables and precedence of keys: same keys, same defaults,
+and the same settings of a flow for the same file.
 """
 
 from __future__ import annotations
@@ -62,14 +62,14 @@ ELSEWHERE = {
     "transaction.boundary.interval.ms",
     "use.defaults.from",
 }
-"""Of Connect's own table for source connectors, and of a filter."""
+"""Keys of Connect's table for source connectors, and of a filter."""
 
 EXAMPLES = sorted((Path(__file__).parents[1] / "unit" / "config" / "examples").glob("*.properties"))
 NO_SCAN = {"plugin.discovery": "service_load"}
-"""For each file Java looks for plugins, by default by reading every class of every jar."""
+"""Java searches plugins for each file, by default by reading every class of every jar."""
 
 FILLED_IN = ("name", "connector.class", "source.cluster.alias", "target.cluster.alias", "enabled")
-"""What Java sets itself where nobody else did."""
+"""Keys that Java sets itself if the user did not."""
 
 
 @pytest.fixture(scope="module")
@@ -85,7 +85,7 @@ def mm2(jvm: Any) -> Any:
 
 @pytest.fixture(scope="module")
 def definitions(mm2: Any) -> dict[str, tuple[str, Any]]:
-    """(type, default) of every key of the three connectors."""
+    """Return (type, default) of every key of the three connectors."""
     found = {}
     for connector in CONNECTORS:
         table = getattr(mm2, connector)().config()
@@ -164,7 +164,7 @@ def plain(found: Mapping[str, Setting]) -> dict[str, str]:
 
 
 class Judge:
-    """MirrorMaker 2's reading of a file; every call costs a round trip, so they are few."""
+    """Reads a file with MirrorMaker 2. Every call is a round trip, so there are few."""
 
     def __init__(self, jvm: Any) -> None:
         mm2 = jvm.org.apache.kafka.connect.mirror
@@ -199,7 +199,7 @@ def judge(jvm: Any) -> Judge:
 
 
 def compare(judge: Judge, properties: Mapping[str, str], flows: Iterable[Flow]) -> None:
-    """These flows have the same settings, here and there."""
+    """Check that these flows have the same settings on both sides."""
     theirs, ours = judge.read(properties), raw_of(properties)
     for flow in flows:
         expected = judge.connector_of(theirs, flow)
@@ -214,7 +214,7 @@ def compare(judge: Judge, properties: Mapping[str, str], flows: Iterable[Flow]) 
 def compare_producer(
     worker: Mapping[str, str], connector: Mapping[str, str], raw: Settings, flow: Flow
 ) -> None:
-    """As Connect makes the producer of a source task."""
+    """Compare the producer that Connect creates for a source task."""
     expected = {name: value for name, value in worker.items() if is_connection_key(name)}
     for prefix, where in (("producer.", worker), ("producer.override.", connector)):
         for name, value in where.items():
@@ -272,7 +272,7 @@ KEYS = [prefix + name for prefix in PREFIXES for name in NAMES]
 
 @pytest.mark.parametrize("share", [0.15, 0.4, 0.7, 1.0])
 def test_any_file_means_the_same(judge: Judge, share: float) -> None:
-    """Keys by chance, each with a value of its own: so it is seen which line won."""
+    """Random keys with different values, so that the effective line is recognized."""
     chance = random.Random(share)
     chosen = [key for key in KEYS if chance.random() < share]
     entries = {key: "SSL" if "protocol" in key else str(at) for at, key in enumerate(chosen)}

@@ -1,4 +1,4 @@
-"""The table of error codes says what Java's enum says."""
+"""The table of error codes is that of Java's enum."""
 
 from __future__ import annotations
 

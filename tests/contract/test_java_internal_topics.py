@@ -1,4 +1,4 @@
-"""MirrorMaker 2 leaves our internal topics alone: its own policies, filter and client say so."""
+"""MirrorMaker 2 ignores Twinlog's internal topics, by its own policies, filter and client."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def mm2() -> Iterator[Any]:
 
 
 def test_the_names_are_these() -> None:
-    """They stand on clusters: another name would be a lost state."""
+    """They exist on clusters, so another name would lose the state."""
     assert STATE_TOPIC == "mm2-twinlog-state.internal"
     assert PROBE_TOPIC == "mm2-twinlog-probe.internal"
     assert offset_map_topic("us-west") == "mm2-twinlog-offset-map.us-west.internal"
@@ -61,7 +61,7 @@ def test_they_are_internal_to_its_policies(mm2: Any, policy: str, topic: str) ->
 
 @pytest.mark.parametrize("topic", OURS)
 def test_its_filter_takes_none_of_them(mm2: Any, topic: str) -> None:
-    """Also where another separator makes its policy take them for ordinary topics."""
+    """With another separator its policy considers them ordinary topics."""
     chosen = mm2.DefaultTopicFilter()
     chosen.configure({"topics": ".*"})
     assert not chosen.shouldReplicateTopic(topic)

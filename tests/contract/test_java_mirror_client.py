@@ -1,4 +1,6 @@
-"""Java's MirrorClient and RemoteClusterUtils and ours answer the same of the same cluster."""
+"""Java's MirrorClient and RemoteClusterUtils give the same results as Twinlog's, for the same
+cluster.
+"""
 
 from __future__ import annotations
 
@@ -36,7 +38,7 @@ def jvm() -> Iterator[Any]:
 
 @pytest.fixture(scope="module")
 def alias(target_cluster: LocalCluster) -> str:
-    """The nearest of three clusters whose topics and heartbeats came here."""
+    """Return the alias of the nearest of three clusters whose topics and heartbeats came here."""
     name = f"a{uuid.uuid4().hex[:8]}"
     for topic in (
         f"{name}.orders",
@@ -70,7 +72,7 @@ def policies(alias: str) -> Mapping[str, dict[str, str]]:
 
 
 def own(topics: Iterable[str], alias: str) -> set[str]:
-    """Other tests make topics meanwhile."""
+    """Return this test's topics, because other tests create some in the meantime."""
     return {topic for topic in topics if alias in topic}
 
 
@@ -127,7 +129,9 @@ def checkpoint(group: str, partition: int, upstream: int, downstream: int) -> Ch
 
 
 def test_offsets_of_groups(jvm: Any, target_cluster: LocalCluster) -> None:
-    """The last checkpoint wins, what is none is skipped; a pattern must match the whole name."""
+    """The last checkpoint counts, other records are skipped, and a pattern must match the whole
+    name.
+    """
     alias = f"a{uuid.uuid4().hex[:8]}"
     _checkpoints(
         target_cluster,
@@ -180,7 +184,7 @@ def test_utilities_answer_as_the_client(target_cluster: LocalCluster, alias: str
 
 
 def test_what_is_not_there_or_not_read_in_time_is_an_error(target_cluster: LocalCluster) -> None:
-    """Where Java answers with the part that it has read."""
+    """Java returns the part that it has read."""
     alias = f"a{uuid.uuid4().hex[:8]}"
     config = {"bootstrap.servers": target_cluster.bootstrap}
     with pytest.raises(TwinlogError) as missing:

@@ -1,4 +1,6 @@
-"""MirrorMaker 2's own classes read our internal records, and we read theirs; names agree."""
+"""MirrorMaker 2's own classes read Twinlog's internal records, and Twinlog reads theirs. The names
+are equal.
+"""
 
 from __future__ import annotations
 
@@ -31,7 +33,7 @@ def jvm() -> Iterator[Any]:
 
 
 def consumed(jvm: Any, key: bytes, value: bytes) -> Any:
-    """A record as Java's consumer hands it out."""
+    """Return a record as Java's consumer returns it."""
     return jvm.org.apache.kafka.clients.consumer.ConsumerRecord("any", 0, 0, key, value)
 
 
@@ -83,7 +85,7 @@ def test_heartbeats(jvm: Any, text: str, number: int) -> None:
 
 
 def _bytes(jvm: Any, record: Any) -> tuple[bytes, bytes]:
-    """The key and value that Java would write, by its package-private methods."""
+    """Return the key and value that Java would write, by its package-private methods."""
     found = []
     for name in ("recordKey", "recordValue"):
         method = record.getClass().getDeclaredMethod(name, None)
@@ -98,7 +100,7 @@ def _bytes(jvm: Any, record: Any) -> tuple[bytes, bytes]:
 def test_names_of_internal_topics(
     jvm: Any, java_class: str, separator: str | None, flag: str | None
 ) -> None:
-    """With the separator that KIP-949 switches off for internal topics, and without."""
+    """With and without the separator that KIP-949 disables for internal topics."""
     keys = {"source.cluster.alias": "us-west"}
     if separator is not None:
         keys["replication.policy.separator"] = separator
@@ -126,7 +128,7 @@ def test_names_of_internal_topics(
 
 
 def test_internal_topics_without_a_separator(jvm: Any, tmp_path: Path) -> None:
-    """A blank separator changes the names of internal topics, under the identity policy too."""
+    """A blank separator changes the names of internal topics, also under the identity policy."""
     flow = flow_of(loader(tmp_path)(IDENTITY, "replication.policy.separator ="))
     ours, keys = policy_of(flow), {"source.cluster.alias": "A", "replication.policy.separator": ""}
     java = jvm.org.apache.kafka.connect.mirror.IdentityReplicationPolicy()

@@ -1,4 +1,4 @@
-"""Kafka's Java producer judges where a record with a key belongs."""
+"""Kafka's Java producer determines the partition of a record with a key."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Positions as Kafka Connect's own converter writes and reads them."""
+"""Positions as written and read by Kafka Connect's own converter."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def jvm() -> Iterator[Any]:
 
 @pytest.fixture(scope="module")
 def converter(jvm: Any) -> Any:
-    """As a worker makes the one of its offset storage."""
+    """Return the converter that a worker creates for its offset storage."""
     made = jvm.org.apache.kafka.connect.json.JsonConverter()
     made.configure({"schemas.enable": "false"}, True)
     return made

@@ -1,4 +1,6 @@
-"""What we write Kafka's own classes read, and the other way round, in every format and codec."""
+"""Kafka's own classes read Twinlog's batches, and the other way round, in every
+format and codec.
+"""
 
 from __future__ import annotations
 
@@ -41,7 +43,7 @@ TEXTUAL = [
 
 
 def large_records() -> list[Record]:
-    """Some that do not compress and some that do, over several blocks of every codec."""
+    """Return compressible and incompressible records, over several blocks of every codec."""
     dice = random.Random(4)
     return [
         Record(at, NOW_MS + at, b"%d" % at, dice.randbytes(9_000) if at % 2 else b"text " * 2_000)
@@ -300,7 +302,9 @@ def test_java_finds_rewritten_headers_valid(kafka: JavaRecords, codec: Codec) ->
 
 
 def as_old(records: Sequence[Record], magic: int) -> list[Record]:
-    """What a format without headers, and without timestamps before magic 1, keeps of records."""
+    """Return the parts of records that a format without headers, and without timestamps before
+    magic 1, keeps.
+    """
     return [
         record._replace(headers=(), timestamp=record.timestamp if magic else -1)
         for record in records

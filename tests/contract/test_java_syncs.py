@@ -1,6 +1,5 @@
-"""MirrorMaker 2's own source connector judges our syncs: what it sets, which ACLs it makes.
-
-Its methods on configs and ACLs are those of MM2's MirrorSourceConnectorTest.
+"""MirrorMaker 2's own source connector checks Twinlog's syncs: the configs that it sets, and the
+ACLs that it creates.
 """
 
 from __future__ import annotations
@@ -53,7 +52,7 @@ def jvm() -> Iterator[Any]:
 
 
 class Connector:
-    """A MirrorSourceConnector that was never started; its package's own methods are called."""
+    """A MirrorSourceConnector that was never started. Its package-private methods are called."""
 
     def __init__(self, jvm: Any, config: dict[str, str], alias: str = "A") -> None:
         self._jvm = jvm
@@ -97,7 +96,7 @@ class Connector:
 
 @pytest.mark.parametrize("policy", ["", IDENTITY], ids=["default", "identity"])
 def test_the_same_acls_are_made(jvm: Any, tmp_path: Path, policy: str) -> None:
-    """testAclFiltering, testAclTransformation."""
+    """MM2's testAclFiltering and testAclTransformation."""
     keys = {"topics": "orders.*, \\*, A.*, B.*", "topics.exclude": "orders-2"}
     if policy:
         keys["replication.policy.class"] = policy
@@ -114,7 +113,7 @@ def test_the_same_acls_are_made(jvm: Any, tmp_path: Path, policy: str) -> None:
 
 
 def _mirror_makers(jvm: Any, connector: Connector, acl: TopicAcl) -> set[TopicAcl]:
-    """As syncTopicAcls chains them; only LITERAL patterns pass its own filter."""
+    """Return the ACLs as syncTopicAcls combines them. Only LITERAL patterns pass its filter."""
     common = jvm.org.apache.kafka.common
     pattern = common.resource.ResourcePattern(
         common.resource.ResourceType.TOPIC,
@@ -153,7 +152,7 @@ def _mirror_makers(jvm: Any, connector: Connector, acl: TopicAcl) -> set[TopicAc
 
 @pytest.mark.parametrize("defaults", ["source", "target"])
 def test_the_same_configs_are_set_and_taken_away(jvm: Any, tmp_path: Path, defaults: str) -> None:
-    """testConfigPropertyFiltering, ...WithAlterConfigs, ...AndSourceDefault."""
+    """MM2's testConfigPropertyFiltering, ...WithAlterConfigs, ...AndSourceDefault."""
     keys = {"config.properties.exclude": "min\\..*, x", "use.defaults.from": defaults}
     theirs = Connector(jvm, keys)
     lines = [f"{key} = {value}".replace("\\", "\\\\") for key, value in keys.items()]
@@ -189,7 +188,7 @@ def test_the_same_configs_are_set_and_taken_away(jvm: Any, tmp_path: Path, defau
 
 
 def _mirror_makers_configs(admin: Any, connector: Connector, java: Any) -> dict[str, str | None]:
-    """As incrementalAlterConfigs turns the entries of targetConfig into operations."""
+    """Return the operations that incrementalAlterConfigs makes of targetConfig's entries."""
     kept = connector.call("targetConfig", admin.Config([java]), True).entries().toArray()
     return {
         entry.name(): None
@@ -207,7 +206,7 @@ def test_on_brokers_its_sync_and_ours_end_alike(
     target_cluster: LocalCluster,
     defaults: str,
 ) -> None:
-    """After MirrorMaker 2's sync ours finds nothing to do, and its own ends where ours does."""
+    """After MirrorMaker 2's sync, Twinlog's finds nothing to do, and the other way round."""
     mark, configs = uuid.uuid4().hex[:8], {"retention.ms": "7200000", "min.insync.replicas": "1"}
     topic = create_topic(source_cluster, f"y{mark}", configs=configs)
     stray = {"retention.ms": "1", "cleanup.policy": "compact", "min.insync.replicas": "1"}
@@ -242,7 +241,7 @@ def test_on_brokers_its_sync_and_ours_end_alike(
 
 
 def drifted(flow: LedFlow) -> Mapping[str, object]:
-    """Topics whose configs are not those of the source."""
+    """Create topics whose configs differ from the source's."""
     with ClusterClient(flow.source) as source, ClusterClient(flow.target) as target:
         topics = copies_by_name(flow.config, source, target)
         return find_drift(flow.config, topics, source, target).topics

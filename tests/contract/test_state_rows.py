@@ -1,4 +1,4 @@
-"""The bytes that this release leaves on target clusters: later ones must read them for ever.
+"""The bytes that this release writes to target clusters. Later releases must be able to read them.
 
 A changed format gets a new version and new rows here. The rows that are here stay.
 """
@@ -185,7 +185,7 @@ FLOW = "us-west->us-east"
 SOURCE = TopicId("00112233445566778899aabbccddeeff")
 TARGET = TopicId("ffeeddccbbaa99887766554433221100")
 ODD = "caf\u00e9 \U0001f600 \ud800"
-"""Text outside ASCII, with half a surrogate pair: names of people and files may have one."""
+"""Text outside ASCII with half a surrogate pair, which names of people and files may contain."""
 
 ODD_JSON = rb"caf\u00e9 \ud83d\ude00 \ud800"
 ROWS_1: list[tuple[StateRow, bytes, bytes]] = [
@@ -481,7 +481,7 @@ def test_this_release_writes_version_1() -> None:
 
 
 def test_fields_that_a_later_release_adds_do_no_harm() -> None:
-    """What changes no meaning needs no new version."""
+    """A change without a new meaning needs no new version."""
     more = CLAIM_1_VALUE[:-1] + b',"extra":{"a":1}}'
     assert winning_claims([(CLAIM_1_KEY, more)])["us-west->us-east"].latest == CLAIM_1
     more = FULL_ROW_1_VALUE[:-1] + b',"extra":[1]}'

@@ -1,4 +1,5 @@
-"""A pair of brokers for the fault tests: they forget producer ids and clean their logs at once.
+"""A pair of brokers for the fault tests, which expire producer IDs and clean their logs
+immediately.
 
 Both may be restarted by a test, and are back before it ends. Their versions may be others:
 `TWINLOG_FAULT_VERSIONS=2.8.2:3.4.1` is the oldest pair (source:target).
@@ -31,8 +32,8 @@ CONFIG: Final = {
     "group.min.session.timeout.ms": "1000",
 }
 SOON_BACK: Final = {"broker.session.timeout.ms": "2500", "broker.heartbeat.interval.ms": "300"}
-"""A broker that was killed may come back when its session is over. Of sources only: the targets are
-frozen for longer, and must not be fenced for it.
+"""Lets a killed broker restart as soon as its session has expired. For sources only: targets are
+frozen for longer, and must not be fenced because of that.
 """
 HEAP_MB: Final = 256
 
@@ -50,7 +51,7 @@ def fault_source() -> LocalCluster:
 
 @pytest.fixture
 def fault_target() -> LocalCluster:
-    """The target; it forgets the producer id of records older than a day within half a second."""
+    """The target. It expires the producer IDs of records older than a day within half a second."""
     return LENT.lend(
         "fault_target",
         lambda: cluster_of("fault-target", FAULT_TARGET, config=CONFIG, heap_mb=HEAP_MB),
@@ -59,15 +60,14 @@ def fault_target() -> LocalCluster:
 
 @pytest.fixture
 def rig(fault_source: LocalCluster, fault_target: LocalCluster, tmp_path: Path) -> Iterator[Rig]:
-    """One flow of its own between the two, with a topic."""
+    """A flow between the two, with a topic."""
     with Rig(fault_source, fault_target, tmp_path) as made:
         yield made
 
 
 @pytest.fixture
 def patient_driver(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Lanes that a test freezes are not given up, however long what it does meanwhile takes.
-
-    Nor is anybody who died: whoever comes next waits as long for late requests.
+    """The driver does not give up lanes that a test freezes, however long that takes. It also does
+    not give up dead lanes, and the next lane waits as long for late requests.
     """
     monkeypatch.setattr("twinlog.lane.late_requests.SILENCE_MS", int(PATIENCE_S * 1000))

@@ -1,4 +1,4 @@
-"""The command that a message names saves what it says: run as it stands, before any deletion."""
+"""The command in an error message saves the records that it names, before any deletion."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ COMMAND = re.compile(r"twinlog (export FILE .*?--output \S+?)(?=[;:.,]? |[;:.,]?
 
 
 def saved(rig: Rig, message: str, folder: Path) -> list[str]:
-    """Values of the records that the message's command writes, run from the command line."""
+    """Return the values of the records that the message's command saves."""
     found = COMMAND.search(message)
     assert found is not None, message
     assert found.start() < message.index("delete the target topic"), message

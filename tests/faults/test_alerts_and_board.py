@@ -1,4 +1,4 @@
-"""Alert rules and board, evaluated by Prometheus itself on what a real mirror serves."""
+"""Alert rules and board, evaluated by Prometheus itself for the metrics of a real mirror."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ they are those of `twinlog.metrics.labels`.
 """
 
 SPARK: Final = JvmUse(heap_bytes=1, nonheap_bytes=1, threads=1, collection_s=(("Copy", 0.1),))
-"""In place of Spark's JVM, which this mirror does not have (`spark/test_service.py`)."""
+"""Replaces Spark's JVM, which this mirror does not have (`spark/test_service.py`)."""
 
 
 @contextmanager
@@ -70,13 +70,13 @@ def mirrored(rig: Rig, serves: SeriesConfig = ALL_SERIES) -> Iterator[WebServer]
 
 
 def stop_partition(rig: Rig) -> None:
-    """Somebody else writes to the remote topic."""
+    """Write to the remote topic as another client."""
     produce(rig.target, rig.remote, [Outgoing(b"x", b"u900")])
     rig.put(range(10, 15))
 
 
 def when(server: WebServer, name: str) -> Series:
-    """All series, once there is one of this name."""
+    """Return all series once there is one of this name."""
 
     def look() -> Series:
         found = series(ask(server.address, "/metrics").body)
@@ -117,8 +117,8 @@ def test_every_panel_shows_something_of_a_real_flow(
 
 
 def strimzi_expressions() -> Iterator[str]:
-    """Of the panels of Strimzi's board that show data according to docs/monitoring.md: those of the
-    published files if they are here, else the series that these select.
+    """Return the expressions of Strimzi's board that have data according to docs/monitoring.md:
+    those of the published files if available, else the series that they select.
     """
     shows = {title: says for title, (says, _) in documented().items()}
     for path, panels in LAYOUTS.items():
@@ -133,7 +133,7 @@ def strimzi_expressions() -> Iterator[str]:
 
 
 def yields(prometheus: Prometheus, expression: str) -> None:
-    """Sooner or later: rates need two scrapes, some series come late."""
+    """Wait until the expression has a value. Rates need two scrapes, and some series come late."""
     eventually(lambda: prometheus.query(expression), what=expression)
 
 
@@ -145,10 +145,10 @@ def rules_of_file() -> list[dict[str, Any]]:
 
 SCRAPE: Final = {"job": "twinlog", "instance": "localhost:9405"}
 MINUTES: Final = 300
-"""Longer than every alert waits."""
+"""Longer than the waiting time of every alert."""
 ENDS_AFTER: Final = 250
 LATER: Final = "280m"
-"""A series that ended then is told for an hour."""
+"""A series that ended at this time is still shown for an hour."""
 
 
 def unchanged(found: Series) -> Series:
@@ -156,12 +156,12 @@ def unchanged(found: Series) -> Series:
 
 
 def all_are(name: str, value: float) -> Callable[[Series], Series]:
-    """Every series of that name has this value."""
+    """Set every series of that name to this value."""
     return lambda found: {key: value if key[0] == name else was for key, was in found.items()}
 
 
 def in_state(state: str) -> Callable[[Series], Series]:
-    """The flow is in another state."""
+    """Put the flow into another state."""
     name = "twinlog_flow_state"
     return lambda found: {
         key: float(("state", state) in key[1]) if key[0] == name else was
@@ -170,7 +170,7 @@ def in_state(state: str) -> Callable[[Series], Series]:
 
 
 def topics_are_paused(found: Series) -> Series:
-    """One partition waits as somebody wants it."""
+    """Pause the topic of a partition."""
     name = "twinlog_partitions"
     ((key, labels),) = (key for key in found if key[0] == name)
     paused = tuple(sorted((dict(labels) | {"state": "PAUSED"}).items()))
@@ -183,13 +183,13 @@ def rpo_is_exceeded(found: Series) -> Series:
 
 
 def retention_is_near(found: Series) -> Series:
-    """Records have waited for so long that they will be deleted."""
+    """Let records wait until they are about to be deleted."""
     waiting = (labels for name, labels in found if name == "twinlog_lag_records")
     return {**found, **{("twinlog_retention_left_seconds", one): 600.0 for one in waiting}}
 
 
 def certificate_ends(found: Series) -> Series:
-    """The time of these tests begins in 1970."""
+    """Let a certificate expire. The time of these tests begins in 1970."""
     (source,) = {dict(labels)["source"] for name, labels in found if name == "twinlog_flow_ready"}
     labels = (("cluster", source), ("what", CERTIFICATE))
     return {**found, ("twinlog_certificate_expiry_timestamp_seconds", labels): 280 * 60.0 + 600}
@@ -201,16 +201,16 @@ FLOW: Final = ("source", "target")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Trouble:
-    """What raises one alert, and no other; `labels` are those that the alert carries."""
+    """The cause of exactly one alert. `labels` are the alert's."""
 
     change: Callable[[Series], Series]
     labels: tuple[str, ...] = FLOW
     value: str = "1"
-    """As its description shows it."""
+    """The value in its description."""
     ends: str | None = None
-    """Series with this in them end, after a while."""
+    """Text in the names of series that end after a while."""
     with_it: tuple[str, ...] = ()
-    """Alerts that come with it."""
+    """Further alerts that the cause raises."""
 
 
 TROUBLES: Final = {
@@ -279,7 +279,7 @@ def test_each_alert_fires_for_its_trouble_and_no_other(rig: Rig, tmp_path: Path)
 
 
 def rule_test(name: str, scrape: Series, trouble: Trouble, firing: list[str]) -> dict[str, Any]:
-    """One test of promtool's: the scrape again and again, and which alerts fire in the end."""
+    """A test for promtool: the same scrape repeatedly, and the alerts that fire at the end."""
     return {
         "name": name,
         "interval": "1m",
@@ -305,7 +305,7 @@ def rule_test(name: str, scrape: Series, trouble: Trouble, firing: list[str]) ->
 
 
 def rendered(text: str, labels: Mapping[str, str], value: str) -> str:
-    """An annotation; one that names a label which the alert does not have is an error."""
+    """Render an annotation. A label that the alert lacks is an error."""
     text = re.sub(
         r"\{\{ with \$labels\.(\w+) \}\}([^{]*)\{\{ \. \}\}\{\{ end \}\}",
         lambda found: f"{found[2]}{labels[found[1]]}" if found[1] in labels else "",

@@ -1,6 +1,4 @@
-"""Memory is bounded whatever waits: a lane reads no further than its byte budget while the target
-is slow.
-"""
+"""Memory is bounded: while the target is slow, a lane reads no further than its byte budget."""
 
 from __future__ import annotations
 
@@ -25,7 +23,7 @@ RECORDS: Final = 1_200
 """120 MB: seven budgets."""
 
 ANSWERS: Final = 3 * 8 * MB
-"""Fetch answers that may be in memory beside what is queued, and what Python keeps of them."""
+"""Fetch responses that may be in memory beside queued ones, and Python's overhead."""
 
 
 def backlog(count: int) -> list[Outgoing]:
@@ -77,8 +75,8 @@ def test_slow_target_costs_no_memory(rig: Rig) -> None:
 
 
 def test_no_end_is_claimed_while_nobody_asks_for_it(rig: Rig) -> None:
-    """The target takes nothing for a while (quota), the lane's memory is full, the source is not
-    read: a partition that was at its end may have any number of new records.
+    """The target accepts nothing for a while (quota), the lane's memory is full, and the source is
+    not read. So a partition that was at its end may have new records.
     """
     create_topic(rig.source, rig.topic, PARTITIONS)
     produce(rig.source, rig.topic, backlog(PARTITIONS))

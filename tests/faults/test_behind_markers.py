@@ -1,5 +1,5 @@
-"""What lies behind the last copied record is a marker or rolled back, and the source deletes it:
-nothing is lost, and the copy resumes.
+"""Markers or aborted records after the last copied record are deleted at the source: nothing is
+lost, and the copy resumes.
 """
 
 from __future__ import annotations

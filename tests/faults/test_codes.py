@@ -1,5 +1,5 @@
-"""Codes that only a broker in trouble, or another writer, brings up: each is forced once, and the
-copy goes on from it by itself.
+"""Codes with a rare cause, a failing broker or another writer: each is caused once, and the copy
+recovers.
 """
 
 from __future__ import annotations
@@ -22,9 +22,9 @@ from tests.support.topics import apply_topic_configs, delete_records, offset_map
 pytestmark = [pytest.mark.faults, pytest.mark.broker]
 
 NO_VERSION = b"\x7f\xff"
-"""Of an entry of the index of aborted transactions: one that no broker knows."""
+"""Version of an entry in the index of aborted transactions that no broker knows."""
 ANY_ROW = "10"
-"""Bytes: no row of the offset map is so small."""
+"""A size in bytes that every row of the offset map exceeds."""
 
 
 @pytest.fixture(autouse=True)
@@ -33,12 +33,12 @@ def quick_retry(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def comes_up(mirror: Mirror, code: str) -> None:
-    """The code was counted; a passing one may be gone again when it is looked for."""
+    """Wait until the code was counted. A transient one may already be gone."""
     eventually(lambda: mirror.snapshots[0].errors.get(code, 0) > 0, what=code)
 
 
 def at_end(rig: Rig, mirror: Mirror, count: int) -> None:
-    """All is copied, exactly, and nothing is wrong any more."""
+    """Check that everything is copied exactly and nothing is wrong any more."""
     rig.copied(count)
     mirror.eventually(lambda parts: [(p.state, p.code) for p in parts] == [("AT_END", "")])
     rig.same()
@@ -57,7 +57,7 @@ def freeze_then_submit(self, api_key, *arguments):
     return submit(self, api_key, *arguments)
 HotConnection.submit = freeze_then_submit
 """
-"""A fetch that is on its way already would still be answered with what is deleted meanwhile."""
+"""A fetch that was sent before the deletion would still return the deleted records."""
 
 
 @pytest.mark.usefixtures("patient_driver")
@@ -108,8 +108,8 @@ def _write(index: Path, data: bytes) -> None:
 
 @pytest.mark.usefixtures("patient_driver")
 def test_batch_of_another_lane_of_ours_with_other_bounds(rig: Rig) -> None:
-    """A lane that was given up had sent the same records, cut into other batches: ours is refused
-    and nothing is there twice.
+    """A lane that was given up had sent the same records, cut into other batches. The next lane's
+    batch is rejected, and no record is duplicated.
     """
     rig.create()
     rig.put(range(10))
@@ -168,7 +168,7 @@ def test_state_of_another_source_cluster(rig: Rig) -> None:
 
 
 def test_lane_whose_driver_is_silent(rig: Rig, capfd: pytest.CaptureFixture[str]) -> None:
-    """It ends by itself, since others may have its partitions by then."""
+    """The lane ends by itself, because other lanes may have its partitions by then."""
     rig.create()
     rig.put(range(10))
     said: list[str] = []

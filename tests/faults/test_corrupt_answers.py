@@ -1,4 +1,4 @@
-"""An answer that makes no sense costs its connection, and not one record."""
+"""An invalid response costs its connection, but no record."""
 
 from __future__ import annotations
 
@@ -22,11 +22,11 @@ def spoilt(*args, **more):
     return right(*args, **more)
 {function} = spoilt
 """
-"""A lane for which one answer in twenty is damaged on its way."""
+"""A lane that receives one damaged response in twenty."""
 
 CUT = "args[place][:9]"
 OTHER = "memoryview(bytes(1) + args[place][1:].tobytes())"
-"""The number of its topics is wrong: nothing in it is answered."""
+"""The response states a wrong number of topics, so it is discarded as a whole."""
 
 
 @pytest.mark.witness(

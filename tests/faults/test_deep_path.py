@@ -1,4 +1,4 @@
-"""Batches that cannot pass as they are arrive all the same: every record, unchanged, in order."""
+"""Batches that cannot pass unchanged arrive as well: every record, unchanged, in order."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ CODECS = ("none", "gzip", "snappy", "lz4", "zstd")
 
 
 def records(count: int, *, size: int = 0, first: int = 0) -> list[Outgoing]:
-    """With everything that a record can have, also a tombstone and no key at all."""
+    """Return records with everything that a record can have, including a tombstone and no key."""
     return [
         Outgoing(
             key=None if n % 7 == 3 else b"k%d" % n,
@@ -108,7 +108,7 @@ def test_batch_that_outgrows_the_limit_where_the_target_compresses_anew(rig: Rig
 
 
 def packed(rig: Rig, numbers: Iterable[int], *, size: int) -> None:
-    """One batch that is within the limit as it comes."""
+    """Return one batch that is within the limit as it is fetched."""
     batch = encode_batch([rig.record(n, size=size) for n in numbers], codec=Codec.ZSTD)
     assert len(batch) < 5000
     raw.send(rig.source_client, rig.here, batch).expect_ok()

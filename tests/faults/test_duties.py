@@ -1,5 +1,5 @@
-"""Duties leave alone what the copy itself does not write: each of these remote topics held the only
-copy of something, and was emptied by a retention that came from the source.
+"""Duties change nothing that the copy itself does not write. Each of these remote topics held the
+only copy of records, and once lost them to the source's retention.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ def quick_retry(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def await_refusal(caplog: pytest.LogCaptureFixture, remote: str, code: str) -> None:
-    """A round of the sync has seen the topic, and said why it does nothing."""
+    """Wait until a round of the sync has found the topic, and logged why it does nothing."""
     wanted = f"configs of {remote} are left as they are while it has stopped with {code}"
     eventually(lambda: any(wanted in one.getMessage() for one in caplog.records), what=wanted)
 
@@ -122,7 +122,7 @@ def test_topic_of_somebody_else(rig: Rig) -> None:
 
 @pytest.fixture
 def rounds(monkeypatch: pytest.MonkeyPatch) -> Rounds:
-    """Of the sync of configs."""
+    """Return the rounds of the config sync."""
     return Rounds(monkeypatch, ConfigSync, "round", lambda _: "round")
 
 
@@ -183,7 +183,9 @@ def test_topic_that_clients_went_over_to_while_no_lane_watches(
 def test_topic_with_records_of_others(
     rig: Rig, rounds: Rounds, caplog: pytest.LogCaptureFixture, *, keyed: bool
 ) -> None:
-    """The copy goes into it, as wanted; what was there keeps its life and its partitions."""
+    """The flow copies to it as configured. Existing records keep their retention and their
+    partitions.
+    """
     rig.prefixed = False
     create_topic(rig.target, rig.topic, 2, configs=FOR_EVER)
     old_ms = rig.began_ms - 30 * DAY_MS
@@ -242,7 +244,7 @@ def test_two_flows_into_one_topic_do_not_fight_over_its_retention(
 def test_source_topic_that_is_created_again_between_two_questions(
     rig: Rig, rounds: Rounds, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Whose ids were compared, and whose configs are read then."""
+    """It is re-created after its ID was compared, and before its configs are read."""
     create_topic(rig.source, rig.topic, configs=FOR_EVER)
     rig.put(range(20), age_ms=30 * DAY_MS)
     is_armed = False
@@ -309,7 +311,9 @@ def test_frozen_leader_of_topics_that_were_promoted_meanwhile(rig: Rig) -> None:
 def test_topic_that_somebody_makes_at_the_same_time(
     rig: Rig, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The broker's answer to our creation is that it exists: whose it is, is not known yet."""
+    """The broker responds to the flow's request that the topic exists. Its creator is not known
+    yet.
+    """
     create_topic(rig.source, rig.topic, 3)
     ours = [Outgoing(key=b"k", value=b"%d" % n, partition=n % 3) for n in range(30)]
     produce(rig.source, rig.topic, ours)

@@ -1,4 +1,4 @@
-"""Between what a duty or a look for topics saw and what it does, topics change hands."""
+"""Topics change hands after a duty or a discovery has read them, and before it acts."""
 
 from __future__ import annotations
 
@@ -161,7 +161,7 @@ def test_a_topic_changes_hands_between_the_look_and_its_growth(
 def test_a_topic_that_is_made_anew_behind_its_judgement_is_not_begun(
     rig: Rig, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """It was empty, and is somebody else's now: one partition of it holds his records."""
+    """The topic was empty. Now it belongs to another client, and one partition has its records."""
     create_topic(rig.source, rig.topic, 2)
     ours = [Outgoing(key=b"k", value=b"%d" % n, partition=n % 2) for n in range(20)]
     produce(rig.source, rig.topic, ours)

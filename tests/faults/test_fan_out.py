@@ -1,5 +1,5 @@
-"""Source partitions that go to another number of target partitions by key: every record once, where
-its key belongs, whatever happens to lanes and brokers' memories.
+"""Source partitions that are distributed to another number of target partitions by key: every
+record arrives once in its key's partition, whatever happens to lanes and brokers' memory.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ pytestmark = [pytest.mark.faults, pytest.mark.broker]
 
 TARGETS = 3
 CHANGES = 3
-"""Of leases, at the least."""
+"""Minimum number of lease changes."""
 STALL_S = 0.5
 KEYED = {"twinlog.target.partitions": "keyed"}
 
@@ -41,7 +41,9 @@ def flow(rig: Rig) -> Rig:
 
 
 def check(rig: Rig, sources: int) -> None:
-    """Every record once, in its place, and those of a source partition in their order."""
+    """Check that every record is once in its partition, and that those of a source partition are in
+    order.
+    """
     here, there = read_all(rig.source, rig.topic), read_all(rig.target, rig.remote)
     assert Counter(one.value for one in there) == Counter(one.value for one in here)
     home = {one.value: (one.partition, one.offset) for one in here}
@@ -103,7 +105,7 @@ def late(self, now_ms):
 if not done.exists():
     map_writer.MapWriter.pump = late
 """
-"""The map takes no row before the first record is read, or a while has passed."""
+"""The map takes no row before the first record is read, or some time has passed."""
 
 
 def test_lane_killed_between_the_first_rows_when_one_is_a_record_already(
@@ -120,7 +122,7 @@ def test_lane_killed_between_the_first_rows_when_one_is_a_record_already(
 
 
 def test_leases_change_in_order_under_load(flow: Rig) -> None:
-    """Every lease looks where the one before it ended; nothing is handed over."""
+    """Every lease searches the log where the previous one ended. Nothing is handed over."""
     create_topic(flow.source, flow.topic, partitions=2)
     mirror = Mirror(flow.config(KEYED), lanes=2, lease_s=2.0)
     with mirror, Load(flow.source, flow.topic, partitions=2, per_second=1_000) as load:

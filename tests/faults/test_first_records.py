@@ -1,4 +1,6 @@
-"""What the source deletes before the first record was copied is said, with its range."""
+"""Records that the source deletes before the first one was copied are reported, with
+their range.
+"""
 
 from __future__ import annotations
 
@@ -14,7 +16,7 @@ pytestmark = [pytest.mark.faults, pytest.mark.broker]
 @pytest.mark.witness("records deleted before the first copied one are reported", case="earliest")
 @pytest.mark.parametrize("start", ["earliest", "latest", "timestamp"])
 def test_deleted_between_the_first_row_and_the_first_record(rig: Rig, start: str) -> None:
-    """The mirror was down, or the target refused the first record, for longer than retention."""
+    """The mirror was down, or the target rejected the first record, for longer than retention."""
     keys = {f"{rig.flow}.twinlog.start": start}
     rig.create()
     rig.put(range(5))
@@ -39,7 +41,7 @@ def test_deleted_between_the_first_row_and_the_first_record(rig: Rig, start: str
 
 
 def test_earliest_begins_at_the_log_start_of_the_first_survey(rig: Rig) -> None:
-    """What was deleted before the copy began is nobody's loss."""
+    """Records that were deleted before the copy began are no loss."""
     rig.create()
     rig.put(range(50))
     delete_records(rig.source, rig.topic, before=30)

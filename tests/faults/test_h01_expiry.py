@@ -1,4 +1,6 @@
-"""H1: the target forgets our producer id in mid-stream, and takes what follows a refused batch."""
+"""H1: the target forgets the flow's producer ID during the copy, and accepts the batch after a
+rejected one.
+"""
 
 from __future__ import annotations
 
@@ -18,9 +20,9 @@ pytestmark = [pytest.mark.faults, pytest.mark.broker]
 
 LONG_WITHOUT_TROUBLE = "import twinlog.mirror.copy.partition as c; c.TROUBLE_MS = 0\n"
 NEVER_ONE_AT_A_TIME = LONG_WITHOUT_TROUBLE + "c.QUIET_MS = 10**15\n"
-"""A lane that pipelines whatever the target may have forgotten: the simpler version."""
+"""A simpler lane, which pipelines even if the target may have forgotten the ID."""
 PIPELINES_BESIDE_OTHERS = NEVER_ONE_AT_A_TIME + "c.PartitionCopy._window = lambda *_: c.PIPELINE\n"
-"""The same in a topic that others may write to, where one request is on its way."""
+"""The same lane, for a topic to which other clients may write: one request is in flight."""
 
 
 @pytest.fixture(autouse=True)
@@ -116,7 +118,7 @@ def test_gap_that_was_written_is_told_with_its_range_at_once_and_at_a_restart(ri
 
 
 def test_gap_in_a_topic_that_others_write_to_is_told_again_at_a_restart(rig: Rig) -> None:
-    """K moves there with what others write, so only our sequences show that records are missing."""
+    """Other clients' records move K there, so only this flow's sequences show missing records."""
     rig.prefixed = False
     rig.create()
     rig.put(range(10), age_ms=OLD)
@@ -173,7 +175,7 @@ def noted(self, connection, batches, ids):
     return submit(self, connection, batches, ids)
 TargetSide._submit = noted
 """
-"""A byte for each record that is sent, in a file."""
+"""A file that gets one byte for each record that is sent."""
 
 
 REFUSED = """
@@ -188,7 +190,7 @@ watch.producer_expiry = refused
 def in_flight_while_the_target_hangs(
     rig: Rig, folder: Path, rounds: Rounds, *, age_ms: int, least: int, prelude: str = ""
 ) -> int:
-    """How many records a lane has sent that were not answered; so many are waited for."""
+    """The number of unanswered records that a lane has sent. The test waits for this many."""
     rig.create()
     rig.put(range(10), age_ms=age_ms)
     sent = folder / "sent"

@@ -1,4 +1,4 @@
-"""H2: somebody else writes to the target, a lane of ours that was thought dead or a stranger."""
+"""H2: another writer on the target, either a lane that was thought dead, or another client."""
 
 from __future__ import annotations
 
@@ -125,8 +125,9 @@ def test_killed_in_the_midst_of_old_records(rig: Rig, victim: str) -> None:
 def test_late_request_of_old_records_behind_a_start_where_we_were_known(
     rig: Rig, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The target remembers us by a fresh record, so nobody waits; the next ones are old, and behind
-    them it forgets us: a request of the dead lane would be taken for a new one.
+    """The target remembers the producer ID by a fresh record, so no lane waits. The next records
+    are old, and after them the target forgets the ID: it would accept a request of the dead lane as
+    new.
     """
     rounds = lane_rounds(monkeypatch)
     rig.create()
@@ -157,8 +158,8 @@ def test_late_request_of_old_records_behind_a_start_where_we_were_known(
 def test_fresh_record_of_a_partition_where_we_are_forgotten_waits_for_no_late_request(
     rig: Rig, monkeypatch: pytest.MonkeyPatch, first: str
 ) -> None:
-    """The late one begins with the same record: the target takes one of both. An old record is
-    held back.
+    """The late request begins with the same record, so the target accepts one of both. An old
+    record is held back.
     """
     monkeypatch.setattr("twinlog.lane.late_requests.SILENCE_MS", SILENCE_MS)
     monkeypatch.setattr("twinlog.lane.late_requests.USER_TIMEOUT_MS", 600_000)

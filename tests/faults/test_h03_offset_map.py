@@ -1,4 +1,4 @@
-"""H3: the offset map says what is not so: rows written ahead, rows of the dead, lost rows."""
+"""H3: the offset map is wrong: rows written ahead, rows of dead lanes, lost rows."""
 
 from __future__ import annotations
 
@@ -39,7 +39,9 @@ TargetSide._submit_one = freeze_then_send
 
 
 def naive_upstream(rig: Rig, ordinal: int) -> int:
-    """Where a reader goes on that takes the newest row for each ordinal, whoever wrote it."""
+    """Where a reader continues that uses the newest row of each ordinal, regardless
+    of its writer.
+    """
     newest: dict[int, Run] = {}
     for row in rows(rig):
         newest |= {run.ordinal: run for run in row.runs}
@@ -107,7 +109,9 @@ def test_other_lane_was_first_with_records_that_the_source_has_no_more(
 def test_other_lane_was_first_with_records_whose_timestamps_are_newer(
     rig: Rig, tmp_path: Path
 ) -> None:
-    """A repeat is answered with the newest timestamp of the batch in the log: later than ours."""
+    """A repeated batch is answered with the newest timestamp of the batch in the log, which is
+    later than the lane's own.
+    """
     flag, late = tmp_path / "freeze", -1_000_000
     rig.create(**COMPACTED)
     create_topic(rig.target, rig.remote)

@@ -1,4 +1,6 @@
-"""H4: nothing on the target tells how far we got: emptied logs, forgotten ids, cleaned batches."""
+"""H4: the target does not show the position: emptied logs, expired producer IDs,
+cleaned batches.
+"""
 
 from __future__ import annotations
 
@@ -123,7 +125,9 @@ def test_shared_target_that_lost_its_end_is_no_source_that_diverged(rig: Rig) ->
 
 
 def test_shared_target_that_lost_its_end_and_was_written_to_by_others(rig: Rig) -> None:
-    """It is longer than the copy again, and has forgotten us: nothing behind the mark is ours."""
+    """It is longer than the copy again, and has forgotten the producer ID. Nothing after the mark
+    is this flow's.
+    """
     rig.prefixed = False
     rig.create()
     for numbers in (range(10), range(10, 20)):

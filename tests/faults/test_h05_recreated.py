@@ -1,4 +1,6 @@
-"""H5: a topic is deleted and created again under the same name, under a lane or between two."""
+"""H5: a topic is deleted and created again under the same name, while a lane runs or between two
+lanes.
+"""
 
 from __future__ import annotations
 
@@ -118,7 +120,7 @@ def test_source_recreated_under_a_running_lane_stops_before_anything_of_it_is_wr
 def test_source_recreated_under_a_running_mirror_is_copied_by_it_once_its_old_copy_is_gone(
     rig: Rig, how: Callable[[LocalCluster, str], None], prefixed: bool
 ) -> None:
-    """Its lane has a fetch session in which the broker keeps the topic that was deleted."""
+    """The lane has a fetch session in which the broker keeps the deleted topic."""
     rig.prefixed = prefixed
     rig.create()
     rig.put(range(10))

@@ -1,4 +1,4 @@
-"""H5: a topic is created again with another number of partitions: no partition of the new life is
+"""H5: a topic is re-created with another number of partitions. No partition of the new topic is
 mixed into the remote topic of the old one.
 """
 

@@ -1,4 +1,4 @@
-"""H6: the source lost records, or wrote its log anew, behind our back."""
+"""H6: the source loses records, or rewrites its log, unnoticed."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ def test_records_deleted_before_they_were_copied(
 def test_records_deleted_behind_the_place_of_the_group_are_told(
     flow: Rig, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """MirrorMaker 1 was stopped there, for longer than the source keeps its records."""
+    """MirrorMaker 1 was stopped there for longer than the source keeps its records."""
     group = f"g-{flow.topic}"
     flow.prefixed = False
     flow.put(range(10))
@@ -96,7 +96,7 @@ def test_log_cut_under_a_running_mirror(rig: Rig) -> None:
 @pytest.mark.witness("H6: a source log that was truncated and written again is reported")
 @pytest.mark.usefixtures("patient_driver")
 def test_log_cut_and_refilled_while_the_lane_was_away(rig: Rig) -> None:
-    """A reader that knows no epochs goes on at 50 as if nothing had happened."""
+    """A reader without leader epochs continues at 50 as if nothing had happened."""
     fill(rig)
     with rig.mirror() as mirror:
         rig.copied(50)

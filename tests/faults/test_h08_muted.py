@@ -1,4 +1,6 @@
-"""H8: a target that mutes our connection (quota) still serves what it holds after we are gone."""
+"""H8: a target that mutes a lane's connection (quota) still processes the data that it holds after
+the lane has ended.
+"""
 
 from __future__ import annotations
 
@@ -24,17 +26,19 @@ pytestmark = [pytest.mark.faults, pytest.mark.broker]
 
 BATCH_BYTES = 20_000
 SLOW = 20_000
-"""Bytes a second: one batch of ours mutes the connection for about a second."""
+"""Bytes per second: one batch mutes the connection for about a second."""
 
 
 def limit(rig: Rig, client_id: str, bytes_per_second: int | None) -> None:
-    """The target's produce quota for a client id; None lifts it."""
+    """Set the target's produce quota for a client ID, or remove it (None)."""
     quota(rig.target_client, client_id, {"producer_byte_rate": bytes_per_second})
 
 
 @pytest.mark.witness("H8: a delayed request is written after its lane froze")
 def test_log_that_stood_still_grows_while_its_writer_is_frozen(rig: Rig) -> None:
-    """Why the next lane may not start when the target's log end has stood still for a while."""
+    """Shows why the next lane may not start merely because the target's log end has not moved for a
+    while.
+    """
     create_topic(rig.target, rig.remote)
     us = init_producer_id(rig.target_client).producer_id
     lane = raw.Writer(rig.target_client, rig.there, us)

@@ -1,4 +1,4 @@
-"""H9: a source with a gap behind every record: the map stays small, and the copy keeps up."""
+"""H9: a source with a gap after every record: the map stays small, and the copy keeps up."""
 
 from __future__ import annotations
 
@@ -21,14 +21,15 @@ RECORDS = 20_000
 PER_BATCH = 100
 VALUE_BYTES = 200
 AGE_MS = RECORDS * 1_000
-"""How fast 300 transactions go is the machine's affair; what is left of them on the target is ours.
+"""Age of the records. The speed of 300 transactions depends on the machine, so only the target's
+content is checked.
 """
 
 CLEAN_SOON = {"segment.ms": "100", "min.cleanable.dirty.ratio": "0.01"}
 
 
 def map_rows(rig: Rig) -> list[tuple[bytes, int]]:
-    """(key, size) of every row that is in the map topic now."""
+    """Return (key, size) of every row in the map topic."""
     return [
         (record.key, len(record.key) + len(record.value))
         for partition in range(MAP_PARTITIONS)
@@ -76,7 +77,7 @@ def test_compacted_source_with_a_gap_behind_every_record(rig: Rig, tmp_path: Pat
 
 
 def transactional(rig: Rig) -> Producer:
-    """A client under one id: it ends what the one before it left open."""
+    """Return a client with the transactional ID. It ends an open transaction of its predecessor."""
     client = producer(rig.source, linger_ms=0, config={"transactional.id": f"pairs-{rig.alias}"})
     client.init_transactions(PATIENCE_S)
     return client

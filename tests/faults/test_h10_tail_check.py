@@ -1,4 +1,4 @@
-"""H10: a target that compresses anew, stamps its own time or was cleaned is not DIVERGED."""
+"""H10: a target that recompresses, sets its own timestamps or was compacted is not DIVERGED."""
 
 from __future__ import annotations
 
@@ -25,7 +25,9 @@ def without_time(records: list[Numbered]) -> list[Numbered]:
 
 
 def payloads(rig: Rig) -> tuple[bytes, bytes]:
-    """What lies behind the header of the last batch, on both sides: what a naive check compares."""
+    """Return the bytes after the header of the last batch on both sides, as a naive check would
+    compare them.
+    """
     found = []
     for client, tp in ((rig.source_client, rig.here), (rig.target_client, rig.there)):
         answer = fetch_records(client, {tp: (0, 1 << 20)})[tp]
@@ -115,7 +117,9 @@ def test_source_that_was_compacted(rig: Rig) -> None:
 
 @pytest.mark.witness("H10: a different tail causes DIVERGED")
 def test_really_another_tail(rig: Rig) -> None:
-    """Somebody restored other records of the same number under our producer id."""
+    """Another client restored different records with the same sequences under the flow's producer
+    ID.
+    """
     rig.create()
     rig.put(range(30))
     with rig.mirror(once=True) as mirror:
@@ -133,7 +137,7 @@ def test_really_another_tail(rig: Rig) -> None:
 
 
 def test_constant_records_do_not_hide_what_is_wrong(rig: Rig) -> None:
-    """The last records equal those at a wrong place as well; the sequence does not."""
+    """The last records also equal those at a wrong position, but the sequence does not."""
     rig.create()
     same = [rig.record(0)._replace(offset=n) for n in range(60)]
     raw.send(rig.source_client, rig.here, encode_batch(same, codec=Codec.NONE)).expect_ok()

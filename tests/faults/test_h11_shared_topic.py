@@ -1,4 +1,6 @@
-"""H11 and the identity policy: others write to the target, between our records and after them."""
+"""H11 and the identity policy: other clients write to the target, between the flow's records and
+after them.
+"""
 
 from __future__ import annotations
 
@@ -22,7 +24,7 @@ pytestmark = [pytest.mark.faults, pytest.mark.broker]
 
 FOREIGN = b"foreign"
 TAKEN_OVER = "TAKEN_OVER"
-"""The lane looks every two seconds."""
+"""Code of the lane's check, which it makes every two seconds."""
 
 
 @pytest.fixture
@@ -36,7 +38,7 @@ def flow(
 
 
 def write_foreign(rig: Rig, count: int = 3) -> None:
-    """As an application that was moved to the target does."""
+    """Write like an application that was moved to the target."""
     produce(rig.target, rig.remote, [Outgoing(key=b"f", value=FOREIGN)] * count)
 
 
@@ -49,7 +51,7 @@ def foreign(rig: Rig) -> int:
 
 
 def map_is_exact(rig: Rig) -> None:
-    """Every copied record is where the map says, by upstream offset."""
+    """Check that every copied record is at the offset in the map, by upstream offset."""
     known = rig.map()
     there = {r.value: r.offset for r in read_all(rig.target, rig.remote) if r.value != FOREIGN}
     wrong = []
@@ -107,7 +109,7 @@ def test_jump_that_a_dead_lane_could_not_note_is_found_at_the_next_start(flow: R
 def test_flow_that_is_added_later_is_no_stranger(
     flow: Rig, fault_source: LocalCluster, tmp_path: Path
 ) -> None:
-    """A region more for an aggregation, while the others run."""
+    """A further region is added to an aggregation while the others run."""
     folder = tmp_path / "later"
     folder.mkdir()
     flow.put(range(10))
@@ -140,8 +142,8 @@ def test_flow_that_is_added_later_is_no_stranger(
 def test_flow_is_no_stranger_whose_claims_the_state_topic_lost(
     flow: Rig, fault_source: LocalCluster, tmp_path: Path
 ) -> None:
-    """Whoever starts gets another producer id then, and what was copied stands there under the
-    former one: the offset map of its own flow alone knows it.
+    """Each flow then starts with another producer ID, and its copied records have the former one.
+    Only its own offset map has that ID.
     """
     folder = tmp_path / "other"
     folder.mkdir()
@@ -171,7 +173,7 @@ def test_flow_is_no_stranger_whose_claims_the_state_topic_lost(
 
 @pytest.mark.witness("H11: consumers are moved first, by hand")
 def test_consumers_first_migration_by_hand(flow: Rig) -> None:
-    """Drain, move the consumers, move the producers: nothing is lost and nothing is an error."""
+    """Drain, move the consumers, move the producers: nothing is lost, and there is no error."""
     flow.put(range(20))
     seen: list[FlowSnapshot] = []
     with Mirror(flow.config(), lanes=1, on_snapshot=seen.extend) as mirror:

@@ -1,4 +1,6 @@
-"""H12: whose producer id stands at the target's tail? Only the flow's own records say."""
+"""H12: the owner of the producer ID at the target's tail is found only by the flow's
+own records.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""H13: what a stock broker can do is found by trying, on one topic that is kept."""
+"""H13: the capabilities of an unmodified broker are probed, on one permanent topic."""
 
 from __future__ import annotations
 
@@ -74,7 +74,7 @@ def test_stock_broker_can_do_everything(
 def test_only_the_refusal_of_a_gap_counts_as_one(
     client: ClusterClient, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A leader that moves is asked again; another error proves nothing."""
+    """A leader that moves is queried again. Another error proves nothing."""
     ensure_probe_topic(client, 1)
     sent: list[int] = []
 
@@ -102,7 +102,7 @@ def test_only_the_refusal_of_a_gap_counts_as_one(
 def strict_target(
     target_cluster: LocalCluster, fresh_topic: str, monkeypatch: pytest.MonkeyPatch
 ) -> Iterator[Callable[[], Capabilities]]:
-    """Probes of a topic that is new, on a broker with the rule of Kafka 4.5."""
+    """Probes of a new topic, on a broker with the rule of Kafka 4.5."""
     monkeypatch.setattr("twinlog.survey.capabilities.PROBE_TOPIC", fresh_topic)
     bootstrap = target_cluster.bootstrap
 
@@ -124,7 +124,7 @@ def test_log_that_held_no_record_takes_only_sequence_0(
     fresh_topic: str,
     left: str,
 ) -> None:
-    """What an older release, a probe that died or retention left makes no difference."""
+    """Remains of an older release, of a probe that died, or of retention make no difference."""
     if left != "nothing":
         create_topic(target_cluster, fresh_topic)
     if left in {"one record", "deleted records"}:
@@ -146,7 +146,7 @@ def test_two_processes_probe_a_new_log_at_once(strict_target: Callable[[], Capab
 def test_flow_into_a_new_cluster_whose_logs_take_only_sequence_0_first(
     source_cluster: LocalCluster, fresh_topic: str, tmp_path: Path
 ) -> None:
-    """Nothing of the whole flow is refused: what lanes, map and state append is in order, too."""
+    """Nothing of the flow is rejected, because lanes, map and state topic append in order, too."""
     create_topic(source_cluster, fresh_topic, 2)
     for partition in range(2):
         records = [Outgoing(value=b"%d" % n, partition=partition) for n in range(50)]
@@ -174,7 +174,9 @@ def test_flow_into_a_new_cluster_whose_logs_take_only_sequence_0_first(
 def test_lane_whose_first_sequence_is_refused_for_a_while_tries_again(
     source_cluster: LocalCluster, target_cluster: LocalCluster, fresh_topic: str, tmp_path: Path
 ) -> None:
-    """AutoMQ, when a partition moves after the broker has forgotten us: nothing is judged by it."""
+    """AutoMQ does this if a partition moves after the broker has forgotten the producer. It is not
+    held against the target.
+    """
     create_topic(source_cluster, fresh_topic)
     mark = f"a{uuid.uuid4().hex[:8]}"
     remote = f"{mark}.{fresh_topic}"
@@ -207,7 +209,7 @@ def test_lane_whose_first_sequence_is_refused_for_a_while_tries_again(
 def test_broker_that_opened_its_log_just_now_is_tried_until_it_takes_any_sequence(
     target_cluster: LocalCluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """AutoMQ, for two minutes. One that goes on refusing lacks it."""
+    """AutoMQ does this for two minutes. A broker that continues to reject lacks the capability."""
     now = 0.0
 
     def sleep(seconds: float) -> None:

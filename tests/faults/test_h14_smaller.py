@@ -1,4 +1,4 @@
-"""H14: a target under its minimum of replicas, and a source with batches of the old formats."""
+"""H14: a target with too few in-sync replicas, and a source with batches of old formats."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ pytestmark = [pytest.mark.faults, pytest.mark.broker]
 TWO = {"replication.factor": "2", "twinlog.state.topic.replication.factor": "3"}
 UNDER = "TARGET_UNDER_MIN_ISR"
 HURRY = {"t.producer.request.timeout.ms": "4000"}
-"""How long the leader may wait for replicas that do not come."""
+"""How long the leader may wait for missing replicas."""
 
 
 @pytest.fixture
@@ -58,7 +58,7 @@ def test_target_with_too_few_replicas_is_waited_for(
 
 @pytest.mark.witness("H14: batches of the old message formats are copied")
 def test_source_with_batches_of_the_old_formats(rig: Rig) -> None:
-    """No broker writes them any more; a topic that is old enough has them on disk."""
+    """No broker writes them any more, but an old topic has them on disk."""
     rig.create()
     now = rig.began_ms
     old = [message(magic=0, offset=n, key=b"k%d" % n, value=b"u%d" % n) for n in range(5)]

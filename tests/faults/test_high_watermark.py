@@ -1,7 +1,6 @@
-"""Records above the high watermark of a topic that others may write to: a follower of the target
-is frozen, so they are in the leader's log, and no consumer may read them yet.
-
-In memory: `unit/mirror/test_our_end.py`.
+"""Records above the high watermark of a topic to which other clients may write. A follower of the
+target is frozen, so the leader's log has them, but consumers cannot read them. In memory:
+`unit/mirror/test_our_end.py`.
 """
 
 from __future__ import annotations
@@ -36,7 +35,7 @@ UNDER = "TARGET_UNDER_MIN_ISR"
 def two(
     source_cluster: LocalCluster, fault_source: LocalCluster, target3: LocalCluster, tmp_path: Path
 ) -> Iterator[tuple[Rig, Rig]]:
-    """Two sources that are copied into one topic, ten records of each."""
+    """Two sources that are copied to one topic, ten records each."""
     (tmp_path / "other").mkdir()
     with (
         Rig(source_cluster, target3, tmp_path) as one,
@@ -63,11 +62,9 @@ def high_watermark(rig: Rig) -> int:
 
 @contextmanager
 def frozen_follower(rig: Rig) -> Iterator[None]:
-    """The high watermark stands still, whether the controller counts the follower as lost or not:
-    one replica is too few.
-
-    The leader has to have heard of that before: where it learns of both at once, it takes the
-    follower away first (BrokerMetadataPublisher), and the high watermark moves.
+    """Freeze a follower. The high watermark then stays, even if the controller counts the follower
+    as lost, because one replica is too few. The leader must learn the setting first: if both arrive
+    together, it removes the follower first (BrokerMetadataPublisher), and the high watermark moves.
     """
     alter_topic_configs(rig.target, rig.remote, {"min.insync.replicas": "2"})
     part = rig.target_client.metadata([rig.remote]).topics[rig.remote].partitions[0]
@@ -92,7 +89,7 @@ def are_copied(parts: list[PartitionSnapshot]) -> bool:
 
 
 def all_are_there(one: Rig, count: int) -> None:
-    """Of both sources, once each and in order."""
+    """Check that all records of both sources are there, once and in order."""
     numbers = one.numbers()
     assert [number for number in numbers if number < 1000] == list(range(count))
     assert [number for number in numbers if number >= 1000] == list(range(1000, 1020))

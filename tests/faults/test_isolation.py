@@ -1,5 +1,5 @@
-"""One bad partition stops alone: it is named with its code, its neighbours on the same lane go on,
-and it is tried again soon and recovers by itself.
+"""One bad partition stops alone, with its code. Other partitions of the lane continue. It is
+retried soon, and recovers.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ pytestmark = [pytest.mark.faults, pytest.mark.broker]
 NEIGHBOURS = 3
 LIMIT = "max.message.bytes"
 LEASE_S = 300.0
-"""No lease changes within a test: what is tried again is tried on the same lane."""
+"""No lease changes during a test, so retries use the same lane."""
 
 
 @pytest.fixture(autouse=True)
@@ -34,7 +34,7 @@ def quick_retry(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 class Neighbours:
-    """A healthy topic in the same flow and on the same lane; records come to all partitions."""
+    """A healthy topic of the same flow and lane. Records arrive in all partitions."""
 
     def __init__(self, rig: Rig) -> None:
         self._rig = rig
@@ -45,7 +45,7 @@ class Neighbours:
         create_topic(rig.source, self.topic, partitions=NEIGHBOURS)
 
     def go_on(self) -> None:
-        """New records in every partition are on the target as soon as ever."""
+        """Check that new records of every partition reach the target without delay."""
         rig = self._rig
         self._count += 10
         records = [
@@ -67,7 +67,7 @@ class Neighbours:
 
 @contextmanager
 def mirrored(rig: Rig, prelude: str = "") -> Iterator[tuple[Mirror, Neighbours]]:
-    """The rig's topic beside healthy ones, on one lane under one lease."""
+    """Mirror the rig's topic beside healthy ones, on one lane under one lease."""
     neighbours = Neighbours(rig)
     keys = {f"{rig.flow}.topics": f"{rig.topic}, {neighbours.topic}"}
     with rig.mirror(lanes=1, lease_s=LEASE_S, keys=keys, prelude=prelude) as mirror:
@@ -81,7 +81,7 @@ def of(parts: list[PartitionSnapshot], topic: str) -> list[PartitionSnapshot]:
 
 
 def failed(rig: Rig, mirror: Mirror) -> PartitionSnapshot:
-    """The bad partition, when it has failed; nothing else has."""
+    """Return the bad partition once it has failed. No other partition has."""
 
     parts = mirror.eventually(
         lambda parts: any(part.state == "FAILED" for part in of(parts, rig.topic))
@@ -91,7 +91,7 @@ def failed(rig: Rig, mirror: Mirror) -> PartitionSnapshot:
 
 
 def tried_again(rig: Rig, mirror: Mirror) -> None:
-    """It has been given to its lane twice more, and no lease has changed."""
+    """Wait until its lane has got it twice more, without a change of leases."""
     before = mirror.partition(rig.here).term
     eventually(
         lambda: mirror.partition(rig.here).term.start >= before.start + 2,
@@ -186,11 +186,11 @@ def counted(*arguments):
 stalls.StallWatch._on_found = counted
 """
 )
-"""A byte for each look at partitions that are asked in vain, in a file."""
+"""A file that gets one byte for each query about partitions that fails."""
 
 
 def looked_in_vain(path: Path) -> None:
-    """What the first look found would have been told by the third."""
+    """Wait for three queries. What the first one found, the third would have reported."""
     eventually(lambda: path.exists() and path.stat().st_size >= 3, what="three looks")
 
 

@@ -1,4 +1,6 @@
-"""Brokers of three are killed, frozen and restarted under load: leaders move, no record does."""
+"""Brokers of three are killed, frozen and restarted under load: leaders move, and no record is
+lost.
+"""
 
 from __future__ import annotations
 
@@ -37,7 +39,7 @@ def ends(rig: Rig) -> dict[int, int]:
 
 
 def leads(cluster: LocalCluster, topic: str) -> int:
-    """As `leader`; a client that asked a frozen broker has no answer, which is not one either."""
+    """Like `leader`; -1 also if the client queries a frozen broker."""
     try:
         return leader(cluster, topic)
     except KafkaException as error:
@@ -45,7 +47,7 @@ def leads(cluster: LocalCluster, topic: str) -> int:
 
 
 def goes_on(rig: Rig) -> None:
-    """Every partition gets new records."""
+    """Check that every partition gets new records."""
     before = eventually(lambda: ends(rig))
     eventually(
         lambda: all(end > before[p] for p, end in ends(rig).items()),

@@ -1,4 +1,6 @@
-"""The driver is killed or frozen, and a second one runs by mistake: every record exactly once."""
+"""The driver is killed or frozen, and a second one runs by mistake: every record arrives exactly
+once.
+"""
 
 from __future__ import annotations
 
@@ -23,7 +25,7 @@ pytestmark = [pytest.mark.faults, pytest.mark.broker]
 
 PARTITIONS = 4
 TAKES_OVER_S = 15.0
-"""Kafka's coordinator gives a dead member up after its session timeout of 10 s."""
+"""Kafka's coordinator removes a dead member after its session timeout of 10 s."""
 
 
 @pytest.fixture
@@ -40,13 +42,15 @@ def arrived(rig: Rig) -> int:
 
 
 def leader_at(address: Address) -> tuple[str, int]:
-    """Who tells of the flow there, and which generation leads it."""
+    """Return the process that reports the flow, and the generation that leads it."""
     (one,) = ask(address, "/api/v1/flows").json["flows"]
     return one["reportedBy"], one["generation"]
 
 
 def is_calm(found: Series, rig: Rig) -> None:
-    """No alert for a lost process or flow would fire from here on (deploy/prometheus)."""
+    """Return whether no alert for a lost process or flow would fire from now on
+    (deploy/prometheus).
+    """
     flow = {"source": rig.alias, "target": rig.target_alias}
     assert found["twinlog_flow_ready", labels(**flow)] == 1
     assert found["twinlog_flow_state", labels(**flow, state="STANDBY")] == 0

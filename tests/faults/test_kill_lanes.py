@@ -1,4 +1,6 @@
-"""Lanes are killed, frozen and thawed under load while leases change: every record exactly once."""
+"""Lanes are killed, frozen and resumed under load while leases change: every record arrives exactly
+once.
+"""
 
 from __future__ import annotations
 
@@ -34,7 +36,7 @@ def flow(
 def under_load(
     rig: Rig, mirror: Mirror, trouble: Callable[[Load], None], *, seconds: float
 ) -> None:
-    """Copy while `trouble` is made again and again, then until everything is there."""
+    """Copy while `trouble` is called repeatedly, then until everything has arrived."""
     with mirror, Load(rig.source, rig.topic, partitions=PARTITIONS, per_second=2_000) as load:
         mirror.eventually(lambda parts: sum(p.records for p in parts) > 0)
         end = time.monotonic() + seconds

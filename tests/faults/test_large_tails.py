@@ -1,4 +1,4 @@
-"""The last records are compared newest first: large ones do not hide what lies behind them."""
+"""The last records are compared newest first, so large ones do not hide earlier ones."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ SIZE = 600_000
 
 @pytest.mark.witness("large records do not hide a lost map row")
 def test_map_that_lost_a_row_behind_large_records(rig: Rig) -> None:
-    """The records that a lost row announced are the last ones of thirty large ones."""
+    """The lost row announced the last of thirty large records."""
     rig.create()
     for number in range(28):
         rig.put([number], size=SIZE)
@@ -37,7 +37,7 @@ def test_map_that_lost_a_row_behind_large_records(rig: Rig) -> None:
 
 
 def test_other_records_behind_large_ones(rig: Rig) -> None:
-    """Somebody restored another last record under our producer id."""
+    """Another client restored a different last record under the flow's producer ID."""
     rig.create()
     for number in range(30):
         rig.put([number], size=SIZE)

@@ -1,4 +1,6 @@
-"""An answer of the source that comes after its partition was taken anew is not for the new copy."""
+"""A source's response that arrives after its partition was started again is not used for the new
+copy.
+"""
 
 from __future__ import annotations
 

@@ -1,7 +1,6 @@
-"""A start tells the source the leader epoch of its position only where it knows it.
-
-A source that is asked with an epoch that ends before the position answers that its log was cut. So
-an epoch of an older record than the one before the position stops a healthy copy.
+"""A start sends the leader epoch of its position only if it knows the epoch. If the epoch ends
+before the position, the source reports a truncated log. So the epoch of an older record than the
+one before the position would stop a healthy copy.
 """
 
 from __future__ import annotations
@@ -21,12 +20,12 @@ pytestmark = [pytest.mark.faults, pytest.mark.broker]
 
 
 def in_a_new_epoch(rig: Rig) -> None:
-    """The source's leader is elected anew."""
+    """Elect the source's leader again."""
     rig.source.restart(1)
 
 
 def put(rig: Rig, numbers: range, *, size: int = 0, keys: dict[int, int] | None = None) -> None:
-    """As `Rig.put`, to a broker that may not know yet that it leads."""
+    """Like `Rig.put`, for a broker that may not know yet that it leads."""
 
     def done() -> bool:
         rig.put(numbers, size=size, keys=keys or {})

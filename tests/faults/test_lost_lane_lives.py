@@ -1,5 +1,5 @@
-"""A lane whose connection broke at the driver's end only lives, and copies on for up to 10 s: the
-next one is given a map that lacks what it wrote meanwhile.
+"""A lane whose connection broke only at the driver's end continues to copy for up to 10 s. The map
+of the next one lacks these records.
 """
 
 from __future__ import annotations
@@ -34,11 +34,11 @@ def ask(self, tps, *rest):
     return asked(self, tps, *rest)
 v.ClusterLogView.ends = ask
 """
-"""Once, between the Take with its map and the question for the target's end."""
+"""Runs once, between the Take with its map and the query for the target's end."""
 
 
 def one(rig: Rig, number: int, *, commit: bool = True) -> None:
-    """A transaction of one record: a marker behind each."""
+    """A transaction of one record, so that a marker follows each record."""
     produce_transaction(rig.source, rig.topic, [rig.outgoing(number)], commit=commit)
 
 
@@ -59,7 +59,9 @@ def test_what_it_wrote_behind_the_map_of_the_next_is_not_copied_again(
 def test_what_it_wrote_behind_a_rolled_back_record_is_not_copied_again(
     rig: Rig, tmp_path: Path
 ) -> None:
-    """Which the map of the next takes for the last record, and which is no neighbour of it."""
+    """The next lane's map does not end directly before this record: a rolled-back one
+    lies between.
+    """
     create_topic(rig.source, rig.topic, 2)
     for number in range(5):
         one(rig, number)

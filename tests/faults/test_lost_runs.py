@@ -1,4 +1,4 @@
-"""The offset map lost many of its newest rows, and nobody who remembers them runs any more."""
+"""The offset map has lost many of its newest rows, and no process that remembers them runs."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ pytestmark = [pytest.mark.faults, pytest.mark.broker]
 
 
 def lose_runs(rig: Rig) -> None:
-    """Forty transactions of ten records were copied; of the map the first five runs are left."""
+    """Copy forty transactions of ten records. The map keeps only the first five runs."""
     rig.create()
     for at in range(0, 400, 10):
         rig.put_at_once([rig.record(n) for n in range(at, at + 10)])

@@ -1,6 +1,6 @@
-"""After a lane was killed, or a whole mirror, idle partitions are at their end at once, however
-many they are, and those that must wait for late requests are looked at together: brokers may be far
-away. One whose end is searched behind much that others wrote holds up none of them.
+"""After a lane or a mirror was killed, idle partitions are at their end immediately, however many
+there are. Those that must wait for late requests are searched together, because brokers may be far
+away. A partition whose end is far beyond foreign records delays no other.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ from twinlog.wire.records import Record, encode_batch
 pytestmark = [pytest.mark.faults, pytest.mark.broker]
 
 BATCH_BYTES: Final = 1_000_000
-"""As large as brokers take them."""
+"""The largest size that brokers accept."""
 
 FAR_AND_COUNTED: Final = """
 import json, threading, time
@@ -57,16 +57,18 @@ def count(self, takes, *more):
             file.write(json.dumps([len(takes), asked.requests]) + chr(10))
 ClusterClient._asking, ColdStarts._find = far, count
 """
-"""Each request of a job takes a round trip; each look writes its partitions and requests down."""
+"""Each request of a job takes a round trip. Each search writes its partitions and requests to a
+file.
+"""
 
 
 def looks_of(written: str) -> list[tuple[int, int]]:
-    """Partitions and requests of each look."""
+    """Partitions and requests of each search."""
     return [(count, requests) for count, requests in map(json.loads, written.splitlines())]
 
 
 def looked_at(file: Path) -> int:
-    """How many partitions were looked at, those that were twice counted twice."""
+    """The number of partitions that were searched, counted once per search."""
     return sum(count for count, _ in looks_of(file.read_text() if file.exists() else ""))
 
 
@@ -78,7 +80,7 @@ def looked_at(file: Path) -> int:
 def test_partitions_that_wait_for_a_killed_lane_are_looked_at_together(
     rig: Rig, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, partitions: int, trip_s: float
 ) -> None:
-    """Where the target stamps records with its own time, all wait."""
+    """If the target stamps records with its own time, all partitions wait."""
     if partitions < 1_000:  # 3 s, instead of 20, until what the lane sent has surely arrived
         monkeypatch.setattr("twinlog.lane.late_requests.USER_TIMEOUT_MS", -7_000)
     stamps = {"message.timestamp.type": "LogAppendTime"}
@@ -130,8 +132,8 @@ def test_idle_partitions_of_a_killed_lane_are_at_their_end_before_its_requests_a
 def test_thousand_idle_partitions_of_a_killed_mirror_are_copied_again(
     rig: Rig, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The process and its lanes, with 100 ms a round trip, also for the next driver. For 10 of the
-    30 s it counts as alive.
+    """The process and its lanes, with 100 ms per round trip, also for the next driver. It counts as
+    alive for 10 of the 30 s.
     """
     partitions = 1_000
     create_topic(rig.source, rig.topic, partitions=partitions)
@@ -165,7 +167,7 @@ def test_thousand_idle_partitions_of_a_killed_mirror_are_copied_again(
 def test_thousand_idle_partitions_of_a_killed_lane_do_not_delay_a_busy_one(
     rig: Rig, tmp_path: Path
 ) -> None:
-    """With 100 ms a round trip. For 20 of the 30 s requests of the killed lane may still arrive."""
+    """100 ms per round trip. Requests of the killed lane may still arrive for 20 of the 30 s."""
     busy, partitions = f"{rig.topic}-busy", 1_000
     create_topic(rig.source, busy)
     prelude = FAR_AND_COUNTED.format(trip_s=0.1, path=str(tmp_path / "looks"))
@@ -186,12 +188,12 @@ def test_thousand_idle_partitions_of_a_killed_lane_do_not_delay_a_busy_one(
 
 
 class AfterKill(NamedTuple):
-    """Of a lane."""
+    """Pauses of partitions after a lane was killed."""
 
     until_all_s: float
-    """Until all partitions were copied again."""
+    """Seconds until all partitions were copied again."""
     longest_pause_s: float
-    """For so long the busy partition got no record at most."""
+    """The longest time for which the busy partition got no record."""
 
 
 def killed_lane(rig: Rig, mirror: Mirror, busy: str, count: int) -> AfterKill:
@@ -223,7 +225,7 @@ def killed_lane(rig: Rig, mirror: Mirror, busy: str, count: int) -> AfterKill:
 
 
 def are_copied(parts: Sequence[PartitionSnapshot], count: int) -> bool:
-    """So many, and each has found where to resume."""
+    """Return whether these are so many partitions, each of which has found where to resume."""
     return len(parts) == count and all(one.state in {"AT_END", "COPYING"} for one in parts)
 
 
@@ -240,7 +242,7 @@ def test_end_that_is_searched_behind_much_of_others_holds_up_nobody(
     trip_s: float,
     most_requests: int,
 ) -> None:
-    """Behind 1 GB, and with 100 ms a round trip, the search takes seconds."""
+    """The record is 1 GB before the end, so with 100 ms per round trip the search takes seconds."""
     monkeypatch.setattr("twinlog.lane.late_requests.USER_TIMEOUT_MS", -7_000)
     rig.prefixed, partitions = False, 20
     for cluster in (rig.source, rig.target):

@@ -1,4 +1,4 @@
-"""The offset map under late rows, a cleaner, rows that nobody can read, and lost claims."""
+"""The offset map with late rows, a cleaner, unreadable rows, and lost claims."""
 
 from __future__ import annotations
 
@@ -200,7 +200,7 @@ def test_six_hundred_thousand_small_records_with_every_second_one_cleaned(rig: R
 
 
 def cut_home(rig: Rig, offset: int) -> TopicPartition:
-    """The map's partition loses its rows from this offset on, under a new leader epoch."""
+    """Truncate the map's partition at this offset, under a new leader epoch."""
     home = TopicPartition(offset_map_topic(rig.alias), map_partition(rig.here, MAP_PARTITIONS))
     rig.target.kill(1)
     cut_log(rig.target, home, offset)
@@ -210,7 +210,7 @@ def cut_home(rig: Rig, offset: int) -> TopicPartition:
 
 @pytest.mark.usefixtures("lasting_lead")
 def test_rows_that_the_map_lost_are_written_again(rig: Rig) -> None:
-    """They had been acknowledged: only the new leader epoch says that they may be gone."""
+    """They were acknowledged. Only the new leader epoch shows that they may be lost."""
     rig.create()
     rig.put(range(10))
     with rig.mirror(prelude=KEEPS_LEADERLESS) as mirror:
@@ -283,7 +283,7 @@ def test_later_readings_of_a_process_fetch_only_new_rows(
 
 
 def append_all(rig: Rig, home: TopicPartition, some: list[ChunkRow]) -> bool:
-    """False: not yet, for its leader has just come back."""
+    """Append the rows. Return False if the leader is not ready yet."""
     records = [Record(at, rig.began_ms, *row.encode()) for at, row in enumerate(some)]
     try:
         append(rig.target_client, home, records)

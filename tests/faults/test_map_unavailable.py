@@ -1,5 +1,5 @@
-"""The offset map topic is deleted, without a leader, or has too few replicas: what waits for it
-says so and resumes by itself, the rest is copied on, and nothing is made anew in silence.
+"""The offset map topic is deleted, has no leader, or too few replicas. Partitions that need it
+report that and recover, the others are copied, and nothing starts again silently.
 """
 
 from __future__ import annotations
@@ -51,8 +51,8 @@ MapWriter.pump = hold
 """
 
 WAITS_FOR_ITS_MAP: Final = {"MAP_UNWRITABLE", "MAP_UNREADABLE"}
-"""The second where the dead broker led the remote partition too: that one's new leader is looked
-at, and the look needs the map.
+"""The second code appears if the dead broker also led the remote partition: its new leader's log is
+searched, which needs the map.
 """
 
 
@@ -60,7 +60,7 @@ at, and the look needs the map.
 def rig3(
     source_cluster: LocalCluster, target3: LocalCluster, tmp_path: Path, lasting_lead: None
 ) -> Iterator[Rig]:
-    """One flow into a target of three brokers, which leads on whichever of them dies."""
+    """One flow into a target of three brokers. The flow is led on whichever of them dies."""
     with Rig(source_cluster, target3, tmp_path) as made:
         yield made
 
@@ -132,7 +132,9 @@ def test_map_partition_without_a_leader_holds_up_only_what_needs_it(
         assert 0 < len(held) < count
 
         def others_have(records: int) -> None:
-            """Seen in the log: a lag of 0 may be one of before the source had more."""
+            """Evaluated from the log, because a lag of 0 may be older than the source's newest
+            records.
+            """
             others = set(range(count)) - held
             eventually(
                 lambda: {end_offsets(rig.target, rig.remote)[p] for p in others} == {records},
@@ -220,7 +222,7 @@ def test_map_under_min_isr_is_asked_seldom_reported_and_resumed(rig3: Rig, tmp_p
 def test_rows_that_the_map_lost_are_written_again_by_whoever_has_the_partition_since(
     rig3: Rig,
 ) -> None:
-    """Who wrote them had ended before there was a new leader epoch to be seen."""
+    """The writer of these rows had ended before a new leader epoch could be noticed."""
     rig = rig3
     rig.create()
     create_topic(rig.target, rig.remote, replication_factor=3)
@@ -255,7 +257,9 @@ def test_rows_that_the_map_lost_are_written_again_by_whoever_has_the_partition_s
 def test_group_is_not_set_by_rows_that_the_map_has_lost(
     rig: Rig, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Without its gaps a place is too far, and a group is never moved back."""
+    """Without the gaps in the map, a translated offset is too high, and a group is never moved
+    back.
+    """
     group, flag = f"app-{rig.alias}", tmp_path / "held"
     keys = {
         "groups": group,
@@ -293,13 +297,13 @@ def test_group_is_not_set_by_rows_that_the_map_has_lost(
 
 
 def right_offset(rig: Rig, upstream: int) -> int:
-    """Of the first target record at or behind an upstream offset, by content."""
+    """Return the offset of the first target record at or after an upstream offset, by content."""
     at = {r.value: r.offset for r in read_all(rig.source, rig.topic, isolation="read_committed")}
     return next(r.offset for r in read_all(rig.target, rig.remote) if at[r.value] >= upstream)
 
 
 def row_offsets(rig: Rig, home: TopicPartition) -> list[int]:
-    """Of all rows of the map."""
+    """Return the offsets of all rows of the map."""
     return [r.offset for r in read_to_end(rig.target_client, *home)]
 
 
@@ -308,7 +312,9 @@ def rounds(counter: Path) -> int:
 
 
 def test_rebuild_that_cannot_say_where_to_resume_lets_nothing_begin_anew(rig: Rig) -> None:
-    """It has made the map topic, so the next start does not miss that."""
+    """The failed start has created the map topic, so the next one cannot notice that it was
+    missing.
+    """
     rig.create()
     rig.put(range(10), age_ms=OLD)
     rig.copy_once()

@@ -1,4 +1,4 @@
-"""What monitoring sees of a real mirror: numbers of both logs, and a copy that stands still."""
+"""Monitoring of a real mirror: numbers of both logs, and a stopped copy."""
 
 from __future__ import annotations
 
@@ -24,8 +24,8 @@ pytestmark = [pytest.mark.faults, pytest.mark.broker]
 MM2 = "kafka_connect_mirror_mirrorsourceconnector_"
 MINUTE_MS = 60_000
 READY_WITHIN_S = 2.0
-"""A minute where nobody waits for it. Ten seconds after a broker froze a new connection to it is
-given up, and it is UNREACHABLE: its silence, noticed after six, is to count before.
+"""Replaces a minute. Ten seconds after a broker froze, a new connection to it is given up, and the
+cluster is UNREACHABLE. The silence, which is noticed after six, must count before.
 """
 
 
@@ -40,7 +40,7 @@ def metrics(server: WebServer) -> Series:
 
 
 def when(server: WebServer, holds: Callable[[Series], bool]) -> Series:
-    """The numbers once they are as asked for."""
+    """Return the numbers once they satisfy the condition."""
 
     def look() -> Series:
         found = metrics(server)

@@ -1,5 +1,6 @@
-"""Partitions without a leader (one broker of three is dead or frozen, replication factor 1) stop
-alone: the others start, copy and are told of as ever, and theirs resume when the broker is back.
+"""Partitions without a leader (one of three brokers is dead or frozen, replication factor 1) stop
+alone. The others start, copy and are reported as usual. The stopped ones resume when the broker is
+back.
 """
 
 from __future__ import annotations
@@ -50,16 +51,16 @@ LOST: Final = 3
 KEYS: Final = {"replication.factor": "1", "twinlog.state.topic.replication.factor": "3"}
 BIG: Final = bytes(range(256)) * 1000
 CALLS_WAIT_S: Final = 2 * PATIENCE_S
-"""A call that waits for a partition without a leader takes so long: no test waits for one."""
+"""Duration of a call that waits for a partition without a leader. No test waits that long."""
 
 CALLS_WAIT: Final = f"""
 from twinlog.cluster.client import ClusterClient
 ClusterClient.__init__.__kwdefaults__["api_timeout_s"] = {CALLS_WAIT_S}
 """
-"""The same in a lane."""
+"""Python that a lane runs first, with the same effect."""
 
 MOSTLY_TARGET: Final = [pytest.param("source", marks=pytest.mark.long), "target"]
-"""A source that loses a broker is shown by test_what_waits_for_a_leader, in every run."""
+"""For a source that loses a broker, every run has test_what_waits_for_a_leader."""
 
 
 @pytest.fixture(params=["source", "target"])
@@ -135,7 +136,7 @@ def arrived(rig: Rig) -> int:
 def of(
     partitions: set[int], check: Callable[[PartitionSnapshot], bool]
 ) -> Callable[[list[PartitionSnapshot]], bool]:
-    """All of these partitions look so."""
+    """Return whether the condition is true of all these partitions."""
     return lambda parts: all(check(p) for p in parts if p.partition in partitions)
 
 
@@ -144,7 +145,9 @@ def is_leaderless(part: PartitionSnapshot) -> bool:
 
 
 def finish(rig: Rig, mirror: Mirror, count: int) -> None:
-    """The broker is back: everything arrives by itself, once each, and the codes go."""
+    """When the broker is back, every record arrives once without intervention, and the codes
+    disappear.
+    """
     eventually(lambda: arrived(rig) >= count, what=f"{count} records")
     mirror.eventually(of(ALL, lambda p: p.state == "AT_END" and not p.code))
     mirror.stop()
@@ -169,7 +172,7 @@ def test_start_beside_partitions_without_a_leader(flow: Rig, side: str) -> None:
 
 
 def test_topic_grows_when_all_its_partitions_have_a_leader_again(flow: Rig) -> None:
-    """Until then no lane knows that all of it is ours; what is copied is copied on."""
+    """Until then no lane knows that all records are its own, but copying continues."""
     new = {PARTITIONS, PARTITIONS + 1}
     keys = KEYS | {"refresh.topics.interval.seconds": "1"}
     with flow.mirror(keys=keys, prelude=CALLS_WAIT) as mirror, Loss(flow, "target") as loss:
@@ -195,7 +198,7 @@ def test_topic_grows_when_all_its_partitions_have_a_leader_again(flow: Rig) -> N
 
 
 def test_questions_about_many_partitions_wait_for_none(flow: Rig) -> None:
-    """What groups, checkpoints, `check`, `status` and `doctor` ask, again and again."""
+    """Queries of groups, checkpoints, `check`, `status` and `doctor` are repeated without end."""
     kept = TopicPartition(f"{flow.remote}-kept", 0)
     create_topic(flow.target, kept.topic, 1, 3, {"min.insync.replicas": "3"})
     tps = [TopicPartition(flow.remote, p) for p in sorted(ALL)]
@@ -316,7 +319,9 @@ asked.decode_metadata = wrong
 def test_broker_that_advertises_an_impossible_name(
     flow: Rig, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Its partitions wait with a code, in a running mirror and with `--once`; the others go on."""
+    """Its partitions wait with a code, in a running mirror and with `--once`. The others are
+    copied.
+    """
     put(flow, ALL, b"first")
     with flow.mirror(once=True, keys=KEYS) as mirror:
         mirror.wait()
@@ -351,7 +356,7 @@ def test_broker_that_advertises_an_impossible_name(
 
 
 def test_once_ends_when_the_leader_came_back_meanwhile(flow: Rig) -> None:
-    """Where a copy ends was asked of a source partition that had no leader then."""
+    """A run with `--once` asks for the source partition's end while the partition has no leader."""
     put(flow, ALL, b"first")
     with Loss(flow, "source") as loss:
         loss.begin()
@@ -373,7 +378,7 @@ GROUPS: Final = {
 
 
 def commit(cluster: LocalCluster, group: str, topic: str, offset: int) -> None:
-    """Of all partitions."""
+    """Commit this offset for the group in all partitions."""
     client = consumer(cluster, config={"group.id": group})
     places = [Assigned(topic, p, offset) for p in sorted(ALL)]
 
@@ -433,11 +438,11 @@ def cut(self, address):
     return connect(self, address)
 socket.socket.connect = cut
 """
-"""A lane that one broker cannot be reached from; everybody else can."""
+"""A lane that cannot reach one broker, which all other clients reach."""
 
 
 def with_a_map(rig: Rig) -> set[int]:
-    """Partitions whose rows of the offset map go to a broker that can be reached."""
+    """Partitions whose rows of the offset map are on a broker that can be reached."""
     topic = offset_map_topic(rig.alias)
     homes = {p: map_partition(TopicPartition(rig.topic, p), MAP_PARTITIONS) for p in ALL}
     return {p for p, home in homes.items() if leader(rig.target, topic, home) != LOST}

@@ -1,4 +1,6 @@
-"""What a start asks is true of one moment, or judged so that the moment makes no difference."""
+"""A start's queries are true of one moment, or are evaluated so that the moment makes no
+difference.
+"""
 
 from __future__ import annotations
 
@@ -30,7 +32,7 @@ def ask(self, tps, *rest):
     return asked(self, tps, *rest)
 v.ClusterLogView.{question} = ask
 """
-"""The first start of all stops right before a question, until the flag is taken away."""
+"""The very first start stops directly before a query, until the flag is removed."""
 
 
 @pytest.mark.witness("a batch is appended between two requests of a start", case="ends-1")
@@ -62,7 +64,7 @@ def test_late_batch_between_two_questions(
 
 
 def test_log_that_is_filled_again_behind_the_look_at_its_end(rig: Rig, tmp_path: Path) -> None:
-    """The source was cut at 30 when its end was asked for, and goes to 80 when it is read."""
+    """The source was truncated to 30 when its end was queried, and ends at 80 when it is read."""
     flag = tmp_path / "look"
     fill(rig)
     rig.copy_once()

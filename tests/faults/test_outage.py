@@ -1,4 +1,4 @@
-"""A cluster that is away for longer than a lead lasts is one outage, wherever one looks."""
+"""A cluster that is unreachable for longer than a lead lasts is shown as one outage everywhere."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ ALL_CLEAR = "both clusters can be reached again, after"
 
 
 class Screen:
-    """What a display, a probe and a reader of the status see of a mirror."""
+    """A mirror's state for a display, a probe and a reader of the status."""
 
     def __init__(self) -> None:
         self.lines: list[str] = []
@@ -45,7 +45,7 @@ class Screen:
         self.readiness += self._ready.update(time.monotonic(), flows)
 
     def states(self) -> list[str]:
-        """In their order, each change once."""
+        """Return the states in order, each change once."""
         states = [flow.state for flow in self.seen]
         return [one for n, one in enumerate(states) if n == 0 or states[n - 1] != one]
 
@@ -107,7 +107,7 @@ def test_target_that_is_away_for_longer_than_a_lead(
 def test_source_that_is_frozen_is_no_longer_at_the_end_before_a_fetch_times_out(
     rig: Rig, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """Its lanes wait for it as long as a fetch may take, and have nothing to report meanwhile."""
+    """Its lanes wait for the broker as long as a fetch may take, and report nothing meanwhile."""
     rig.create()
     rig.put(range(20))
     screen = Screen()
@@ -139,9 +139,7 @@ def test_source_that_is_frozen_is_no_longer_at_the_end_before_a_fetch_times_out(
 def test_stop_in_an_outage_of_the_source_is_in_order_and_promises_nothing(
     rig: Rig, how: str, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """Nothing is on its way; how far the copy is behind, nobody knows. A look for topics waits for
-    the source meanwhile.
-    """
+    """Nothing is in flight, and the lag is unknown. A discovery waits for the source meanwhile."""
     looks: list[float] = []
     discover = FlowSetup.discover
 
@@ -227,13 +225,15 @@ def take_broken(self):
         yield node, error
 ClusterSide.take_broken = take_broken
 """
-"""Why each connection of a lane was given up, in a file."""
+"""A file with the reason for which each connection of a lane was given up."""
 
 
 def test_source_that_is_silent_is_given_up_after_the_time_of_its_key(
     rig: Rig, tmp_path: Path
 ) -> None:
-    """10 s beyond consumer.request.timeout.ms: 40 s without it, here 11 s or somewhat more."""
+    """10 s more than consumer.request.timeout.ms: 40 s by default, 11 s or slightly more in this
+    test.
+    """
     rig.create()
     rig.put([0])
     notes = tmp_path / "given-up"

@@ -1,4 +1,4 @@
-"""A topic is made anew under its name: no position of the former one is taken for one of it."""
+"""A topic is re-created under its name: no position of the earlier topic is used for it."""
 
 from __future__ import annotations
 
@@ -29,8 +29,8 @@ def anew(rig: Rig, side: str) -> None:
 
 @pytest.mark.witness("a position by topic name is not used after the topic was created again")
 def test_late_commit_of_a_former_topic_is_no_start(rig: Rig) -> None:
-    """Kafka drops the offsets of a deleted topic; one that a leader commits a moment later stays,
-    and would skip the first records of the new topic.
+    """Kafka drops the offsets of a deleted topic. An offset that a leader commits a moment later
+    stays, and would skip the first records of the new topic.
     """
     group = f"mm1-{rig.alias}"
     keys = {"twinlog.source.group.id": group}
@@ -91,7 +91,7 @@ def position_is_written_nowhere(rig: Rig, side: str) -> None:
 
 
 def test_who_does_not_lead_commits_no_offset_of_the_source_s_group(rig: Rig) -> None:
-    """A MirrorMaker 1 that has its work back commits more than a frozen leader knows."""
+    """A MirrorMaker 1 that runs again commits newer offsets than a frozen leader knows."""
     group = f"mm1-{rig.alias}"
     rig.create()
     create_topic(rig.target, rig.remote)

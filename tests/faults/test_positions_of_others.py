@@ -1,4 +1,4 @@
-"""Groups resume neither by what a former leader wrote late, nor by a log that nobody checked."""
+"""Groups resume neither by late rows of an earlier leader, nor by an unchecked log."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ CHECK_EVERY_S: Final = "twinlog.control.duties.led_log.CHECK_EVERY_S"
 
 
 def led(rig: Rig, group: str, at: int) -> LedFlow:
-    """A flow whose twenty records are copied, and whose group has read as far as that."""
+    """A flow with twenty copied records, and a group that has read all of them."""
     rig.create()
     rig.put(range(20))
     keys = {**QUICKLY, "groups": group}
@@ -43,7 +43,7 @@ def led(rig: Rig, group: str, at: int) -> LedFlow:
 
 
 def checkpoints(flow: LedFlow) -> list[tuple[int, int]]:
-    """Upstream and downstream offsets, oldest first."""
+    """Return upstream and downstream offsets, oldest first."""
     topic = policy_of(flow.config).checkpoints_topic(flow.config.source_alias)
     with ClusterClient(flow.target) as target:
         found = [Checkpoint.decode(one.key, one.value) for one in read_to_end(target, topic, 0)]
@@ -124,8 +124,8 @@ def test_late_offset_sync_of_a_former_leader(rig: Rig, monkeypatch: pytest.Monke
 
 @pytest.mark.witness("a group is set only from a log that a lane has checked")
 def test_group_is_not_moved_by_a_log_that_no_lane_has_checked(rig: Rig) -> None:
-    """Ten to fourteen are missing there: by its end and the map, the place of twelve is that of
-    seventeen, and the group would leave five records out.
+    """Records ten to fourteen are missing there. By end and map, offset twelve would translate to
+    that of seventeen, and the group would skip five records.
     """
     group = f"app-{rig.alias}"
     rig.create()

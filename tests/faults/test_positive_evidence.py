@@ -1,4 +1,4 @@
-"""A map is corrected, and a finding taken back, only by records that are found equal."""
+"""A map is corrected, and a finding withdrawn, only by records that are found equal."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def quick_retry(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def cut_all(rig: Rig, offset: int) -> None:
-    """As `cut_log`, of a log of several segments."""
+    """Like `cut_log`, for a log of several segments."""
     folder = rig.source.data_folder(1) / str(rig.here)
     for log in sorted(folder.glob("*.log")):
         found = list(read_headers(memoryview(bytearray(log.read_bytes()))))
@@ -82,7 +82,9 @@ def test_retry_does_not_take_a_cut_source_back(rig: Rig) -> None:
 
 
 def test_finding_stays_when_nothing_is_left_to_compare(rig: Rig) -> None:
-    """What took the place of lost records is deleted: a look alone would see nothing wrong."""
+    """The records that replaced the lost ones are deleted, so a check alone would find nothing
+    wrong.
+    """
     rig.create()
     for start in range(0, 50, 10):
         rig.put(range(start, start + 10))
@@ -103,7 +105,7 @@ def test_finding_stays_when_nothing_is_left_to_compare(rig: Rig) -> None:
 
 
 def test_source_that_has_the_records_again_is_copied_on(rig: Rig) -> None:
-    """The finding is taken back by the records themselves."""
+    """The records themselves withdraw the finding."""
     rig.create()
     for start in range(0, 50, 10):
         rig.put(range(start, start + 10))

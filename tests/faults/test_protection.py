@@ -1,4 +1,4 @@
-"""What a lane knows of the target's memory is of now: its leaders, and when it forgets."""
+"""A lane's knowledge of the target's memory is current: the leaders, and the producer ID expiry."""
 
 from __future__ import annotations
 
@@ -17,12 +17,14 @@ CHECKS_OFTEN = "import twinlog.lane.watches.expiry_watch as w; w.CHECK_EVERY_S =
 
 @pytest.fixture
 def quick_retry(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A look that finds the old leader epoch still is repeated at once."""
+    """Repeat a check immediately if it still finds the old leader epoch."""
     monkeypatch.setattr("twinlog.control.lanes.partitions.RETRY_FAILED_S", 1.0)
 
 
 def lose_the_end_and_copy_more(rig: Rig, mirror: Mirror) -> None:
-    """Three of ten records, by a restart that the broker's controller does not see as one."""
+    """Lose three of ten records by a restart that the controller does not count as an election, and
+    copy more.
+    """
     rig.target.kill(1)
     cut_log(rig.target, rig.there, 7)
     rig.target.restart(1)
@@ -38,7 +40,7 @@ def lose_the_end_and_copy_more(rig: Rig, mirror: Mirror) -> None:
 
 @pytest.mark.usefixtures("quick_retry")
 def test_leader_that_lost_its_end_behind_an_idle_copy(rig: Rig) -> None:
-    """The target has forgotten our producer id as well: it would take any batch."""
+    """The target has forgotten the producer ID as well, so it would accept any batch."""
     rig.create()
     with rig.mirror() as mirror:
         for number in range(10):
@@ -51,7 +53,7 @@ def test_leader_that_lost_its_end_behind_an_idle_copy(rig: Rig) -> None:
 
 @pytest.mark.usefixtures("quick_retry")
 def test_leader_that_lost_its_end_behind_a_copy_that_never_sent(rig: Rig) -> None:
-    """Its lane has no connection of its own use to that leader yet, so none that breaks."""
+    """Its lane has not used a connection to that leader yet, so none breaks."""
     rig.create()
     for number in range(10):
         rig.put([number], age_ms=OLD)
@@ -76,7 +78,7 @@ def test_expiry_that_is_lowered_while_a_lane_copies(rig: Rig) -> None:
 
 
 def test_expiry_that_was_lowered_before_a_lane_began(rig: Rig) -> None:
-    """The driver found a day when it claimed its generation, and lanes end before a minute."""
+    """The driver found a day when it claimed its generation, and lanes end within a minute."""
     rig.create()
     rig.put(range(10), age_ms=2 * HOUR_MS)
     with rig.mirror(lease_s=4.0) as mirror:
@@ -88,6 +90,8 @@ def test_expiry_that_was_lowered_before_a_lane_began(rig: Rig) -> None:
 
 
 def protection(rig: Rig, mirror: Mirror) -> bool | None:
-    """Whether the lane says that the target surely remembers us; None: it has said nothing yet."""
+    """Return whether the lane reports that the target certainly remembers the ID; None before a
+    report.
+    """
     progress = mirror.partition(rig.here).progress
     return None if progress is None else progress.is_protected

@@ -1,6 +1,6 @@
-"""Quotas that mute a connection for longer than its kernel waits: nothing breaks, nothing starts
-anew, the flow says THROTTLED and every record arrives once. Whoever only reads waits as well: a
-broker answers a read that a quota holds back with no topic at all, which is none that is missing.
+"""Quotas that mute a connection for longer than its kernel waits: no connection breaks, no
+partition restarts, the flow is THROTTLED, and every record arrives once. Reads wait as well: the
+response to a throttled read has no topics, which does not mean that a topic is missing.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ pytestmark = [
 
 RECORD: Final = 400_000
 SLOW: Final = 30_000.0
-"""Bytes a second: a record mutes us for 13 s, and the kernel gives up after 10."""
+"""Bytes per second: a record mutes the connection for 13 s, and the kernel gives up after 10."""
 
 RECORDS: Final = 24
 
@@ -37,7 +37,7 @@ RECORDS: Final = 24
 def limited(
     client: ClusterClient, rig: Rig, key: str, rate: float = SLOW, who: str = ""
 ) -> Iterator[None]:
-    """A quota on one cluster, of our flow's client id if it is of nobody else's."""
+    """Set a quota on one cluster, by default for the flow's client ID."""
     us = who or f"twinlog-{rig.flow}"
     quota(client, us, {key: rate})
     try:
@@ -47,13 +47,15 @@ def limited(
 
 
 def put(rig: Rig, numbers: range) -> None:
-    """Each in a transaction: a gap of the offset map, and so a row of it, behind every record."""
+    """Write each record in a transaction, so that a gap, and thus a row of the offset map, follows
+    it.
+    """
     for n in numbers:
         rig.put_at_once([rig.record(n, size=RECORD)])
 
 
 def watch_until(rig: Rig, mirror: Mirror, count: int) -> set[str]:
-    """The states that the flow shows until so many records are copied."""
+    """Return the states that the flow shows until this many records are copied."""
     seen: set[str] = set()
 
     def copied() -> bool:
@@ -65,7 +67,7 @@ def watch_until(rig: Rig, mirror: Mirror, count: int) -> set[str]:
 
 
 def has_rested(rig: Rig, mirror: Mirror) -> None:
-    """Nothing was told to anybody, and the partition was never started anew."""
+    """Check that nothing was reported, and the partition was never started again."""
     assert dict(mirror.snapshots[0].errors) == {}
     assert len({row.term for row in rows(rig)}) == 1
     assert len(mirror.leases.jobs) == 1
@@ -89,7 +91,7 @@ def test_muted_for_longer_than_the_kernel_waits(rig: Rig) -> None:
 
 
 def test_quota_that_begins_to_bind_under_a_pipeline(rig: Rig) -> None:
-    """Nothing is known of the quota before a first answer, and much could be on its way by then."""
+    """The quota is unknown before the first response, when much could already be in flight."""
     rig.create()
     for at in range(0, 4 * RECORDS, 4):
         rig.put(range(at, at + 4), size=RECORD // 8)
@@ -108,7 +110,7 @@ def test_quota_that_begins_to_bind_under_a_pipeline(rig: Rig) -> None:
 
 @pytest.mark.long
 def test_source_that_mutes_us(rig: Rig) -> None:
-    """A broker sends nothing that is larger than what the quota lets pass in ten seconds."""
+    """A broker never returns more than the quota allows in ten seconds."""
     rig.create()
     for n in range(2 * RECORDS):
         rig.put([n], size=RECORD // 8)
@@ -124,7 +126,9 @@ def test_source_that_mutes_us(rig: Rig) -> None:
 
 READ: Final = "consumer_byte_rate"
 PIECE: Final = 100_000
-"""Bytes of a record. A broker lets ten seconds of a quota pass at once, and mutes us then."""
+"""Size of a record in bytes. A broker lets ten seconds of a quota pass, and then mutes the
+connection.
+"""
 
 
 @pytest.mark.witness("an export is complete under a quota", case="16-100000.0")
@@ -149,7 +153,7 @@ def test_export_under_a_quota(rig: Rig, records: int, rate: float) -> None:
 
 
 def test_rows_are_read_under_a_quota(rig: Rig) -> None:
-    """As those of the offset map and the state topic are."""
+    """The offset map and the state topic are read like this."""
     rig.create()
     rows = [(b"%d" % n, b"." * 2_000) for n in range(800)]
     append_rows(rig.source_client, rig.here, rows, rig.began_ms)

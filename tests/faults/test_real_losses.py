@@ -1,9 +1,7 @@
-"""Records that were acknowledged and are gone: unclean elections on three real brokers, on the
-target, on the source, and on both.
-
-No number of the driver is edited here. What a newer leader epoch proves lost on the target is
-copied again, the same records at the same offsets; what the source lost stops the partition with
-the range that only the target still has.
+"""Acknowledged records are lost by unclean elections on three real brokers: on the target, on the
+source, and on both. Nothing in the driver is modified. Records that a new leader epoch proves lost
+on the target are copied again, to the same offsets. If the source lost records, the partition
+stops, with the range that only the target still has.
 """
 
 from __future__ import annotations
@@ -32,7 +30,7 @@ LEASES = [
 ]
 
 SAFE = {"replication.factor": "3", "twinlog.state.topic.replication.factor": "3"}
-"""Of our own topics: two brokers of three are down for a while."""
+"""Settings of Twinlog's own topics, because two of three brokers are down for a while."""
 GROUPS = {
     "emit.checkpoints.interval.seconds": "1",
     "sync.group.offsets.enabled": "true",
@@ -77,7 +75,7 @@ def keys(rig: Rig) -> dict[str, str]:
 
 
 def once(rig: Rig) -> tuple[str, str, str]:
-    """(state, code, message) of the partition after a run with `--once`."""
+    """Return (state, code, message) of the partition after a run with `--once`."""
     with rig.mirror(once=True, keys=keys(rig)) as mirror:
         (flow,) = mirror.wait()
     (part,) = flow.partitions
@@ -89,13 +87,13 @@ def copy_all(rig: Rig) -> None:
 
 
 def put(rig: Rig, numbers: range) -> None:
-    """Source records in batches of ten."""
+    """Write source records in batches of ten."""
     for at in numbers[::10]:
         rig.put([n for n in range(at, at + 10) if n in numbers])
 
 
 def refilled(rig: Rig, mirror: Mirror, count: int) -> None:
-    """Every record is there once, at the offset that it had, and nothing is wrong any more."""
+    """Check that every record is there once, at its offset, and nothing is wrong any more."""
     rig.copied(count)
     mirror.eventually(lambda parts: [(p.state, p.code) for p in parts] == [("AT_END", "")])
     rig.same()
@@ -107,7 +105,7 @@ def refilled(rig: Rig, mirror: Mirror, count: int) -> None:
 
 @pytest.mark.parametrize("lost", [10, pytest.param(300, marks=pytest.mark.long)])
 def test_target_truncated_while_no_mirror_ran(losing_target: Rig, lost: int) -> None:
-    """Also with more lost than the tail check compares."""
+    """This includes losing more records than the tail check compares."""
     rig = losing_target
     rig.create()
     put(rig, range(40))
@@ -144,7 +142,7 @@ def test_target_truncated_under_a_running_mirror(losing_target: Rig, lease_s: fl
 
 @pytest.mark.usefixtures("lasting_lead")
 def test_target_truncated_while_nothing_was_written(losing_target: Rig) -> None:
-    """The next record that is to be sent makes the lane look what the new leader has."""
+    """Before it sends the next record, the lane checks the new leader's log."""
     rig = losing_target
     rig.create()
     put(rig, range(40))
@@ -163,7 +161,7 @@ def test_target_truncated_while_nothing_was_written(losing_target: Rig) -> None:
 
 
 def test_target_lost_a_part_with_holes_of_compaction(losing_target: Rig) -> None:
-    """The lost part spans several runs of the offset map, which is not lost."""
+    """The lost part spans several runs of the offset map, which is intact."""
     rig = losing_target
     rig.create(**COMPACTED)
     numbers = range(40)
@@ -185,7 +183,7 @@ def test_target_lost_a_part_with_holes_of_compaction(losing_target: Rig) -> None
 
 @pytest.mark.usefixtures("lasting_lead")
 def test_groups_ahead_of_the_targets_new_end(losing_target: Rig) -> None:
-    """A group's offset points behind the end for a while, and at the same record afterwards."""
+    """A group's offset is after the end for a while. Later the same record is there again."""
     rig = losing_target
     rig.create()
     put(rig, range(40))
@@ -205,7 +203,7 @@ def test_groups_ahead_of_the_targets_new_end(losing_target: Rig) -> None:
 
 
 def test_target_that_lost_more_than_the_copy(losing_target: Rig) -> None:
-    """Its log ends before our first record: nothing tells where that would be."""
+    """Its log ends before the flow's first record, so nothing shows that record's position."""
     rig = losing_target
     rig.create()
     put(rig, range(10))
@@ -223,7 +221,7 @@ def test_target_that_lost_more_than_the_copy(losing_target: Rig) -> None:
 
 @pytest.mark.usefixtures("lasting_lead")
 def test_target_partition_without_a_leader(losing_target: Rig) -> None:
-    """It waits with its code; once somebody leads, what that one lacks is copied again."""
+    """It waits with its code. When there is a leader, records that it lacks are copied again."""
     rig = losing_target
     rig.create()
     put(rig, range(40))
@@ -244,7 +242,7 @@ def test_target_partition_without_a_leader(losing_target: Rig) -> None:
 
 
 def test_follower_that_is_too_slow_for_the_request(losing_target: Rig) -> None:
-    """The leader appended the batch and says 7 (REQUEST_TIMED_OUT): nothing is there twice."""
+    """The leader appended the batch and responds 7 (REQUEST_TIMED_OUT). Nothing is duplicated."""
     rig = losing_target
     rig.create()
     put(rig, range(10))
@@ -270,14 +268,14 @@ def test_follower_that_is_too_slow_for_the_request(losing_target: Rig) -> None:
 
 
 def put_others(rig: Rig, numbers: range) -> None:
-    """What the source's new leader takes instead."""
+    """Write other records to the source's new leader."""
     for at in numbers[::10]:
         rig.put([1000 + n for n in range(at, at + 10)])
 
 
 @pytest.mark.parametrize("lost", [pytest.param(20, marks=pytest.mark.long), 300])
 def test_source_truncated_and_rewritten_while_no_mirror_ran(losing_source: Rig, lost: int) -> None:
-    """Also with more rewritten than the tail check compares."""
+    """This includes rewriting more records than the tail check compares."""
     rig = losing_source
     put(rig, range(40))
     copy_all(rig)
@@ -316,7 +314,9 @@ def test_source_truncated_and_rewritten_under_a_running_mirror(
 
 
 def test_both_lose_and_the_target_loses_more(losing_both: Rig) -> None:
-    """What the source rewrote is behind what the target lost: there is no other record to keep."""
+    """The rewritten source records are after those that the target lost, so no other record must be
+    kept.
+    """
     rig = losing_both
     put(rig, range(40))
     copy_all(rig)

@@ -1,7 +1,6 @@
-"""A topic is deleted and created anew at every step of a start: source, target, map or state.
-
-Whatever is met, no record of a new life is mixed into the copy of an old one, none is there twice,
-and what cannot go on says so with a code.
+"""A topic is deleted and re-created at every step of a start: source, target, map or state topic.
+No record of the new topic is mixed into a copy of the old one, none is duplicated, and a partition
+that cannot continue has a code.
 """
 
 from __future__ import annotations
@@ -94,7 +93,7 @@ def recreate(rig: Rig, what: str) -> None:
 
 @contextmanager
 def started(rig: Rig, what: str, step: str, folder: Path) -> Iterator[Mirror]:
-    """A mirror in whose start, right behind the step, the topic is made anew."""
+    """A mirror in whose start the topic is re-created directly after the step."""
     if step in IN_LANE:
         reached, done = folder / "reached", folder / "done"
         prelude = WAITS.format(reached=str(reached), done=str(done), name=IN_LANE[step])
@@ -129,7 +128,7 @@ def _then(
 
 
 def is_settled(flow: FlowSnapshot, code: str = "") -> bool:
-    """All is copied, or it stands still for a reason."""
+    """Return whether all is copied, or the partition has stopped with a code."""
     states = [(part.state, part.code) for part in flow.partitions]
     if code:
         return states == [("FAILED", code)]
@@ -152,7 +151,9 @@ def test_source(flow: Rig, step: str, tmp_path: Path) -> None:
     with started(flow, "source", step, tmp_path) as mirror:
 
         def is_said() -> bool:
-            """Once discovery has seen the new topic, with what only the target has."""
+            """Return whether the code is reported after discovery, together with what only the
+            target has.
+            """
             (snapshot,) = mirror.snapshots
             is_code = is_settled(snapshot, "SOURCE_RECREATED")
             return is_code and f"{flow.remote}-0" in snapshot.partitions[0].message
@@ -178,7 +179,7 @@ def test_target(flow: Rig, step: str, tmp_path: Path) -> None:
 @every_step
 @pytest.mark.parametrize("what", ["map", "state"])
 def test_own_topic(flow: Rig, what: str, step: str, tmp_path: Path) -> None:
-    """It goes on exactly, or stops with a code; and so does the next process."""
+    """The copy continues exactly, or stops with a code, and so does that of the next process."""
 
     def is_exact(mirror: Mirror) -> bool:
         found = flow.numbers()

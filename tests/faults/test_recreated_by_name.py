@@ -1,4 +1,6 @@
-"""A target whose brokers take no topic ids is deleted and created again under the same name."""
+"""The target's brokers accept no topic IDs. A topic is deleted and re-created under
+the same name.
+"""
 
 from __future__ import annotations
 
@@ -14,12 +16,14 @@ from tests.support.topics import delete_records, delete_topic
 pytestmark = [pytest.mark.faults, pytest.mark.broker]
 
 BY_NAME = "import twinlog.lane.sides.target_side as t; t.VERSION_BY_ID = 99\n"
-"""As with a broker before Kafka 4.1."""
+"""Makes brokers look like those before Kafka 4.1."""
 
 NEVER_LOOKS_AT_IDS = (
     BY_NAME + "import twinlog.lane.sides.topic_by_name as n; n.SEEN_WITHIN_S = 1e9\n"
 )
-"""It is created anew right behind the look at its id."""
+"""A lane that does not check topic IDs. The topic is re-created directly after the
+check of its ID.
+"""
 
 STANDS_STILL = (
     BY_NAME
@@ -34,7 +38,7 @@ def stand_still():
         time.sleep(0.01)
 """
 )
-"""Once, while the test creates the topic anew."""
+"""Runs once, while the test re-creates the topic."""
 
 BEFORE_IT_READS_AN_ANSWER = (
     STANDS_STILL
@@ -62,7 +66,7 @@ def then_stand_still(self, connection, ready, now_ms):
 t.TargetSide.pump, t.TargetSide._submit_one = when_there_are_two, then_stand_still
 """
 )
-"""With one batch in flight, right before the next."""
+"""One batch is in flight when the topic is re-created, directly before the next batch."""
 
 
 @pytest.fixture(autouse=True)
@@ -99,7 +103,9 @@ def test_it_is_copied_anew_from_the_beginning(rig: Rig) -> None:
 def test_lane_stands_still_while_it_is_created_again(
     rig: Rig, tmp_path: Path, prelude: str
 ) -> None:
-    """What it heard before, however late it reads it, says nothing of the topic of now."""
+    """Answers that the lane got before, however late it reads them, say nothing about the new
+    topic.
+    """
     rig.create()
     flag = tmp_path / "stand-still"
     with rig.mirror(prelude=prelude.format(flag=str(flag))) as mirror:
@@ -138,7 +144,7 @@ def test_it_is_deleted_and_made_anew_by_us(rig: Rig) -> None:
 
 
 def test_batch_that_was_on_its_way_when_it_was_created_again(rig: Rig) -> None:
-    """It stands where the first records belong: nothing follows it before it is taken away."""
+    """The record is where the first records belong. Nothing follows it before it is removed."""
     rig.create()
     with rig.mirror(prelude=NEVER_LOOKS_AT_IDS) as mirror:
         rig.put(range(30))

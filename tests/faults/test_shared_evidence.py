@@ -1,7 +1,6 @@
-"""What a start needs to see before it resumes, in topics that others may write to and in keyed
-ones, on real brokers: lost rows of the map, gaps, late repeats, a mark whose records are gone.
-
-The same cells in memory: `unit/mirror/test_our_end.py`.
+"""Evidence that a start needs before it resumes, in shared and in keyed topics, on real brokers:
+lost rows of the map, gaps, late repeats, a mark whose records are gone. The same cases in memory:
+`unit/mirror/test_our_end.py`.
 """
 
 from __future__ import annotations
@@ -50,7 +49,7 @@ def is_compacted(rig: Rig, name: str) -> bool:
 
 
 def lose_rows(rig: Rig) -> None:
-    """Somebody sets another policy on the map's topic, and the right one again."""
+    """Change the policy of the map's topic for a while, so that it loses rows."""
     name = offset_map_topic(rig.alias)
     apply_topic_configs(rig.target, name, {"cleanup.policy": "delete"})
     for partition in range(MAP_PARTITIONS):
@@ -59,20 +58,20 @@ def lose_rows(rig: Rig) -> None:
 
 
 def noted(rig: Rig) -> MappedCopies:
-    """What the state topic says of rows."""
+    """Return which copies have rows according to the state topic."""
     rows = read_to_end(rig.target_client, STATE_TOPIC, 0)
     return mapped_copies(rig.flow, [(r.key, r.value) for r in rows])
 
 
 def wanted(rig: Rig) -> FlowIntents:
-    """What the state topic says that people want."""
+    """Return the intents in the state topic."""
     rows = read_to_end(rig.target_client, STATE_TOPIC, 0)
     return flow_intents(rig.flow, [(r.key, r.value) for r in rows])
 
 
 @pytest.fixture(params=["own", "identity", "keyed"])
 def kind(request: pytest.FixtureRequest, rig: Rig) -> tuple[Rig, Mapping[str, str]]:
-    """A flow of each kind whose first 20 records are to be copied."""
+    """A flow of each kind, to copy 20 records first."""
     rig.prefixed = request.param != "identity"
     rig.create()
     if request.param == "keyed":
@@ -147,7 +146,9 @@ def test_the_policy_is_put_right_while_a_mirror_runs(
 
 
 def test_a_partition_without_a_row_takes_no_other_along(rig: Rig) -> None:
-    """It waits for a leader, or stands for another reason, since the topic was made."""
+    """A partition without a row does not affect others. It has no leader, or has stopped for
+    another reason, since the topic was created.
+    """
     create_topic(rig.source, rig.topic, partitions=2)
     create_topic(rig.target, rig.remote, partitions=2)
     flow, _ = led_flow(rig.config())
@@ -173,7 +174,7 @@ def test_a_partition_without_a_row_takes_no_other_along(rig: Rig) -> None:
 def test_rows_are_noted_again_in_a_state_topic_that_was_made_anew(
     rig: Rig, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """They may be gone from the map by then: what a mirror has seen it says."""
+    """The map may have lost them, so the mirror writes them again."""
     monkeypatch.setattr("twinlog.control.duties.own_topics.OwnTopics.interval_s", 0.5)
     rig.create()
     rig.put(range(10))
@@ -193,7 +194,9 @@ def test_rows_are_noted_again_in_a_state_topic_that_was_made_anew(
 def test_what_is_wanted_stays_wanted_in_a_state_topic_that_was_made_anew(
     rig: Rig, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Nobody took it back: it is told again, and neither duties nor new topics wait for it."""
+    """They were not revoked, so they are written again. Neither duties nor new topics wait for
+    that.
+    """
     monkeypatch.setattr("twinlog.control.duties.own_topics.OwnTopics.interval_s", 0.5)
     rig.create()
     rig.put(range(10))
@@ -322,7 +325,7 @@ def test_where_a_copy_that_was_taken_over_ended_stays_known(rig: Rig) -> None:
 
 @pytest.mark.parametrize("begins_anew", [False, True], ids=["idle", "before our next"])
 def test_a_late_repeat_beside_a_running_copy_is_extra(rig: Rig, *, begins_anew: bool) -> None:
-    """It is of our own id: no flow that writes beside us."""
+    """It has the flow's own producer ID, so it is no other flow's."""
     rig.prefixed = False
     rig.create()
     rig.put(range(8), age_ms=OLD)

@@ -1,5 +1,5 @@
-"""A broker that is behind answers without topics that are there, and names itself alive: that is no
-reason to end as done, or to give a topic back.
+"""A broker with stale metadata omits existing topics and lists itself as alive. That is no reason
+to end as done, or to give a topic back.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ KEYS: Final = {"replication.factor": "1", "twinlog.state.topic.replication.facto
 
 
 def of_broker(cluster: LocalCluster, number: int) -> ClusterClient:
-    """A client that knows this broker alone, until it has told of the others."""
+    """Return a client that knows only this broker until it has learned of the others."""
     address = cluster.bootstrap.split(",")[number - 1]
     return ClusterClient(settings_for(address), patience=HURRIED)
 
@@ -42,8 +42,8 @@ def shows(cluster: LocalCluster, number: int, topic: str) -> bool:
 
 @pytest.fixture
 def old_answer(source3: LocalCluster) -> Iterator[Callable[[str], ClusterMetadata]]:
-    """What a broker says that was frozen while a topic was made: it cannot catch up before the
-    others go on, which they do when it has spoken.
+    """Return the metadata of a broker that was frozen while a topic was created, before it can
+    catch up.
     """
     others = [1, 2]
 
@@ -90,7 +90,7 @@ def test_broker_that_was_frozen_is_not_taken_at_its_word(
 
 
 class FirstLooksLack:
-    """Of one alias, looks at all topics lack one topic until so many were made."""
+    """For one alias, queries for all topics omit one topic until there were this many."""
 
     def __init__(self, alias: str, topic: str, looks: int) -> None:
         self._alias, self._topic, self.left = alias, topic, looks

@@ -1,4 +1,4 @@
-"""Where a copy begins (`twinlog.start`), and that it is asked once: the first map row fixes it."""
+"""Where a copy begins (`twinlog.start`). This is evaluated once, and fixed by the first map row."""
 
 from __future__ import annotations
 
@@ -55,7 +55,9 @@ def test_a_time_in_a_compacted_topic(rig: Rig) -> None:
 )
 @pytest.mark.parametrize("start", ["latest", "a time that has not come"])
 def test_the_end_is_where_it_was_when_the_copy_began(rig: Rig, start: str) -> None:
-    """A run with nothing to copy leaves the place: what comes before the next run is copied."""
+    """A run without records to copy keeps the position, so records before the next
+    run are copied.
+    """
     keys = at(rig, start if start == "latest" else time_of(rig, 3000))
     rig.create()
     rig.put(range(10))
@@ -101,7 +103,9 @@ def test_an_offset_that_retention_took_is_the_first_one_left(rig: Rig) -> None:
 
 @pytest.mark.parametrize("of_new", ["earliest", "start"])
 def test_what_is_made_while_the_mirror_runs(rig: Rig, of_new: str) -> None:
-    """What is written before it is found is left out by `latest`, as by MirrorMaker 2."""
+    """`latest` skips records that were written before the topic was discovered, as MirrorMaker 2
+    does.
+    """
     rig.create()
     rig.put(range(5))
     later, remote = f"{rig.topic}-later", f"{rig.remote}-later"
@@ -128,7 +132,7 @@ def test_what_is_made_while_the_mirror_runs(rig: Rig, of_new: str) -> None:
 
 @pytest.mark.witness("a topic that is created while no mirror runs is copied completely")
 def test_what_is_made_while_no_mirror_runs(rig: Rig) -> None:
-    """Also where the process that first finds it dies before its first row."""
+    """This includes the case that the process that first finds it dies before its first row."""
     rig.create()
     rig.put(range(5))
     old, later = f"{rig.topic}-old", f"{rig.topic}-later"

@@ -1,5 +1,5 @@
-"""The state topic is read once for a process and cluster, and again when its rows may be others;
-claims do not pile up in it.
+"""The state topic is read once per process and cluster, and again when its rows may have changed.
+Claims do not accumulate in it.
 """
 
 from __future__ import annotations
@@ -42,13 +42,13 @@ STATE = TopicPartition(STATE_TOPIC, 0)
 
 @pytest.fixture
 def state(rig: Rig) -> Rig:
-    """Of a flow whose target has a state topic."""
+    """Return the state of a flow whose target has a state topic."""
     ensure_compacted_topic(rig.target_client, STATE_TOPIC, partitions=1, replication_factor=1)
     return rig
 
 
 def write(rig: Rig, numbers: range) -> None:
-    """A row for each number, as a producer id."""
+    """Write a row with each number as a producer ID."""
     rows = [having_written(rig.flow, number) for number in numbers]
     append_rows(rig.target_client, STATE, rows, rig.began_ms)
 
@@ -88,7 +88,7 @@ def test_each_row_is_read_once_for_all_flows_of_a_process(
 
 
 def test_a_topic_that_was_created_again_is_another_one(state: Rig) -> None:
-    """Though it is longer than the one before."""
+    """It counts as another topic although it is longer than the one before."""
     write(state, range(5))
     assert known(state.target_client, state) == {*range(5)}
     follower = StateReader(state.target_client, state.flow)
@@ -114,7 +114,7 @@ def test_rows_that_were_deleted_are_gone(state: Rig) -> None:
 
 
 def test_rows_in_the_room_of_lost_ones_are_read(state: Rig) -> None:
-    """Only the leader epoch says that the log lost its end: it is longer than before."""
+    """Only the leader epoch shows that the log lost its end, because it is longer than before."""
     write(state, range(5))
     last = [row.offset for row in read_to_end(state.target_client, *STATE)][-1]
     write(state, range(5, 8))
@@ -127,7 +127,7 @@ def test_rows_in_the_room_of_lost_ones_are_read(state: Rig) -> None:
 
 
 def write_again(rig: Rig, numbers: range) -> bool:
-    """False: not yet, for its leader has just come back."""
+    """Write the rows again. Return False if the leader is not ready yet."""
     try:
         write(rig, numbers)
     except TwinlogError:
@@ -136,7 +136,7 @@ def write_again(rig: Rig, numbers: range) -> bool:
 
 
 def claims(rig: Rig) -> list[tuple[str, int]]:
-    """Kinds and generations of the claims that the log's cleaner would leave."""
+    """Return kinds and generations of the claims that the log cleaner would leave."""
     newest = {row.key: row.value for row in read_to_end(rig.target_client, *STATE)}
     parts = (read_row(key, value)[0] for key, value in newest.items() if key and value)
     found = ((p[2], p[3]) for p in parts if p[1] == rig.flow and p[2] in ("generation", "closed"))
@@ -186,7 +186,7 @@ def test_claims_of_set_ups_that_fail_do_not_pile_up(
 
 
 def claimed(setup: FlowSetup) -> int:
-    """The generation of one more try, which fails."""
+    """Return the generation of another attempt, which fails."""
     with pytest.raises(TwinlogError):
         setup.prepare(once=False)
     return -1 if setup.claims.mine is None else setup.claims.mine.generation

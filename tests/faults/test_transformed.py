@@ -1,5 +1,6 @@
-"""Transformed partitions on real brokers: each surviving record once, masked, in order, and the map
-true of each, although lanes are killed and the function decides anew each time.
+"""Transformed partitions on real brokers: each surviving record arrives once, masked and in order,
+and the map is right, although lanes are killed and the function returns different results each
+time.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ import pytest
 
 from tests.support.client import eventually, read_all
 from tests.support.load import Load
+from tests.support.rewritten_source import expect_diverged, fill, rewrite
 from tests.support.rig import Rig, send_signals
 from tests.support.transformed_mirror import DIGEST, TransformedMirror, with_transforms
 from twinlog.mirror.map.offset_map import run_at
@@ -25,7 +27,7 @@ LEASES = 4
 
 
 class Mask:
-    """Filters most records, and masks the others with another value each time."""
+    """Filters most records, and masks the others with a different value each time."""
 
     def __init__(self) -> None:
         self.dropped: set[int] = set()
@@ -92,3 +94,24 @@ def test_leases_change_under_a_function_that_decides_anew(
         eventually(lambda: has_read(mirror, rig, count), what="everything that was produced")
         mirror.stop()
     check(rig, mask, count)
+
+
+def test_source_that_lost_its_end(rig: Rig, monkeypatch: pytest.MonkeyPatch) -> None:
+    with_transforms(monkeypatch)
+    fill(rig)
+    mask = Mask()
+    mirror = TransformedMirror(mask, rig.config(), lanes=1)
+    with mirror:
+        eventually(lambda: mirror.ranges, what="the first range")
+        eventually(lambda: has_read(mirror, rig, 50), what="everything that was produced")
+        rig.source.kill(1)
+        rewrite(rig)
+        (part,) = mirror.eventually(lambda parts: parts[0].state == "FAILED")
+        expect_diverged(part.code, part.message)
+        mirror.stop()
+    before = read_all(rig.target, rig.remote)
+    with TransformedMirror(mask, rig.config(), lanes=1) as again:
+        (part,) = again.eventually(lambda parts: parts[0].state == "FAILED")
+        assert part.code == "SOURCE_DIVERGED" and "the source's log ends at 30" in part.message
+        again.stop()
+    assert read_all(rig.target, rig.remote) == before

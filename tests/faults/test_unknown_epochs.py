@@ -1,7 +1,5 @@
-"""A source that is cut and filled again under an idle copy whose start compared no record.
-
-The first fetch then carries the epoch of the source's own record before the position, so the cut is
-found, and not taken for records that come next.
+"""A source is truncated and refilled under an idle copy whose start compared no record. The first
+fetch sends the epoch of the source's own record before the position, so the truncation is detected.
 """
 
 from __future__ import annotations
@@ -29,7 +27,7 @@ def fill(rig: Rig) -> None:
 
 
 def refill(rig: Rig) -> None:
-    """What takes the place of records 30 to 49, and more."""
+    """Replace records 30 to 49, and write more."""
     put_others(rig, range(30, 50))
     put_others(rig, range(50, 80))
 
@@ -70,7 +68,9 @@ def test_idle_copy_by_key(rig: Rig) -> None:
 
 
 def test_finding_of_the_first_seconds_after_a_takeover_is_kept(rig: Rig) -> None:
-    """Lanes of the killed process may still write then: no alarm yet, but nothing is forgotten."""
+    """Lanes of the killed process may still write, so there is no alarm yet, but nothing is
+    forgotten.
+    """
     fill(rig)
     with Driver(rig.config(), lanes=1) as first:
         rig.copied(50)

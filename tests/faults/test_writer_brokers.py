@@ -54,7 +54,7 @@ def test_brokers_die_one_after_the_other(
 def test_the_coordinator_dies_in_the_end_of_a_transaction(
     source3: LocalCluster, fresh_topic: str, monkeypatch: pytest.MonkeyPatch, moment: str
 ) -> None:
-    """Its answer is lost; its successor has the transaction open, or ends it as was decided."""
+    """Its response is lost. Its successor has the transaction open, or ends it as decided."""
     create_topic(source3, fresh_topic, 3, replication_factor=3)
     options = options_for(source3.bootstrap, fresh_topic, f"query-{uuid.uuid4()}")
     real, killed = Transactions.end, list[int]()
@@ -87,14 +87,14 @@ PATIENT: Final = {
     "transaction.state.log.replication.factor": "1",
     "offsets.topic.replication.factor": "1",
 }
-"""A broker that is frozen leads on; elsewhere it does so for some seconds."""
+"""Settings for a frozen broker that continues to lead. Elsewhere it does so for some seconds."""
 
 
 def test_a_leader_is_away_while_a_write_is_committed(
     fresh_topic: str, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """The coordinator has committed, and cannot tell this leader. An error would have a write
-    without `writeId` repeated.
+    """The coordinator has committed, and cannot inform this leader. After an error, a write without
+    `writeId` would be repeated.
     """
     with LocalCluster("two", brokers=2, config=PATIENT, jvm_flags=QUICK_JVM) as cluster:
         create_topic(cluster, fresh_topic, 2)

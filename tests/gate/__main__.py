@@ -1,9 +1,8 @@
-"""`scripts/test`: run a tier of the tests, and look a second time at what failed.
-
-A test that fails among others may be wrong, or the machine stood still, or the product is wrong
-once in a hundred times. So it is run once more, alone, with brokers of its own. If it fails again,
-it is red. If it passes, it is FLAKY: named, written to `build/tests/flaky.txt`, and not red, unless
-more than `MOST_FLAKY` tests failed.
+"""`scripts/test`: runs a tier of the tests, and runs failed ones once more. A test that fails among
+others may be wrong, the machine may have hung, or the product may be wrong once in a hundred times.
+So it is run once more, alone, with brokers of its own. If it fails again, it is red. If it passes,
+it is FLAKY: named, written to `build/tests/flaky.txt`, and not red, unless more than `MOST_FLAKY`
+tests failed.
 """
 
 from __future__ import annotations
@@ -32,11 +31,13 @@ REPORTS: Final = ROOT / "build" / "tests"
 MOST_FLAKY: Final = 5
 TIMES_CHANGED: Final = 5
 NO_TESTS: Final = 5
-"""Pytest's exit code where nothing was selected."""
+"""Pytest's exit code if no test was selected."""
 PROCESSES: Final = os.environ.get("TWINLOG_TEST_PROCESSES", "5")
-"""Most of what a test does is waiting: four kept two cores busy for 80 % of the gate."""
+"""Number of processes. Tests mostly wait: four processes used 80 % of two cores in the gate."""
 TOGETHER: Final = ("-n", PROCESSES, "--dist=loadgroup", "--no-loadscope-reorder")
-"""They share one set of brokers; `loadgroup` keeps the tests that share a Spark in one process."""
+"""The processes share one set of brokers. `loadgroup` keeps tests that share a Spark in one
+process.
+"""
 MEMORY: Final = Path("/dev/shm")  # noqa: S108 (a folder of our own is made there)
 MEMORY_BYTES: Final = 4 << 30
 ALONE: Final = ("-n", "0", "-p", "no:randomly")
@@ -54,12 +55,12 @@ Pytest = Callable[[Sequence[str]], int]
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """What both looks say together."""
+    """The result of both runs together."""
 
     exit_code: int
     outcomes: Outcomes
     flaky: dict[str, str]
-    """Id and first message of each test that passed at the second look."""
+    """ID and first message of each test that passed in the second run."""
     red: dict[str, str]
 
 
@@ -80,7 +81,7 @@ def judged(pytest: Pytest, arguments: Sequence[str], folder: Path) -> Verdict:
 
 
 def both(together: Verdict, alone: Verdict) -> Verdict:
-    """Of tests that share the machine, and of those that need it for themselves, if any."""
+    """Run the tests that share the machine, then those that need it alone, if any."""
     none_alone = alone.exit_code == NO_TESTS
     counts = Counter(together.outcomes.counts) + Counter(alone.outcomes.counts)
     return Verdict(
@@ -98,8 +99,8 @@ def _look(pytest: Pytest, arguments: Sequence[str], file: Path) -> tuple[Outcome
 
 
 def run_pytest(arguments: Sequence[str]) -> int:
-    """In a process of its own, whose bytecode is kept: compiling it anew in every process of every
-    test takes a third of their time.
+    """Run in a separate process that keeps its bytecode: compiling it again in every process of
+    every test takes a third of their time.
     """
     command = [sys.executable, "-m", "pytest", *arguments]
     environment = {name: value for name, value in os.environ.items() if name != NO_BYTECODE}
@@ -107,7 +108,7 @@ def run_pytest(arguments: Sequence[str]) -> int:
 
 
 def tell(verdict: Verdict, seconds: float) -> None:
-    """The summary, and `build/tests/flaky.txt` for those who collect them."""
+    """Print the summary, and write `build/tests/flaky.txt` for those who collect such tests."""
     lines = [f"FLAKY {name} - {message}" for name, message in verdict.flaky.items()]
     (REPORTS / "flaky.txt").write_text("".join(f"{line}\n" for line in lines))
     lines += [f"FAILED {name} - {message}" for name, message in verdict.red.items()]
@@ -120,9 +121,9 @@ def tell(verdict: Verdict, seconds: float) -> None:
 
 @contextmanager
 def files_in_memory(place: Path = MEMORY, least_bytes: int = MEMORY_BYTES) -> Iterator[None]:
-    """Temporary files, brokers' logs among them, are in memory, where nobody chose a place for them
-    and there is room: 40 MB at most. On one machine the gate's tests took 15.2 minutes in place of
-    16.8 and 17.5.
+    """Keep temporary files, including the brokers' logs, in memory, unless a place is configured or
+    memory is short. They take 40 MB at most. On one machine the gate's tests took 15.2 minutes
+    instead of 16.8 and 17.5.
     """
     if "TMPDIR" in os.environ or not _has_room(place, least_bytes):
         yield
@@ -141,7 +142,7 @@ def _has_room(place: Path, least_bytes: int) -> bool:
 
 
 def gate(more: Sequence[str]) -> int:
-    """In a fixed order, so that a run can be repeated."""
+    """Run the gate's tests in a fixed order, so that a run can be repeated."""
     began = time.monotonic()
     arguments = [*TOGETHER, GATE, "-p", "no:randomly", "--durations=30", *more]
     with files_in_memory():
@@ -151,7 +152,7 @@ def gate(more: Sequence[str]) -> int:
 
 
 def whole(more: Sequence[str]) -> int:
-    """Everything, the longest too; its result goes into docs/tests.md."""
+    """Run all tests, including the longest. The result is written to docs/tests.md."""
     began = time.monotonic()
     seed = secrets.randbelow(1 << 31)
     print(f"random order: -p randomly --randomly-seed={seed}", flush=True)  # noqa: T201
@@ -179,7 +180,9 @@ def changed(more: Sequence[str]) -> int:
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Choose by the first argument; whatever selects tests is a part, and has no second look."""
+    """Choose by the first argument. If it selects tests, only these run, and there is no second
+    run.
+    """
     if arguments[:1] == ["--help"]:
         print(USAGE, end="")  # noqa: T201
         return 0

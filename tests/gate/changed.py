@@ -11,7 +11,9 @@ __all__ = ["changed_tests"]
 
 
 def changed_tests(root: Path, base: str = "main") -> list[str]:
-    """Ids of tests whose text is not what it is at `base`; of a file with changed helpers, all."""
+    """Return the IDs of tests whose text differs from `base`, or all tests of a file with changed
+    helpers.
+    """
     listed = _git(root, "diff", "--name-only", "--diff-filter=d", base, "--", "tests")
     new = _git(root, "ls-files", "--others", "--exclude-standard", "--", "tests")
     paths = sorted({*listed.splitlines(), *new.splitlines()})
@@ -31,7 +33,7 @@ def _differing(path: str, before: str, now: str) -> Iterator[str]:
 
 
 def _parts(text: str) -> tuple[dict[str, str], str]:
-    """Each test by its name below the file, and all else."""
+    """Return each test by its name within the file, and the rest of the file."""
     tests: dict[str, str] = {}
     rest: list[str] = []
     for node in ast.parse(text).body:
@@ -49,7 +51,7 @@ def _parts(text: str) -> tuple[dict[str, str], str]:
 
 
 def _git(root: Path, *arguments: str, fails: bool = False) -> str:
-    """Its output; with `fails`, empty where git knows no such file."""
+    """Return git's output; with `fails`, an empty text if git does not know the file."""
     done = subprocess.run(
         ["git", *arguments], cwd=root, capture_output=True, text=True, check=not fails
     )

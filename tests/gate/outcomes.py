@@ -1,4 +1,6 @@
-"""What a run of the tests left: how many passed, and which failed with which message, as a file."""
+"""The outcomes of a test run as a file: number of passed tests, and failed ones with their
+messages.
+"""
 
 from __future__ import annotations
 
@@ -12,7 +14,7 @@ from typing import Any, Final, Self
 __all__ = ["Outcomes", "outcomes_of"]
 
 _GROUP: Final = re.compile(r"@[^@\]\[]*$")
-"""What pytest-xdist appends to the id of a test that belongs to a group."""
+"""The suffix that pytest-xdist appends to the ID of a test in a group."""
 _MESSAGE_LENGTH: Final = 300
 
 
@@ -25,16 +27,15 @@ class Outcomes:
 
     @classmethod
     def read(cls, file: Path) -> Self:
-        """Of a run that wrote none, nothing is known to have failed."""
+        """Read a file. If the run wrote none, no failures are known."""
         return cls(**json.loads(file.read_text())) if file.is_file() else cls()
 
     def write(self, file: Path) -> None:
-        """As JSON."""
         file.write_text(json.dumps(asdict(self), indent=1))
 
 
 def outcomes_of(stats: dict[str, list[Any]]) -> Outcomes:
-    """Of the reports that pytest's terminal reporter holds."""
+    """Return the outcomes in pytest's terminal reporter."""
     kinds = ("passed", "failed", "error", "skipped", "xfailed", "xpassed")
     counts = {kind: len(stats.get(kind, ())) for kind in kinds}
     return Outcomes(

@@ -1,4 +1,4 @@
-"""docs/tests.md: the list of witnesses, made of the tests' own marks, and the result of the last
+"""docs/tests.md: the list of witnesses, made from the tests' marks, and the result of the last
 whole run.
 """
 
@@ -23,17 +23,17 @@ WHOLE: Final = "whole"
 
 
 class Witness(NamedTuple):
-    """A test of the gate on real parts, and the behaviour that it shows."""
+    """A test of the gate with real components, and the behaviour that it shows."""
 
     path: str
-    """Below `tests/`."""
+    """The path below `tests/`."""
     name: str
     behaviour: str
 
 
 @cache
 def witnesses(root: Path) -> tuple[Witness, ...]:
-    """In the order of folders, files and lines; one for each mark."""
+    """Return the witnesses by folder, file and line; one for each mark."""
     return tuple(_witnesses(root))
 
 
@@ -48,7 +48,7 @@ def _witnesses(root: Path) -> Iterator[Witness]:
 
 
 def _marks(node: ast.FunctionDef) -> Iterator[str]:
-    """Of the test, or of one of its parameters."""
+    """Return the marks of a test, or of one of its parameters."""
     for decorator in node.decorator_list:
         for call in ast.walk(decorator):
             if isinstance(call, ast.Call) and ast.unparse(call.func) == "pytest.mark.witness":
@@ -63,7 +63,7 @@ def differences(
 
 
 def are_in_gate(root: Path, tests: Iterable[tuple[str, str]]) -> bool:
-    """Whether the gate runs one of these, named by paths below `tests/` and names."""
+    """Return whether the gate runs one of these tests (paths below `tests/`, and names)."""
     marked = {(one.path, one.name) for one in witnesses(root)}
     files = {path for path, _ in marked}
     return any(
@@ -73,7 +73,7 @@ def are_in_gate(root: Path, tests: Iterable[tuple[str, str]]) -> bool:
 
 
 def table(root: Path) -> str:
-    """A heading and a list of each file."""
+    """Return a heading and a list for each file."""
     lines: list[str] = []
     last = ""
     for one in witnesses(root):
@@ -85,7 +85,7 @@ def table(root: Path) -> str:
 
 
 def between(text: str, name: str) -> tuple[str, str, str]:
-    """What stands in front of a part that is written by a program, the part, and what follows."""
+    """Return the text before a generated part, the part, and the text after it."""
     first, last = f"<!-- {name}: written by scripts/test -->\n", f"<!-- end of {name} -->"
     before, _, rest = text.partition(first)
     part, _, behind = rest.partition(last)
@@ -99,7 +99,7 @@ def _write(root: Path, name: str, part: str) -> None:
 
 
 def write_table(root: Path) -> None:
-    """Of the witnesses as they are marked now."""
+    """Write the table of the current witnesses."""
     _write(root, TABLE, table(root))
 
 
@@ -110,7 +110,7 @@ def write_whole(
     red: Mapping[str, str],
     seconds: float,
 ) -> None:
-    """Of a run that has ended."""
+    """Write the result of a completed run."""
     command = ["git", "describe", "--always", "--dirty"]
     described = subprocess.run(command, cwd=root, capture_output=True, text=True, check=True)
     lines = [

@@ -1,4 +1,4 @@
-"""What `tests.gate` adds to pytest: the choice of a tier, and a file with the outcomes.
+"""The pytest plugin of `tests.gate`: selects a tier, and writes a file with the outcomes.
 
 Loaded by `-p tests.gate.plugin`; processes of pytest-xdist load it as well.
 """
@@ -22,7 +22,7 @@ __all__ = ["GATE", "OUTCOMES", "PLUGIN"]
 GATE: Final = "--gate"
 OUTCOMES: Final = "--outcomes"
 _FIRST: Final = "gw0"
-"""The process of pytest-xdist that compares the witnesses for all."""
+"""The process of pytest-xdist that compares the witnesses."""
 PLUGIN: Final = ("-p", "tests.gate.plugin")
 
 
@@ -54,7 +54,9 @@ def _agrees_with_the_page(items: Iterable[pytest.Item]) -> None:
 
 
 def pytest_runtest_logreport(report: pytest.TestReport) -> None:
-    """Report a failure at once, by the process that reports: a run may end before its summary."""
+    """Report a failure immediately, in the process that reports, because a run may end before its
+    summary.
+    """
     if report.failed and "PYTEST_XDIST_WORKER" not in os.environ:
         sys.stdout.write(f"\nfailed: {report.nodeid} ({report.when})\n")
         sys.stdout.flush()

@@ -1,12 +1,9 @@
-"""Two tiers: the gate, which every change passes, and the whole.
-
-The gate runs all tests in memory and all contracts with Kafka's Java classes, and *witnesses*: for
-each behaviour that only real brokers, Spark, MirrorMaker 2 or a browser can show, one test. A
-witness says which behaviour it is: `@pytest.mark.witness("a killed lane loses nothing")`. Of a test
-with parameters all cases are witnesses, or the one that `case` names, as pytest writes it between
-brackets.
-
-What measures the machine carries `alone`, and runs behind the whole, with nothing beside it.
+"""The tiers of tests: the gate, which every change must pass, and the whole. The gate runs all
+tests in memory, all contracts with Kafka's Java classes, and *witnesses*: for each behaviour that
+only real brokers, Spark, MirrorMaker 2 or a browser can show, one test. A witness states that
+behaviour: `@pytest.mark.witness("a killed lane loses nothing")`. If the test has parameters, all
+cases are witnesses, or the one that `case` names (as pytest writes it between brackets). Tests that
+measure the machine are marked `alone`, and run after the whole, with nothing beside them.
 """
 
 from __future__ import annotations
@@ -22,17 +19,17 @@ __all__ = ["ALWAYS", "TESTS", "drop_other_cases", "is_in_gate", "skip_what_runs_
 
 TESTS: Final = Path(__file__).resolve().parents[1]
 ALWAYS: Final = ("unit", "contract")
-"""Folders of which the gate runs all."""
+"""Folders whose tests the gate runs all."""
 
 
 def is_in_gate(item: pytest.Item) -> bool:
-    """Whether every change has to pass it."""
+    """Return whether every change must pass it."""
     folder = item.path.relative_to(TESTS).parts[0]
     return folder in ALWAYS or item.get_closest_marker("witness") is not None
 
 
 def drop_other_cases(items: Iterable[pytest.Item]) -> None:
-    """Take the mark away from the cases of a test that are not the one it names."""
+    """Remove the mark from cases of a test other than the named one."""
     for item in items:
         case = item.callspec.id if isinstance(item, pytest.Function) and _has_cases(item) else ""
         item.own_markers = [
@@ -43,7 +40,9 @@ def drop_other_cases(items: Iterable[pytest.Item]) -> None:
 
 
 def skip_what_runs_alone(items: Iterable[pytest.Item]) -> None:
-    """In one of several processes: what measures the machine would measure its neighbours."""
+    """In one of several processes, skip tests that measure the machine, because others run beside
+    them.
+    """
     if "PYTEST_XDIST_WORKER" not in os.environ:
         return
     for item in items:

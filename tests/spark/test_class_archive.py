@@ -1,5 +1,5 @@
-"""What a start of Spark loads: classes from an archive where there is one, and no Python module
-that only DataFrames need.
+"""Spark's start loads classes from an archive if there is one, and no Python module that only
+DataFrames need.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ pytestmark = [pytest.mark.spark, pytest.mark.xdist_group("spark")]
 
 
 def maps_of_the_jvm() -> str:
-    """What the JVM of a started Spark has mapped; a job has run."""
+    """Return the files that the JVM of a started Spark has mapped, after a job."""
     engine = start_spark(None, 1)
     try:
         assert engine.context.parallelize([1, 2], 2).count() == 2

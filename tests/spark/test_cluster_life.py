@@ -1,4 +1,4 @@
-"""A mirror on a standalone cluster whose workers, master and leaders come and go."""
+"""A mirror on a standalone cluster whose workers, masters and leaders come and go."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def stop(mirror: Command) -> None:
 
 
 def state_of(address: str) -> dict[str, Any]:
-    """What a mirror says of its only flow."""
+    """Return the state of a mirror's only flow."""
     (flow,) = answer_of(f"http://{address}/api/v1/flows")["flows"]
     assert isinstance(flow, dict)
     return flow
@@ -142,24 +142,24 @@ def test_lanes_follow_the_slots_of_workers_that_come_and_go(
 
 
 def lanes_of_last_lease(mirror: Command) -> int:
-    """What Spark's page says of the newest job that runs."""
+    """Return the lanes of the newest running job, by Spark's page."""
     assert mirror.process.poll() is None
     return int(newest_lease()["numTasks"])
 
 
 def newest_lease() -> Any:
-    """Its job."""
+    """Return the newest job."""
     return max(leases("jobs"), key=lambda one: int(one["jobId"]))
 
 
 def leases(what: str, port: int = 4040) -> list[Any]:
-    """The jobs or stages of lanes; one that waits for an executor may have run before."""
+    """Return the jobs or stages of lanes. One that waits for an executor may have run before."""
     found = [one for one in of_the_page(what, port) if "lease" in one.get("description", "")]
     return [one for one in found if " copied " not in one["description"]]
 
 
 def of_the_page(what: str, port: int = 4040) -> Any:
-    """What the REST of Spark's page has of its only application."""
+    """Return the REST answer of Spark's page for its only application."""
     at = f"http://127.0.0.1:{port}/api/v1/applications"
     (application,) = answer_of(at)
     return answer_of(f"{at}/{application['id']}/{what}")

@@ -80,7 +80,7 @@ for _ in range(2):
 
 
 def over_connect(script: str, *arguments: str) -> list[str]:
-    """What a script says that ends with its server."""
+    """The output of a script that ends together with its server."""
     done = subprocess.run(
         [sys.executable, "-c", f"{script}spark.stop()", *arguments],
         env={**os.environ, "PYSPARK_PYTHON": sys.executable},
@@ -104,7 +104,7 @@ def topic(source_cluster: LocalCluster, fresh_topic: str) -> str:
 def test_a_batch_runs_over_spark_connect_and_a_mirror_needs_more(
     source_cluster: LocalCluster, topic: str
 ) -> None:
-    """Spark knows the format by itself, and takes it once more."""
+    """Spark knows the format by itself. Registering it again does no harm."""
     said = over_connect(CONNECT, source_cluster.bootstrap, topic)
     assert said == ["[1, 3, 5, 7, 9]", "pyspark.sql.connect.session [1, 3, 5, 7, 9]"]
     said = over_connect(CONNECT + MIRROR, source_cluster.bootstrap, topic)
@@ -116,8 +116,8 @@ def test_a_batch_runs_over_spark_connect_and_a_mirror_needs_more(
 def test_a_copy_over_spark_connect(
     source_cluster: LocalCluster, target_cluster: LocalCluster, topic: str, tmp_path: Path
 ) -> None:
-    """A batch of a mirrored topic joins its source. A stream of it has the same places, while it
-    runs and when it begins again.
+    """A batch of a mirrored topic joins its source. A stream of it has the same positions, while it
+    runs and after a restart.
     """
     with Rig(source_cluster, target_cluster, tmp_path) as rig:
         rig.topic = topic
@@ -134,7 +134,9 @@ def test_a_copy_over_spark_connect(
 def test_writes_over_spark_connect(
     source_cluster: LocalCluster, topic: str, tmp_path: Path
 ) -> None:
-    """A batch, and a stream that is begun again; keys where Java's producer puts them."""
+    """A batch, and a restarted stream. Keys are in the partitions that Java's producer would
+    choose.
+    """
     written, script, count = f"{topic}-written", CONNECT + WRITE, 1000
     if HAS_STREAM_WRITERS:
         script, count = script + WRITE_STREAM, 1200

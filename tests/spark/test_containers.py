@@ -100,7 +100,7 @@ def test_executors_and_drivers_are_containers_of_yarn(
 
 
 class ApiServer(ThreadingHTTPServer):
-    """Keeps the resources that it gets, as an API server would, and creates no pod."""
+    """Stores the resources that it gets, like an API server, but creates no pod."""
 
     def __init__(self) -> None:
         super().__init__(("127.0.0.1", 0), ApiRequest)

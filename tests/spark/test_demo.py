@@ -1,4 +1,4 @@
-"""The demo as a user runs it: it ends identical, and leaves no process, port or folder behind."""
+"""The demo as users run it: both sides end identical, and no process, port or folder is left."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ pytestmark = [pytest.mark.spark, pytest.mark.broker, pytest.mark.xdist_group("sp
 
 @pytest.fixture
 def scratch(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """Where the demo's processes put their temporary files."""
+    """The folder for temporary files of the demo's processes."""
     folder = tmp_path / "scratch"
     folder.mkdir()
     monkeypatch.setenv("TMPDIR", str(folder))
@@ -34,7 +34,7 @@ def scratch(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 class Traces:
-    """Everything that a demo started, noted while it runs (brokers are no children of it)."""
+    """Everything that a demo started, noted while it runs (brokers are not its children)."""
 
     def __init__(self, demo: Command, scratch: Path) -> None:
         mine = str(scratch)
@@ -67,7 +67,7 @@ def _answers(port: int) -> bool:
 
 
 class Page:
-    """What the demo, or a mirror of it, serves at the address that it prints."""
+    """The page of the demo, or of a mirror of it, at the printed address."""
 
     def __init__(self, command: Command) -> None:
         eventually(lambda: "http://" in command.stdout)
@@ -92,7 +92,7 @@ class Page:
 
 
 def left_in(folder: Path) -> list[str]:
-    """What is still there, but for the JVM's own and the (empty) folder of status files."""
+    """Return the remaining files, without the JVM's own and the empty folder of status files."""
     found = [path for path in folder.rglob("*") if path.is_file()]
     return [str(path) for path in found if "hsperfdata" not in str(path)]
 
@@ -114,22 +114,22 @@ def test_ends_identical_after_its_time(tmp_path: Path, scratch: Path) -> None:
 
 
 class End(NamedTuple):
-    """How a demo ends early."""
+    """An early end of a demo."""
 
     begins: Callable[[Command, Path], object]
-    """Returns when it is so far."""
+    """Returns when the end may begin."""
     comes: Callable[[Command], None]
     code: int = 0
     says: str = "source and target are identical"
-    """In its last line."""
+    """Text in its last line."""
     error: str = ""
-    """In its last line of errors, where there is one: a pattern."""
+    """Pattern for its last line on stderr, if there is one."""
     disk: str = ""
-    """How large the disk of its temporary files is, where it has one of its own."""
+    """Size of the disk for temporary files, if it has its own."""
 
 
 def to_its_group(number: signal.Signals) -> Callable[[Command], None]:
-    """As a terminal does it, and `timeout`."""
+    """Signal the process group, like a terminal and `timeout`."""
     return lambda demo: os.killpg(demo.pid, number)
 
 
@@ -165,7 +165,9 @@ def has_no_mirror_any_more(demo: Command, scratch: Path) -> None:
 
 
 def has_another_mirror(demo: Command, scratch: Path) -> None:
-    """Its own was killed before it served its page; the command that it prints mirrors instead."""
+    """Kill the demo's mirror before it serves its page. The command that the demo prints mirrors
+    instead.
+    """
     mirror = eventually(lambda: mirror_of(demo))
     assert mirror is not None
     mirror.kill()
@@ -183,14 +185,14 @@ def kill(demo: Command) -> None:
 
 
 def kill_a_broker(demo: Command) -> None:
-    """That of the target."""
+    """Kill the target's broker."""
     line = re.compile(rf"kafka.Kafka {os.environ['TMPDIR']}/twinlog-us-")
     (broker,) = (one for one in psutil.process_iter() if line.search(" ".join(_command_line(one))))
     broker.kill()
 
 
 def fill_its_disk(demo: Command) -> None:
-    """To the last byte; its own mounts are seen below its root alone."""
+    """Fill the disk completely. Its own mounts are visible only below its root."""
     file = Path(f"/proc/{demo.pid}/root{os.environ['TMPDIR']}/filled")
     with file.open("wb", buffering=0) as opened, pytest.raises(OSError, match="No space left"):
         while True:
@@ -274,6 +276,6 @@ def _all(scratch: Path) -> list[psutil.Process]:
 
 
 def mirror_of(demo: Command) -> psutil.Process | None:
-    """The process of its mirror; None: it has not begun."""
+    """Return the process of the demo's mirror, or None if it has not begun."""
     below = psutil.Process(demo.pid).children()
     return next((one for one in below if "spawn_main" in " ".join(_command_line(one))), None)

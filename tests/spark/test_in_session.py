@@ -1,4 +1,4 @@
-"""`twinlog.run` in a session that is somebody's, on this machine and on a cluster."""
+"""`twinlog.run` in a session of the caller, on this machine and on a cluster."""
 
 from __future__ import annotations
 

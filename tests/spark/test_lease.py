@@ -1,4 +1,4 @@
-"""Leases on a real local Spark: lanes come, are killed, cancelled, and come to their end."""
+"""Leases on a real local Spark: lanes start, are killed, cancelled, and end."""
 
 from __future__ import annotations
 
@@ -80,7 +80,7 @@ class Driver:
         return found
 
     def farewells(self, count: int) -> list[Peer]:
-        """Lanes that are gone; what they said before is in `said`."""
+        """Return the lanes that have ended. Their earlier messages are in `said`."""
         found: list[Peer] = []
         while len(found) < count:
             event = self.events.get(timeout=PATIENCE_S)

@@ -1,6 +1,4 @@
-"""The real command on real Spark: every record arrives once and in order, whatever is killed
-meanwhile.
-"""
+"""The command on real Spark: every record arrives once and in order, whatever is killed."""
 
 from __future__ import annotations
 
@@ -129,7 +127,7 @@ def test_killed_driver_leaves_nothing_running_and_its_successor_goes_on(
 def test_killed_jvm_ends_the_process_to_be_started_again(
     source_cluster: LocalCluster, target_cluster: LocalCluster, fresh_topic: str, tmp_path: Path
 ) -> None:
-    """A process that leads, and can start no lane, would stand still for ever."""
+    """A process that leads, but cannot start lanes, would hang forever."""
     create_topic(source_cluster, fresh_topic, partitions=PARTITIONS)
     produce(source_cluster, fresh_topic, orders(100))
     file = config(tmp_path, source_cluster, target_cluster, fresh_topic)
@@ -194,7 +192,7 @@ def test_a_mirror_on_a_terminal_reads_its_configuration_again_and_is_watched(
 def test_the_script_of_mirror_maker_1_runs_with_its_old_arguments(
     source_cluster: LocalCluster, target_cluster: LocalCluster, fresh_topic: str, tmp_path: Path
 ) -> None:
-    """Into a topic with another number of partitions, by key."""
+    """The target topic has another number of partitions, by key."""
     create_topic(source_cluster, fresh_topic, partitions=PARTITIONS)
     create_topic(target_cluster, fresh_topic, partitions=PARTITIONS - 1)
     produce(source_cluster, fresh_topic, orders(400), codec="gzip")

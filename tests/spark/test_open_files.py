@@ -1,4 +1,4 @@
-"""A limit of open files that Spark's JVM cannot live with is named before the JVM starts."""
+"""A limit of open files that is too low for Spark's JVM is reported before the JVM starts."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A container whose only writable folder is that for temporary files is enough."""
+"""A container needs only one writable folder, for temporary files."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Passwords and keys stay out of all that Spark keeps: properties, closures, event log, files."""
+"""Passwords and keys are in nothing that Spark keeps: properties, closures, event log, files."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`deploy/twinlog.service`, supervised as systemd does it: command, notifications, exit codes."""
+"""`deploy/twinlog.service` under a supervisor like systemd: command, notifications, exit codes."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ UNIT = Path(__file__).resolve().parents[2] / "deploy" / "twinlog.service"
 
 
 class Manager:
-    """What systemd does for Type=notify: a socket, a clean environment, and it listens."""
+    """Acts like systemd for Type=notify: a socket that it reads, and a clean environment."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
@@ -41,7 +41,7 @@ class Manager:
         self.process: subprocess.Popen[bytes] | None = None
 
     def start(self, config: Path, *more: str, variables: Mapping[str, str]) -> None:
-        """Run the unit's ExecStart, with the paths of this machine."""
+        """Run the unit's ExecStart, with this machine's paths."""
         (line,) = re.findall(r"^ExecStart=(.*)", UNIT.read_text(), re.MULTILINE)
         _, verb, _ = shlex.split(line)
         environment = {
@@ -73,7 +73,7 @@ class Manager:
         return (self.folder / "out").read_text()
 
     def hears(self, line: str) -> int:
-        """How often it was told that."""
+        """Return the number of these notifications."""
         while True:
             try:
                 self.heard += self._socket.recv(4096).decode().splitlines()
@@ -131,7 +131,7 @@ OF_SPARK_AND_LANES = {
     "kafka_producer_outgoing_byte_total": 100,
     "kafka_producer_buffer_available_bytes": 1 << 20,
 }
-"""More than this is served once records are copied."""
+"""Metrics of which more than this is served once records are copied."""
 
 
 def test_the_service_is_ready_watched_scraped_and_stopped(

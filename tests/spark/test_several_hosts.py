@@ -1,6 +1,5 @@
-"""One flow over several hosts, as `docs/spark.md` has it: a standalone master, two workers, and the
-mirror, each on a host of its own. An executor is killed, then a worker's host dies, then the
-master's.
+"""One flow on several hosts, as in `docs/spark.md`: a standalone master, two workers, and the
+mirror, each on its own host. An executor is killed, then a worker's host dies, then the master's.
 """
 
 from __future__ import annotations
@@ -25,11 +24,11 @@ pytestmark = [
 
 LANES = 2
 CORES = 2 * LANES
-"""Of each worker: all lanes and their successors, when the other host is gone."""
+"""Cores of each worker, enough for all lanes and their successors if the other host is gone."""
 
 
 def lanes_on(host: Host) -> int:
-    """Python workers of Spark there: what the daemons of executors have forked."""
+    """Return Spark's Python workers on that host, which the daemons of executors have forked."""
     found = 0
     for process in psutil.process_iter():
         try:

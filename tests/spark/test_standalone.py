@@ -1,6 +1,5 @@
-"""A real Spark cluster: a standalone master and two workers.
-
-Its daemons and the mirror share a secret, as `conf/spark-defaults.conf` of each gives it.
+"""A Spark cluster with a standalone master and two workers. Its daemons and the mirror share a
+secret by their `conf/spark-defaults.conf`.
 """
 
 from __future__ import annotations

@@ -1,5 +1,5 @@
-"""A mirror that cannot stop in order, since its lanes or Spark's JVM are frozen: it ends all the
-same, and a second signal ends it at once.
+"""A mirror that cannot shut down cleanly, because its lanes or Spark's JVM are frozen, ends
+nevertheless. A second signal ends it immediately.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ pytestmark = [pytest.mark.spark, pytest.mark.broker, pytest.mark.xdist_group("sp
 
 @contextmanager
 def frozen_lanes(mirror: Command) -> Iterator[list[psutil.Process]]:
-    """Everything below the mirror, while its lanes are frozen."""
+    """Return all processes below the mirror, with frozen lanes."""
     below, lanes = mirror.children(), mirror.lane_pids()
     assert lanes
     for pid in lanes:

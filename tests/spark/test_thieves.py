@@ -1,4 +1,4 @@
-"""Another user of this machine asks Spark for what it hands out to its own executors."""
+"""Another user of this machine requests from Spark what it gives to its own executors."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ pytestmark = [pytest.mark.spark, pytest.mark.xdist_group("spark")]
 
 ROOT = Path(__file__).parents[2]
 BLOCK = "broadcast_0_piece0"
-"""Where Spark keeps the code of its first task, with all that its closure holds."""
+"""The block in which Spark keeps the code of its first task, with its closure."""
 
 
 @pytest.fixture(autouse=True)
@@ -33,7 +33,7 @@ def where_workers_find_these_tests(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def sockets(engine: Engine) -> list[Any]:
-    """Where a Spark's JVM listens, as `ss -ltn` shows it to anybody."""
+    """Return the addresses at which a Spark's JVM listens, as `ss -ltn` shows them to any user."""
     shell = psutil.Process(engine.gateway.process.pid)
     return [
         connection
@@ -44,7 +44,7 @@ def sockets(engine: Engine) -> list[Any]:
 
 
 class Loot:
-    """What a thief gets of the tasks' code while a lane runs, and what it is told."""
+    """What a thief gets of the tasks' code while a lane runs, and the responses to it."""
 
     def __init__(self, engine: Engine) -> None:
         self.blocks: list[bytes] = []

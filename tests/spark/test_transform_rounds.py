@@ -1,4 +1,4 @@
-"""Ranges of a lane's port, answered by real jobs of Spark; no broker is needed."""
+"""Ranges of a lane's port, answered by real jobs of Spark, without brokers."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from twinlog.wire.record_batch import Codec
 pytestmark = pytest.mark.xdist_group("spark")
 
 COUNT: Final = 50
-"""Records of a range: more than an Arrow batch has in this session."""
+"""Records of a range, more than an Arrow batch has in this session."""
 RoundsOf = Callable[..., Rounds]
 
 
@@ -56,7 +56,7 @@ def rounds_of(spark: SparkSession, port: StubPort) -> RoundsOf:
 
 
 def orders(*, number: int, bad: Sequence[int] = ()) -> SourceRange:
-    """A range of orders. Those at offsets `bad` are not JSON."""
+    """Return a range of orders. Those at offsets `bad` are not JSON."""
     return range_of(
         [
             Record(
@@ -113,7 +113,7 @@ def test_each_range_is_answered_by_its_records(rounds_of: RoundsOf, port: StubPo
 
 
 def plain_udf(function: Callable[[bytes], bytes]) -> Callable[[str], Column]:
-    """A UDF of single values. Spark would infer another kind from type hints."""
+    """Return a UDF of single values. Spark would infer another kind from type hints."""
     return F.udf(lambda value: function(value), "binary")  # noqa: PLW0108
 
 

@@ -1,5 +1,5 @@
-"""The real command with transforms: each surviving record once, masked and in order, whatever is
-killed meanwhile.
+"""The command with transforms: each surviving record arrives once, masked and in order, whatever is
+killed.
 """
 
 from __future__ import annotations
@@ -8,18 +8,20 @@ import os
 import random
 import signal
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
 import psutil
 import pytest
 
-from tests.support.client import Outgoing, produce, read_all
+from tests.support.client import Outgoing, Seen, produce, produce_transaction, read_all
 from tests.support.command import Command
 from tests.support.eventually import eventually
-from tests.support.groups import commit, committed
+from tests.support.groups import CLEAN_SOON, commit, committed
+from tests.support.settings import settings_for
 from tests.support.spark_mirror import (
     PARTITIONS,
     Load,
@@ -29,8 +31,21 @@ from tests.support.spark_mirror import (
     config,
     orders,
 )
-from tests.support.topics import create_topic
+from tests.support.topics import (
+    add_partitions,
+    create_topic,
+    delete_records,
+    delete_topic,
+    end_offsets,
+    partition_count,
+    topic_names,
+)
+from twinlog.cluster.client import ClusterClient
+from twinlog.mirror.map.offset_map import PartitionMap
+from twinlog.mirror.names.naming import map_topic_of
+from twinlog.model import Flow
 from twinlog.sandbox import LocalCluster
+from twinlog.survey.map_reader import MapReader
 
 pytestmark = [pytest.mark.spark, pytest.mark.broker, pytest.mark.xdist_group("spark")]
 
@@ -41,7 +56,10 @@ MASK: Final = (
     "SELECT key, concat('masked ', offset) AS value, topic, partition, offset, timestamp, "
     "timestampType, headers FROM records WHERE value IS NOT NULL"
 )
-"""Leaves out tombstones."""
+"""A transform that leaves out tombstones."""
+FAILS: Final = "partition = 1 AND (offset IN (60, 61) OR offset % 20011 = 70)"
+"""Records on which the function fails in the test that kills."""
+LETTERS: Final = "mm2-twinlog-dead-letters.A.internal"
 
 
 def masking(
@@ -57,12 +75,36 @@ def masking(
     return config(folder, source, target, topic, **(lines | more))
 
 
+def is_bad(one: Seen) -> bool:
+    is_listed = one.offset in (60, 61) or one.offset % 20011 == 70
+    return one.partition == 1 and is_listed and one.value is not None
+
+
+def assert_quarantined(source: LocalCluster, target: LocalCluster, topic: str) -> int:
+    """Check that each record on which the function fails is once in the dead-letter topic."""
+    flow, name = f"A->{alias_of(topic)}".encode(), "__connect.errors.{}".format
+    found = []
+    for one in read_all(target, LETTERS):
+        said = dict(one.headers)
+        if said[name("connector.name")] == flow:
+            assert said[name("topic")] == topic.encode() and said[name("partition")] == b"1"
+            assert said[name("class.name")] == b"mask"
+            assert said[name("exception.class.name")] == b"USER_RAISED_EXCEPTION"
+            found.append((int(said[name("offset")] or b""), one.key, one.value, one.timestamp))
+    bad = filter(is_bad, read_all(source, topic))
+    expected = [(one.offset, one.key, one.value, one.timestamp) for one in bad]
+    assert sorted(found) == expected
+    return len(found)
+
+
 def assert_masked(source: LocalCluster, target: LocalCluster, topic: str) -> int:
-    """Each record with a value is there once, masked, in the order of its partition."""
+    """Check that each good record with a value is there once, masked, in the order of its
+    partition.
+    """
     expected = [
         (one.partition, one.key, b"masked %d" % one.offset, one.headers, one.timestamp)
         for one in read_all(source, topic)
-        if one.value is not None
+        if one.value is not None and not is_bad(one)
     ]
     found = [
         (one.partition, one.key, one.value, one.headers, one.timestamp)
@@ -74,7 +116,7 @@ def assert_masked(source: LocalCluster, target: LocalCluster, topic: str) -> int
 
 
 def masked_count(source: LocalCluster, topic: str) -> int:
-    return sum(one.value is not None for one in read_all(source, topic))
+    return sum(one.value is not None and not is_bad(one) for one in read_all(source, topic))
 
 
 def values(target: LocalCluster, topic: str) -> list[tuple[int, bytes | None]]:
@@ -121,7 +163,14 @@ def test_processes_are_killed_while_records_are_masked(
         f"{flow}.emit.checkpoints.interval.seconds": "1",
         f"{flow}.groups": group,
     }
-    file = masking(tmp_path, source_cluster, target_cluster, fresh_topic, **syncs)
+    value = f"CASE WHEN {FAILS} THEN raise_error('bad') ELSE offset END"
+    fails = {
+        f"{flow}.twinlog.transforms.mask.sql": MASK.replace(
+            "masked ', offset", f"masked ', {value}"
+        ),
+        f"{flow}.twinlog.transforms.on-error": "quarantine",
+    }
+    file = masking(tmp_path, source_cluster, target_cluster, fresh_topic, **syncs, **fails)
     arguments = ("mirror", str(file), "--listen", "off")
     dice = random.Random(kills)
     load = Load(source_cluster, fresh_topic, 0)
@@ -167,67 +216,332 @@ def test_processes_are_killed_while_records_are_masked(
         load.stop()
         mirror.__exit__()
     assert assert_masked(source_cluster, target_cluster, fresh_topic) == wanted
+    assert assert_quarantined(source_cluster, target_cluster, fresh_topic) >= 3
     assert assert_identical(source_cluster, target_cluster, f"{fresh_topic}-raw") == 2000
 
 
-def test_a_record_fails_and_the_transform_is_removed(
-    source_cluster: LocalCluster, target_cluster: LocalCluster, fresh_topic: str, tmp_path: Path
-) -> None:
-    """With `stop` only its partition stops, with `skip` it is left out, and a file without the
-    transform copies nothing until it says that this is meant.
+@dataclass(slots=True, kw_only=True)
+class Case:
+    """A masking flow, and the commands that are run with its file."""
+
+    source: LocalCluster
+    target: LocalCluster
+    topic: str
+    folder: Path
+
+    @property
+    def flow(self) -> str:
+        return f"A->{alias_of(self.topic)}"
+
+    def file(self, **more: str) -> Path:
+        return masking(self.folder, self.source, self.target, self.topic, **more)
+
+    def run(self, name: str, *words: str, exits: int) -> Command:
+        with Command(self.folder / name, *words) as command:
+            assert command.wait() == exits, command.stdout + command.stderr
+        return command
+
+    def once(self, name: str, file: Path, exits: int) -> Command:
+        words = ("--once", "--format", "json", "--listen", "off")
+        return self.run(name, "mirror", str(file), *words, exits=exits)
+
+    def failed(self, command: Command) -> dict[str, str]:
+        """Return the codes by partition."""
+        (flow,) = command.json["flows"]
+        return {f"{one['topic']}-{one['partition']}": one["code"] for one in flow["failed"]}
+
+    def map(self, topic: str) -> dict[int, PartitionMap]:
+        """Return the newest map of each partition."""
+        name = map_topic_of(Flow("A", alias_of(self.topic)))
+        with ClusterClient(settings_for(self.target.bootstrap, "t")) as client:
+            partitions = partition_count(self.target, name)
+            found = MapReader(client, name, partitions).read()
+        every = [one for one in found.values() if one.topic == topic]
+        return {one.key.partition: one for one in sorted(every, key=lambda one: one.term)}
+
+    def missing(self, verb: str, topic: str) -> list[int | None]:
+        """Return the missing records of each partition, as a plan shows them."""
+        words = (verb, "plan", str(self.folder / "mm2.properties"), "--topics", topic)
+        with Command(self.folder / "plan", *words, "--format", "json") as command:
+            command.wait()
+        assert command.stdout, command.stderr
+        return [one["missing"] for one in command.json["plan"]["partitions"]]
+
+
+def a_record_fails_and_the_transform_is_removed(case: Case) -> None:
+    """With `stop` only its partition stops, with `skip` the record is left out. With a file without
+    the transform nothing is copied until the file states that this is intended.
     """
-    create_topic(source_cluster, fresh_topic, partitions=PARTITIONS)
-    create_topic(source_cluster, f"{fresh_topic}-new")
-    produce(source_cluster, fresh_topic, orders(400), codec="lz4")
-    flow = f"A->{alias_of(fresh_topic)}"
+    create_topic(case.source, case.topic, partitions=PARTITIONS)
+    create_topic(case.source, f"{case.topic}-new")
+    produce(case.source, case.topic, orders(400), codec="lz4")
+    flow = case.flow
     fails = "CASE WHEN partition = 1 AND offset = 40 THEN raise_error('bad') ELSE offset END"
     query = {
-        f"{flow}.topics": fresh_topic,
+        f"{flow}.topics": case.topic,
         f"{flow}.twinlog.transforms.mask.sql": MASK.replace(
             "'masked ', offset", f"'masked ', {fails}"
         ),
     }
-    once = ("--once", "--format", "json", "--listen", "off")
-
-    def run(name: str, file: Path, exits: int) -> Command:
-        with Command(tmp_path / name, "mirror", str(file), *once) as command:
-            assert command.wait() == exits, command.stderr
-        return command
-
-    file = masking(tmp_path, source_cluster, target_cluster, fresh_topic, **query)
-    stopped = run("stop", file, 1)
+    file = case.file(**query)
+    stopped = case.once("stop", file, 1)
     (failed,) = stopped.json["flows"][0]["failed"]
     assert failed["code"] == "RECORD_NOT_TRANSFORMED"
     assert "upstream record 40" in failed["message"] and "bad" not in stopped.stderr
     wanted = [
         (one.partition, b"masked %d" % one.offset)
-        for one in read_all(source_cluster, fresh_topic)
+        for one in read_all(case.source, case.topic)
         if one.value is not None
     ]
     before = [one for one in wanted if one[0] != 1 or int(one[1].split()[1]) < 40]
-    assert values(target_cluster, fresh_topic) == before
+    assert values(case.target, case.topic) == before
 
     skip = {f"{flow}.twinlog.transforms.on-error": "skip"}
-    file = masking(tmp_path, source_cluster, target_cluster, fresh_topic, **query, **skip)
-    run("skip", file, 0)
+    file = case.file(**query, **skip)
+    case.once("skip", file, 0)
     expected = [one for one in wanted if one != (1, b"masked 40")]
-    assert values(target_cluster, fresh_topic) == expected
+    assert values(case.target, case.topic) == expected
 
-    produce(source_cluster, fresh_topic, orders(100, begin=400), codec="lz4")
-    produce(source_cluster, f"{fresh_topic}-new", [Outgoing(value=b"in the clear")])
-    topics = {f"{flow}.topics": f"{fresh_topic}, {fresh_topic}-new"}
-    plain = config(tmp_path, source_cluster, target_cluster, fresh_topic, **topics)
-    refused = run("plain", plain, 1)
+    produce(case.source, case.topic, orders(100, begin=400), codec="lz4")
+    produce(case.source, f"{case.topic}-new", [Outgoing(value=b"in the clear")])
+    topics = {f"{flow}.topics": f"{case.topic}, {case.topic}-new"}
+    plain = config(case.folder, case.source, case.target, case.topic, **topics)
+    refused = case.once("plain", plain, 1)
     codes = [one["code"] for one in refused.json["flows"][0]["failed"]]
     assert codes == ["TRANSFORMS_DIFFER"] * (PARTITIONS + 1)
-    assert values(target_cluster, fresh_topic) == expected
-    assert values(target_cluster, f"{fresh_topic}-new") == []
+    assert values(case.target, case.topic) == expected
+    assert values(case.target, f"{case.topic}-new") == []
 
     with plain.open("a") as lines:
-        lines.write(f"{flow}.twinlog.transforms.removed = {fresh_topic}\n")
-    run("removed", plain, 0)
-    assert len(values(target_cluster, fresh_topic)) == len(expected) + 100
-    assert values(target_cluster, f"{fresh_topic}-new") == [(0, b"in the clear")]
-    with Command(tmp_path / "verify", "verify", str(plain), "--format", "json") as verified:
+        lines.write(f"{flow}.twinlog.transforms.removed = {case.topic}\n")
+    case.once("removed", plain, 0)
+    assert len(values(case.target, case.topic)) == len(expected) + 100
+    assert values(case.target, f"{case.topic}-new") == [(0, b"in the clear")]
+    with Command(case.folder / "verify", "verify", str(plain), "--format", "json") as verified:
         verified.wait()
     assert "its records were transformed" in verified.stdout
+
+
+def kept_before(case: Case, topic: str, offset: int) -> int:
+    """How many records of partition 0 are kept below a source offset: where a group resumes."""
+    return sum(
+        one.partition == 0 and one.value is not None and one.offset < offset
+        for one in read_all(case.source, topic)
+    )
+
+
+def tombstones(count: int) -> list[Outgoing]:
+    """Records that the filter drops."""
+    return [Outgoing(key=b"%d" % n, value=None, partition=n % PARTITIONS) for n in range(count)]
+
+
+def the_flow_moves(case: Case) -> None:
+    """The filter drops the last records. That holds up neither a switchover nor a failover, groups
+    resume at exactly the next record, and nothing masked comes back to the source.
+    """
+    topic, two, flow = case.topic, f"{case.topic}-two", case.flow
+    for name, partitions in ((topic, PARTITIONS), (two, 1), (f"{topic}-raw", 1)):
+        create_topic(case.source, name, partitions=partitions)
+    produce(case.source, topic, orders(2000), codec="lz4")
+    numbers = [Outgoing(value=b"%d" % n if n % 3 else None) for n in range(90)]
+    produce(case.source, two, numbers)
+    produce(case.source, f"{topic}-raw", numbers)
+    masked = {
+        f"{flow}.topics": f"{topic}, {two}, {topic}-raw",
+        f"{flow}.twinlog.transforms.mask.topics": f"{topic}, {two}",
+        f"{flow}.groups": f"group-{topic}.*",
+        f"{flow}.sync.group.offsets.enabled": "false",
+        f"{flow}.emit.checkpoints.interval.seconds": "1",
+        f"{flow}.twinlog.status.interval.seconds": "1",
+    }
+    file = case.file(**masked)
+    with Command(case.folder / "mirror", "mirror", str(file), "--listen", "off") as mirror:
+        wanted = masked_count(case.source, topic)
+        eventually(lambda: arrived(case.target, topic) == wanted, what="masked records")
+        produce(case.source, topic, tombstones(600))
+        end = end_offsets(case.source, topic)[0]
+        places = (0, 7, 8, STANDS_AT // PARTITIONS, end - 150, end - 10, end)
+        for place in places:
+            commit(case.source, f"group-{topic}-{place}", topic, place)
+        commit(case.source, f"group-{topic}-two", two, 90)
+        commit(case.source, f"group-{topic}-mid", two, 30)
+        eventually(lambda: case.missing("switchover", topic) == [0] * PARTITIONS)
+        verified = case.run("verify", "verify", str(file), "--format", "json", exits=2)
+        assert verified.stdout.count("its records were transformed") == PARTITIONS + 1
+        words = ("switchover", "run", str(file), "--topics", topic, "--yes", "--fence", "none")
+        eventually(lambda: case.run("plan", *words[:1], "plan", *words[2:5], exits=0))
+        said = case.run("switchover", *words, exits=0).stdout
+        assert "promote: clients may move to the target" in said
+        for place in places:
+            found = committed(case.target, f"group-{topic}-{place}", f"A.{topic}")
+            assert found == kept_before(case, topic, place), place
+        assert arrived(case.target, topic) == wanted
+        eventually(lambda: case.missing("failover", two) == [0], what=f"the end of {two}")
+        mirror.terminate()
+        assert mirror.wait() == 0, mirror.stderr
+    assert case.missing("failover", two) == [0], "the last record is filtered, and was read"
+    produce(case.source, two, numbers[:7])
+    assert case.missing("failover", two) == [7]
+    case.run("failover", "failover", "run", str(file), "--topics", two, "--yes", exits=0)
+    for name, place in (("two", 90), ("mid", 30)):
+        found = committed(case.target, f"group-{topic}-{name}", f"A.{two}")
+        assert found == kept_before(case, two, place), name
+    produce(case.target, f"A.{two}", [Outgoing(value=b"of the new owner")])
+    tail = case.folder / "tail"
+    replay = ("failback", "run", str(file), "--topics", two, "--save", str(tail), "--yes")
+    refused = case.run("replay", *replay, "--tail", "replay", exits=1)
+    assert "without their transforms" in refused.stderr and "[TRANSFORMS_NOT_RUN]" in refused.stderr
+    assert values(case.target, two)[-1] == (0, b"of the new owner")
+
+    nothing_comes_back(case, (topic, two, f"{topic}-raw"))
+
+
+def nothing_comes_back(case: Case, topics: Sequence[str]) -> None:
+    """Masked records are not copied to the source by the flow back."""
+    topic, flow = case.topic, case.flow
+    here = {name: read_all(case.source, name) for name in topics}
+    back, there = "back", alias_of(topic)
+    lines = {
+        f"{flow}.enabled": "false",
+        f"{there}->A.enabled": "true",
+        f"{there}->A.topics": f".*{topic}.*",
+    }
+    reverse = config(case.folder / back, case.source, case.target, topic, **lines)
+    case.once(back, reverse, 0)
+    assert {name: read_all(case.source, name) for name in here} == here
+    assert not [name for name in topic_names(case.source) if name.startswith(f"{there}.A.")]
+
+
+ABORTED: Final = "CASE WHEN value LIKE 'aborted%' THEN raise_error('aborted') ELSE offset END"
+"""Fails for a record that no reader of committed records sees."""
+
+
+def produce_with_aborts_and_gaps(case: Case, clean: str) -> None:
+    """Transactions of which some are aborted, and another topic that is compacted."""
+    produce(case.source, case.topic, orders(400), codec="lz4")
+    for begin, commits in ((400, True), (0, False), (440, True), (0, False)):
+        some = [*orders(40, begin=begin)]
+        if not commits:
+            some = [one._replace(value=b"aborted") for one in some]
+        produce_transaction(case.source, case.topic, some, commit=commits)
+    for number in range(12):
+        produce(case.source, clean, [Outgoing(key=b"%d" % (number % 4), value=b"%d" % number)])
+
+    def is_clean() -> bool:
+        produce(case.source, clean, [Outgoing(key=b"last", value=b"last")])
+        return read_all(case.source, clean)[0].offset > 0
+
+    eventually(is_clean, what="compaction")
+
+
+def only_filtered(case: Case) -> None:
+    """Everything is filtered for a while: the position and groups move, and nothing is written."""
+    topic, group = case.topic, f"group-{case.topic}"
+    before, runs = values(case.target, topic), len(case.map(topic)[0].runs)
+    for _ in range(6):
+        produce(case.source, topic, tombstones(200))
+        time.sleep(0.5)  # a position is written once a second
+    ends = end_offsets(case.source, topic)
+    commit(case.source, group, topic, ends[0])
+    filtered = [ends[n] for n in range(PARTITIONS)]
+    eventually(
+        lambda: [case.map(topic)[n].runs[-1].upstream for n in range(PARTITIONS)] == filtered,
+        90.0,
+        "positions",
+    )
+    kept = sum(partition == 0 for partition, _ in before)
+    eventually(lambda: committed(case.target, group, f"A.{topic}") == kept, 90.0, "the group")
+    assert case.missing("switchover", topic) == [0] * len(ends)
+    assert len(case.map(topic)[0].runs) <= runs + 1, "one position, however long it filters"
+    assert values(case.target, topic) == before
+
+
+def the_source_changes(case: Case) -> None:
+    """Transactions, compaction, more partitions, filtered and unread records that are deleted, and
+    a topic that is created again.
+    """
+    topic, flow = case.topic, case.flow
+    clean, again = f"{topic}-clean", f"{topic}-again"
+    create_topic(case.source, topic, partitions=PARTITIONS)
+    create_topic(case.source, again)
+    create_topic(case.source, clean, configs=CLEAN_SOON)
+    produce(case.source, again, [Outgoing(value=b"of the first one")] * 3)
+    produce_with_aborts_and_gaps(case, clean)
+    every = f"{topic}, {again}, {clean}"
+    lines = {
+        f"{flow}.topics": every,
+        f"{flow}.twinlog.transforms.mask.topics": every,
+        f"{flow}.twinlog.transforms.mask.sql": MASK.replace("offset)", f"{ABORTED})"),
+        f"{flow}.consumer.isolation.level": "read_committed",
+        f"{flow}.refresh.groups.interval.seconds": "1",
+        f"{flow}.refresh.topics.interval.seconds": "1",
+        f"{flow}.sync.group.offsets.enabled": "true",
+        f"{flow}.sync.group.offsets.interval.seconds": "1",
+        f"{flow}.emit.checkpoints.interval.seconds": "1",
+        f"{flow}.groups": f"group-{topic}",
+    }
+    file = case.file(**lines)
+
+    def expected(name: str) -> list[tuple[int, bytes | None]]:
+        return [
+            (one.partition, b"masked %d" % one.offset)
+            for one in read_all(case.source, name, isolation="read_committed")
+            if one.value is not None
+        ]
+
+    def is_copied(name: str) -> bool:
+        return arrived(case.target, name) == len(expected(name))
+
+    with Command(case.folder / "mirror", "mirror", str(file), "--listen", "off") as mirror:
+        for name in (topic, again, clean):
+            eventually(lambda name=name: is_copied(name), what=name)  # type: ignore[misc]
+            assert values(case.target, name) == expected(name)
+        add_partitions(case.source, topic, PARTITIONS + 1)
+        more = [Outgoing(value=b"%d" % n, partition=PARTITIONS) for n in range(50)]
+        produce(case.source, topic, more)
+        eventually(lambda: is_copied(topic), what="the new partition")
+        only_filtered(case)
+        before, ends = values(case.target, topic), end_offsets(case.source, topic)
+        mirror.process.kill()
+    delete_records(case.source, topic, 0)  # the last ones were filtered, and there is no other one
+    lost = [Outgoing(value=b"%d" % n, partition=1) for n in range(30)]
+    produce(case.source, topic, lost)
+    delete_records(case.source, topic, 1, ends[1] + 20)
+    delete_topic(case.source, again)
+    create_topic(case.source, again)
+    produce(case.source, again, [Outgoing(value=b"of the second one")] * 2)
+    stopped = case.once("stopped", file, 1)
+    codes = {f"{topic}-1": "SOURCE_TRUNCATED", f"{again}-0": "SOURCE_RECREATED"}
+    assert case.failed(stopped) == codes, stopped.stdout
+    assert values(case.target, topic) == before
+    assert [value for _, value in values(case.target, again)] == [
+        b"masked %d" % n for n in range(3)
+    ]
+
+    delete_topic(case.target, f"A.{again}")
+    case.once("accepted", case.file(**lines, **{f"{flow}.twinlog.source.loss": "accept"}), 0)
+    found = values(case.target, topic)
+    late = [(1, b"masked %d" % offset) for offset in range(ends[1] + 20, ends[1] + 30)]
+    assert sorted(found) == sorted([*before, *late])
+    assert values(case.target, again) == [(0, b"masked 0"), (0, b"masked 1")]
+    assert values(case.target, clean) == expected(clean)
+
+    delete_topic(case.target, map_topic_of(Flow("A", alias_of(topic))))
+    words = ("offsets", "rebuild", str(file), "--topics", topic, "--yes")
+    refused = case.run("rebuild", *words, exits=1)
+    assert "its records are transformed" in refused.stdout + refused.stderr
+
+
+@pytest.mark.parametrize(
+    "scenario",
+    [a_record_fails_and_the_transform_is_removed, the_flow_moves, the_source_changes],
+    ids=lambda scenario: scenario.__name__,
+)
+def test_a_masking_flow(
+    source_cluster: LocalCluster,
+    target_cluster: LocalCluster,
+    fresh_topic: str,
+    tmp_path: Path,
+    scenario: Callable[[Case], None],
+) -> None:
+    scenario(Case(source=source_cluster, target=target_cluster, topic=fresh_topic, folder=tmp_path))

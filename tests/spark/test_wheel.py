@@ -1,4 +1,4 @@
-"""What users install: the wheel, alone in a fresh environment."""
+"""The wheel as users install it, alone in a fresh environment."""
 
 from __future__ import annotations
 
@@ -53,8 +53,8 @@ def run(*command: str | Path, within: float = 300, folder: Path = Path("/")) -> 
 
 
 def without_spark(lock: str) -> str:
-    """All but the 450 MB that take a minute to unpack: the setup has installed them by the same pin
-    and hash.
+    """Install all but 450 MB that take a minute to unpack. The setup has installed them by the same
+    pin and hash.
     """
     parts = re.split(r"^(?=[a-z])", lock, flags=re.M)
     (spark,) = (part for part in parts if part.startswith("pyspark"))
@@ -63,7 +63,7 @@ def without_spark(lock: str) -> str:
 
 
 def link_spark(environment: Path) -> None:
-    """The installed one, with its metadata, for `pip check`."""
+    """Link the installed one with its metadata, for `pip check`."""
     (packages,) = environment.glob("lib/python3*/site-packages")
     (metadata,) = Path(pyspark.__file__).parents[1].glob("pyspark-*.dist-info")
     for folder in (Path(pyspark.__file__).parent, metadata):
@@ -71,7 +71,7 @@ def link_spark(environment: Path) -> None:
 
 
 def pip_install(folder: Path) -> Path:
-    """The environment that `pip install` makes of the wheel."""
+    """Return the environment that `pip install` creates from the wheel."""
     build = ("-m", "hatchling", "build", "-t", "wheel", "-d", folder / "dist")
     run(sys.executable, *build, folder=ROOT)
     (wheel,) = (folder / "dist").glob("twinlog-*.whl")
@@ -97,7 +97,7 @@ def secured(name: str, user: str) -> LocalCluster:
 
 @pytest.fixture
 def secured_pair() -> Iterator[tuple[LocalCluster, LocalCluster]]:
-    """Clusters called `source` and `target`, which know users of the same name by certificates."""
+    """Two clusters, `source` and `target`, with users of the same name, by certificates."""
     with ExitStack() as stack, ThreadPoolExecutor(2) as pool:
         made = [secured(f"board-{name}", f"mirror-{name}") for name in ("source", "target")]
         source, target = pool.map(stack.enter_context, made)
@@ -105,7 +105,9 @@ def secured_pair() -> Iterator[tuple[LocalCluster, LocalCluster]]:
 
 
 def laid_secrets(folder: Path, clusters: Mapping[str, LocalCluster]) -> Path:
-    """Those that the resource of deploy/kubernetes names, as Strimzi's operator makes them."""
+    """Write the secrets that the resource of deploy/kubernetes names, as Strimzi's operator creates
+    them.
+    """
     for name, cluster in clusters.items():
         properties = cluster.client_properties("SSL", f"mirror-{name}", stores="PEM")
         identity = Path(properties["ssl.keystore.location"]).read_text()
@@ -122,7 +124,9 @@ def laid_secrets(folder: Path, clusters: Mapping[str, LocalCluster]) -> Path:
 
 
 def made_ours(resource: str, clusters: Mapping[str, LocalCluster]) -> str:
-    """The resource with our addresses, for clusters of one broker; checkpoints come soon."""
+    """Return the resource with this test's addresses, for clusters of one broker and frequent
+    checkpoints.
+    """
     (mirror,) = yaml.safe_load_all(resource)
     (flow,) = mirror["spec"]["mirrors"]
     for name, side in (("source", flow["source"]), ("target", mirror["spec"]["target"])):
@@ -142,11 +146,11 @@ def made_ours(resource: str, clusters: Mapping[str, LocalCluster]) -> str:
 
 
 WEEK_MS: Final = 7 * 24 * 3600 * 1000
-"""Kafka's default; the sandbox's brokers keep for ever."""
+"""Kafka's default. The sandbox's brokers keep records forever."""
 
 
 def is_whole(environment: Path) -> None:
-    """The command, the old scripts, and all of `deploy`."""
+    """Check that the wheel has the command, the old scripts, and all of `deploy`."""
     assert __version__ in run(environment / "bin" / "twinlog", "--version")
     for script, command in OLD_SCRIPTS.items():
         assert f"Usage: twinlog {command} " in run(environment / "bin" / script, "--help")
@@ -160,7 +164,9 @@ def is_whole(environment: Path) -> None:
 def test_from_pip_install_to_a_filled_board(
     secured_pair: tuple[LocalCluster, LocalCluster], tmp_path: Path
 ) -> None:
-    """docs/kubernetes.md without Kubernetes: a resource, its secrets, and what pip installs."""
+    """docs/kubernetes.md without Kubernetes: a resource, its secrets, and the
+    installed packages.
+    """
     promtool()  # or skip, before anything is made
     environment = pip_install(tmp_path)
     is_whole(environment)

@@ -1,5 +1,5 @@
-"""A stream that writes, killed at any moment: the driver with its JVM, executors of a cluster; a
-batch with a `writeId`, run again when its driver was killed.
+"""A writing stream is killed at any moment: the driver with its JVM, and executors of a cluster. A
+batch with a `writeId` is run again after its driver was killed.
 """
 
 from __future__ import annotations

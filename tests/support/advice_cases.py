@@ -52,7 +52,7 @@ class File:
     name: str = "mm2.properties"
     has_secrets: bool = False
     second: str = ""
-    """Text of a second file: the producer's of a MirrorMaker 1, or another mm2.properties."""
+    """Text of a second file: MirrorMaker 1's producer file, or another mm2.properties."""
 
 
 def lines(*more: str) -> File:
@@ -64,7 +64,7 @@ def whole(*of_file: str) -> File:
 
 
 def connector(kind: str = "MirrorSourceConnector", **more: str) -> File:
-    """A connector; `_` stands for a dot in `more`."""
+    """Return a connector. `_` stands for a dot in `more`."""
     config = {
         "connector.class": kind,
         "source.cluster.bootstrap.servers": "a:9092",
@@ -90,6 +90,13 @@ LISTED = f"{TRANSFORMS} = cut"
 OF_CUT = f"{TRANSFORMS}.cut.topics = clicks"
 QUERY = "twinlog.transforms.cut.sql = SELECT * FROM records"
 RENAMES = "twinlog.rename = orders:eu-orders, pay-(.*):pay.$1"
+SMTS = "org.apache.kafka.connect.transforms."
+FILTER = ("A->B.transforms = x", f"A->B.transforms.x.type = {SMTS}Filter")
+BY_HEADER = (
+    *("A->B.transforms.x.predicate = p", "A->B.predicates.p.name = h"),
+    f"A->B.predicates.p.type = {SMTS}predicates.HasHeaderKey",
+)
+INSERT = (FILTER[0], f"A->B.transforms.x.type = {SMTS}InsertHeader", "A->B.transforms.x.header = h")
 NO_ALIAS, NO_SEPARATOR = "source.cluster.alias =", "replication.policy.separator ="
 Case = tuple[str, File, File]
 
@@ -128,14 +135,54 @@ OF_KEYS: Final[list[Case]] = [
     ("write the value here", lines("A.ssl.key.password = $KEY"), lines("A.ssl.key.password = s")),
     ("remove one of them", lines("tasks.max = 1", "tasks.max = 2"), lines("tasks.max = 2")),
     (
-        "no converter runs here, because records are copied as bytes; remove the line",
+        "write it in Python with twinlog.transforms (docs/transforms.md#a-connect-file-with-smts), "
+        "and remove the line",
         lines(f"B.value.converter = {CONVERTERS}json.JsonConverter"),
         lines(),
     ),
+    ("write <flow>.transforms.x.type", lines(f"transforms.x.type = {SMTS}Filter"), lines(*FILTER)),
     (
-        "no transform runs here, so the line has no effect; remove it",
-        lines("B.transforms = x"),
-        lines(),
+        "write A->X.transforms.x.type",
+        lines(f"A.transforms.x.type = {SMTS}Filter"),
+        lines(*FILTER),
+    ),
+    (
+        "as in Kafka Connect; correct or remove the line",
+        lines(*FILTER, "A->B.transforms.x.negated = true"),
+        lines(*FILTER),
+    ),
+    (
+        f"add A->B.transforms.x.type = {SMTS}Filter",
+        lines("A->B.transforms = x"),
+        lines(*FILTER),
+    ),
+    (
+        "add A->B.transforms.x.predicate = NAME, or remove the line",
+        lines(*FILTER, "A->B.transforms.x.negate = true"),
+        lines(*FILTER, *BY_HEADER, "A->B.predicates = p", "A->B.transforms.x.negate = true"),
+    ),
+    (
+        "add p to A->B.predicates",
+        lines(*FILTER, *BY_HEADER),
+        lines(*FILTER, *BY_HEADER, "A->B.predicates = p"),
+    ),
+    (
+        "write a text or a whole number; or write it in Python",
+        lines(*INSERT, "A->B.transforms.x.value.literal = 12:30"),
+        lines(*INSERT, "A->B.transforms.x.value.literal = noon"),
+    ),
+    (
+        "name remote topics with twinlog.rename (docs/rename.md), or route",
+        lines("A->B.transforms = x", "A->B.transforms.x.type = TimestampRouter"),
+        lines("twinlog.rename = a:b"),
+    ),
+    (
+        "use twinlog.transforms.NAME.topics, which compares source names",
+        lines(
+            *(*FILTER, "A->B.transforms.x.predicate = p", "A->B.predicates = p", RENAMES),
+            *("A->B.predicates.p.type = TopicNameMatches", "A->B.predicates.p.pattern = a"),
+        ),
+        lines(RENAMES, LISTED, OF_CUT, QUERY),
     ),
     ("no Java class is loaded here", lines("metric.reporters = com.example.X"), lines()),
     ("a setting of Connect's workers: ", lines("offset.flush.interval.ms = 1"), lines()),
@@ -304,6 +351,11 @@ OF_PATTERNS: Final[list[Case]] = [
         lines(LISTED, OF_CUT, "twinlog.transforms.cut.sql = DELETE FROM records"),
         lines(LISTED, OF_CUT, QUERY),
     ),
+    (
+        "write a name that begins with __, such as __orders-dead-letters",
+        lines(f"{TRANSFORMS}.quarantine.topic = orders"),
+        lines(f"{TRANSFORMS}.quarantine.topic = __orders-dead-letters"),
+    ),
     ("write orders:eu-orders, pay", lines("twinlog.rename = a"), lines(RENAMES)),
     (
         "write (?:...) for groups",
@@ -452,10 +504,9 @@ OF_VALUES: Final[list[Case]] = [
         lines("replication.policy.class = IdentityReplicationPolicy"),
         lines(IDENTITY),
     ),
-    ("remove the line from flows", lines("A->B.transforms = x"), lines()),
     (
         "remove the line from flows",
-        lines("A.consumer.interceptor.classes = com.example.X"),
+        lines("A.consumer.security.providers = com.example.X"),
         lines(),
     ),
     (

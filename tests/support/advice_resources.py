@@ -1,4 +1,4 @@
-"""The same for Strimzi's resources, for MirrorMaker 1's two files, and for several files."""
+"""Advice cases for Strimzi's resources, for MirrorMaker 1's two files, and for several files."""
 
 from __future__ import annotations
 
@@ -265,7 +265,7 @@ OF_PAIRS: Final[list[Case]] = [
         pair(CONSUMER),
     ),
     (
-        "Twinlog cannot run Java classes; remove the line",
+        "Twinlog cannot run Java classes; write it in Python with twinlog.transforms",
         pair(CONSUMER + "interceptor.classes = com.example.X\n"),
         pair(CONSUMER),
     ),

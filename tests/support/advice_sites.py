@@ -1,4 +1,4 @@
-"""Every piece of advice that the source can give, as a pattern of the message that has it."""
+"""Every piece of advice in the source, as a pattern of its message."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ IMPERATIVE: Final = re.compile(
     r"(?:^|[;:,(.] |\bor |\band )(?:add|begin|call|cast|check|choose|correct|did you mean|disable|"
     r"escape|give|let|make|name|put|quote|remove|rename|save|see|separate|set|use|write)\b(?![.`])"
 )
-"""What advice begins with, or continues with after another sentence."""
+"""The beginning of advice, or of its continuation after another sentence."""
 GIVEN_BY: Final = re.compile(r"(?:\w*refuse|_dead|NoTime|wrong|_wrong|problem)$")
-"""Functions whose last text is advice, whatever it begins with."""
+"""Functions whose last text is advice, whatever its beginning."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,4 +1,4 @@
-"""What the board asks Prometheus, panel by panel."""
+"""The board's queries to Prometheus, panel by panel."""
 
 from __future__ import annotations
 
@@ -12,13 +12,15 @@ BOARD: Final = Path(__file__).resolve().parents[2] / "deploy" / "grafana" / "twi
 
 
 class Query(NamedTuple):
-    """One expression, as it stands in the file."""
+    """One expression, as written in the file."""
 
     panel: str
     expression: str
 
     def of(self, source: str, target: str) -> str:
-        """With the variables replaced as Grafana does; over ten scrapes of a second each."""
+        """Return the query with the variables replaced as by Grafana, over ten scrapes of a second
+        each.
+        """
         values = {"$source": source, "$target": target, "$__rate_interval": "10s"}
         expression = self.expression
         for name, value in values.items():
@@ -28,12 +30,12 @@ class Query(NamedTuple):
 
 
 def board(file: Path = BOARD) -> Any:
-    """The file."""
+    """Return the board's file."""
     return json.loads(file.read_text())
 
 
 def queries(file: Path = BOARD) -> list[Query]:
-    """Every expression of every panel."""
+    """Return every expression of every panel."""
     return [
         Query(panel["title"], target["expr"])
         for panel in board(file)["panels"]

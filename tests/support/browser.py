@@ -20,7 +20,7 @@ __all__ = ["CHROMIUM", "IS_NEEDED", "Browser", "Page", "axe_script"]
 
 ROOT: Final = Path(__file__).resolve().parents[2]
 IS_NEEDED: Final = os.environ.get("TWINLOG_BROWSER") == "needed"
-"""In continuous integration: a test that is skipped there would be seen by nobody."""
+"""Set in continuous integration, where a skipped test would be overlooked."""
 
 CHROMIUM: Final = shutil.which("chromium") or shutil.which("google-chrome")
 FLAGS: Final = (
@@ -31,11 +31,11 @@ FLAGS: Final = (
 
 
 KEYS: Final = {"Enter": (13, "\r"), "Escape": (27, ""), "Tab": (9, ""), " ": (32, " ")}
-"""The key's code, and what it writes; a letter has what it is."""
+"""The key's code, and its text. A letter is its own text."""
 
 
 def axe_script() -> Path:
-    """axe-core's; the test is skipped where it cannot be had, and fails where it must be."""
+    """Return axe-core's path. Without it the test is skipped, or fails where it is required."""
     ended = subprocess.run([ROOT / "scripts" / "axe"], capture_output=True, text=True, check=False)
     if ended.returncode != 0:
         (pytest.fail if IS_NEEDED else pytest.skip)(ended.stderr.strip())
@@ -43,7 +43,7 @@ def axe_script() -> Path:
 
 
 class Browser:
-    """One process, which leaves nothing behind."""
+    """A browser process, which leaves nothing behind."""
 
     def __init__(self, folder: Path) -> None:
         assert CHROMIUM is not None
@@ -65,7 +65,7 @@ class Browser:
         self._number = 0
         self._tabs: list[str] = []
         self.errors: list[str] = []
-        """What pages wrote to the console as an error, or raised."""
+        """Errors that pages wrote to the console or raised."""
 
     def __enter__(self) -> Self:
         return self
@@ -81,7 +81,7 @@ class Browser:
         os.close(self._read)
 
     def open(self, address: str, *, wide: int = 1200, high: int = 900, dark: bool = False) -> Page:
-        """A new tab of this size in CSS pixels."""
+        """Open a tab of this size in CSS pixels."""
         target = self.call("Target.createTarget", url="about:blank")["targetId"]
         self._tabs.append(target)
         session = self.call("Target.attachToTarget", targetId=target, flatten=True)["sessionId"]
@@ -101,12 +101,12 @@ class Browser:
         return page
 
     def close_tabs(self) -> None:
-        """All that were opened: they would go on asking."""
+        """Close all tabs that were opened, because they would continue to poll."""
         while self._tabs:
             self.call("Target.closeTarget", targetId=self._tabs.pop())
 
     def call(self, method: str, *, session: str | None = None, **params: Any) -> Any:
-        """The result of one command; events that come before it are kept where they are errors."""
+        """Return the result of a command. Earlier events are kept if they are errors."""
         self._number += 1
         message: dict[str, Any] = {"id": self._number, "method": method, "params": params}
         if session is not None:
@@ -142,7 +142,7 @@ class Browser:
 
 
 class Page:
-    """One tab."""
+    """A browser tab."""
 
     def __init__(self, browser: Browser, session: str) -> None:
         self._browser = browser
@@ -155,7 +155,7 @@ class Page:
         self.call("Page.navigate", url=address)
 
     def run(self, script: str) -> Any:
-        """The value of an expression; a promise is waited for."""
+        """Return the value of an expression, waiting for a promise."""
         found = self.call(
             "Runtime.evaluate", expression=script, returnByValue=True, awaitPromise=True
         )
@@ -164,15 +164,15 @@ class Page:
         return found["result"].get("value")
 
     def text(self, selector: str = "main") -> str:
-        """What people read there; empty while it is not there."""
+        """Return the visible text of an element, or an empty text if it does not exist."""
         return str(self.run(f"document.querySelector({json.dumps(selector)})?.innerText || ''"))
 
     def shows(self, text: str, selector: str = "main") -> None:
-        """Wait until people read it there."""
+        """Wait until the element shows this text."""
         eventually(lambda: text in self.text(selector), what=f"{text!r}")
 
     def click(self, text: str, selector: str = "button, a, summary") -> None:
-        """Whatever has exactly this text."""
+        """Click the element with exactly this text."""
         found = (
             f"[...document.querySelectorAll({json.dumps(selector)})]"
             f".find((one) => one.innerText.trim() === {json.dumps(text)} && !one.disabled)"
@@ -181,7 +181,7 @@ class Page:
         self.run(f"{found}.click()")
 
     def press(self, key: str) -> None:
-        """As a keyboard does: a letter or sign, or one of `KEYS`."""
+        """Press a key: a letter or sign, or one of `KEYS`."""
         code, text = KEYS.get(key, (0, key))
         for kind in ("keyDown" if text else "rawKeyDown", "keyUp"):
             self.call(
@@ -193,6 +193,6 @@ class Page:
             )
 
     def picture(self, path: Path) -> None:
-        """Of what it looks like once nothing moves any more."""
+        """Return a picture of the element once nothing moves any more."""
         eventually(lambda: not self.run("document.getAnimations().length"))
         path.write_bytes(base64.b64decode(self.call("Page.captureScreenshot")["data"]))

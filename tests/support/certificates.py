@@ -1,4 +1,4 @@
-"""Throw-away certificates for tests: an authority, and what it signs."""
+"""Temporary certificates for tests: an authority, and certificates that it signs."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ class Issued:
         days: tuple[int, int] = (-1, 10),
         is_authority: bool = False,
     ) -> Issued:
-        """A certificate signed by this one, valid from and to so many days from now."""
+        """Return a certificate signed by this one, valid from and to this many days from now."""
         return _make(name, self, hosts=hosts, days=days, is_authority=is_authority)
 
 
@@ -57,7 +57,7 @@ def authority(name: str = "Test Authority", days: tuple[int, int] = (-30, 30)) -
 
 @functools.cache
 def shared_authority() -> Issued:
-    """One for all tests that do not care which."""
+    """Return an authority that tests share."""
     return authority()
 
 

@@ -1,4 +1,4 @@
-"""Flows between three clusters that lead in circles, and what each of them holds."""
+"""Flows between three clusters that form loops, and the content of each cluster."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ COUNT: Final = 20
 
 
 class Circle:
-    """Files of flows between these clusters; aliases and topics are this test's own."""
+    """Files of flows between these clusters, with this test's aliases and topics."""
 
     def __init__(self, folder: Path, clusters: Sequence[LocalCluster]) -> None:
         self.clusters = clusters
@@ -37,7 +37,9 @@ class Circle:
     def file(
         self, aliases: Mapping[str, int], flows: Sequence[str], name: str = "mm2", **keys: str
     ) -> Path:
-        """`aliases` says which cluster each one leads to; `A->B` in a key is given by `A_to_B`."""
+        """Write a file. `aliases` has the cluster of each alias; `A->B` in a key is given by
+        `A_to_B`.
+        """
         lines = [f"clusters = {', '.join(map(self.name, aliases))}"]
         lines += [
             f"{self.name(alias)}.bootstrap.servers = {self.clusters[at].bootstrap}"
@@ -74,14 +76,12 @@ class Circle:
         return [record.value for record in read_all(self.clusters[at], topic)]
 
     def mine(self, at: int) -> set[str]:
-        """Topics with this test's records, as they are named there."""
+        """Return the topics with this test's records."""
         names = topic_names(self.clusters[at])
         return {n for n in names if n.endswith(self.mark) and not n.startswith("mm2-")}
 
     def held(self) -> list[dict[str, dict[int, int]]]:
-        """Every topic of every cluster with its ends; membership of groups is none of a mirror's
-        records.
-        """
+        """Return every topic of every cluster with its ends, without group membership."""
         return [
             {
                 name: end_offsets(cluster, name)
@@ -98,21 +98,21 @@ def once(config: Path) -> list[FlowSnapshot]:
 
 
 def copied(config: Path) -> None:
-    """A whole run that must end well."""
+    """Run a mirror to its end, which must succeed."""
     for flow in once(config):
         assert flow.state != "FAILED", flow
         assert {(p.state, p.code) for p in flow.partitions} <= {("DONE", "")}, flow
 
 
 def problems(config: Path) -> dict[str, list[str]]:
-    """What `check` finds, by flow."""
+    """Return the problems that `check` finds, by flow."""
     report = check(load(config, environment={}))
     return {flow.flow: [str(problem) for problem in flow.problems] for flow in report.flows}
 
 
 def refused(circle: Circle, config: Path, code: str, *flows: str) -> str:
-    """These flows are refused by `check` and by a start in one wording, before anything is
-    written; the words.
+    """Check that `check` and a start refuse these flows with the same message, before anything is
+    written. Return the message.
     """
     before = circle.held()
     found = problems(config)

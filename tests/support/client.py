@@ -1,6 +1,5 @@
-"""An independent Kafka client (librdkafka) for tests: produce anything, read everything back.
-
-What the mirror did is never judged by the mirror's own code.
+"""An independent Kafka client (librdkafka) for tests. The mirror's results are never checked with
+the mirror's own code.
 """
 
 from __future__ import annotations
@@ -62,7 +61,7 @@ class Seen(NamedTuple):
 
 
 def connection_of(cluster: LocalCluster | str) -> dict[str, Any]:
-    """librdkafka's keys for a cluster; a secured one is entered by its internal listener."""
+    """Return librdkafka's keys for a cluster. A secured one is reached by its internal listener."""
     if isinstance(cluster, str):
         return {"bootstrap.servers": cluster}
     if cluster.listeners.credentials is None:
@@ -84,7 +83,7 @@ def producer(
     linger_ms: int = 5,
     config: Mapping[str, Any] | None = None,
 ) -> Producer:
-    """An idempotent producer; `config` has librdkafka's keys and the last word."""
+    """Return an idempotent producer. `config` has librdkafka's keys, which take precedence."""
     return Producer(
         {
             **connection_of(cluster),
@@ -106,7 +105,7 @@ def produce(
     linger_ms: int = 5,
     config: Mapping[str, Any] | None = None,
 ) -> int:
-    """Produce records in order and return how many; every one is acknowledged when this returns."""
+    """Produce records in order and return their number. Every one is acknowledged on return."""
     return _send(producer(cluster, codec=codec, linger_ms=linger_ms, config=config), topic, records)
 
 
@@ -118,9 +117,8 @@ def produce_transaction(
     commit: bool,
     before: Callable[[], None] = lambda: None,
 ) -> int:
-    """Produce records in one transaction of a new transactional id and end it.
-
-    `before` is called when everything but its end is on the brokers.
+    """Produce records in one transaction of a new transactional ID. `before` is called before its
+    end.
     """
     transactional_id = f"test-{uuid.uuid4()}"
     client = producer(cluster, config={"transactional.id": transactional_id})
@@ -137,8 +135,8 @@ def produce_transaction(
 
 
 def await_markers(cluster: LocalCluster | str, transactional_id: str) -> None:
-    """Until the markers of its last transaction are in the logs: its coordinator answers before
-    they are, and would let no successor in. Its producer is fenced from here on.
+    """Wait until the markers of the ID's last transaction are in the logs, because its coordinator
+    responds earlier. This fences its producer.
     """
     successor = producer(cluster, config={"transactional.id": transactional_id})
     successor.init_transactions(PATIENCE_S)
@@ -182,7 +180,9 @@ def consumer(
     isolation: str = "read_uncommitted",
     config: Mapping[str, Any] | None = None,
 ) -> Consumer:
-    """A consumer of a group of its own that commits nothing and says when a partition ends."""
+    """Return a consumer with its own group that commits nothing and reports the end
+    of a partition.
+    """
     return Consumer(
         {
             **connection_of(cluster),

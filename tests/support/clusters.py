@@ -1,4 +1,4 @@
-"""Clusters that live as long as the test session, shared by its processes.
+"""Clusters that exist for the whole test session, shared by its processes.
 
 Two processes of one run (pytest-xdist) use the same two brokers: the first to ask starts them, the
 last to leave stops them, and a count in a locked file says who that is. If the run is killed, the
@@ -59,16 +59,16 @@ def shared_cluster(name: str, folder: Path, owner: int) -> Iterator[LocalCluster
 
 
 SOON_CLEAN: Final = {"log.cleaner.backoff.ms": "1000"}
-"""A test that waits for compaction need not wait for 15 s."""
+"""Lets tests that wait for compaction not wait for 15 s."""
 
 
 KEEPS: Final = {"log.retention.ms": "-1"}
-"""Records whose timestamps are years old stay: a broker deletes such segments whenever it looks."""
+"""Keeps records with timestamps that are years old. Brokers would delete such segments."""
 
 
 @contextmanager
 def private_cluster(name: str, brokers: int) -> Iterator[LocalCluster]:
-    """A cluster of this process alone, whose brokers a test may kill."""
+    """Return a cluster of this process only, whose brokers a test may kill."""
     with _private(name, brokers) as cluster:
         yield cluster
 
@@ -78,7 +78,7 @@ def _private(name: str, brokers: int) -> LocalCluster:
 
 
 class Lent:
-    """Clusters of this process, and a Spark, that run while tests need them, by name.
+    """Clusters of this process, and a Spark, which run while tests need them, by name.
 
     Six idle brokers take a fifth of a core from all tests that follow.
     """
@@ -88,7 +88,7 @@ class Lent:
         self._lent: dict[str, Any] = {}
 
     def lend(self, name: str, made: Callable[[], AbstractContextManager[T]]) -> T:
-        """What has this name, started if it does not run."""
+        """Return the object of this name, and start it if it does not run."""
         if name not in self._running:
             with ExitStack() as starting:
                 self._lent[name] = starting.enter_context(made())
@@ -105,12 +105,12 @@ class Lent:
         return cluster
 
     def give_back(self, name: str) -> None:
-        """Nobody needs it next."""
+        """Note that no later test needs it."""
         if name in self._running:
             self._running.pop(name).close()
 
     def give_back_all(self, *, but: Iterable[str] = ()) -> None:
-        """Nobody needs any of them next, but these."""
+        """Note that no later test needs them, except these."""
         for name in {*self._running} - {*but}:
             self.give_back(name)
 
@@ -119,7 +119,7 @@ LENT: Final = Lent()
 
 
 def _keeps_its_state(cluster: LocalCluster) -> None:
-    """The topics that all flows share outlive one broker, whatever the first test asks for."""
+    """Replicate the topics that all flows share, so that they survive the loss of a broker."""
     with ClusterClient(settings_for(cluster.bootstrap)) as client:
         ensure_compacted_topic(
             client, STATE_TOPIC, partitions=1, replication_factor=3, on_unseen=lambda _: None
@@ -128,7 +128,9 @@ def _keeps_its_state(cluster: LocalCluster) -> None:
 
 
 def running_cluster(name: str, bootstrap: str) -> LocalCluster:
-    """A plaintext cluster that somebody else started on this machine: faster for a single test."""
+    """Return a plaintext cluster that was started separately on this machine, which is faster for a
+    single test.
+    """
     cluster = LocalCluster(name, owner=None)
     for node_id, address in enumerate(bootstrap.split(","), start=1):
         host, _, port = address.strip().rpartition(":")
@@ -152,5 +154,5 @@ def _count(users: Path, change: int) -> int:
 
 
 def session_owner() -> int:
-    """The process that outlives all others of the run: pytest itself, also under xdist."""
+    """Return the process that outlives all others of the run: pytest itself, also with xdist."""
     return os.getppid() if "PYTEST_XDIST_WORKER" in os.environ else os.getpid()

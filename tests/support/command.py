@@ -1,4 +1,4 @@
-"""The `twinlog` command as a process, as users run it."""
+"""Runs the `twinlog` command as a process, like users."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ ENTRY = [str(Path(sys.executable).with_name("twinlog"))]
 
 
 class Command:
-    """One run of `twinlog` with these arguments; its output goes to files.
+    """One run of `twinlog` with these arguments. Its output goes to files.
 
     `program` is that of another environment, `mounts` are of this run alone.
     """
@@ -63,16 +63,16 @@ class Command:
 
     @property
     def json(self) -> dict[str, Any]:
-        """The last line of its output."""
+        """Return the last line of its output as JSON."""
         value: dict[str, Any] = json.loads(self.stdout.splitlines()[-1])
         return value
 
     def children(self) -> list[psutil.Process]:
-        """Every process below it, now."""
+        """Return all its current descendants."""
         return psutil.Process(self.pid).children(recursive=True)
 
     def lane_pids(self) -> list[int]:
-        """Python workers of Spark: processes that a daemon of it has forked."""
+        """Return Spark's Python workers: processes that a daemon of it has forked."""
         found = []
         for child in self.children():
             try:
@@ -87,7 +87,7 @@ class Command:
         self.process.send_signal(signal.SIGTERM)
 
     def wait(self, within: float = PATIENCE_S) -> int:
-        """Its exit code."""
+        """Wait for its end, and return its exit code."""
         try:
             return self.process.wait(within)
         except subprocess.TimeoutExpired:
@@ -113,7 +113,7 @@ def _is_daemon(process: psutil.Process) -> bool:
 
 
 def all_gone(processes: Sequence[psutil.Process], within: float = PATIENCE_S) -> bool:
-    """True when none of them runs any more."""
+    """Return True if none of them runs any more."""
     deadline = time.monotonic() + within
     while time.monotonic() < deadline:
         if not any(p.is_running() and p.status() != psutil.STATUS_ZOMBIE for p in processes):
@@ -123,6 +123,6 @@ def all_gone(processes: Sequence[psutil.Process], within: float = PATIENCE_S) ->
 
 
 def write_config(path: Path, lines: Mapping[str, object]) -> Path:
-    """A properties file."""
+    """Write a properties file."""
     path.write_text("".join(f"{key} = {value}\n" for key, value in lines.items()))
     return path

@@ -1,4 +1,4 @@
-"""Configurations that people paste, what is said of each, and what one comes to."""
+"""Typical configurations, their warnings, and their effective values."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ EXAMPLES_SAY: dict[str, list[tuple[int, WarningCode, str]]] = {
         (9, WarningCode.UNKNOWN_KEY, "did you mean first.consumer.value.deserializer?"),
     ],
 }
-"""Warnings by line; what is not implemented yet is another matter."""
+"""Warnings by line, without those about features that are not implemented."""
 
 RESOURCES = CONFIG / "resources"
 
@@ -95,7 +95,7 @@ CLIENTS = (
 
 
 def effective(config: MirrorConfig) -> object:
-    """What a configuration comes to, without where each value stands."""
+    """Return the effective values of a configuration, without their locations."""
     clusters = {
         one.alias: {name: setting.value for name, setting in one.settings.items()}
         for one in config.clusters

@@ -1,4 +1,4 @@
-"""What tests of switchover and failover have in common: one flow with groups, and its commands."""
+"""Common parts of switchover and failover tests: one flow with groups, and its commands."""
 
 from __future__ import annotations
 
@@ -33,28 +33,28 @@ ROOT = Path(__file__).parents[2]
 
 @dataclass
 class Commands:
-    """`twinlog failover|switchover VERB FILE ...` in this process."""
+    """Runs `twinlog failover|switchover VERB FILE ...` in this process."""
 
     verb: str
     file: Path
     capsys: pytest.CaptureFixture[str]
 
     def do(self, step: str, *words: str) -> tuple[int, str, str]:
-        """(exit code, what it said on stdout, and on stderr)"""
+        """Return (exit code, stdout, stderr)."""
         self.capsys.readouterr()
         code = run([self.verb, step, str(self.file), *words])
         said = self.capsys.readouterr()
         return code, said.out, said.err
 
     def show(self, step: str, *words: str) -> tuple[int, dict[str, Any]]:
-        """(exit code, its object for programs)"""
+        """Return (exit code, output for programs)."""
         code, out, err = self.do(step, *words, "--format", "json")
         assert out, err
         return code, json.loads(out)
 
 
 class _Forks:
-    """The process from which commands are forked; a process of the tests has one."""
+    """The process from which commands are forked, one per test process."""
 
     def __init__(self) -> None:
         self._process = subprocess.Popen(
@@ -65,7 +65,7 @@ class _Forks:
         )
 
     def run(self, **job: Any) -> int:
-        """The exit code; minus a number where it died of that signal."""
+        """Return the exit code, or the negated signal that killed it."""
         process = self._process
         assert process.stdin is not None
         assert process.stdout is not None
@@ -80,7 +80,7 @@ _FORKS: list[_Forks] = []
 
 
 def killed(moment: str, where: str, *words: str) -> str:
-    """Runs the command until it dies of SIGKILL there; what it had said."""
+    """Run the command until SIGKILL ends it there. Return its output."""
     if not _FORKS:
         _FORKS.append(_Forks())
     with TemporaryDirectory() as folder:
@@ -102,7 +102,7 @@ UNFENCED = ("run", "--yes", "--fence", "none")
 
 
 class Case:
-    """A flow of one topic with a group; and its cut-over commands."""
+    """A flow of one topic with a group, and its cut-over commands."""
 
     def __init__(
         self,
@@ -128,7 +128,7 @@ class Case:
         return code, found["plan"]
 
     def gate(self, name: str) -> tuple[bool, str]:
-        """(whether it is open, its evidence)"""
+        """Return (whether the gate is open, its evidence)."""
         gates = {one["gate"]: one for one in self.plan("switchover")[1]["gates"]}
         return gates[name]["is_open"], " ".join(gates[name]["evidence"])
 
@@ -153,7 +153,7 @@ class Case:
 
     @contextmanager
     def ready(self) -> Iterator[Mirror]:
-        """A mirror runs, and a switchover may begin."""
+        """Run a mirror, so that a switchover may begin."""
         with Mirror(self.pair.config) as mirror:
             eventually(lambda: self.copied() == 20)
             eventually(lambda: self.plan("switchover")[0] == 0)
@@ -161,7 +161,7 @@ class Case:
             mirror.stop()
 
     def elsewhere(self, alias: str, bootstrap: str) -> Path:
-        """The file with another address of one cluster."""
+        """Return the file with another address of one cluster."""
         text = self.pair.config.read_text()
         key = re.escape(f"{alias}.bootstrap.servers = ")
         path = self.pair.config.parent / "other.properties"

@@ -1,4 +1,4 @@
-"""A port in front of the driver's channel, whose connections may end at the driver's side alone."""
+"""A port before the driver's channel. It can end connections at the driver's side only."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ from tests.support.lanes import ProcessLeases
 from tests.support.mirror import Mirror
 
 _HEAD = struct.Struct(">5xQIIQ")
-"""A lane's first frame begins with a length and a kind, then lease, lane, attempt and pid."""
+"""The fields of a lane's first frame: length and kind, then lease, lane, attempt and pid."""
 
 
 class Cuttable:
-    """Hands bytes on in both directions until a connection is cut."""
+    """Forwards bytes in both directions until a connection is cut."""
 
     def __init__(self, mirror: Mirror, prelude: str = "") -> None:
-        """The lanes of this mirror, which is not started yet, come through here."""
+        """Let the lanes of this mirror, which is not started yet, connect through this port."""
         self._to = mirror.server.address.port
         self._listener = socket.create_server(("127.0.0.1", 0))
         address = replace(mirror.server.address, port=self._listener.getsockname()[1])
@@ -31,7 +31,7 @@ class Cuttable:
         threading.Thread(target=self._accept, daemon=True).start()
 
     def cut(self, lease: int, lane: int) -> None:
-        """The driver sees the end of the connection, the lane sees nothing."""
+        """End the connection for the driver. The lane notices nothing."""
         far = self._far[lease, lane]
         self._cut.add(far)
         far.shutdown(socket.SHUT_RDWR)

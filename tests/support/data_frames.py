@@ -1,4 +1,4 @@
-"""One Spark session of this process, which knows `format("twinlog")`; streams that it writes."""
+"""A Spark session of this process with `format("twinlog")`, and streams that it writes."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ __all__ = ["Query", "spark_session"]
 ROOT: Final = Path(__file__).parents[2]
 DAEMON: Final = "twinlog.records.daemon"
 ROWS: Final = 20
-"""Of an Arrow batch: a task that fails has written some of its rows by then."""
+"""Rows of an Arrow batch, so few that a task that fails has written some of its rows."""
 
 
 @contextmanager
 def spark_session() -> Iterator[SparkSession]:
-    """On two cores, where a task may fail twice; in the small JVM that mirrors have."""
+    """A session on two cores, in the small JVM of mirrors. A task may fail twice."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("PYTHONPATH", f"{ROOT}:{ROOT / 'src'}")  # where workers find their daemon
         patch.setenv("PYSPARK_PYTHON", sys.executable)  # of it Spark 4.0 finds the source
@@ -53,14 +53,14 @@ def spark_session() -> Iterator[SparkSession]:
 
 
 class Query:
-    """A stream from files, one a micro-batch, into a topic; begun again from one checkpoint."""
+    """A stream of files, one per micro-batch, into a topic, restarted from the same checkpoint."""
 
     def __init__(self, spark: SparkSession, options: Mapping[str, str], folder: Path) -> None:
         self.spark, self.options, self.folder = spark, dict(options), folder
         (folder / "in").mkdir()
 
     def add(self, *values: int) -> None:
-        """A micro-batch."""
+        """Add the file of a micro-batch."""
         name = f"{len(list((self.folder / 'in').iterdir())):03}.json"
         text = "".join(f'{{"id": {one}}}\n' for one in values)
         (self.folder / name).write_text(text)
@@ -88,7 +88,7 @@ class Query:
         return self.folder / "checkpoint"
 
     def forget_the_last_commit(self) -> None:
-        """As if Spark had died behind the end of our transaction, before its own note of it."""
+        """Remove Spark's note of the last commit, as if Spark had died before it."""
         notes = self.checkpoint / "commits"
         last = max(notes.glob("[0-9]*"), key=lambda file: int(file.name))
         (notes / f".{last.name}.crc").unlink(missing_ok=True)

@@ -1,4 +1,4 @@
-"""Clients of a web server that hold its connections."""
+"""Clients of a web server that keep its connections busy."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ DRIP_S = 0.5
 
 
 class Drippers:
-    """So many clients that send a header byte by byte, and come again when they are closed."""
+    """This many clients that send a header byte by byte, and reconnect when they are closed."""
 
     def __init__(self, address: Address, number: int) -> None:
         self._address = address

@@ -1,5 +1,5 @@
-"""A flow's run without a process around it: a clock that a test moves, a host that starts no Spark,
-lanes that are a list of what they were told.
+"""A flow's run without a process: a clock that a test moves, a host that starts no Spark, and lanes
+that record their messages.
 """
 
 from __future__ import annotations
@@ -46,14 +46,14 @@ M = TypeVar("M")
 
 
 class HandClock(Clock):
-    """Stands still until it is moved; all three at once."""
+    """A clock that moves only when the test moves it, all three times together."""
 
     def __init__(self) -> None:
         self.now = 10_000.0
         self._set_by_s = 0.0
 
     def set_by(self, seconds: float) -> None:
-        """Somebody sets the machine's clock: that on the wall alone."""
+        """Set the wall clock only, as when a user sets the machine's clock."""
         self._set_by_s += seconds
 
     def monotonic(self) -> float:
@@ -68,7 +68,7 @@ class HandClock(Clock):
 
 @dataclass
 class JobStub:
-    """A Spark job that ends when a test says so."""
+    """A Spark job that the test ends."""
 
     is_done: bool = False
     error: TwinlogError | None = None
@@ -83,7 +83,7 @@ class JobStub:
 
 
 def plan_of(number: int, topic: str = "orders", **more: Any) -> PartitionPlan:
-    """A partition of a topic with ids that stay."""
+    """Return the plan of a partition with constant topic IDs."""
     return PartitionPlan(
         source=TopicPartition(topic, number),
         target=TopicPartition(f"A.{topic}", number),
@@ -97,7 +97,7 @@ def plan_of(number: int, topic: str = "orders", **more: Any) -> PartitionPlan:
 
 
 def work_of(**changes: Any) -> Work:
-    """What a lane is told first; no two are the same."""
+    """Return a lane's first message. No two are equal."""
     usual: dict[str, Any] = {
         "flow": "A->B",
         "source": ClusterSettings(alias="A", bootstrap=(("source", 9092),)),
@@ -123,7 +123,7 @@ def work_of(**changes: Any) -> Work:
 
 @dataclass
 class LaneStub:
-    """The driver's end of a lane's channel, and what the lane says over it."""
+    """The driver's end of a lane's channel, and the lane's messages."""
 
     driver: Driver
     identity: LaneIdentity
@@ -131,7 +131,7 @@ class LaneStub:
     closed: str = ""
     lane: Lane | None = None
     is_frozen: bool = False
-    """It says nothing, and its connection stays."""
+    """Whether it sends nothing, although its connection stays."""
     last_heard: float = field(init=False)
 
     def __post_init__(self) -> None:
@@ -147,7 +147,7 @@ class LaneStub:
         return [one for one in self.sent if isinstance(one, kind)]
 
     def is_closed(self) -> bool:
-        """The driver has given it up."""
+        """Return whether the driver has given it up."""
         return bool(self.closed)
 
     @property
@@ -156,11 +156,11 @@ class LaneStub:
 
     @property
     def taken(self) -> list[TopicPartition]:
-        """Everything it was ever given."""
+        """Return everything that it was ever given."""
         return [one.source for take in self.all_sent(Take) for one in take.partitions]
 
     def holds(self, tp: TopicPartition) -> bool:
-        """It has the partition now."""
+        """Return whether it has the partition now."""
         return self.lane is not None and tp in self.lane.partitions
 
     @property
@@ -172,7 +172,7 @@ class LaneStub:
         return bool(self.all_sent(EndLane))
 
     def say(self, message: object) -> None:
-        """And it is heard of now."""
+        """Send messages to the driver."""
         self.last_heard = self.driver.clock.boot()
         if self.lane is not None:
             self.driver.run.on_message(self.lane, message)
@@ -248,13 +248,13 @@ class LaneStub:
         )
 
     def goes(self) -> None:
-        """Its connection ends."""
+        """End its connection."""
         assert self.lane is not None
         self.driver.run.on_gone(self.lane)
 
 
 class Driver:
-    """One flow's run, its host and its lanes."""
+    """A flow's run, its host and its lanes."""
 
     def __init__(
         self,
@@ -296,7 +296,7 @@ class Driver:
         return len(self.jobs), self.jobs[-1]
 
     def has_begun(self, *plans: PartitionPlan) -> None:
-        """The offset map has a row of each."""
+        """Add a row of each partition to the offset map."""
         rows = (
             ChunkRow(
                 key=one.map_key,
@@ -318,7 +318,9 @@ class Driver:
     # -- what a test does
 
     def pass_time(self, seconds: float) -> None:
-        """Second by second, with a turn of the run in each; lanes that are not frozen are heard."""
+        """Move the clock second by second, with a turn of the run in each. Lanes that are not
+        frozen send signs of life.
+        """
         until = self.clock.now + seconds
         while self.clock.now < until:
             self.clock.now = min(self.clock.now + 1, until)
@@ -328,14 +330,14 @@ class Driver:
             self.run.tick()
 
     def connect(self, lease: int, number: int, attempt: int = 0) -> LaneStub:
-        """A lane of a lease says hello."""
+        """Let a lane of a lease send its hello."""
         stub = LaneStub(self, LaneIdentity(lease=lease, lane=number, attempt=attempt, pid=1))
         self._stubs.append(stub)
         stub.lane = self.run.on_connected(cast("Peer", stub))
         return stub
 
     def lanes_of(self, lease: int, count: int = 2) -> list[LaneStub]:
-        """All lanes of a lease come up and are ready."""
+        """Let all lanes of a lease connect and become ready."""
         stubs = [self.connect(lease, number) for number in range(count)]
         for stub in stubs:
             stub.ready()

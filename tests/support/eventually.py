@@ -1,4 +1,4 @@
-"""Waits for what a broker or another process does in its own time."""
+"""Waits for changes in a broker or another process."""
 
 from __future__ import annotations
 
@@ -11,13 +11,14 @@ __all__ = ["PATIENCE_S", "eventually"]
 T = TypeVar("T")
 
 PATIENCE_S = 400.0
-"""For what takes a second here: a machine that stands still for minutes is not in error."""
+"""For changes that take a second. A machine that hangs for minutes is no error."""
 
 _POLL_SECONDS = 0.05
 
 
 def eventually(predicate: Callable[[], T], within: float = PATIENCE_S, what: str = "") -> T:
-    """The predicate's first true value; an AssertionError inside it means "not yet".
+    """Wait for the predicate's first true value, and return it. An AssertionError inside it means
+    "not yet".
 
     `within` ends a test that waits in vain, and says nothing of how fast a thing must be.
     """

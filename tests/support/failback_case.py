@@ -1,4 +1,4 @@
-"""A failback of one flow: it was failed over, and its old source holds what never arrived."""
+"""A failback of one flow: it was failed over, and its old source has records that never arrived."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ class Case:
             mirror.wait()
 
     def fail_over(self, new_owners: int = 5) -> None:
-        """Promote; then new owners write so many records."""
+        """Promote the flow. Then new owners write this many records."""
         pair = self.pair
         assert run(["failover", "run", str(pair.config), "--yes", "--reason", "A is lost"]) == 0
         produce(pair.b, pair.remote, numbered(1000, new_owners))
@@ -56,7 +56,7 @@ class Case:
         killed(moment, where, "failback", "run", str(self.pair.config), *self.words(tail))
 
     def lines(self) -> list[dict[str, Any]]:
-        """Every record that was saved, in the order of the files' names."""
+        """Return every saved record, in the order of the files' names."""
         files = sorted(self.folder.glob("*.jsonl"))
         return [json.loads(line) for one in files for line in one.read_text().splitlines()]
 

@@ -1,4 +1,4 @@
-"""A broker in memory that is far away: its logs, and connections with long round trips."""
+"""A distant in-memory broker: its logs, and connections with long round trips."""
 
 from __future__ import annotations
 
@@ -31,8 +31,8 @@ _PARTITION = _TOPIC.PartitionData
 
 @dataclass
 class Log:
-    """Batches of random sizes, which a broker returns from the one that has the offset on, the
-    first one whole and the last one cut.
+    """Batches of random sizes. A read returns them from the one with the offset on, the first one
+    whole and the last one cut.
     """
 
     chance: random.Random
@@ -41,7 +41,7 @@ class Log:
     aborted: list[tuple[int, int, int]] = field(default_factory=list)
     """Producer, first offset and marker of each aborted transaction."""
     kept: list[int] = field(default_factory=list)
-    """Offsets of all batches that a consumer of committed records gets."""
+    """Offsets of all batches that a consumer of committed records reads."""
 
     def transact(self, count: int, sizes: Sequence[int]) -> None:
         """Write this many batches of interleaved transactions, half of which are aborted."""
@@ -70,8 +70,8 @@ class Log:
         self.end += 1
 
     def aborted_in(self, offset: int, end: int) -> list[tuple[int, int]]:
-        """As a broker lists them: they have a marker at or after `offset`, and began before
-        `end`.
+        """Return transactions as a broker lists them: with a marker at or after `offset`, and begun
+        before `end`.
         """
         return [
             (producer, first)
@@ -98,7 +98,7 @@ class Log:
 
 
 class FarConnection:
-    """One connection, whose requests are answered in order and a round trip later."""
+    """A connection whose requests are answered in order, a round trip later."""
 
     def __init__(self, broker: FarBroker) -> None:
         self._broker = broker
@@ -129,7 +129,7 @@ class FarConnection:
 
 
 class FarBroker(ClusterSide):
-    """A cluster of one such broker."""
+    """A cluster with one such broker."""
 
     def __init__(self, chance: random.Random, logs: Sequence[Log]) -> None:
         self.chance, self.logs = chance, logs

@@ -1,4 +1,4 @@
-"""Clusters of one log in memory each, as `twinlog verify` reads them."""
+"""Clusters of one in-memory log each, as read by `twinlog verify`."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from twinlog.survey.verify import partition
 
 @dataclass
 class Cluster:
-    """Answers of one log; `ends`: what its leader says of the end, answer by answer."""
+    """Responses from one log. `ends`: the end that its leader returns, response by response."""
 
     log: MemoryLog
     ends: list[int] = field(default_factory=list)
@@ -42,7 +42,7 @@ class Cluster:
 
 
 def fetch_from_memory(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Every fetch of a verification goes to a `Cluster` from now on."""
+    """Send every fetch of a verification to a `Cluster` from now on."""
 
     def fetch(client: Any, _tp: Any, position: int, *_: Any, **__: Any) -> Any:
         return client.answer(position)

@@ -1,5 +1,5 @@
-"""What a host reaches as a broker that accepts only sequence 0 as the first one of a log: a real
-broker, behind a connection that refuses such batches itself.
+"""A broker that accepts only sequence 0 as the first one of a log, as seen by a host: a real broker
+behind a proxy that rejects such batches.
 
 The rule is that of KAFKA-15591 (Kafka 4.5, `ProducerAppendInfo.checkSequence`): while no record has
 ever been appended to a log, a batch of a producer that the broker does not know must begin at
@@ -35,16 +35,16 @@ BY_ID: Final = 13
 
 
 class StrictBroker:
-    """A broker's address, with the rule in front of it."""
+    """A broker's address, with the rule applied by a proxy."""
 
     def __init__(self, bootstrap: str) -> None:
         self.bootstrap = bootstrap
         self.refused: list[tuple[TopicPartition, int]] = []
-        """Partition and first sequence of each batch that was refused."""
+        """Partition and first sequence of each rejected batch."""
         self.produced: set[str] = set()
-        """Topics of all batches that came through."""
+        """Topics of all accepted batches."""
         self.opened: set[str] = set()
-        """Topics whose logs are said to be open only since a moment ago."""
+        """Topics whose logs count as opened a moment ago."""
         self._lock = threading.Lock()
 
     def accept(self, listener: socket.socket) -> None:
@@ -89,9 +89,8 @@ class StrictBroker:
             client.shutdown(socket.SHUT_WR)
 
     def _refusal(self, frame: bytearray, version: int) -> Any:
-        """The answer to a request with a batch that the rule forbids: all of it is refused.
-
-        None: the broker decides.
+        """Return the rejection of a request with a forbidden batch, or None if the
+        broker decides.
         """
         request = ProduceRequest.decode(bytes(frame), version=version, header=True)
         with self._lock, ClusterClient(settings_for(self.bootstrap)) as client:
@@ -136,7 +135,7 @@ def _refuse(request: Any) -> Any:
 
 @contextmanager
 def strict(host: Host, bootstrap: str) -> Iterator[StrictBroker]:
-    """The broker, at its own address on that host, with the rule."""
+    """Run the proxy at the broker's own address on that host."""
     near, _, port = bootstrap.rpartition(":")
     listener = host.within(lambda: socket.create_server((near, int(port))))
     broker = StrictBroker(bootstrap)

@@ -1,4 +1,4 @@
-"""A port that leads nowhere until it is opened to a cluster, perhaps a distant one."""
+"""A port that is not connected until it is opened to a cluster, which may be distant."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ __all__ = ["Forwarder", "accept"]
 
 
 class Forwarder:
-    """Passes connections on; for bootstrap, since brokers then name their own addresses.
+    """Forwards connections, for bootstrap only, because brokers then return their own addresses.
 
     With a delay, bytes arrive so much later, in both directions.
     """
@@ -38,7 +38,7 @@ class Forwarder:
 
 
 def accept(listener: socket.socket, host: str, port: int, delay_s: float = 0.0) -> None:
-    """Pass on what comes in, until the listener is closed."""
+    """Forward connections until the listener is closed."""
     with suppress(OSError):  # it was closed
         while True:
             near, _ = listener.accept()

@@ -1,4 +1,4 @@
-"""Frames of Kafka's protocol on a connection: the size, then so many bytes."""
+"""Frames of Kafka's protocol on a connection: a size, then that many bytes."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ __all__ = ["read_frame", "send_frame"]
 
 
 def read_frame(peer: socket.socket) -> bytearray:
-    """The next one, without its size. Raises EOFError at the end of the connection."""
+    """Return the next frame without its size. Raises EOFError at the end of the connection."""
     (size,) = struct.unpack(">i", _exactly(peer, 4))
     return _exactly(peer, size)
 
 
 def send_frame(peer: socket.socket, frame: bytes | bytearray) -> None:
-    """Send it, its size in front."""
+    """Send a frame with its size."""
     peer.sendall(struct.pack(">i", len(frame)) + frame)
 
 

@@ -1,4 +1,4 @@
-"""A flow between secured clusters, whose users have rights that docs/security.md names."""
+"""A flow between secured clusters, with users that have rights of docs/security.md."""
 
 from __future__ import annotations
 
@@ -28,23 +28,24 @@ GROUP, CLUSTER = "group `twinlog-A->B`", "the cluster"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Row:
-    """One right, and what is seen without it."""
+    """One right, and the consequence if it is missing."""
 
     cluster: str
     operation: str
     on: str
     code: str = "TOPIC_UNAUTHORIZED"
     stops: str = ""
-    """`topic` or `flow`; nothing where the copy goes on."""
+    """`topic` or `flow`, or empty if the copy continues."""
     guarantee: str = "exact"
     checked: bool = True
-    """`check` can know of it before the topic exists."""
+    """Whether `check` can detect it before the topic exists."""
     says: str = ""
-    """In the line, where that does not name the ACL in the usual way."""
+    """Text in the line if it does not name the ACL in the usual way."""
     key: str = ""
-    """That avoids the line."""
+    """The key that avoids the log line."""
     implied_by: str = ""
-    """Another operation on the same, which includes this one: to be without, both must be missing.
+    """Another operation on the same resource that includes this one. To lack the right, both must
+    be missing.
     """
 
     def __str__(self) -> str:
@@ -63,7 +64,7 @@ numbers = itertools.count()
 
 
 class Flow:
-    """A flow with aliases, topic and users of its own."""
+    """A flow with its own aliases, topic and users."""
 
     def __init__(self, pair: SecuredPair, topic: str, folder: Path) -> None:
         number = next(numbers)
@@ -91,7 +92,7 @@ class Flow:
         return Grant(operation=operation, kind=kind, name=name)
 
     def only(self, rights: list[Row], *lines: str) -> Path:
-        """The configuration, with users that have just these rights."""
+        """Return the configuration, with users that have only these rights."""
         users = [
             self.pair.user(
                 cluster,

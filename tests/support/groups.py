@@ -1,4 +1,6 @@
-"""Groups of an application on two clusters: where they stand, and what they read from there."""
+"""Groups of an application on two clusters: their offsets, and the records that they read from
+there.
+"""
 
 from __future__ import annotations
 
@@ -55,7 +57,7 @@ CLEAN_SOON = {
 
 
 class Pair:
-    """Two clusters that mirror each other, under names of this test's own."""
+    """Two clusters that mirror each other, under this test's names."""
 
     def __init__(
         self,
@@ -69,7 +71,7 @@ class Pair:
         has_alias: bool = False,
     ) -> None:
         """`has_alias`: the source has another name in topic names than in the file. If the file has
-        both ways, only the flow from A to B has that alias.
+        both directions, only the flow from A to B has that alias.
         """
         mark = uuid.uuid4().hex[:8]
         self.is_identity = identity
@@ -100,13 +102,15 @@ class Pair:
                 file.write(f"{flow}source.cluster.alias = {self.site}\n{target}")
 
     def stop_at(self, offset: int) -> str:
-        """A group whose application went as far as this offset of the topic."""
+        """Create a group whose application has read up to this offset of the topic."""
         group = f"{self.group}-{offset}"
         commit(self.a, group, self.topic, offset)
         return group
 
     def left_to_read(self, end: int) -> list[list[bytes]]:
-        """What each of `stop_at` would read on A, for offsets up to the end: by a group beside."""
+        """Return the records that each group of `stop_at` would read on A, up to the end, by
+        another group.
+        """
         left = []
         for offset in range(end + 1):
             commit(self.a, f"beside-{self.group}", self.topic, offset)
@@ -117,7 +121,7 @@ class Pair:
 def commit(
     cluster: LocalCluster, group: str, topic: str, offset: int, *, metadata: str = ""
 ) -> None:
-    """Set a group's offset as an operator does, without being in it."""
+    """Set a group's offset without a member, as an operator does."""
     commit_all(cluster, group, [Assigned(topic, 0, offset, metadata=metadata)])
 
 
@@ -139,7 +143,7 @@ def commit_all(cluster: LocalCluster, group: str, positions: list[Assigned]) -> 
 
 
 def committed(cluster: LocalCluster, group: str, topic: str) -> int:
-    """-1 where the group has no offset, or its coordinator is not up yet."""
+    """Return the group's offset; -1 if it has none, or if its coordinator is not ready yet."""
     client = consumer(cluster, config={"group.id": group})
     try:
         (found,) = client.committed([Assigned(topic, 0)], timeout=PATIENCE_S)
@@ -151,7 +155,7 @@ def committed(cluster: LocalCluster, group: str, topic: str) -> int:
 
 
 def resume(cluster: LocalCluster, group: str, topic: str, at_most: int = 10_000) -> list[bytes]:
-    """What the application reads from where its group stands; it commits what it has read."""
+    """Return the records that the application reads from its group's offset on, and commit them."""
     client = consumer(cluster, isolation="read_committed", config={"group.id": group})
     values: list[bytes] = []
     try:
@@ -182,7 +186,7 @@ def numbered(first: int, count: int) -> list[Outgoing]:
 
 
 def with_transactions(pair: Pair) -> None:
-    """Markers behind transactions, and rolled back records, between others and at the end."""
+    """Write transactions with markers, and aborted records, between others and at the end."""
     create_topic(pair.a, pair.topic)
     produce(pair.a, pair.topic, numbered(0, 3))
     produce_transaction(pair.a, pair.topic, numbered(100, 2), commit=False)
@@ -193,7 +197,7 @@ def with_transactions(pair: Pair) -> None:
 
 
 def with_compaction(pair: Pair) -> None:
-    """Records that were overwritten later, cleaned away before the copy."""
+    """Write records that are overwritten later, and are compacted away before the copy."""
     create_topic(pair.a, pair.topic, configs=CLEAN_SOON)
     keys = [0, 1, 1, 2, 0, 3, 4, 4, 4, 5, 2, 6]
     for value, key in enumerate(keys):
@@ -213,7 +217,9 @@ def with_compaction(pair: Pair) -> None:
 def offsets_in_transaction(
     cluster: LocalCluster, group: str, offsets: Mapping[TopicPartition, int]
 ) -> Iterator[Callable[[], None]]:
-    """Offsets of a group in a transaction that is open until the call that is given commits it."""
+    """Set offsets of a group in a transaction, which stays open until the returned function commits
+    it.
+    """
     writer = producer(cluster, config={"transactional.id": f"test-{uuid.uuid4()}"})
     reader = consumer(cluster, config={"group.id": group})
     writer.init_transactions(PATIENCE_S)

@@ -1,5 +1,5 @@
-"""Hosts of a test's own: network namespaces with a host name each, which reach the clusters and,
-where they are joined, one another, and nothing else.
+"""Hosts of a test: network namespaces with a host name each, which reach the clusters and, if
+joined, each other.
 
 A host lives as long as a process that waits for the end of its standard input: when the test ends,
 however it ends, the kernel takes the namespaces and their interfaces away.
@@ -33,26 +33,26 @@ HOLD: Final = 'hostname "$0" && ip link set lo up && echo ready && exec cat'
 
 @dataclass(frozen=True, slots=True)
 class Host:
-    """One of them."""
+    """A host."""
 
     name: str
     holder: int
-    """The process whose namespaces these are."""
+    """The process that holds its namespaces."""
     address: str | None
-    """By which the others reach it, where they do."""
+    """Its address for the other hosts, if they are joined."""
 
     @property
     def enter(self) -> tuple[str, ...]:
-        """In front of a command that is to run there; the process stays the same one."""
+        """Return the prefix of a command that is to run there. The process stays the same."""
         return ("nsenter", f"--target={self.holder}", "--net", "--uts")
 
     @property
     def network(self) -> Path:
-        """What `/proc/PID/ns/net` of every process there leads to."""
+        """Return the target of `/proc/PID/ns/net` for every process there."""
         return Path(f"/proc/{self.holder}/ns/net").readlink()
 
     def within(self, call: Callable[[], T]) -> T:
-        """What a call answers in a thread of this process that is on that host's network."""
+        """Return the result of a call in a thread of this process that uses that host's network."""
         found: list[T] = []
         failed: list[BaseException] = []
 
@@ -72,7 +72,9 @@ class Host:
 
     @contextmanager
     def reaches(self, *bootstraps: str) -> Iterator[None]:
-        """Those brokers, at the addresses that they name, which are of the test's own loopback."""
+        """Let it reach those brokers, at the addresses that they advertise, which are on the test's
+        own loopback.
+        """
         with ExitStack() as stack:
             for address in ",".join(bootstraps).split(","):
                 near, _, port = address.rpartition(":")
@@ -89,7 +91,7 @@ class Host:
 
 
 def _join(pid: int) -> None:
-    """Take this thread to the network of that process; Python 3.12 has `os.setns`."""
+    """Move this thread to the network of that process. Python 3.12 has `os.setns`."""
     libc = ctypes.CDLL(None, use_errno=True)
     with Path(f"/proc/{pid}/ns/net").open("rb") as namespace:
         if libc.setns(namespace.fileno(), CLONE_NEWNET):
@@ -99,7 +101,7 @@ def _join(pid: int) -> None:
 
 @contextmanager
 def hosts(*names: str, joined: bool = False) -> Iterator[list[Host]]:
-    """A host for each name; `joined` ones have an address each, 10.77.0.1 and so on."""
+    """Create a host for each name. `joined` ones have an address each, 10.77.0.1 and so on."""
     _must_be_possible()
     with ExitStack() as stack:
         found = []
@@ -122,7 +124,7 @@ def hosts(*names: str, joined: bool = False) -> Iterator[list[Host]]:
 
 
 def _must_be_possible() -> None:
-    """Or the test is skipped, with the reason."""
+    """Skip the test with the reason if namespaces are not possible."""
     for program in ("unshare", "nsenter", "ip", "hostname"):
         if shutil.which(program) is None:
             pytest.skip(f"network namespaces cannot be made: there is no `{program}` here")
@@ -135,7 +137,7 @@ def _must_be_possible() -> None:
 
 @contextmanager
 def _held(name: str) -> Iterator[int]:
-    """A process with namespaces of its own."""
+    """Return a process with its own namespaces."""
     command = ["unshare", "--net", "--uts", "sh", "-c", HOLD, name]
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as holder:
         assert holder.stdin is not None

@@ -1,4 +1,4 @@
-"""Kafka's own Java classes, in a small JVM beside the tests: the judge of what our bytes mean."""
+"""Kafka's own Java classes, in a small JVM beside the tests. They determine what bytes mean."""
 
 from __future__ import annotations
 
@@ -20,7 +20,9 @@ _STOP_SECONDS = 10
 
 @contextmanager
 def kafka_jvm(jars: Path | None = None) -> Iterator[Any]:
-    """`jvm.org.apache.kafka...` of a JVM that ends with the block; the brokers' jars, or others."""
+    """Yield `jvm.org.apache.kafka...` of a JVM that ends with the block, with the brokers' jars or
+    others.
+    """
     port, token, process = launch_gateway(
         classpath=f"{jars or find_or_fetch()}/*",
         javaopts=["-Xmx256m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1"],

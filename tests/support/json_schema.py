@@ -1,4 +1,4 @@
-"""What a value breaks of a JSON schema: of the words that ours use, and no others."""
+"""Finds violations of a JSON schema, for the keywords that Twinlog's schemas use."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _KNOWN: Final = {
 
 
 def violations(value: Any, schema: dict[str, Any]) -> list[str]:
-    """A line for each place where the value is not as the schema says."""
+    """Return a line for each violation."""
     return list(_broken("$", value, schema))
 
 

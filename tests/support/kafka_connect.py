@@ -1,4 +1,4 @@
-"""A real Kafka Connect worker, distributed mode, that can run MirrorMaker 2's connectors."""
+"""A real Kafka Connect worker in distributed mode that can run MirrorMaker 2's connectors."""
 
 from __future__ import annotations
 
@@ -27,24 +27,24 @@ _BYTES = "org.apache.kafka.connect.converters.ByteArrayConverter"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ConnectWorker:
-    """Its REST interface."""
+    """The worker's REST interface."""
 
     port: int
     process: subprocess.Popen[bytes]
 
     def create(self, name: str, config: Mapping[str, str]) -> None:
-        """A source connector of MirrorMaker 2, once the worker takes it."""
+        """Create a source connector of MirrorMaker 2, once the worker accepts it."""
         whole = {"connector.class": _SOURCE_CONNECTOR, "tasks.max": "1", **config}
         whole |= {"key.converter": _BYTES, "value.converter": _BYTES}
         # refused (409) while the group is being given its work
         eventually(lambda: self._ask("PUT", _path(name, "config"), whole))
 
     def request(self, name: str, verb: str) -> None:
-        """`pause`, `resume` or `stop`."""
+        """Request `pause`, `resume` or `stop`."""
         eventually(lambda: self._ask("PUT", _path(name, verb)))
 
     def state(self, name: str) -> str:
-        """As the status topic says it. AssertionError: it is not known yet."""
+        """Return the state in the status topic. Raises AssertionError while it is unknown."""
         return str(self._ask("GET", _path(name, "status"))["connector"]["state"])
 
     def is_up(self) -> bool:
@@ -55,7 +55,7 @@ class ConnectWorker:
             return False
 
     def _ask(self, method: str, path: str, body: Mapping[str, str] | None = None) -> Any:
-        """Its answer; AssertionError: it refuses, at least now."""
+        """Return the response. Raises AssertionError if it is an error, at least now."""
         connection = http.client.HTTPConnection(HOST, self.port, timeout=_ANSWER_S)
         try:
             headers = {"Content-Type": "application/json"}
@@ -77,7 +77,7 @@ def _path(name: str, what: str) -> str:
 def connect_worker(
     folder: Path, cluster: LocalCluster, *, group: str, prefix: str
 ) -> Iterator[ConnectWorker]:
-    """One worker on this cluster of one broker until the block ends; its topics are
+    """Run a worker on this cluster of one broker until the block ends. Its topics are
     `<prefix>-offsets`, `-configs` and `-status`.
     """
     (port,) = free_ports(1)

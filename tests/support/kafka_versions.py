@@ -1,4 +1,4 @@
-"""Versions of Kafka on either side that are tried, and brokers of them."""
+"""Versions of Kafka that are tested on either side, and brokers of them."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ TARGETS: Final = ("3.4.1", "3.9.1", "4.3.0")
 FAULT_SOURCE, _, FAULT_TARGET = os.environ.get(
     "TWINLOG_FAULT_VERSIONS", f"{KAFKA_VERSION}:{KAFKA_VERSION}"
 ).partition(":")
-"""Of the pair of the fault tests; 2.8.2:3.4.1 is the oldest."""
+"""Targets of the fault tests. The oldest pair is 2.8.2:3.4.1."""
 
 FIRST_KRAFT: Final = (3, 3)
 """The first version whose KRaft is meant for production."""
@@ -33,7 +33,7 @@ _ZOOKEEPER_READY_SECONDS: Final = 30
 
 
 def cluster_of(name: str, version: str, **more: Any) -> LocalCluster:
-    """One broker of this version, with ZooKeeper if it needs that."""
+    """Return a cluster of one broker of this version, with ZooKeeper if it needs that."""
     major, minor, *_ = version.split(".")
     kind = OldCluster if (int(major), int(minor)) < FIRST_KRAFT else LocalCluster
     return kind(name, version=version, jvm_flags=QUICK_JVM, **more)
@@ -46,7 +46,7 @@ def listens(port: int) -> bool:
 
 @dataclass
 class OldCluster(LocalCluster):
-    """A cluster whose broker needs ZooKeeper, which uses the controller's port."""
+    """A cluster whose broker needs ZooKeeper. ZooKeeper uses the controller's port."""
 
     def _zookeeper(self) -> ZooKeeper | None:
         if not self.ports:

@@ -1,5 +1,5 @@
-"""Damages real batches and gives them to the kernels and to their twin: the same verdict, the same
-bytes, nothing but CorruptData.
+"""Damages real batches and gives them to the kernels and to their twin. Both must return the same
+bytes, or raise CorruptData.
 
     python -m tests.support.kernel_fuzz --inputs 1000000
 
@@ -72,12 +72,12 @@ NASTY: Final = [b"\x00", b"\xff", b"\x7f\xff\xff\xff", b"\x80\x00\x00\x00", b"\x
 
 
 class Difference(Exception):
-    """Kernel and twin disagree, or one of them raised what nobody may raise."""
+    """Kernel and twin differ, or one of them raised an unexpected error."""
 
 
 @contextmanager
 def use(kernels: Kernels) -> Iterator[None]:
-    """This process decodes with these meanwhile."""
+    """Use these kernels in this process within the block."""
     before = CHOSEN.kernels, CHOSEN.why_slow
     CHOSEN.kernels, CHOSEN.why_slow = kernels, "a test" if kernels is TWIN else None
     try:
@@ -88,14 +88,14 @@ def use(kernels: Kernels) -> Iterator[None]:
 
 @dataclass(frozen=True, slots=True)
 class Seed:
-    """A real batch: its header, and its payload as it was before compression."""
+    """A real batch: its header, and its uncompressed payload."""
 
     batch: bytes
     payload: bytes
 
 
 class Fuzzer:
-    """Inputs of one seed; the same seed makes the same ones."""
+    """Generates inputs. The same seed generates the same ones."""
 
     def __init__(self, seed: int, library: Kernels | None = None) -> None:
         self.random = random.Random(seed)
@@ -115,7 +115,6 @@ class Fuzzer:
         ]
 
     def run(self, inputs: int) -> None:
-        """Raises Difference."""
         weights = [weight for weight, _ in self._kinds]
         steps = [step for _, step in self._kinds]
         for step in self.random.choices(steps, weights, k=inputs):
@@ -147,8 +146,8 @@ class Fuzzer:
         return Seed(plain, plain[HEADER_BYTES:])
 
     def _wide(self, records: list[Record]) -> bytes:
-        """As no client writes them, and every reader takes them: numbers of more bytes than they
-        need, and bits above the 32nd.
+        """Return numbers that no client writes but every reader accepts: with more bytes than
+        necessary, and bits above the 32nd.
         """
         out = bytearray()
         for delta, record in enumerate(records):
@@ -162,7 +161,7 @@ class Fuzzer:
     # -- damage
 
     def damaged(self, data: bytes, most: int = 4) -> bytes:
-        """`data` with up to so many faults, perhaps none."""
+        """Return `data` with up to this many faults, perhaps none."""
         draw, out = self.random, bytearray(data)
         for _ in range(draw.randrange(most + 1)):
             at = draw.randrange(len(out) + 1)
@@ -183,7 +182,7 @@ class Fuzzer:
         return bytes(out)
 
     def header(self, batch: bytes, length: int) -> bytearray:
-        """A batch's header for a payload of that length, with other numbers here and there."""
+        """Return a batch's header for a payload of that length, with some other numbers."""
         draw, head = self.random, bytearray(batch[:HEADER_BYTES])
         struct.pack_into(">i", head, 8, HEADER_BYTES - 12 + length)
         if draw.random() < 0.3:
@@ -199,7 +198,7 @@ class Fuzzer:
         return head
 
     def batch(self, seed: Seed, codec: Codec, most: int = 4) -> bytes:
-        """A batch whose payload is damaged, under a right CRC as a rule."""
+        """Return a batch with a damaged payload, usually with a right CRC."""
         payload = bytes(compress(codec, self.damaged(seed.payload, most)))
         head = self.header(seed.batch, len(payload))
         head[22] = head[22] & 0xF8 | codec
@@ -209,7 +208,7 @@ class Fuzzer:
     # -- what is tried
 
     def payloads(self) -> None:
-        """A damaged payload becomes a table, and some of its rows a payload."""
+        """Decode a damaged payload to a table, and encode some of its rows."""
         seed, draw = self.random.choice(self._seeds), self.random
         data = self.damaged(seed.payload)
         head = bytes(self.header(seed.batch, len(data)))
@@ -266,7 +265,7 @@ class Fuzzer:
             same(found[0], found[1], "gather", table.data)
 
     def _answer(self) -> tuple[bytes, int]:
-        """A Fetch answer of small batches, and where the damage was last."""
+        """Return a Fetch response of small batches, and where it was damaged last."""
         draw, out, offset = self.random, bytearray(), draw_offset(self.random)
         first = offset
         if draw.random() < 0.3:
@@ -285,7 +284,7 @@ class Fuzzer:
         return (self.damaged(bytes(out), 2) if draw.random() < 0.3 else bytes(out)), first
 
     def _plain_answer(self, offset: int) -> bytes:
-        """Batches without a fault, one behind the other, of which most could be joined."""
+        """Return consecutive intact batches, most of which can be joined."""
         draw, out = self.random, bytearray()
         for _ in range(draw.randrange(1, 8)):
             count, seed = draw.choice(self._small)
@@ -299,7 +298,7 @@ class Fuzzer:
         return bytes(out)
 
     def joins(self) -> None:
-        """Small batches become one payload."""
+        """Join small batches to one payload."""
         data, first = self._answer()
         draw = self.random
         end, most = draw.choice((FOREVER, first + 3)), draw.choice((2**31, 5))
@@ -317,7 +316,7 @@ class Fuzzer:
         self.refused += states[0][shapes.BATCHES] < 1
 
     def answers(self) -> None:
-        """All of a copy's way in: what is sent on, or what is said."""
+        """Run a copy's whole input: compare the resulting batches or errors."""
         data, first = self._answer()
         if self.random.random() < 0.5:
             seed = self.random.choice(self._seeds)
@@ -351,7 +350,7 @@ class Fuzzer:
         )
 
     def compressed(self) -> None:
-        """Compressed bytes are damaged, of this library's frames and of other clients'."""
+        """Decompress damaged frames of this library and of other clients."""
         seed, draw = self.random.choice(self._seeds), self.random
         codec = draw.choice(list(Codec)[1:])
         packed = self.damaged(foreign(codec, seed.payload, draw.randrange(4)))
@@ -361,7 +360,7 @@ class Fuzzer:
         self._both(lambda: decode_batch(memoryview(bytes(head + packed)), LIMIT), packed)
 
     def legacy(self) -> None:
-        """Message formats 0 and 1: no kernel of their own, and no other error."""
+        """Decode message formats 0 and 1, which have no kernel. No other error may be raised."""
         draw = self.random
         magic, codec = draw.choice((0, 1)), draw.choice(list(Codec)[:4])
         inner = b"".join(
@@ -384,7 +383,7 @@ class Fuzzer:
         take(data, Way())  # nothing but TwinlogError
 
     def columns(self) -> None:
-        """Columns, some of which lie outside of their data, become a table."""
+        """Make a table from columns, some of which are outside of their data."""
         draw, count = self.random, self.random.randrange(5)
         key, value, headers = (self._strings(count, least) for least in (-1, -1, 0))
         times = array("q", draw.choices(TIMES, k=count))
@@ -403,7 +402,7 @@ class Fuzzer:
         self.accepted += 1
 
     def headers_read(self) -> None:
-        """Damaged headers become columns, perhaps of places that are outside of the data."""
+        """Read damaged headers to columns, whose positions may be outside of the data."""
         draw, data = self.random, bytearray()
         starts, ends = array("q"), array("q")
         for _ in range(draw.randrange(5)):
@@ -428,7 +427,7 @@ class Fuzzer:
         self.accepted += 1
 
     def headers_written(self) -> None:
-        """Columns of headers are encoded, as the records of objects are."""
+        """Encode columns of headers, like the records of objects."""
         draw, count = self.random, self.random.randrange(9)
         key, value = self._strings(count, draw.choice((0, 0, 0, -1))), self._strings(count, -1)
         counts = array("q", (draw.randrange(4) for _ in range(draw.randrange(4))))
@@ -466,7 +465,7 @@ class Fuzzer:
 
 
 def wide(value: int) -> bytes:
-    """A zigzag integer of 32 bits in five bytes, with bits that a reader drops."""
+    """Return a zigzag integer of 32 bits in five bytes, with bits that a reader drops."""
     raw = (value << 1) ^ (value >> 63)
     low = bytes(raw >> shift & 0x7F | 0x80 for shift in (0, 7, 14, 21))
     return low + bytes((raw >> 28 & 0x0F | 0x70,))
@@ -478,7 +477,7 @@ def draw_offset(draw: random.Random) -> int:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Way:
-    """What the way in of a copy begins with, and what it is told to do."""
+    """The initial state of a copy's input, and its settings."""
 
     position: int = 0
     end: int = FOREVER
@@ -493,7 +492,7 @@ class Way:
 
 
 def take(data: bytes, way: Way) -> object:
-    """What the way in makes of a Fetch answer; of an error its text."""
+    """Return what a copy's input makes of a Fetch response, or the text of the error."""
     run = Run(way.ordinal, way.position, K + way.ordinal) if way.continues else None
     intake = Intake(
         position=way.position, ordinal=way.ordinal, k=K, last_run=run, producer_id=9,
@@ -517,13 +516,13 @@ def take(data: bytes, way: Way) -> object:
 
 
 def sealed(batch: bytearray) -> bytearray:
-    """With a right CRC."""
+    """Set a right CRC."""
     CRC.pack_into(batch, 17, crc32c(bytes(batch[21:])))
     return batch
 
 
 def foreign(codec: Codec, data: bytes, kind: int) -> bytes:
-    """Compressed as other clients do it: raw snappy, linked lz4 blocks, several members."""
+    """Compress like other clients: raw snappy, linked lz4 blocks, several members."""
     half = len(data) // 2
     match codec:
         case Codec.SNAPPY if kind:
@@ -578,7 +577,7 @@ def main() -> int:
 
 
 def sanitized() -> int:
-    """The same in a process whose kernels, and whose memory, are watched."""
+    """Run the same in a process with sanitized kernels and memory."""
     source = Path(sys.modules[Library.__module__].__file__ or "").with_name("kernels.c")
     with tempfile.TemporaryDirectory() as folder:
         library = Path(folder, NAME)

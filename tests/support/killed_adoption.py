@@ -1,6 +1,6 @@
 """A mirror that takes over from a MirrorMaker 2 and dies of SIGKILL at the point that its command
-line names: when it has written `some rows` of the offset map, or when it is `copying`. Or it stops
-(SIGSTOP) when it has `looked` at what there is to take over, and goes on when it is woken.
+line names: after it has written `some rows` of the offset map, or while it is `copying`. At the
+point `looked` it stops (SIGSTOP) after its survey, until it is resumed.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from twinlog.control.adopt import adoption, take_over
 from twinlog.mirror.map.offset_map import ChunkRow
 
 POINTS = {"some rows": 1, "copying": None, "looked": None}
-"""How many rows it writes."""
+"""Number of rows that it writes before each point."""
 
 _SURVIVES_S = PATIENCE_S / 2
 

@@ -1,4 +1,4 @@
-"""Commands that die of SIGKILL before or behind one call of one of their steps.
+"""Commands that die of SIGKILL before or after a call in one of their steps.
 
 A line of JSON on standard input is a command; a line on standard output says how it ended. Each is
 forked from this process, which has imported what they need: that is most of what a command costs.
@@ -47,7 +47,7 @@ def _be_command(job: dict[str, Any]) -> NoReturn:
 
 
 def _run(moment: str, where: str, words: list[str]) -> int:
-    """`moment`: before or behind; `where`: module:name of a function, or of a class's."""
+    """`moment`: before or after. `where`: module:name of a function or method."""
     module, _, path = where.partition(":")
     owner: Any = importlib.import_module(module)
     *outer, name = path.split(".")

@@ -1,4 +1,4 @@
-"""`twinlog offsets rebuild` that dies of SIGKILL when it has written so many rows of the map."""
+"""`twinlog offsets rebuild` that dies of SIGKILL after it has written this many rows of the map."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from twinlog.model import TopicPartition
 from twinlog.wire.records import Record
 
 SMALL_ROWS: Final[dict[str, Any]] = {"RUNS_PER_CHUNK": 40, "NEWEST_RUNS": 9, "RUNS_PER_ROW": 30}
-"""A tenth of what a row of the map holds: several rows take so many transactions less."""
+"""A tenth of a map row's usual size, so that several rows need fewer transactions."""
 
 
 def main(config: str, rows: int) -> None:

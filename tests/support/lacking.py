@@ -1,5 +1,5 @@
-"""What a host reaches as a broker offers some requests no more: a real one whose answers to
-ApiVersions lose them on their way.
+"""A broker that lacks some requests, as seen by a host: a proxy removes them from a real broker's
+ApiVersions responses.
 """
 
 from __future__ import annotations
@@ -23,7 +23,9 @@ NOBODY: Final = 0x7000
 
 @contextmanager
 def lacking(host: Host, bootstrap: str, *keys: int) -> Iterator[None]:
-    """The broker, at its own address on that host, without the requests of these keys."""
+    """Run the proxy at the broker's own address on that host, without the requests of
+    these keys.
+    """
     near, _, port = bootstrap.rpartition(":")
     listener = host.within(lambda: socket.create_server((near, int(port))))
     arguments = (listener, near, int(port), frozenset(keys))
@@ -48,7 +50,7 @@ def _accept(listener: socket.socket, near: str, port: int, keys: Collection[int]
 
 
 def _ask(client: socket.socket, broker: socket.socket, asked: dict[int, int]) -> None:
-    """Requests pass as they are; of ApiVersions, the version is kept by correlation id."""
+    """Forward requests, and store the version of each ApiVersions by correlation ID."""
     with suppress(OSError, EOFError):
         while True:
             frame = read_frame(client)
@@ -76,7 +78,9 @@ def _answer(
 
 
 def _hide(frame: bytearray, version: int, keys: Collection[int]) -> None:
-    """Correlation id (4), error (2), then the array: compact, with tags, from version 3 on."""
+    """Remove requests from a response: correlation ID (4), error (2), then the array, which is
+    compact with tags from version 3 on.
+    """
     at = 6
     if version >= 3:
         count, shift = 0, 0

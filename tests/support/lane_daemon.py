@@ -1,5 +1,5 @@
-"""Forks lanes for `tests.support.lanes`, as Spark's Python daemon does: what they import is
-imported once, which is most of what a lane's start costs.
+"""Forks lanes for `tests.support.lanes`, like Spark's Python daemon. Their imports are loaded once,
+because these are most of a lane's start.
 
 A line of JSON on standard input is a lane to start; lines on standard output say its process id,
 and later how it ended. At the end of the input the daemon ends; its lanes do not.
@@ -25,7 +25,7 @@ CHUNK: Final = 1 << 16
 
 
 def run(job: dict[str, Any]) -> None:
-    """One attempt of one lane."""
+    """Run one attempt of a lane."""
     run_lane(job["lane"], job["lease"], job["attempt"], ChannelAddress(**job["address"]))
 
 

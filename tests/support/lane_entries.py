@@ -1,4 +1,4 @@
-"""Lanes for the tests of leases: they talk over the channel, and copy nothing."""
+"""Lanes for the tests of leases. They use the channel, but copy nothing."""
 
 from __future__ import annotations
 
@@ -22,11 +22,11 @@ MODULE = "tests.support.lane_entries"
 
 
 class Finish(Message, frozen=True, kw_only=True):
-    """The driver wants no more."""
+    """Ends the lane."""
 
 
 class Finished(Message, frozen=True, kw_only=True):
-    """The last word of a lane that did all that it should."""
+    """The last message of a lane that has completed its work."""
 
     lease: int
     lane: int
@@ -37,7 +37,7 @@ CODEC = MessageCodec((Finish, Finished))
 
 
 def until_told(lane: int, lease: int, attempt: int, address: ChannelAddress) -> None:
-    """Stay until the driver says Finish, or is gone."""
+    """Run until the driver sends Finish, or is gone."""
     identity = LaneIdentity(lease=lease, lane=lane, attempt=attempt, pid=os.getpid())
     channel = ChannelClient.connect(address, identity, CODEC)
     try:
@@ -62,7 +62,7 @@ def stumble(lane: int, lease: int, attempt: int, address: ChannelAddress) -> Non
 
 
 class Bomb:
-    """Whoever unpickles it makes a file."""
+    """Creates a file when it is unpickled."""
 
     def __init__(self, path: str) -> None:
         self._path = path
@@ -72,8 +72,8 @@ class Bomb:
 
 
 def hostile(lane: int, lease: int, attempt: int, address: ChannelAddress) -> Any:
-    """An executor that answers with pickles of its own, wherever PySpark takes any; the address's
-    host is the folder where they leave their marks.
+    """An executor that sends its own pickles wherever PySpark reads one. The address's host is the
+    folder for the files that they create.
     """
 
     def result(_self: object, _items: object, stream: BinaryIO) -> None:

@@ -1,4 +1,4 @@
-"""Takes of partitions, as a driver sends them to a lane."""
+"""Takes of partitions as sent by a driver to a lane."""
 
 from __future__ import annotations
 
@@ -23,7 +23,9 @@ def take(
     handed: HandOver | None = None,
     stamps: bool = False,
 ) -> TakePartition:
-    """Partition `number` of a topic that was copied before; `handed`: by the lane before."""
+    """Return the Take of partition `number` of a topic that was copied before. `handed`: by the
+    previous lane.
+    """
     return TakePartition(
         source=TopicPartition("t", number),
         target=TopicPartition("A.t", number),

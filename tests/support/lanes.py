@@ -1,5 +1,4 @@
-"""Leases without Spark: every lane is a process of its own, started again when it dies, as Spark
-would do it.
+"""Leases without Spark: every lane is a process, restarted when it dies, as by Spark.
 
 Fault tests kill and freeze lanes by process id; what Spark adds (placement, its own retries) has
 its own tests.
@@ -183,13 +182,13 @@ class ProcessJob:
 
 
 class ProcessLeases:
-    """Starts leases; what the supervisor takes for Spark."""
+    """Starts leases, as the supervisor expects of Spark."""
 
     def __init__(self, address: ChannelAddress, secrets: LaneSecrets) -> None:
         self._address = address
         self.secrets = secrets
         self.prelude = ""
-        """Python that every lane runs first: how a test stops a lane at one exact place."""
+        """Python that every lane runs first. Tests stop a lane at an exact point by it."""
         self.jobs: list[ProcessJob] = []
 
     def start(self, lease: int, lanes: int, description: str) -> ProcessJob:

@@ -1,4 +1,4 @@
-"""A led flow without a leader: what a duty is given, for rounds that a test makes itself."""
+"""A led flow without a leader, as duties see it, for rounds that a test runs itself."""
 
 from __future__ import annotations
 
@@ -22,8 +22,8 @@ __all__ = ["led_flow", "led_to"]
 
 
 def led_flow(config: Path) -> tuple[LedFlow, list[str]]:
-    """The file's only flow, whose topics that are there on both sides count as copied; and the
-    lines that it was told to say once.
+    """Return the file's only flow, whose topics that exist on both sides count as copied, and its
+    lines that are logged once.
     """
     (flow,) = load(config, environment={}).flows
     setup = flow_setup(flow)
@@ -45,7 +45,7 @@ def led_flow(config: Path) -> tuple[LedFlow, list[str]]:
 
 
 def led_to(led: LedFlow, offset: int) -> LedFlow:
-    """The same flow, whose lane has copied its only partition as far as that."""
+    """Return the same flow. Its lane has copied its only partition up to this offset."""
     (view,) = led.partitions()
     view = replace(view, reach=Reach(offset, offset))
     topic, term = view.source.topic, Term(1, 0)

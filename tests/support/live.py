@@ -1,4 +1,4 @@
-"""Clients of an application that go over from one cluster to another while they work."""
+"""Clients of an application that move from one cluster to another while they run."""
 
 from __future__ import annotations
 
@@ -16,11 +16,13 @@ __all__ = ["LiveConsumer", "LiveProducer"]
 
 Keys = Mapping[str, Any]
 REFUSALS = {KafkaError.TOPIC_AUTHORIZATION_FAILED, KafkaError._PURGE_QUEUE}
-"""The second: of the rest of a transaction in which something was refused."""
+"""Errors of a rejected client. The second is that of the rest of a transaction with a rejected
+record.
+"""
 
 
 class _Live:
-    """Works in a thread until it is told to end."""
+    """Works in a thread until it is ended."""
 
     def __init__(self, gone_over: threading.Event) -> None:
         self._gone_over = gone_over
@@ -38,7 +40,7 @@ class _Live:
         raise NotImplementedError
 
     def works(self) -> bool:
-        """Raises what ended it early."""
+        """Raise the error that ended it early."""
         if self._error is not None:  # no AssertionError: who waits is not to wait on
             raise RuntimeError(f"a live client failed: {self._error!r}") from self._error
         return True
@@ -62,9 +64,8 @@ class _Live:
 
 
 class LiveProducer(_Live):
-    """Writes 0, 1, 2, .., each once: to the old place until that refuses it, then to the new one.
-
-    With a transactional id it writes them in transactions of two.
+    """Writes 0, 1, 2, ..., each once: to the old cluster until that rejects it, then to the new
+    one. With a transactional ID, transactions have two records.
     """
 
     def __init__(
@@ -79,12 +80,12 @@ class LiveProducer(_Live):
         self._stages = [old, new]
         self._pause_s = pause_s
         self.count = 0
-        """How many are written for certain."""
+        """Number of records that are certainly written."""
         self.refused_at = self.first_there_at = 0.0
 
     @property
     def gap_s(self) -> float:
-        """From the first refusal to the first record in the new place."""
+        """Time from the first rejection to the first record on the new cluster."""
         return self.first_there_at - self.refused_at
 
     def _work(self) -> None:
@@ -108,7 +109,7 @@ class LiveProducer(_Live):
                 self._gone_over.wait(PATIENCE_S)
 
     def _write(self, client: Producer, topic: str, *, transactional: bool) -> bool:
-        """Whether it was taken."""
+        """Write a record. Return whether it was accepted."""
         refused: list[KafkaError] = []
 
         def answered(error: KafkaError | None, _: Message) -> None:
@@ -136,8 +137,8 @@ class LiveProducer(_Live):
 
 
 class LiveConsumer(_Live):
-    """Reads and commits one by one in the old place until it is told to go over, then in the new
-    one, from where its group stands there.
+    """Reads and commits one by one on the old cluster until it is told to move, then on the new one
+    from its group's offset.
     """
 
     def __init__(
@@ -149,7 +150,7 @@ class LiveConsumer(_Live):
         *,
         starts: threading.Event | None = None,
     ) -> None:
-        """`starts`: when it begins in the new place; by default as soon as it has left the old."""
+        """`starts`: when it begins on the new cluster; by default when it has left the old one."""
         super().__init__(gone_over)
         self._group = group
         self._starts = starts or gone_over

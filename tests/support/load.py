@@ -1,6 +1,4 @@
-"""A steady stream of numbered records into a source topic, through everything that is done
-meanwhile.
-"""
+"""A steady stream of numbered records into a source topic, during all faults."""
 
 from __future__ import annotations
 
@@ -19,7 +17,7 @@ BURST_S: Final = 0.02
 
 
 class Load:
-    """Produces from its own thread until it is left; every record is acknowledged by then."""
+    """Produces in its own thread until the block ends. Every record is acknowledged then."""
 
     def __init__(
         self,
@@ -73,7 +71,7 @@ class Load:
             self._failed.append(error)
 
     def stop(self) -> int:
-        """How many records the topic got; all of them are in it."""
+        """Stop, and return the number of records in the topic."""
         self._stop.set()
         self._thread.join(PATIENCE_S)
         left = self._client.flush(PATIENCE_S)

@@ -1,4 +1,4 @@
-"""Whether the machine kept its pace: what stands still for seconds meets no deadline."""
+"""Detects that the machine hung: then no deadline of seconds can be met."""
 
 from __future__ import annotations
 
@@ -16,15 +16,15 @@ _TICK_S: Final = 0.02
 
 @dataclass(slots=True)
 class Pace:
-    """What was measured."""
+    """The result of a measurement."""
 
     longest_stall_s: float = 0.0
-    """How long the machine kept this process waiting at most."""
+    """The longest time for which this process got no CPU."""
 
 
 @contextmanager
 def paced(ask: Callable[[], object] = lambda: None) -> Iterator[Pace]:
-    """Measures until the end of the `with`; how long `ask` takes, of a broker, counts as well."""
+    """Measure until the block ends. The time of `ask`, a query of a broker, counts as well."""
     pace, ended = Pace(), threading.Event()
 
     def run() -> None:

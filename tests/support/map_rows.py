@@ -1,4 +1,6 @@
-"""Rows of the offset map of a rig's flow: read them, write one, make one for each record."""
+"""Rows of the offset map of a rig's flow: reads them, writes one, or creates one for
+each record.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A flow in memory: one partition, its lanes and their driver, over logs in memory.
+"""A flow in memory: one partition, its lanes and their driver, with in-memory logs.
 
 The rules of the copy are the real ones (`PartitionCopy`, `MapTail`, `starts_in_groups`, the map's
 rows); only sockets, processes and clocks are played. A *step* is one thing that can happen next: a
@@ -49,22 +49,22 @@ PRODUCER_ID: Final = 9
 NOT_ENOUGH_REPLICAS: Final = 19
 FOREVER: Final = (1 << 63) - 1
 MAY_STOP: Final = {"SOURCE_TRUNCATED"}
-"""Codes of a stop that is no fault here: the source deleted what nobody had copied."""
+"""Codes of a stop that is no fault: the source deleted records that were not copied."""
 STRANGE: Final = {"EXTRA_RECORDS", "DIVERGED", "TARGET_TRUNCATED"}
-"""Of one that a stranger's record is behind."""
+"""Codes caused by a foreign record."""
 STRAY: Final = b"stray"
 WRONG: Final = "the copy stopped for no reason"
 
 
 @dataclass(slots=True)
 class MemoryFlow(MemorySource):
-    """One partition, from its first start to the end of the program of steps."""
+    """One partition, from its first start to the end of a program of steps."""
 
     steps: ClassVar[tuple[str, ...]] = STEPS
     unheard: ClassVar[tuple[str, ...]] = UNHEARD
-    """What a lane does that is thought dead."""
+    """Steps of a lane that is thought dead."""
     last_steps: ClassVar[tuple[str, ...]] = ("start", "send", "fetch")
-    """What `finish` repeats until nothing is left to do."""
+    """Steps that `finish` repeats until nothing is left to do."""
     target: MemoryLog = field(default_factory=MemoryLog)
     map_topic: list[ChunkRow] = field(default_factory=list)
     lane: Lane | None = None
@@ -75,34 +75,35 @@ class MemoryFlow(MemorySource):
     """How often each step was possible."""
     begins_at: int = -1
     transform: str = ""
-    """Digest of what changes its records."""
+    """Digest of the transform of its records."""
     has_stranger: bool = False
     skips: tuple[Skip, ...] = ()
-    """Records that somebody wants left out."""
+    """Records to skip."""
     accepted: tuple[Accepted, ...] = ()
-    """Records of the stranger that stay."""
+    """Foreign records that are accepted."""
     _generation: int = 0
     _wait_until_ms: int = 0
     _lanes_until_ms: int = 0
-    """Until then a lane may live that was lost."""
+    """The time until which a lost lane may be alive."""
     _is_unheard: bool = False
-    """The step is one of a lane that is thought dead."""
+    """Whether the step is one of a lane that is thought dead."""
     _of_living: set[int] = field(default_factory=set)
-    """Offsets of the target that such lanes wrote."""
+    """Target offsets that such lanes wrote."""
     _acked: tuple[int, int] = (-1, -1)
     _handed: tuple[HandOver, Term] | None = None
     _folded: tuple[int, list[ChunkRow], PartitionMap | None] | None = None
     _is_cleaned: bool = False
-    """Of what the lane has read and not sent, or not been answered for."""
+    """Whether records that the lane has read, but not sent or not had acknowledged,
+    were compacted.
+    """
 
     # -- the source --------------------------------------------------------------------------------
 
     def compact_source(self, number: int) -> bool:
-        """The cleaner takes the records of one key, of those that no open transaction holds.
-
-        Not while requests of an earlier lane may arrive, nor before the lane has read again what
-        one that was thought dead wrote: what is then cleaned of it ends in a stop with a wrong
-        reason (docs/hazards.md, what is left).
+        """The cleaner removes the records of one key, except those of open transactions. Not while
+        requests of an earlier lane may arrive, nor before the lane has read again what one that was
+        thought dead wrote: compacting these ends in a stop with a wrong reason (docs/hazards.md,
+        what is left).
         """
         if self.now_ms < self._wait_until_ms or any(one.requests for one in self.late):
             return False
@@ -116,7 +117,9 @@ class MemoryFlow(MemorySource):
         return bool(taken)
 
     def delete_source(self, number: int) -> bool:
-        """Retention, up to the last stable offset; seldom of what was not copied."""
+        """Retention up to the last stable offset, which rarely includes records that are not
+        copied.
+        """
         lane = self.lane
         reached = lane.copy.acked_upstream if lane is not None else -1
         until = self.source.last_stable if number % 64 == 0 else min(reached, self.source.end)
@@ -137,14 +140,14 @@ class MemoryFlow(MemorySource):
         return self.lane is not None
 
     def known(self) -> PartitionMap | None:
-        """The map as it is read now."""
+        """Return the map as it is read now."""
         count, newest = len(self.map_topic), self.map_topic[-1:]
         if self._folded is None or self._folded[:2] != (count, newest):
             self._folded = count, newest, fold(self.map_topic).get(KEY)
         return self._folded[2]
 
     def start(self, _number: int) -> bool:
-        """The partition is given to a lane: `take_of`, and what the lane makes of it."""
+        """Give the partition to a lane: `take_of`, and the lane's processing of it."""
         if self.lane is not None or self.has_stopped() or self.put_off():
             return False
         if self._handed is not None:
@@ -217,12 +220,12 @@ class MemoryFlow(MemorySource):
         self._copy(found, tail)
 
     def new_term(self) -> Term:
-        """Of every cold start its own."""
+        """Return a new term for a cold start."""
         self._generation += 1
         return Term(self._generation, 0)
 
     def put_off(self) -> bool:
-        """`control.lanes.takes.put_off`: a lost lane may still begin it."""
+        """`control.lanes.takes.put_off`: whether a lost lane may still begin it."""
         return self.known() is None and self.now_ms < self._wait_until_ms
 
     def _take_over(self, handed: HandOver, term: Term) -> None:
@@ -269,7 +272,7 @@ class MemoryFlow(MemorySource):
         return PartitionCopy(**given)
 
     def _trouble(self, error: TwinlogError) -> None:
-        """A partition that was given back: tried again, or stopped for people to see."""
+        """Retry a partition that was given back, or stop it with its code."""
         if error.fate is Fate.RETRIABLE:
             return
         assert isinstance(error, PartitionError), error
@@ -280,7 +283,7 @@ class MemoryFlow(MemorySource):
     # -- the lane ----------------------------------------------------------------------------------
 
     def fetch(self, number: int) -> bool:
-        """One to four batches, up to the last stable offset."""
+        """Fetch one to four batches, up to the last stable offset."""
         lane = self.lane
         if lane is None or not lane.copy.wants_fetch:
             return False
@@ -296,7 +299,7 @@ class MemoryFlow(MemorySource):
         return True
 
     def copy_on(self, number: int) -> bool:
-        """Some rounds in which nothing goes wrong."""
+        """Copy some rounds without faults."""
         for _ in range(1 + number % 4):
             for step in (self.fetch, self.write_map, self.rows_are_durable):
                 step(number)
@@ -327,7 +330,7 @@ class MemoryFlow(MemorySource):
         return True
 
     def rows_are_refused(self, number: int) -> bool:
-        """Too few replicas in sync: they are there all the same, or not."""
+        """Reject rows: too few replicas are in sync. They may be in the log nevertheless."""
         lane = self.lane
         if lane is None or not lane.rows:
             return False
@@ -362,7 +365,7 @@ class MemoryFlow(MemorySource):
         return batch is not None
 
     def arrive(self, _number: int) -> bool:
-        """The target takes the oldest request of the lane."""
+        """Let the target process the oldest request of the lane."""
         lane = self.lane
         if lane is None or not lane.requests:
             return False
@@ -373,10 +376,9 @@ class MemoryFlow(MemorySource):
         return True
 
     def refuse(self, _number: int) -> bool:
-        """The oldest request is not appended: too few replicas are in sync just now.
-
-        Where the target may forget us just now, only soon after trouble: between two requests of a
-        pipeline nobody reckons with it (docs/hazards.md, what is left).
+        """Do not append the oldest request, because too few replicas are in sync. If the target is
+        about to forget the producer ID, only soon after a problem: the copy does not cover that
+        between two requests of a pipeline (docs/hazards.md, what is left).
         """
         lane = self.lane
         if lane is None or not lane.requests:
@@ -406,7 +408,7 @@ class MemoryFlow(MemorySource):
         return True
 
     def connection_breaks(self, _number: int) -> bool:
-        """Requests may still arrive, answers never."""
+        """Break the connection. Its requests may still arrive, but not its responses."""
         lane = self.lane
         if lane is None or not (lane.requests or lane.answers):
             return False
@@ -428,7 +430,7 @@ class MemoryFlow(MemorySource):
         lane.requests, lane.answers = deque(), deque()
 
     def late_request_arrives(self, number: int) -> bool:
-        """Of a connection that is gone; nobody hears the answer."""
+        """Let a request of a broken connection arrive. Its response is lost."""
         waiting = [one for one in self.late if one.requests]
         if not waiting:
             return False
@@ -446,7 +448,7 @@ class MemoryFlow(MemorySource):
         return True
 
     def _settle(self) -> None:
-        """`Assignments.settle`: what is in trouble is given back once it is at rest."""
+        """`Assignments.settle`: give back a failed partition once it is drained."""
         lane = self.lane
         if lane is None or lane.copy.in_flight or lane.copy.tail.writing:
             return
@@ -490,7 +492,7 @@ class MemoryFlow(MemorySource):
         return True
 
     def release(self, _number: int) -> bool:
-        """A lease ends: the lane drains, and the next one resumes where it stopped."""
+        """End a lease: the lane drains, and the next one resumes where it stopped."""
         lane = self.lane
         if lane is None or lane.copy.state is not CopyState.COPYING:
             return False
@@ -499,7 +501,7 @@ class MemoryFlow(MemorySource):
         return True
 
     def kill(self, _number: int) -> bool:
-        """The lane is dead, and the driver knows it: `RunState.lost`."""
+        """Kill the lane. The driver knows it: `RunState.lost`."""
         lane = self.lane
         if lane is None:
             return False
@@ -516,10 +518,9 @@ class MemoryFlow(MemorySource):
         self._wait_until_ms = max(self._wait_until_ms, self._lanes_until_ms + USER_TIMEOUT_MS)
 
     def lose(self, _number: int) -> bool:
-        """The driver takes the lane for dead, and it lives: for a while both copy.
-
-        Not one that holds records which the cleaner took since: the next lane reads others in their
-        place (docs/hazards.md, what is left).
+        """Let the driver give up a lane that is alive, so both copy for a while. Not one with
+        records that the cleaner has removed since: the next lane reads others in their place
+        (docs/hazards.md, what is left).
         """
         lane = self.lane
         if lane is None or self._is_cleaned:
@@ -529,7 +530,7 @@ class MemoryFlow(MemorySource):
         return True
 
     def living_lane_moves(self, number: int) -> bool:
-        """One that is thought dead takes a step; the driver hears nothing of it."""
+        """Let a lane that is thought dead make a step, of which the driver learns nothing."""
         if not self.living:
             return False
         one = self.living[number % len(self.living)]
@@ -542,10 +543,9 @@ class MemoryFlow(MemorySource):
     # -- the target --------------------------------------------------------------------------------
 
     def forget(self, _number: int) -> bool:
-        """The check for producer ids whose last record is too old.
-
-        Not where it knew a lane, another one that is thought dead has written since, and no batch
-        of the first has arrived (docs/hazards.md, what is left).
+        """Check for producer IDs whose last record is too old. Not if the target knew a lane,
+        another one that is thought dead has written since, and no batch of the first has arrived
+        (docs/hazards.md, what is left).
         """
         lanes = [*(one.lane for one in self.living), *((self.lane,) if self.lane else ())]
         unproven = [one.copy for one in lanes if self._has_missed(one) and not one.copy._is_proven]
@@ -556,7 +556,7 @@ class MemoryFlow(MemorySource):
         return before is not None and self.target.producer(PRODUCER_ID) is None
 
     def wait(self, number: int) -> bool:
-        """A second, an hour, or more than a day; nothing stays on its way for so long."""
+        """Let a second, an hour, or more than a day pass. No request is in flight that long."""
         long_ms = (1_000, HOUR_MS, EXPIRY_MS + HOUR_MS)[number % 3]
         lane = self.lane
         on_way = lane is not None and bool(lane.requests or lane.answers or lane.rows)
@@ -570,12 +570,12 @@ class MemoryFlow(MemorySource):
         return True
 
     def _has_missed(self, lane: Lane) -> bool:
-        """Records of a lane that is thought dead lie where this one has not come yet."""
+        """Return whether a lane that is thought dead wrote records beyond this one's position."""
         written = max(self._of_living, default=-1)
         return lane.copy.late_requests and written >= lane.copy.acked_downstream
 
     def _end_living(self) -> None:
-        """They have not heard the driver for too long."""
+        """End lanes that have received nothing from the driver for too long."""
         for one in [one for one in self.living if one.until_ms <= self.now_ms]:
             self.living.remove(one)
             rows = [row for row, _ in one.lane.rows]
@@ -586,7 +586,7 @@ class MemoryFlow(MemorySource):
         self.late = [one for one in self.late if one.until_ms > self.now_ms]
 
     def stranger_writes(self, number: int) -> bool:
-        """Somebody else produces to our topic, once: the copy must stop, and say so."""
+        """Write one record as another client. The copy must stop with a code."""
         if number % 8 or self.has_stranger or self.known() is None:
             return False
         self.has_stranger = True
@@ -595,10 +595,9 @@ class MemoryFlow(MemorySource):
         return True
 
     def compress_anew(self, number: int) -> bool:
-        """The target's `compression.type`: larger batches outgrow its limit now, or none does.
-
-        A lane knows from its start whether there is one: set while old records are pipelined, and
-        the target forgets us, it is a gap (docs/hazards.md, what is left).
+        """Change the target's `compression.type`, so that larger batches exceed its limit, or none
+        does. A lane knows from its start whether there is one: if it is set while old records are
+        pipelined, and the target forgets the ID, there is a gap (docs/hazards.md, what is left).
         """
         before, wanted = self.target.most_records, (0, 1, 2)[number % 3]
         if self.lane is not None and not before:
@@ -607,8 +606,8 @@ class MemoryFlow(MemorySource):
         return wanted != before
 
     def lose_tail(self, number: int) -> bool:
-        """An unclean election: a leader that lacks the newest batches. What was on its way to the
-        old one is refused.
+        """Unclean election: the new leader lacks the newest batches. Requests in flight to the old
+        one are rejected.
         """
         if not self.target.batches:
             return False
@@ -626,7 +625,7 @@ class MemoryFlow(MemorySource):
         return True
 
     def _each_lane(self) -> Iterator[Lane]:
-        """One after the other as the one that steps: first those that are thought dead."""
+        """Yield each lane as the one that steps, those that are thought dead first."""
         for one in list(self.living):
             with self._unheard(one):
                 yield one.lane
@@ -655,7 +654,7 @@ class MemoryFlow(MemorySource):
     # -- what must hold ----------------------------------------------------------------------------
 
     def check(self) -> None:
-        """Every record once, in order, none left out, and the map true of each."""
+        """Check that every record is there once, in order, and that the map is right."""
         there = self.target.records()
         known = self.known()
         before = self.begins_at - 1
@@ -685,7 +684,7 @@ class MemoryFlow(MemorySource):
         return [record.value for record in self.target.records()]
 
     def finish(self) -> None:
-        """Nothing goes wrong any more: all that is left arrives, and the copy ends complete."""
+        """Run without further faults: all requests arrive, and the copy ends complete."""
         for number in range(len(self._transactions)):
             self.end_transaction(number + 1)
         self.produce(1)  # a new leader's log is looked at when there is something to send
@@ -705,7 +704,7 @@ class MemoryFlow(MemorySource):
         self.check_complete(lane)
 
     def check_complete(self, lane: Lane) -> None:
-        """All that the source has was copied by this lane, or by one before it."""
+        """Check that all records of the source were copied by this lane, or by one before it."""
         del lane
         copied = {int((r.value or b"")[1:]) for r in self.target.records() if r.value != STRAY}
         left = {r.offset for r in self.source.records()} - self.gone
@@ -717,7 +716,7 @@ class MemoryFlow(MemorySource):
         )
 
     def do(self, program: bytes) -> None:
-        """One step for every two bytes: which, and a number for it."""
+        """Run one step for every two bytes: its kind, and a number for it."""
         for at in range(0, len(program) - 1, 2):
             name = self.steps[program[at] % len(self.steps)]
             step: Callable[[int], bool] = getattr(self, name)

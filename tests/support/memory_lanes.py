@@ -1,4 +1,4 @@
-"""Who copies the partition of a flow in memory, and what of theirs is still on its way."""
+"""The lanes of a flow in memory, and their requests in flight."""
 
 from __future__ import annotations
 
@@ -14,18 +14,18 @@ __all__ = ["Lane", "Late", "LivingLane"]
 
 @dataclass(slots=True)
 class Lane:
-    """Who copies the partition now; what it has sent arrives in order."""
+    """The current lane of the partition. Its requests arrive in order."""
 
     copy: PartitionCopy
     requests: deque[bytes] = field(default_factory=deque)
     answers: deque[Answer] = field(default_factory=deque)
     rows: list[tuple[ChunkRow, Run]] = field(default_factory=list)
-    """One round of the map, on its way."""
+    """A round of map rows in flight."""
 
 
 @dataclass(slots=True)
 class Late:
-    """What a connection that is gone had sent: it may still arrive, in its order."""
+    """Requests of a broken connection, which may still arrive in order."""
 
     until_ms: int
     requests: deque[bytes]
@@ -35,7 +35,7 @@ class Late:
 
 @dataclass(slots=True)
 class LivingLane:
-    """One that the driver thinks dead: it copies until it stops by itself."""
+    """A lane that the driver considers dead. It copies until it stops by itself."""
 
     lane: Lane
     until_ms: int

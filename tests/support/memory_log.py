@@ -1,5 +1,5 @@
-"""One partition's log in memory, as the brokers of `docs/hazards.md` keep it: producer states that
-expire and come back with their log, sequences, leader epochs, transactions, compaction, deletion.
+"""One partition's log in memory that behaves like a broker: expiring producer states, sequences,
+leader epochs, transactions, compaction, deletion.
 
 What a real broker does in each case was tried (`tests/broker/test_client_exact.py`, the `faults`);
 `tests/broker/test_memory_log.py` takes the same random steps on both and compares every answer.
@@ -36,22 +36,22 @@ __all__ = ["Answer", "LaggingLog", "MemoryLog", "MemoryView", "RolledBack", "fin
 OUT_OF_ORDER: Final = 45
 TOO_LARGE: Final = 10
 REMEMBERED: Final = 5
-"""Batches of a producer that a repeat is compared with."""
+"""Number of batches of a producer with which a repeat is compared."""
 TRANSACTIONAL: Final = 0x10
 MARKER: Final = 0x30
 
 
 class Answer(NamedTuple):
-    """To a Produce request."""
+    """The response to a Produce request."""
 
     error: int
     base_offset: int
     log_append_time_ms: int = -1
-    """-1 for an append; of a repeat the newest timestamp of the batch that is there."""
+    """-1 for an append; for a repeat, the newest timestamp of the existing batch."""
 
 
 class RolledBack(NamedTuple):
-    """A transaction that was aborted, as a Fetch answer lists it."""
+    """An aborted transaction, as listed in a Fetch response."""
 
     producer_id: int
     first_offset: int
@@ -89,23 +89,23 @@ class Stored(NamedTuple):
 
 @dataclass(slots=True)
 class MemoryLog:
-    """Offsets are given as they come; one replica, so the high watermark is the end."""
+    """A log with one replica, so the high watermark is its end."""
 
     log_start: int = 0
     end: int = 0
     epoch: int = 0
     most_records: int = 0
-    """Of a batch: more are too large once they are compressed anew; 0: nothing is."""
+    """Maximum records of a batch, above which it is too large after recompression; 0: no limit."""
     batches: list[Stored] = field(default_factory=list)
     aborted: list[RolledBack] = field(default_factory=list)
     _producers: dict[int, _Producer] = field(default_factory=dict)
     _open: dict[int, int] = field(default_factory=dict)
     """producer id -> first offset of its open transaction"""
 
-    # -- what a leader does ------------------------------------------------------------------------
+    # First offset of the open transaction by producer ID.
 
     def append(self, data: bytes | memoryview) -> Answer:
-        """A batch of an idempotent producer (epoch 0), or of none."""
+        """Append a batch of an idempotent producer (epoch 0), or of none."""
         header = read_header(memoryview(data))
         if 0 < self.most_records < header.count:  # before sequences are looked at
             return Answer(TOO_LARGE, -1)
@@ -151,7 +151,7 @@ class MemoryLog:
         return base
 
     def forget(self, older_than: int) -> None:
-        """Producer ids whose last record is older than this expire."""
+        """Expire producer IDs whose last record is older than this."""
         for producer_id, known in list(self._producers.items()):
             if known.last_timestamp < older_than:
                 del self._producers[producer_id]
@@ -165,7 +165,7 @@ class MemoryLog:
     # -- producers of a source ---------------------------------------------------------------------
 
     def write(self, records: list[Record], *, producer_id: int = -1) -> int:
-        """One batch, of a transaction where a producer id is given; returns its base offset."""
+        """Write one batch, in a transaction if a producer ID is given. Returns its base offset."""
         batch = encode_batch(records, codec=Codec.NONE, producer_id=producer_id)
         if producer_id >= 0:
             self._open.setdefault(producer_id, self.end)
@@ -173,7 +173,7 @@ class MemoryLog:
         return self._store(batch)
 
     def finish(self, producer_id: int, timestamp: int, *, commit: bool) -> None:
-        """The transaction's marker."""
+        """Write the transaction's marker."""
         first = self._open.pop(producer_id, self.end)
         if not commit:
             self.aborted.append(RolledBack(producer_id, first, self.end))
@@ -188,12 +188,12 @@ class MemoryLog:
     # -- what becomes of a log ---------------------------------------------------------------------
 
     def delete_before(self, offset: int) -> None:
-        """DeleteRecords, or retention."""
+        """Delete records, as by DeleteRecords or retention."""
         self.log_start = max(self.log_start, min(offset, self.end))
         self.batches = [one for one in self.batches if one.header.next_offset > self.log_start]
 
     def compact(self, stays: Callable[[Record], bool]) -> list[Record]:
-        """The cleaner takes records away; offsets stay. Returns what it took."""
+        """Remove records like the cleaner, without changing offsets. Returns the removed ones."""
         taken: list[Record] = []
         kept: list[Stored] = []
         newest = self.batches[-1].header if self.batches else None
@@ -209,10 +209,8 @@ class MemoryLog:
         return taken
 
     def truncate(self, offset: int) -> None:
-        """A leader is elected that lacks the batches from an offset on.
-
-        It has seen no more of a producer than its own log holds. An id that it had forgotten stays
-        forgotten.
+        """Elect a leader that lacks the batches from an offset on. It knows only the producers in
+        its own log. An ID that it had forgotten stays forgotten.
         """
         self.batches = [one for one in self.batches if one.header.next_offset <= offset]
         before = self.end
@@ -229,7 +227,9 @@ class MemoryLog:
     # -- readers -----------------------------------------------------------------------------------
 
     def read(self, offset: int, most: int | None = None, below: int | None = None) -> memoryview:
-        """Whole batches from the one with this offset on, at most so many, that begin below."""
+        """Return whole batches that begin below a limit, from the one with this offset on, at most
+        this many.
+        """
         if not self.log_start <= offset <= self.end:
             raise PartitionError(
                 f"offset {offset} is not in [{self.log_start}, {self.end}]",
@@ -244,7 +244,7 @@ class MemoryLog:
         return memoryview(bytearray(b"".join(found[:most])))
 
     def records(self) -> list[Record]:
-        """All data from the log's start on, with its offsets, also what was rolled back."""
+        """Return all data from the log's start on, with offsets, including aborted records."""
         return [
             record
             for one in self.batches
@@ -264,7 +264,7 @@ class MemoryLog:
 
 
 class LaggingLog(MemoryLog):
-    """A log whose last records are on its leader alone: consumers do not get them."""
+    """A log whose last records are only on its leader, so consumers do not get them."""
 
     def __init__(self, of: MemoryLog, behind: int) -> None:
         for name in MemoryLog.__slots__:
@@ -285,7 +285,7 @@ def _with_bits(batch: bytearray, bits: int) -> bytearray:
 
 
 def _thinned(one: Stored, stays: list[bool]) -> Stored:
-    """A batch with holes: it keeps its first and its last offset, and its sequences."""
+    """Return a batch with holes. It keeps its first and its last offset, and its sequences."""
     data, payload, at = bytearray(one.data[:HEADER_BYTES]), one.data, HEADER_BYTES
     for is_kept in stays:
         size, begin = read_varint(payload, at)
@@ -298,7 +298,7 @@ def _thinned(one: Stored, stays: list[bool]) -> Stored:
 
 
 class MemoryView:
-    """The port of `twinlog.mirror.ports` over logs in memory."""
+    """Implements the port `twinlog.mirror.ports` with in-memory logs."""
 
     def __init__(self, logs: Mapping[TopicPartition, MemoryLog], topic_id: TopicId) -> None:
         self._logs = logs
@@ -339,7 +339,7 @@ class MemoryView:
 def find_starts(
     requests: Sequence[StartRequest], source: LogView, target: LogView, rules: StartRules
 ) -> dict[TopicPartition, StartPoint | TwinlogError]:
-    """A start point or the reason against it, by *source* topic-partition."""
+    """Return a start point, or the reason against it, by *source* topic-partition."""
     out: dict[TopicPartition, StartPoint | TwinlogError] = {}
     for some in starts_in_groups(requests, source, target, rules):
         out.update(some)

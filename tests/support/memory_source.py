@@ -1,4 +1,4 @@
-"""A source partition in memory, and who produces to it."""
+"""A source partition in memory, and its producers."""
 
 from __future__ import annotations
 
@@ -13,21 +13,21 @@ __all__ = ["EXPIRY_MS", "HOUR_MS", "MemorySource"]
 NOW_MS: Final = 1_800_000_000_000
 HOUR_MS: Final = 3_600_000
 EXPIRY_MS: Final = 24 * HOUR_MS
-"""For how long the target remembers a producer."""
+"""How long the target remembers a producer."""
 
 
 @dataclass(slots=True)
 class MemorySource:
-    """Record n lies at offset n, has the value u<n> and one of five keys."""
+    """Record n is at offset n, with the value u<n> and one of five keys."""
 
     source: MemoryLog = field(default_factory=MemoryLog)
     now_ms: int = NOW_MS
     written: dict[int, bytes] = field(default_factory=dict)
-    """Upstream offset -> value, of every record that the source ever held."""
+    """Value by upstream offset, of every record that the source ever had."""
     gone: set[int] = field(default_factory=set)
-    """Of those that nobody can copy any more, or may not: cleaned, deleted, rolled back."""
+    """Offsets that can or may not be copied any more: compacted, deleted, aborted."""
     _transactions: dict[int, list[int]] = field(default_factory=dict)
-    """producer id -> offsets, of those that are open"""
+    """Offsets of open transactions by producer ID."""
 
     def _records(self, count: int, age_ms: int) -> list[Record]:
         begin = self.source.end
@@ -40,7 +40,7 @@ class MemorySource:
         self.written |= {record.offset: record.value or b"" for record in records}
 
     def produce(self, number: int) -> bool:
-        """A batch; every fourth one is older than the target remembers us for."""
+        """Write a batch. Every fourth one is older than the producer ID expiry."""
         age_ms = 2 * EXPIRY_MS if number % 4 == 0 else 0
         records = self._records(1 + number % 3, age_ms)
         self.source.write(records)
@@ -48,7 +48,7 @@ class MemorySource:
         return True
 
     def begin_transaction(self, number: int) -> bool:
-        """One more batch of one of two transactional producers."""
+        """Write a batch of one of two transactional producers."""
         producer_id = 100 + number % 2
         records = self._records(1 + number % 2, 0)
         self.source.write(records, producer_id=producer_id)
@@ -57,7 +57,7 @@ class MemorySource:
         return True
 
     def end_transaction(self, number: int) -> bool:
-        """The older one commits, or every third time rolls back."""
+        """Commit the older transaction, or every third time abort it."""
         if not self._transactions:
             return False
         producer_id = next(iter(self._transactions))

@@ -1,4 +1,6 @@
-"""The steps of a flow in memory, each as often as its weight: methods of `MemoryFlow` by name."""
+"""The steps of a flow in memory, as names of `MemoryFlow`'s methods, each as often as
+its weight.
+"""
 
 from __future__ import annotations
 
@@ -55,9 +57,9 @@ CHANGES: Final = {
     "lose_tail",
     "compact_map",
 }
-"""After which the target or the map says something else."""
+"""Steps that change the target or the map."""
 UNHEARD: Final = (
     *("fetch", "write_map", "rows_are_durable", "send", "arrive", "answer"),
     *("copy_on", "send", "arrive", "refuse", "connection_breaks", "map_connection_breaks"),
 )
-"""What a lane does that is thought dead."""
+"""Steps of a lane that is thought dead."""

@@ -1,6 +1,4 @@
-"""A mirror in the test's own process: real supervisor, real channel, real lanes; only Spark is
-left out.
-"""
+"""A mirror in the test's own process with real supervisor, channel and lanes, but without Spark."""
 
 from __future__ import annotations
 
@@ -34,9 +32,8 @@ CORES = 2
 
 
 def silent(flow: FlowConfig) -> FlowConfig:
-    """Without heartbeats, which every other test's mirror would copy, without offset syncs, and
-    without status rows unless the file wants one each second; heartbeats topics of other tests on
-    the same clusters are left where they are.
+    """Return the configuration without heartbeats and offset syncs, and without status rows unless
+    the file requests one per second. Heartbeats topics of other tests are not copied.
     """
     interval_s = flow.status_interval_seconds
     return replace(
@@ -49,13 +46,13 @@ def silent(flow: FlowConfig) -> FlowConfig:
 
 
 class Mirror:
-    """Runs the flows of a configuration until it is told to stop, or with `once` until they are
-    done, without heartbeats and offset syncs.
+    """Runs the flows of a configuration until it is stopped, or with `once` until they are done,
+    without heartbeats and offset syncs.
     """
 
     emits = False
     started: ClassVar[list[Mirror]] = []
-    """By the test that runs."""
+    """Mirrors that the current test has started."""
 
     def __init__(
         self,
@@ -131,7 +128,7 @@ class Mirror:
             self._done.set()
 
     def explained(self) -> str:
-        """The flows' states, and each partition with its code and message."""
+        """Return the flows' states, and each partition with its code and message."""
         lines = []
         for flow in self.snapshots:
             lines.append(f"{flow.flow}: {flow.state} {flow.code} {flow.reason}".rstrip())
@@ -150,7 +147,7 @@ class Mirror:
         return self
 
     def wait(self, within: float = PATIENCE_S) -> list[FlowSnapshot]:
-        """Until the flows have ended."""
+        """Wait until the flows have ended."""
         if not self._done.wait(within):
             raise AssertionError(f"the mirror has not ended in {within} s: {self.snapshots}")
         if self._error is not None:
@@ -160,7 +157,7 @@ class Mirror:
     def eventually(
         self, what: Callable[[list[PartitionSnapshot]], bool], within: float = PATIENCE_S
     ) -> list[PartitionSnapshot]:
-        """Until the partitions of all flows look as asked for."""
+        """Wait until the partitions of all flows satisfy the condition."""
         deadline = time.monotonic() + within
         while True:
             parts = [p for flow in self.snapshots for p in flow.partitions]
@@ -173,18 +170,18 @@ class Mirror:
             time.sleep(0.05)
 
     def partition(self, source: TopicPartition) -> Partition:
-        """What the driver knows of a partition, to be looked at or tampered with."""
+        """Return the driver's state of a partition, which a test may change."""
         runs = [flow.run for flow in self.supervisor.flows if flow.run is not None]
         return next(run.partitions[source] for run in runs if source in run.partitions)
 
     def discover_topics(self) -> None:
-        """Now, instead of at the next interval."""
+        """Discover topics now, instead of at the next interval."""
         for flow in self.supervisor.flows:
             if flow.run is not None:
                 flow.run.wants_discovery = True
 
     def reload(self) -> tuple[str, ...]:
-        """Read the file again; the lines of what changes. Raises what is wrong with it."""
+        """Read the file again, and return the lines about changes. Raises the file's errors."""
         return self.commands.put(Reload(who="a test")).result(PATIENCE_S).changes
 
     def stop(self, within: float = PATIENCE_S) -> list[FlowSnapshot]:
@@ -202,6 +199,6 @@ class Mirror:
 
 
 class EmittingMirror(Mirror):
-    """A mirror with heartbeats and offset syncs, as users run it."""
+    """A mirror with heartbeats and offset syncs, as run by users."""
 
     emits = True

@@ -1,4 +1,4 @@
-"""A mirror in a process of its own, which a test may kill: prints its state whenever it changes."""
+"""A mirror in its own process, which a test may kill. It prints its state whenever that changes."""
 
 from __future__ import annotations
 
@@ -28,19 +28,19 @@ ROOT: Final = Path(__file__).parents[2]
 
 
 class State(NamedTuple):
-    """What the mirror said last of a flow."""
+    """The mirror's last report of a flow."""
 
     state: str = ""
     reason: str = ""
     generation: int = -1
-    """-1 while it leads none."""
+    """-1 while it leads no flow."""
     records: int = 0
     lanes: tuple[int, ...] = ()
-    """Process ids, of all flows together."""
+    """Process IDs of the lanes of all flows."""
 
 
 class Driver:
-    """Such a process, seen from the test."""
+    """The process, as seen by the test."""
 
     def __init__(
         self,
@@ -54,11 +54,11 @@ class Driver:
         host: Host | None = None,
     ) -> None:
         self.state = State()
-        """Of the only flow."""
+        """The state of the only flow."""
         self.states: dict[str, State] = {}
-        """By flow."""
+        """The states by flow."""
         self.address: Address | None = None
-        """Where it serves HTTP, once it does."""
+        """Its HTTP address, once it serves HTTP."""
         arguments = [str(config), f"--lanes={lanes}"]
         arguments += [] if listen is None else [f"--listen={listen}"]
         arguments += ["--adopt"] if adopts_mm2 else []
@@ -89,7 +89,7 @@ class Driver:
                 self.address = parse_listen(line.removeprefix("http://").split()[0])
 
     def served(self) -> Address:
-        """Where; waits for it."""
+        """Wait for its HTTP address, and return it."""
         eventually(lambda: self.address, what="an address of HTTP")
         assert self.address is not None
         return self.address

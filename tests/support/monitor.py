@@ -1,4 +1,4 @@
-"""Asks the three paths as Prometheus and probes do."""
+"""Queries the three paths like Prometheus and probes."""
 
 from __future__ import annotations
 
@@ -24,8 +24,6 @@ Series = dict[tuple[str, tuple[tuple[str, str], ...]], float]
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """An answer."""
-
     status: int
     headers: http.client.HTTPMessage
     body: bytes
@@ -37,7 +35,7 @@ class Answer:
 
 @contextmanager
 def served(monitor: Monitor, address: Address = LOCAL) -> Iterator[WebServer]:
-    """A server for a while; others may reach it."""
+    """Run a server for a while, to which others may connect."""
     server = WebServer(monitor, address, RestConfig(monitoring_is_open=True))
     server.start()
     try:
@@ -53,7 +51,7 @@ def ask(
     headers: Mapping[str, str] | None = None,
     timeout_s: float = 5,
 ) -> Answer:
-    """One request over a connection of its own."""
+    """Send one request over a new connection."""
     connection = http.client.HTTPConnection(address.host, address.port, timeout=timeout_s)
     try:
         connection.request(method, path, headers=headers or {})
@@ -64,7 +62,7 @@ def ask(
 
 
 def series(text: bytes) -> Series:
-    """Every sample by name and labels, as Prometheus' own parser reads them."""
+    """Return every sample by name and labels, as Prometheus' own parser reads them."""
     return {
         (sample.name, tuple(sorted(sample.labels.items()))): sample.value
         for family in text_string_to_metric_families(text.decode())
@@ -73,5 +71,5 @@ def series(text: bytes) -> Series:
 
 
 def labels(**values: str) -> tuple[tuple[str, str], ...]:
-    """Labels as `series` has them, of the flow A->B unless said otherwise."""
+    """Return labels as in `series`, by default of the flow A->B."""
     return tuple(sorted({"source": "A", "target": "B", **values}.items()))

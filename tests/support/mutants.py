@@ -1,4 +1,4 @@
-"""Rules of the copy, each taken away: what must be noticed when somebody breaks it.
+"""Rules of the copy, each removed by a mutant that a test must detect.
 
 Those of the cut (rule C of `mirror.map.offset_map`) are in `unit/mirror/test_map_histories.py`;
 that a repeat is no append shows on brokers only (`faults/test_h03_offset_map.py`).
@@ -40,7 +40,7 @@ begin: Final = PartitionCopy.__init__
 
 
 class Mutant(NamedTuple):
-    """A rule that is gone, and the seed of a program of steps that notices it."""
+    """A removed rule, and the seed of a program of steps that detects it."""
 
     rule: str
     seed: int

@@ -1,4 +1,4 @@
-"""One partition's copy with nothing around it: batches in, batches out, answers back."""
+"""One partition's copy without its environment: batches in, batches out, responses back."""
 
 from __future__ import annotations
 
@@ -23,14 +23,14 @@ K = 70
 
 
 def with_epoch(encoded: bytes, epoch: int) -> bytes:
-    """As the leader of this epoch wrote it."""
+    """Return the batch as written by the leader of this epoch."""
     return encoded[:12] + epoch.to_bytes(4, "big", signed=True) + encoded[16:]
 
 
 def batch(
     base: int, count: int, *, timestamp: int = NOW, value: bytes = b"v", epoch: int = -1
 ) -> bytes:
-    """A source batch."""
+    """Return a source batch."""
     kept = [
         Record(offset=base + i, timestamp=timestamp, key=b"k%d" % (base + i), value=value)
         for i in range(count)
@@ -39,7 +39,9 @@ def batch(
 
 
 def control(offset: int, producer_id: int, *, commit: bool = True) -> bytes:
-    """A transaction marker as the broker writes it (key: version, type; value: version, epoch)."""
+    """Return a transaction marker as the broker writes it (key: version, type; value: version,
+    epoch).
+    """
     marker = Record(
         offset=offset,
         timestamp=NOW,
@@ -52,14 +54,14 @@ def control(offset: int, producer_id: int, *, commit: bool = True) -> bytes:
 
 
 def transactional(raw: bytearray, bits: int = 0x10) -> bytes:
-    """The same batch with attribute bits set, and with its CRC corrected."""
+    """Return the same batch with attribute bits set, and a corrected CRC."""
     raw[22] |= bits
     raw[17:21] = crc32c(bytes(raw[21:])).to_bytes(4, "big")
     return bytes(raw)
 
 
 def of_producer(base: int, count: int, producer_id: int, *, value: bytes = b"v") -> bytes:
-    """A batch of a transaction."""
+    """Return a batch of a transaction."""
     records = [Record(offset=base + i, timestamp=NOW, key=b"t", value=value) for i in range(count)]
     return transactional(
         encode_batch(records, codec=Codec.NONE, base_offset=base, producer_id=producer_id)
@@ -71,7 +73,7 @@ def fetched(*parts: bytes) -> memoryview:
 
 
 def a_copy(**given: Any) -> PartitionCopy:
-    """A raw copy (`arguments`)."""
+    """Return a raw copy (`arguments`)."""
     return PartitionCopy(**arguments(**given))
 
 
@@ -91,7 +93,7 @@ def arguments(
     limit_bytes: int = 1 << 20,
     skips: tuple[Skip, ...] = (),
 ) -> dict[str, Any]:
-    """What a copy is made of."""
+    """Return the arguments of a copy."""
     run = Run(ordinal, upstream, K + ordinal)
     tail = MapTail(
         key=PartitionKey(NO_TOPIC_ID, NO_TOPIC_ID, 0),

@@ -1,4 +1,4 @@
-"""Servers in the test's process that behave like brokers, or like anything but a broker."""
+"""Servers in the test's process that behave like brokers, or like other services."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ Peer = Callable[[socket.socket], None]
 
 @contextmanager
 def peer(behave: Peer) -> Iterator[int]:
-    """A server whose connections all behave like this; yields its port."""
+    """Run a server whose connections all behave like this, and yield its port."""
     server = socket.create_server(("127.0.0.1", 0))
     taken: list[socket.socket] = []
 
@@ -56,7 +56,9 @@ def saying(data: bytes) -> Peer:
 
 
 def api_versions_answer(correlation_id: int) -> bytes:
-    """ApiVersions v0 with a single API (18, 0-0); refused as v3, so that the client falls back."""
+    """Return ApiVersions v0 with a single API (18, 0-0). v3 is rejected, so that the client falls
+    back.
+    """
     body = struct.pack(">ihihhh", correlation_id, 0, 1, 18, 0, 0)
     return struct.pack(">i", len(body)) + body
 
@@ -74,7 +76,9 @@ def old_broker(sock: socket.socket) -> None:
 
 
 def refusing(sock: socket.socket, *, error: int) -> None:
-    """A broker with SASL that answers the handshake with this error, and refuses the login."""
+    """Act as a broker with SASL that answers the handshake with this error, and
+    rejects the login.
+    """
 
     def answer(body: bytes) -> None:
         if frame := sock.recv(1024):

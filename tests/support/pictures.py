@@ -1,5 +1,5 @@
-"""Pictures of the page for the docs: a demo is started, steered as `docs/control-plane.md` has it,
-and looked at in a real Chromium.
+"""Takes screenshots of the page for the docs: a demo is started, steered as in
+`docs/control-plane.md`, and shown in a real Chromium.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ def asked(address: str, path: str, method: str = "GET", **body: object) -> Any:
 
 
 def main() -> None:
-    """Write them; what was there is replaced."""
+    """Write the pictures, replacing existing ones."""
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         with Browser(folder / "chromium") as browser:

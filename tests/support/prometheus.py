@@ -22,7 +22,7 @@ __all__ = ["RULES", "Found", "Prometheus", "check", "promtool", "steady"]
 ROOT: Final = Path(__file__).resolve().parents[2]
 DOWNLOADED_WITHIN_S: Final = 120.0
 IS_NEEDED: Final = os.environ.get("TWINLOG_PROMETHEUS") == "needed"
-"""In continuous integration: a test that is skipped there would be seen by nobody."""
+"""Set in continuous integration, where a skipped test would be overlooked."""
 RULES: Final = ROOT / "deploy" / "prometheus" / "twinlog.rules.yml"
 
 
@@ -32,7 +32,7 @@ def missing(what: str) -> NoReturn:
 
 
 def promtool() -> Path:
-    """Where it is; the test is skipped where it cannot be had, and fails where it is needed."""
+    """Return promtool's path. Without it the test is skipped, or fails where it is required."""
     try:
         ended = subprocess.run(
             [ROOT / "scripts" / "promtool"],
@@ -49,7 +49,7 @@ def promtool() -> Path:
 
 
 def check(*command: str | Path) -> None:
-    """A command of promtool that must find nothing wrong."""
+    """Run a command of promtool, which must find no error."""
     ended = subprocess.run(
         [promtool(), *command], capture_output=True, text=True, check=False, timeout=PATIENCE_S
     )
@@ -57,7 +57,7 @@ def check(*command: str | Path) -> None:
 
 
 def selector(name: str, labels: Sequence[tuple[str, str]]) -> str:
-    """A series as rule tests write it."""
+    """Return a series as written in rule tests."""
     quoted = (f'{label}="{_escaped(value)}"' for label, value in labels)
     return f"{name}{{{','.join(quoted)}}}"
 
@@ -67,7 +67,7 @@ def _escaped(value: str) -> str:
 
 
 class Found(NamedTuple):
-    """One sample of an answer."""
+    """One sample of a response."""
 
     labels: Mapping[str, str]
     value: float
@@ -117,7 +117,7 @@ class Prometheus:
         return self
 
     def _port(self) -> int:
-        """The one that the kernel chose: it is not in the log of every release."""
+        """Return the port that the kernel chose. Not every release logs it."""
         assert self._process is not None
         if self._process.poll() is not None:
             pytest.fail((self._folder / "prometheus.log").read_text()[-2000:])
@@ -131,13 +131,13 @@ class Prometheus:
             self._process.wait(PATIENCE_S)
 
     def query(self, expression: str) -> list[Found]:
-        """What it yields now; an AssertionError while Prometheus is only coming up."""
+        """Return the query's result. Raises AssertionError while Prometheus is starting."""
         answer = self._get("query", query=expression)
         assert answer["resultType"] == "vector", answer
         return [Found(one["metric"], float(one["value"][1])) for one in answer["result"]]
 
     def rules(self) -> list[Mapping[str, Any]]:
-        """Every rule as it was last evaluated."""
+        """Return every rule as it was last evaluated."""
         return [rule for group in self._get("rules")["groups"] for rule in group["rules"]]
 
     def _get(self, what: str, **parameters: str) -> Any:
@@ -150,7 +150,7 @@ class Prometheus:
 
 
 def steady(series: Series, labels: Mapping[str, str]) -> dict[str, float]:
-    """Series by selector with the labels of the scrape; those without a number are left out."""
+    """Return series by selector, with the scrape's labels, without those that have no number."""
     return {
         selector(name, (*own, *labels.items())): value
         for (name, own), value in series.items()

@@ -1,4 +1,4 @@
-"""Configuration files for tests: lines in, a loaded configuration out."""
+"""Configuration files for tests: loads a configuration from lines."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ BASE = (
     "B.bootstrap.servers = b:9092",
     "A->B.enabled = true",
 )
-"""The shortest file that runs; tests add lines from line 5 on."""
+"""The shortest valid file. Tests add lines from line 5 on."""
 
 
 class Loader(Protocol):
@@ -56,7 +56,7 @@ def flow_of(config: MirrorConfig, source: str = "A", target: str = "B") -> FlowC
 
 
 def refusal(run: Callable[[], MirrorConfig]) -> str:
-    """The message of the ConfigError, from the file's name on."""
+    """Return the message of the ConfigError, from the file's name on."""
     with pytest.raises(ConfigError) as caught:
         run()
     assert caught.value.exit_code == 2

@@ -1,12 +1,11 @@
-"""Transforms in plain Python, record by record: what the application of the transforms must answer.
-
-Nothing of it is fast, and nothing clever: it is the oracle of the tests.
+"""Transforms in plain Python, record by record. This is the simple, slow oracle for the application
+of the transforms.
 """
 
 from __future__ import annotations
 
 from array import array
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection, Iterable
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -17,14 +16,14 @@ from twinlog.wire.records import Record, decode_batch, encode_batch
 __all__ = ["PythonTransformer", "RecordFunction", "records_of", "transformed"]
 
 RecordFunction = Callable[[Record], Record | None]
-"""Returns the record as it is written, or None if it is filtered. It may raise."""
+"""Returns the record to write, or None if it is filtered. It may raise."""
 
 RECORDS: Final = 3
-"""Records of a batch in an answer, so that answers have several."""
+"""Records of a batch in an answer. It is small, so that answers have several batches."""
 
 
 def records_of(one: SourceRange) -> list[Record]:
-    """The records that a range asks for."""
+    """Return the records in a range."""
     view = memoryview(one.batches)
     return [
         record
@@ -35,16 +34,26 @@ def records_of(one: SourceRange) -> list[Record]:
 
 
 def transformed(
-    one: SourceRange, function: RecordFunction, *, codec: Codec = Codec.NONE, records: int = RECORDS
+    one: SourceRange,
+    function: RecordFunction,
+    *,
+    codec: Codec = Codec.NONE,
+    records: int = RECORDS,
+    quarantines: bool = False,
 ) -> RangeAnswer:
-    """The answer to a range."""
+    """Return the answer to a range. `quarantines`: failed records go to the dead-letter topic."""
     kept: list[tuple[int, Record]] = []
     failure: RangeFailure | None = None
+    quarantined: list[RangeFailure] = []
     for record in records_of(one):
         try:
             found = function(record)
         except ValueError as error:
-            failure = RangeFailure(offset=record.offset, text=f"ValueError: {error}")
+            failed = RangeFailure(offset=record.offset, text=f"ValueError: {error}", transform="f")
+            if quarantines:
+                quarantined.append(failed)
+                continue
+            failure = failed
             break
         if found is not None:
             kept.append((record.offset, found))
@@ -57,18 +66,22 @@ def transformed(
         offsets=array("q", (offset for offset, _ in kept)).tobytes(),
         end=one.end if failure is None else failure.offset,
         failure=failure,
+        quarantined=tuple(quarantined),
     )
 
 
 @dataclass(slots=True)
 class PythonTransformer:
-    """Ranges wait in `waiting` until the test has them answered, in any order, or never."""
+    """Ranges stay in `waiting` until the test answers them, in any order, or never."""
 
     function: RecordFunction
     waiting: dict[int, SourceRange] = field(default_factory=dict)
     withdrawn: list[int] = field(default_factory=list)
     silence_s: float = 0.0
-    """How long it says that nothing was answered."""
+    """For how long it reports that nothing was answered."""
+    quarantines: bool = False
+    late: set[int] = field(default_factory=set)
+    """The ranges that it reports as left out although later ones were answered long ago."""
     _answers: list[RangeAnswer] = field(default_factory=list)
 
     def offer(self, one: SourceRange) -> None:
@@ -86,11 +99,15 @@ class PythonTransformer:
     def silent_s(self) -> float:
         return self.silence_s if self.waiting else 0.0
 
+    def overtaken(self, after_s: float) -> Collection[int]:
+        return self.late & self.waiting.keys()
+
     def give(self, *answers: RangeAnswer) -> None:
-        """These answers arrive, whatever was asked."""
+        """Let these answers arrive, whatever was requested."""
         self._answers += answers
 
     def answer(self, number: int | None = None) -> None:
-        """A task answers one range, or all of them."""
+        """Answer one range, or all of them, as a task does."""
         for each in list(self.waiting) if number is None else [number]:
-            self.give(transformed(self.waiting.pop(each), self.function))
+            one = self.waiting.pop(each)
+            self.give(transformed(one, self.function, quarantines=self.quarantines))

@@ -1,4 +1,4 @@
-"""Quotas that a broker keeps for one client id or user, in force when this returns."""
+"""Sets quotas of a client ID or user on a broker, in effect on return."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ USER = "user"
 
 
 def quota(client: ClusterClient, client_id: str, values: Mapping[str, float | None]) -> None:
-    """Set quotas by their keys, as `producer_byte_rate`; None lifts one."""
+    """Set quotas by their keys, such as `producer_byte_rate`; None removes one."""
     _set(client, ((CLIENT_ID, client_id),), values)
 
 
 def user_quota(client: ClusterClient, user: str, values: Mapping[str, float | None]) -> None:
-    """The same of a user, whatever its clients are called."""
+    """Set quotas of a user, whatever its client IDs are."""
     _set(client, ((USER, user),), values)
 
 

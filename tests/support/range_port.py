@@ -1,4 +1,4 @@
-"""The port of a lane, with ranges that a test has."""
+"""A lane's port with ranges provided by a test."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ from twinlog.wire.records import decode_batch
 def batches_of(
     records: Sequence[Record], *, per: int | None = None, codec: Codec = Codec.LZ4
 ) -> bytes:
-    """Batches as fetched, of at most `per` records each. Another one begins after a gap."""
+    """Return batches as fetched, of at most `per` records each. A gap begins another one."""
     out, some = bytearray(), [*records[:1]]
     for one in records[1:]:
         if one.offset != some[-1].offset + 1 or len(some) == per:
@@ -51,7 +51,7 @@ def range_of(
     batches: bytes | None = None,
     transform: str = "d1",
 ) -> SourceRange:
-    """These records as a range of `orders`."""
+    """Return these records as a range of `orders`."""
     return SourceRange(
         number=number,
         topic="orders",
@@ -118,7 +118,7 @@ class StubPort:
 
 
 def source_records(one: SourceRange) -> list[Record]:
-    """The records of a range."""
+    """Return the records of a range."""
     view = memoryview(one.batches)
     return [
         record
@@ -128,7 +128,7 @@ def source_records(one: SourceRange) -> list[Record]:
 
 
 def records_of(answer: RangeAnswer) -> list[Record]:
-    """The records of an answer, with the offsets of the source. Each batch must be complete."""
+    """Return the records of an answer, with the source's offsets. Each batch must be complete."""
     offsets = array("q")
     offsets.frombytes(answer.offsets)
     found: list[Record] = []

@@ -1,4 +1,4 @@
-"""Single requests as a simpler mirror would send them: no check before, none after."""
+"""Single requests as a simpler mirror would send them, without checks."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ NO_LEADER_YET = (3, 5, 6)
 
 
 class Answer(NamedTuple):
-    """What the broker said to one batch."""
+    """The broker's response to one batch."""
 
     error: int
     base_offset: int
@@ -46,9 +46,8 @@ def send(
     batch: bytes | bytearray,
     topic_id: TopicId = NO_TOPIC_ID,
 ) -> Answer:
-    """Append one encoded batch; with a topic id that topic and no other of its name.
-
-    A leader that does not know yet that it is one is asked again.
+    """Append one encoded batch; with a topic ID only to that topic. If the leader does not know yet
+    that it leads, the request is repeated.
     """
     for _ in range(100):
         answer = _send(client, tp, batch, topic_id)
@@ -71,7 +70,7 @@ def _send(
 
 
 def request(connection: Connection, key: int, version: int, body: bytes) -> memoryview:
-    """Send an encoded body; the answer's body, not decoded, in a buffer of its own."""
+    """Send an encoded body. Return the undecoded response in its own buffer."""
     connection._correlation_id += 1
     number, name = connection._correlation_id, connection.settings.client_id.encode()
     tail = struct.pack(">h", len(name)) + name + b"\x00" * is_flexible(key, version)
@@ -82,7 +81,7 @@ def request(connection: Connection, key: int, version: int, body: bytes) -> memo
 
 
 class Writer:
-    """A producer id, and batches under any sequence one likes."""
+    """A producer ID, and batches with any sequence."""
 
     def __init__(self, client: ClusterClient, tp: TopicPartition, producer_id: int) -> None:
         self.client = client
@@ -99,7 +98,7 @@ class Writer:
         )
 
     def send(self, records: list[Record], sequence: int, *, spoilt: bool = False) -> Answer:
-        """Append the records; a `spoilt` batch has a wrong CRC, so the broker refuses it."""
+        """Append the records. A `spoilt` batch has a wrong CRC, so the broker rejects it."""
         batch = self.batch(records, sequence)
         if spoilt:
             batch[-1] ^= 1
@@ -107,7 +106,7 @@ class Writer:
 
 
 class LoggedBatch(NamedTuple):
-    """A batch as it lies in a log."""
+    """A batch as stored in a log."""
 
     base_offset: int
     last_offset: int
@@ -118,7 +117,7 @@ class LoggedBatch(NamedTuple):
 
 
 def batches(client: ClusterClient, tp: TopicPartition, offset: int = 0) -> list[LoggedBatch]:
-    """The headers of all batches from an offset on."""
+    """Return the headers of all batches from an offset on."""
     out: list[LoggedBatch] = []
     while True:
         answer = fetch_records(client, {tp: (offset, 1 << 20)})[tp]
@@ -143,7 +142,7 @@ def batches(client: ClusterClient, tp: TopicPartition, offset: int = 0) -> list[
 
 
 def values(client: ClusterClient, tp: TopicPartition, offset: int) -> list[bytes | None]:
-    """The values of what a plain Fetch by name answers at an offset."""
+    """Return the values that a plain Fetch by name returns at an offset."""
     answer = fetch_records(client, {tp: (offset, 1 << 20)})[tp]
     if isinstance(answer, TwinlogError):
         raise answer

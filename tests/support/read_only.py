@@ -1,4 +1,4 @@
-"""Commands that run where some folders are mounted read-only, as in a hardened container.
+"""Commands with some folders mounted read-only, as in a hardened container.
 
 Taking a permission away is not the same: root writes nevertheless, and the reason is another one.
 """
@@ -24,7 +24,7 @@ WHERE_FILES_ARE_MADE: Final = ("/", "/tmp", "/var/tmp", "/dev/shm")  # noqa: S10
 
 @functools.cache
 def _refused() -> str:
-    """Why there are no mount namespaces here; empty where there are."""
+    """Return why there are no mount namespaces here, or an empty text if there are."""
     try:
         done = subprocess.run(
             [*UNSHARE, "sh", "-c", as_it_is(Path("/tmp"))],  # noqa: S108 (only mounted anew)
@@ -39,25 +39,24 @@ def _refused() -> str:
 
 
 def empty(folder: Path) -> str:
-    """An empty folder that cannot be written."""
+    """Return the mount of an empty read-only folder."""
     return f"mount -t tmpfs -o ro tmpfs {shlex.quote(str(folder))}"
 
 
 def as_it_is(folder: Path) -> str:
-    """What is in the folder cannot be changed; mounts below it are not meant."""
+    """Return a read-only mount of the folder, without mounts below it."""
     path = shlex.quote(str(folder))
     return f"mount --bind {path} {path} && mount -o remount,bind,ro {path}"
 
 
 def scratch(folder: Path) -> str:
-    """A folder that can be written, whatever is around it."""
+    """Return the mount of a writable folder, whatever its parents are."""
     return f"mount -t tmpfs tmpfs {shlex.quote(str(folder))}"
 
 
 def with_mounts(mounts: Sequence[str], command: Sequence[str]) -> list[str]:
-    """The same command with these mounts of its own, which end with it.
-
-    The test is skipped where mount namespaces are refused.
+    """Return the same command with its own mounts, which end with it. The test is skipped if mount
+    namespaces are not permitted.
     """
     if reason := _refused():
         pytest.skip(f"mount namespaces are refused here: {reason}")

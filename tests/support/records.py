@@ -1,4 +1,4 @@
-"""Records and batches to test with: random ones for hypothesis, and damage done to them."""
+"""Records and batches for tests: random ones for hypothesis, and damaged ones."""
 
 from __future__ import annotations
 
@@ -45,7 +45,9 @@ SAMPLE: Final = [
     Record(3, NOW_MS + 90_000, b"k" * 100, b"v" * 9000),
     Record(4, NOW_MS, b"h", b"v", (("trace", b"1"), ("trace", None), ("", b""), ("\udcff", b"x"))),
 ]
-"""Every kind of null, empty and long; duplicate and null headers, and a key that is not UTF-8."""
+"""Values with every kind of null, empty and long; duplicate and null headers; a key that is not
+UTF-8.
+"""
 
 
 def with_bits(batch: bytes | bytearray, bits: int) -> bytearray:
@@ -57,14 +59,14 @@ def with_bits(batch: bytes | bytearray, bits: int) -> bytearray:
 
 
 def flipped(data: bytes, position: int, mask: int) -> bytes:
-    """`data` with the bits of one byte turned."""
+    """Return `data` with the bits of one byte inverted."""
     damaged = bytearray(data)
     damaged[position] ^= mask
     return bytes(damaged)
 
 
 def prefixes(data: bytes) -> Iterator[bytes]:
-    """All proper prefixes; of long data those near both ends and some between."""
+    """Return all proper prefixes; of long data those near both ends and some in between."""
     step = max(1, len(data) // 400)
     for length in range(len(data)):
         if length < 200 or len(data) - length < 200 or length % step == 0:
@@ -80,7 +82,7 @@ def message(
     timestamp: int = -1,
     attributes: int = 0,
 ) -> bytes:
-    """A message of magic 0 or 1, field by field as the old protocol guide has them."""
+    """Return a message of magic 0 or 1, field by field as in the old protocol guide."""
     body = struct.pack(">bB", magic, attributes)
     if magic == 1:
         body += struct.pack(">q", timestamp)

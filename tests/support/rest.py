@@ -1,4 +1,4 @@
-"""REST of a process, asked over a real socket. Every answer is compared with docs/openapi.json."""
+"""REST of a process, over a real socket. Every answer is compared with docs/openapi.json."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def validator(reference: str) -> jsonschema_rs.Validator:
 
 
 def problems_of(path: str, method: str, answer: Answer) -> list[str]:
-    """How an answer differs from the document; those of paths that it does not have are errors."""
+    """Return how an answer differs from the document. A path that is not in it is an error."""
     plain = path.partition("?")[0]
     known: dict[str, Any] = {}
     if answer.status == 304 or plain == "/api/v1/openapi.json":
@@ -63,7 +63,7 @@ def problems_of(path: str, method: str, answer: Answer) -> list[str]:
 
 
 def few(examples: int) -> settings:
-    """So many requests of schemathesis for each operation."""
+    """Use this many requests of schemathesis for each operation."""
     return settings(
         max_examples=examples,
         deadline=None,
@@ -74,7 +74,7 @@ def few(examples: int) -> settings:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Rest:
-    """One process's server."""
+    """The server of one process."""
 
     address: Address
     events: EventLog
@@ -87,7 +87,7 @@ class Rest:
         body: object = None,
         headers: Mapping[str, str] | None = None,
     ) -> Answer:
-        """One request; a body is sent as JSON."""
+        """Send one request. A body is sent as JSON."""
         connection = http.client.HTTPConnection(self.address.host, self.address.port, timeout=60)
         given = dict(headers or {})
         sent = None
@@ -105,7 +105,7 @@ class Rest:
         return answer
 
     def get(self, path: str) -> Any:
-        """The JSON of an answer, which must be one."""
+        """Return the answer's JSON."""
         answer = self.ask(path)
         assert answer.status == 200, answer
         return answer.json
@@ -129,7 +129,7 @@ class StreamReader:
         self._connection.request("GET", "/api/v1/stream", headers={"Last-Event-ID": last})
         self.answer = self._connection.getresponse()
         self.found: list[tuple[str, Any]] = []
-        """Kind and data, as they came."""
+        """Kind and data of events, in order of arrival."""
         self.ended = False
         self._thread = threading.Thread(target=self._read, daemon=True)
         self._thread.start()
@@ -150,7 +150,7 @@ class StreamReader:
         return [kind for kind, _ in self.found]
 
     def events(self) -> list[Any]:
-        """Those that came, without the flows."""
+        """Return the events that have arrived, without the flows."""
         return [one for kind, one in self.found if kind == "event"]
 
     def close(self) -> None:
@@ -161,7 +161,7 @@ class StreamReader:
 def rest_of(
     config: MirrorConfig, file: Path, monitor: Monitor, address: Address = LOCAL
 ) -> Iterator[Rest]:
-    """Served as `twinlog mirror` serves it."""
+    """Serve REST like `twinlog mirror`."""
     events, current = EventLog(file), CurrentConfig(config)
     server = web_server(monitor, address, current, events, file)
     logging.getLogger().addHandler(events)

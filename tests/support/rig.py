@@ -1,4 +1,4 @@
-"""One flow between two real clusters, with everything that a fault test does to it and asks of it.
+"""One flow between two real clusters, with the actions and checks of fault tests.
 
 Records are numbers: record n has key, value, headers and timestamp made from n, so that a reader
 sees at once which ones are missing, twice, or at the wrong place.
@@ -54,7 +54,7 @@ COMPACTED: Final = {
 }
 DAY_MS: Final = 86_400_000
 OLD: Final = 3 * DAY_MS
-"""The broker has forgotten a producer whose last record is so old by its next check."""
+"""Age of a last record after which the broker has forgotten the producer at its next check."""
 KEEPS_LEADERLESS: Final = """
 from twinlog.lane.watches import no_leader
 no_leader.NO_LEADER_AFTER_S = 600.0

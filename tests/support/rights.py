@@ -1,4 +1,4 @@
-"""Two guarded clusters and fresh users on them: what a mirror does with exactly these rights.
+"""Two guarded clusters with new users, to run a mirror with exactly these rights.
 
 user = pair.source_user(grant("READ", topic=topic))
 config = pair.config(folder, source_user, target_user, topics=topic)
@@ -41,14 +41,14 @@ class Grant:
 
 @dataclass(kw_only=True)
 class SecuredPair:
-    """The clusters; each test takes users that nobody had before it."""
+    """The clusters. Each test uses new users."""
 
     source: LocalCluster
     target: LocalCluster
     _free: dict[str, Iterator[str]] = field(default_factory=dict)
 
     def user(self, cluster: LocalCluster, grants: Iterable[Grant]) -> str:
-        """A user with exactly these rights."""
+        """Return a user with exactly these rights."""
         name = next(self._free.setdefault(cluster.name, itertools.chain(USERS)))
         for grant in grants:
             grant.give(cluster, name)
@@ -64,7 +64,7 @@ class SecuredPair:
         mechanism: str | None = "PLAIN",
         aliases: tuple[str, str] = ("A", "B"),
     ) -> Path:
-        """The file of one flow, entered on both sides in the same way."""
+        """Return the file of one flow, with the same authentication on both sides."""
         flow = "->".join(aliases)
         text = [f"clusters = {', '.join(aliases)}", f"{flow}.enabled = true"]
         text.append("replication.factor = 1")
@@ -81,7 +81,7 @@ class SecuredPair:
 
 
 def guarded(name: str, config: Mapping[str, str] | None = None) -> LocalCluster:
-    """A broker with TLS, SASL and the standard authorizer; not started yet."""
+    """Return a broker with TLS, SASL and the standard authorizer, which is not started yet."""
     security = SandboxSecurity(
         listeners=("SASL_SSL", "SASL_PLAINTEXT", "SSL"),
         mechanisms=("PLAIN", "SCRAM-SHA-512"),
@@ -94,7 +94,7 @@ def guarded(name: str, config: Mapping[str, str] | None = None) -> LocalCluster:
 
 @contextmanager
 def secured_pair(name: str) -> Iterator[SecuredPair]:
-    """Two of them."""
+    """Return two such brokers."""
     with ExitStack() as stack:
         source = stack.enter_context(guarded(f"{name}-source"))
         target = stack.enter_context(guarded(f"{name}-target"))

@@ -1,5 +1,5 @@
-"""Counts rounds of what a mirror in the test's process does again and again: to see that nothing
-comes of them takes rounds, not seconds.
+"""Counts rounds of a mirror in the test's process. Tests that nothing happens wait for rounds, not
+for seconds.
 """
 
 from __future__ import annotations
@@ -16,11 +16,11 @@ from twinlog.control.running.flow_run import FlowRun
 __all__ = ["REPORT", "Rounds", "lane_rounds"]
 
 REPORT = "Progress"
-"""Once a second, from each lane."""
+"""Sent once a second by each lane."""
 
 
 class Rounds:
-    """Calls of a method that have ended, by a name that is made of their arguments."""
+    """Completed calls of a method, by a name made from their arguments."""
 
     def __init__(
         self, patch: pytest.MonkeyPatch, owner: type, method: str, name: Callable[..., str]
@@ -37,11 +37,11 @@ class Rounds:
         patch.setattr(owner, method, counted)
 
     def pass_by(self, name: str, count: int = 2) -> None:
-        """So many begin and end from now on; one that is under way is not counted."""
+        """Wait until this many rounds have begun and ended. A running one does not count."""
         enough = self.ended[name] + 1 + count
         eventually(lambda: self.ended[name] >= enough, what=f"{count} rounds of {name}")
 
 
 def lane_rounds(patch: pytest.MonkeyPatch) -> Rounds:
-    """What lanes tell their driver, by its kind."""
+    """Count the messages of lanes to their driver, by kind."""
     return Rounds(patch, FlowRun, "on_message", lambda _run, _lane, what: type(what).__name__)

@@ -1,4 +1,4 @@
-"""Settings for the sandbox's clusters."""
+"""Client settings for the sandbox's clusters."""
 
 from __future__ import annotations
 
@@ -11,11 +11,13 @@ from twinlog.cluster.security.security_settings import SecuritySettings
 from twinlog.sandbox import LocalCluster
 
 HURRIED = Patience(backoff=Backoff(initial_ms=20, cap_ms=200))
-"""Local brokers are back within seconds; a test need not wait longer than they do."""
+"""Short pauses, because local brokers are back within seconds."""
 
 
 def settings_of(cluster: LocalCluster) -> ClusterSettings:
-    """Of somebody who may do everything; a secured cluster is entered by its internal listener."""
+    """Return settings of a user with all rights. A secured cluster is reached by its internal
+    listener.
+    """
     keys = connection_of(cluster)
     plain = settings_for(keys["bootstrap.servers"])
     if "security.protocol" not in keys:
@@ -30,5 +32,5 @@ def settings_of(cluster: LocalCluster) -> ClusterSettings:
 
 
 def settings_for(bootstrap: str, alias: str = "A") -> ClusterSettings:
-    """Plain text settings for an address list."""
+    """Return plain text settings for an address list."""
     return ClusterSettings(alias=alias, bootstrap=parse_bootstrap(bootstrap))

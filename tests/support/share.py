@@ -1,4 +1,4 @@
-"""Share groups through an independent client (librdkafka), and where they stand on a cluster."""
+"""Share groups through an independent client (librdkafka), and their start offsets."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ FROM_THE_START = {
 
 
 def from_the_start(cluster: LocalCluster, *groups: str) -> None:
-    """What the groups read where they have read nothing: all that is committed."""
+    """Let the groups begin at the first record, and read only committed ones."""
     resources = [
         ConfigResource(
             ResourceType.GROUP,
@@ -50,7 +50,7 @@ def from_the_start(cluster: LocalCluster, *groups: str) -> None:
 
 @contextmanager
 def in_group(cluster: LocalCluster, group: str, topic: str) -> Iterator[ShareConsumer]:
-    """A member of the group."""
+    """Join the group as a member."""
     client = ShareConsumer(
         {
             **connection_of(cluster),
@@ -67,8 +67,8 @@ def in_group(cluster: LocalCluster, group: str, topic: str) -> Iterator[ShareCon
 
 
 def take(cluster: LocalCluster, group: str, topic: str, *counts: int) -> list[bytes]:
-    """The values of the next records, acknowledged so many at a time; what else was handed out is
-    given back.
+    """Return the values of the next records, acknowledged this many at a time. Other delivered
+    records are released.
     """
     values: list[bytes] = []
     with in_group(cluster, group, topic) as client:
@@ -79,7 +79,7 @@ def take(cluster: LocalCluster, group: str, topic: str, *counts: int) -> list[by
 
 
 def take_to(cluster: LocalCluster, group: str, topic: str, last: bytes) -> list[bytes]:
-    """As `take`, of all records up to one."""
+    """Like `take`, for all records up to one."""
     values: list[bytes] = []
     with in_group(cluster, group, topic) as client:
         _take(client, values, lambda: values[-1:] == [last])
@@ -114,7 +114,7 @@ def begin_at(cluster: LocalCluster, topic: str, groups: Mapping[str, int]) -> No
 def stands_at(
     cluster: LocalCluster, group: str, topic: str, fetch: Fetch = fetch_start_offsets
 ) -> int:
-    """-1 where the group has no start offset in partition 0."""
+    """Return the group's start offset in partition 0, or -1 if it has none."""
     with ClusterClient(settings_of(cluster)) as client:
         found = fetch(Coordinators(client), [group])[group]
     assert not isinstance(found, TwinlogError), found

@@ -1,4 +1,4 @@
-"""Snapshots of flows for tests of what is shown; every field has an unremarkable value."""
+"""Snapshots of flows for tests of displays, with ordinary values in every field."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def partition(topic: str = "orders", number: int = 0, **changes: Any) -> Partiti
 
 
 def flow(*partitions: PartitionSnapshot, **changes: Any) -> FlowSnapshot:
-    """A flow that runs."""
+    """A running flow."""
     usual: dict[str, Any] = {
         "flow": "A->B",
         "state": "RUNNING",
@@ -66,7 +66,7 @@ PUBLISHED: Final = PublishedStatus(
         Unusual(topic="pay", partition=3, state="FAILED", code="DIVERGED", message="pay-3: no"),
     ),
 )
-"""What a leader wrote of a flow."""
+"""A leader's row about a flow."""
 
 DIVERGED: Final = PublishedEvent(
     number=7,
@@ -79,4 +79,4 @@ DIVERGED: Final = PublishedEvent(
     person="",
 )
 HAPPENED: Final = PublishedEvents(flow="A->B", host="east-1", pid=77, events=(DIVERGED,))
-"""What another process says of the flow."""
+"""Another process's events of the flow."""

@@ -1,4 +1,5 @@
-"""What of PySpark is used, public or not, and which of it the installed version has.
+"""The parts of PySpark that Twinlog uses, public or not, and which of them the installed version
+has.
 
 `python -m tests.support.spark_internals` prints a line each, and `scripts/sparks` for each minor.
 """
@@ -28,7 +29,7 @@ def _has_class(name: str, jar: str) -> bool:
 
 
 def internals() -> dict[str, bool]:
-    """By name, whether this PySpark has it."""
+    """Return by name whether this PySpark has it."""
     context, rdd = inspect.getsource(SparkContext), inspect.getsource(RDD)
     streaming = Path(pyspark.__file__).parent / "sql" / "streaming" / "datasource.py"
     return {

@@ -1,4 +1,4 @@
-"""What tests of the real command on real Spark mirror: orders, and whether all have arrived."""
+"""Orders for tests of the command on real Spark, and a check that all have arrived."""
 
 from __future__ import annotations
 
@@ -19,7 +19,9 @@ PARTITIONS = 4
 
 
 def alias_of(topic: str) -> str:
-    """A flow of the test's own: others lead theirs on the same clusters."""
+    """Return an alias for this test's flow, because other tests lead theirs on the
+    same clusters.
+    """
     return f"B{topic[-8:]}"
 
 
@@ -55,7 +57,7 @@ def orders(count: int, *, begin: int = 0) -> Iterator[Outgoing]:
 
 
 def as_copied(records: list[Seen]) -> list[tuple[object, ...]]:
-    """Everything but the offset, which gaps at the source may shift."""
+    """Return everything but the offset, which gaps at the source may shift."""
     return [(r.partition, r.key, r.value, r.headers, r.timestamp) for r in records]
 
 
@@ -68,7 +70,7 @@ def assert_identical(source: LocalCluster, target: LocalCluster, topic: str) -> 
 
 
 class Load:
-    """Produces on in the background until it is stopped."""
+    """Produces in the background until it is stopped."""
 
     def __init__(self, cluster: LocalCluster, topic: str, first: int) -> None:
         self._stop = threading.Event()

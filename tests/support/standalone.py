@@ -25,7 +25,7 @@ HOME = Path(pyspark.__file__).parent
 SPARK_CLASS = HOME / "bin" / "spark-class"
 DEPLOY = "org.apache.spark.deploy"
 PORT = 7077
-"""Of a master on a host of its own."""
+"""Port of a master on its own host."""
 
 
 def free_port() -> int:
@@ -35,7 +35,7 @@ def free_port() -> int:
 
 
 def address_of(host: Host | None) -> str:
-    """Where daemons of it listen."""
+    """Return the address at which its daemons listen."""
     return "127.0.0.1" if host is None or host.address is None else host.address
 
 
@@ -60,7 +60,7 @@ def daemon(
 
 
 def spark_submit(*words: str, **environment: str) -> list[str]:
-    """Run a script by `spark-submit`. Return the lines that it and Spark have written."""
+    """Run a script by `spark-submit`. Return its and Spark's output lines."""
     usual = {"PYSPARK_PYTHON": sys.executable, "SPARK_LOCAL_IP": "127.0.0.1"}
     done = subprocess.run(
         [str(HOME / "bin" / "spark-submit"), *words],
@@ -75,7 +75,7 @@ def spark_submit(*words: str, **environment: str) -> list[str]:
 
 
 def answer_of(url: str) -> Any:
-    """The JSON there; an AssertionError as long as nothing answers."""
+    """Return the JSON at this address. Raises AssertionError until there is a response."""
     try:
         with urllib.request.urlopen(url, timeout=60) as answer:  # noqa: S310
             return json.load(answer)
@@ -84,7 +84,7 @@ def answer_of(url: str) -> Any:
 
 
 class Cluster:
-    """A master at a port, and workers that come and go; its daemons are as $SPARK_CONF_DIR says."""
+    """A master, and workers that come and go. Its daemons use $SPARK_CONF_DIR."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder / "spark"
@@ -113,7 +113,7 @@ class Cluster:
         return self._daemons[-1]
 
     def applications(self) -> dict[str, int]:
-        """Names of active applications with their cores, as the master's page has them."""
+        """Return the names of active applications with their cores, from the master's page."""
         log = (self._folder / "master.log").read_text()
         found = re.search(r"MasterWebUI.* started at (http://\S+)", log)
         assert found is not None, log
@@ -127,9 +127,7 @@ class Cluster:
 
 @contextmanager
 def standalone(tmp_path: Path, hosts: Sequence[str] = ("127.0.0.1", "127.0.0.1")) -> Iterator[str]:
-    """Its address; the daemons are as $SPARK_CONF_DIR says. `hosts`: of the workers. Spark runs no
-    task a second time, by speculation, on the host on which it runs already.
-    """
+    """Run a cluster, and yield its address. Its daemons use $SPARK_CONF_DIR."""
     cluster = Cluster(tmp_path)
     try:
         cluster.start_master()
@@ -141,7 +139,7 @@ def standalone(tmp_path: Path, hosts: Sequence[str] = ("127.0.0.1", "127.0.0.1")
 
 
 def end(process: subprocess.Popen[bytes]) -> None:
-    """Kill a daemon, and all that it has started."""
+    """Kill a daemon and its descendants."""
     if process.poll() is None:
         below = psutil.Process(process.pid).children(recursive=True)
         process.kill()
@@ -153,7 +151,7 @@ def end(process: subprocess.Popen[bytes]) -> None:
 
 @dataclass(frozen=True, slots=True)
 class Spread:
-    """A master and a worker for each of several hosts."""
+    """A master, and a worker on each of several hosts."""
 
     url: str
     master: subprocess.Popen[bytes]
@@ -162,7 +160,7 @@ class Spread:
 
 @contextmanager
 def spread(folder: Path, master: Host, workers: Sequence[Host], cores: int) -> Iterator[Spread]:
-    """As `standalone`, each daemon on a host of its own."""
+    """Like `standalone`, with each daemon on its own host."""
     url = f"spark://{address_of(master)}:{PORT}"
     web = ("--webui-port", "0")
     with ExitStack() as stack:

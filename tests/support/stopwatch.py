@@ -1,4 +1,4 @@
-"""Seconds in which a machine ran: what a limit may be compared with where a test must have one."""
+"""Measures the seconds in which the machine ran, for tests that need a time limit."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ _MOST_S: Final = 2 * _TICK_S
 
 
 class Stopwatch:
-    """Counts from its start until it is left. A machine that stands still, or lets this process
-    wait, adds two ticks at most: limits are of the program, not of who else runs.
+    """Counts until its block ends. Time in which the machine hangs, or this process waits, counts
+    as two ticks at most.
     """
 
     def __init__(self) -> None:

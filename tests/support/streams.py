@@ -1,4 +1,4 @@
-"""A group of Kafka Streams' own protocol (KIP-1071), joined and left by hand."""
+"""Joins and leaves a group of Kafka Streams' own protocol (KIP-1071)."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ NULL, NO_STRUCT, NO_ELEMENTS = b"\x00", b"\xff", b"\x01"
 
 
 def join_streams_group(cluster: LocalCluster, group: str, topic: str) -> str:
-    """The member's id, once the coordinator has taken it in."""
+    """Return the member's ID, once the coordinator has accepted it."""
     member = uuid.uuid4().hex
     eventually(lambda: _heartbeat(cluster, group, member, JOINS, topic) == 0)
     return member
@@ -29,7 +29,7 @@ def leave_streams_group(cluster: LocalCluster, group: str, member: str) -> None:
 
 
 def _heartbeat(cluster: LocalCluster, group: str, member: str, epoch: int, topic: str) -> int:
-    """Its error code; of a cluster of one broker."""
+    """Return the error code of a heartbeat, for a cluster of one broker."""
     is_new = epoch == JOINS
     topology = (
         struct.pack(">bi", 1, 1) + _array(_subtopology(topic)) + NULL if is_new else NO_STRUCT
@@ -63,7 +63,7 @@ def _heartbeat(cluster: LocalCluster, group: str, member: str, epoch: int, topic
 
 
 def _subtopology(topic: str) -> bytes:
-    """Reads one topic."""
+    """Return a subtopology that reads one topic."""
     return _string("0") + _array(_string(topic)) + NO_ELEMENTS * 5 + NULL
 
 

@@ -1,4 +1,4 @@
-"""What Strimzi's dashboard for MirrorMaker 2 selects: names and labels of series, panel by panel.
+"""The series that Strimzi's dashboard for MirrorMaker 2 selects: names and labels, panel by panel.
 
 These are facts about two files of github.com/strimzi/strimzi-kafka-operator, release 1.2.0 (commit
 6c7b43c4), read from the expressions in them:
@@ -44,7 +44,7 @@ POD: Final = (
     ("strimzi_io_cluster", "=", "$strimzi_mirror_maker_cluster_name"),
     ("strimzi_io_kind", "=~", "KafkaMirrorMaker2"),
 )
-"""The labels of a pod by which nearly all panels select."""
+"""The labels of a pod that nearly all panels select."""
 CONTAINER: Final = (
     ("container", "=", "$strimzi_mirror_maker_cluster_name-mirrormaker2"),
     ("namespace", "=", "$kubernetes_namespace"),
@@ -67,13 +67,13 @@ class Selected(NamedTuple):
 
     @property
     def expression(self) -> str:
-        """Select these series, with Grafana's variables in it."""
+        """Return an expression that selects these series, with Grafana's variables."""
         text = ",".join(f"{label}{op}{json.dumps(value)}" for label, op, value in self.matchers)
         return f"{self.name}{{{text}}}"
 
 
 Panels = Mapping[str, tuple[Selected, ...]]
-"""By the panel's title; the two of one title select the same series."""
+"""Series by the panel's title. Two panels with the same title select the same series."""
 
 PARTITION: Final = ("partition", "topic")
 SOURCE: Final = "kafka_connect_mirror_mirrorsourceconnector_"
@@ -215,8 +215,8 @@ def selected_by(expression: str) -> Iterator[Selected]:
 
 
 def documented() -> dict[str, tuple[str, str]]:
-    """Return (whether it shows data, from what or why not) by the panel's title, as the page
-    says.
+    """Return (whether it shows data, from what or why not) by the panel's title, from the
+    documentation.
     """
     text = PAGE.read_text()
     table = text[text.index("### Strimzi's board") : text.index("## Alerts and board")]

@@ -1,4 +1,4 @@
-"""Damage to a broker's files, done while it is down: what disks and unclean elections do."""
+"""Damages the files of a stopped broker, like failing disks and unclean elections."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ def log_file(cluster: LocalCluster, tp: TopicPartition, node: int = 1) -> Path:
 
 
 def _batches(log: Path) -> Iterator[tuple[BatchHeader, int]]:
-    """Headers with their places in the file; what was allocated ahead of use is left out."""
+    """Yield headers with their positions in the file, without preallocated space."""
     yield from read_headers(memoryview(bytearray(log.read_bytes())))
 
 
 def cut_log(cluster: LocalCluster, tp: TopicPartition, offset: int, node: int = 1) -> None:
-    """The log ends before the batch that begins here, as if the rest had never been written."""
+    """End the log before the batch that begins here, as if the rest had never been written."""
     log = log_file(cluster, tp, node)
     at = next(at for header, at in _batches(log) if header.base_offset == offset)
     with log.open("r+b") as file:
@@ -36,7 +36,7 @@ def cut_log(cluster: LocalCluster, tp: TopicPartition, offset: int, node: int = 
 
 
 def flip_byte(cluster: LocalCluster, tp: TopicPartition, offset: int, node: int = 1) -> None:
-    """Turn the last byte of the batch that begins here, as a failing disk does."""
+    """Invert the last byte of the batch that begins here, like a failing disk."""
     log = log_file(cluster, tp, node)
     header, at = next((h, at) for h, at in _batches(log) if h.base_offset == offset)
     with log.open("r+b") as file:
@@ -47,12 +47,12 @@ def flip_byte(cluster: LocalCluster, tp: TopicPartition, offset: int, node: int 
 
 
 def spoil_length(cluster: LocalCluster, tp: TopicPartition, offset: int, node: int = 1) -> None:
-    """The batch that begins here says that it is shorter than any batch can be."""
+    """Set the length of the batch that begins here to less than any batch has."""
     _write_length(log_file(cluster, tp, node), offset, 5)
 
 
 def swell_length(cluster: LocalCluster, tp: TopicPartition, offset: int, node: int = 1) -> None:
-    """The batch that begins here says that it is longer than the log."""
+    """Set the length of the batch that begins here to more than the log has."""
     _write_length(log_file(cluster, tp, node), offset, 0x10000000)
 
 
@@ -64,7 +64,7 @@ def _write_length(log: Path, offset: int, length: int) -> None:
 
 
 def swallow(cluster: LocalCluster, tp: TopicPartition, offset: int, node: int = 1) -> None:
-    """The batch that begins here is gone, as after compaction; the one before takes its room."""
+    """Remove the batch that begins here, as by compaction. The one before gets its space."""
     log = log_file(cluster, tp, node)
     whole = memoryview(bytearray(log.read_bytes()))
     batches = list(read_headers(whole))

@@ -28,7 +28,7 @@ numbers = itertools.count()
 
 
 class Case:
-    """Two topics, of which one has transactions; applications that may use them on both sides."""
+    """Two topics, one with transactions, and applications for both sides."""
 
     def __init__(
         self,
@@ -84,7 +84,7 @@ class Case:
         return f"{self.site}.{topic}"
 
     def keys(self, cluster: LocalCluster, **more: Any) -> dict[str, Any]:
-        """As an ordinary user, whom ACLs hold."""
+        """Return the keys of an ordinary user, to whom ACLs apply."""
         return {
             "bootstrap.servers": cluster.bootstrap_for("SASL_PLAINTEXT"),
             "security.protocol": "SASL_PLAINTEXT",
@@ -117,7 +117,7 @@ class Case:
         return sum(end_offsets(self.pair.target, remote).values()) if there else 0
 
     def fences(self) -> set[str]:
-        """Topics of ours that nobody may write to on the source."""
+        """Return the flow's topics to which no client may write on the source."""
         setup = flow_setup(load(self.file, environment={}).flows[0])
         with ClusterClient(setup.source) as client:
             acls = topic_acls(client)

@@ -1,5 +1,5 @@
-"""A program in a terminal of so many columns, and what the screen shows: as much of a terminal as
-our own output uses.
+"""Runs a program on a terminal of a given width and returns its screen. It knows the escape
+sequences that Twinlog uses.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ PARTS: Final = re.compile(
     r"\x1b\[([?0-9;]*)([A-Za-z])|\x1b\][^\x07]*\x07|\x1b.|[\r\n\x08]|[^\x1b\r\n\x08]+"
 )
 CUT: Final = re.compile(r"\x1b(\[[?0-9;]*)?$")
-"""A sequence whose end has not come yet."""
+"""An incomplete escape sequence at the end."""
 COLOURS: Final = {
     **{1: "#e06c75", 2: "#7ec98f", 3: "#e5c07b"},
     **{4: "#61afef", 6: "#56b6c2", 7: "#dcdfe4"},
@@ -44,7 +44,7 @@ GREY: Final = "#4b5263"
 
 @dataclass(slots=True)
 class Screen:
-    """Lines of cells; a cell is a character with its colour and whether it is bold."""
+    """Lines of cells. A cell is a character with its colour and whether it is bold."""
 
     columns: int
     lines: list[list[tuple[str, str, bool]]] = field(default_factory=lambda: [[]])
@@ -60,7 +60,7 @@ class Screen:
         return "\n".join("".join(cell[0] for cell in line).rstrip() for line in self.lines)
 
     def feed(self, data: str) -> None:
-        """Show it; whole sequences alone."""
+        """Process output up to the last complete sequence."""
         for part in PARTS.finditer(data):
             if part[2] is not None:
                 self._obey(part[1], part[2])
@@ -145,12 +145,12 @@ class Screen:
 
 
 class Terminal:
-    """`twinlog` with these arguments, on a terminal of its own."""
+    """`twinlog` with these arguments, on its own terminal."""
 
     def __init__(self, columns: int, *arguments: str, command: Sequence[str] = ENTRY) -> None:
         self.screen = Screen(columns)
         self.written = ""
-        """All that came, with its sequences: also what the screen no longer shows."""
+        """The whole output with its sequences, including parts that the screen no longer shows."""
         self._lock = threading.Lock()
         master, slave = pty.openpty()
         self._master = master
@@ -171,7 +171,7 @@ class Terminal:
         self._thread.start()
 
     def resize(self, columns: int) -> None:
-        """As if a window was made narrower."""
+        """Resize it, as if a window was made narrower."""
         size = struct.pack("HHHH", ROWS, columns, 0, 0)
         fcntl.ioctl(self._master, termios.TIOCSWINSZ, size)
 
@@ -200,7 +200,7 @@ class Terminal:
             return self.screen.text
 
     def picture(self, title: str) -> str:
-        """What it shows now."""
+        """Return the current screen."""
         with self._lock:
             return svg(self.screen, title)
 
@@ -208,7 +208,7 @@ class Terminal:
         self.process.send_signal(signal.SIGINT)
 
     def press(self, keys: str) -> None:
-        """The terminal itself echoes it where the cursor is."""
+        """Send a key. The terminal itself echoes it at the cursor."""
         os.write(self._master, keys.encode())
 
     def wait(self) -> int:
@@ -217,7 +217,7 @@ class Terminal:
         return code
 
     def until(self, is_true: Callable[[str], bool]) -> str:
-        """What it shows as soon as that holds."""
+        """Return the screen as soon as the condition holds."""
         end = time.monotonic() + PATIENCE_S
         while not is_true(text := self.text):
             assert time.monotonic() < end, text
@@ -239,7 +239,7 @@ WIDE, HIGH, EDGE, HEAD = 8.43, 18, 14, 40
 
 
 def svg(screen: Screen, title: str) -> str:
-    """The screen as a picture, with nothing in it that is elsewhere."""
+    """Return the screen as a self-contained SVG picture."""
     lines = screen.lines
     while lines and not "".join(cell[0] for cell in lines[-1]).strip():
         lines = lines[:-1]
@@ -267,7 +267,7 @@ def svg(screen: Screen, title: str) -> str:
 
 
 def _runs(line: list[tuple[str, str, bool]]) -> list[tuple[int, str, str, bool]]:
-    """Neighbours of one look together; blanks alone are left out."""
+    """Yield adjacent cells of the same style, without blanks."""
     runs: list[tuple[int, str, str, bool]] = []
     for column, (character, colour, is_bold) in enumerate(line):
         if runs and runs[-1][2:] == (colour, is_bold) and runs[-1][0] + len(runs[-1][1]) == column:

@@ -1,5 +1,5 @@
-"""Pictures of `check`, `mirror` and `status --watch` for the docs, on terminals of 80 and of 120
-columns, and of `demo`: real clusters are filled and mirrored for it.
+"""Pictures of `check`, `mirror`, `status --watch` and `demo` for the docs, on terminals of 80 and
+120 columns, with real clusters.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ DEMO_COLUMNS: Final = 92
 
 
 def main() -> None:
-    """Write them; what was there is replaced."""
+    """Write the pictures, replacing existing ones."""
     with (
         tempfile.TemporaryDirectory() as name,
         LocalCluster("eu", jvm_flags=QUICK_JVM) as source,
@@ -66,7 +66,7 @@ def _checked(file: Path) -> None:
 
 
 def _watched(file: Path, source: LocalCluster) -> None:
-    """While something waits."""
+    """Take a picture while records wait."""
     for width in WIDTHS:
         with Terminal(width, "status", str(file), "--watch") as terminal:
             terminal.until(lambda text: "total:" in text)
@@ -78,7 +78,7 @@ def _watched(file: Path, source: LocalCluster) -> None:
 
 
 def _narrow(file: Path, source: LocalCluster) -> None:
-    """The same mirror, started again behind a new load."""
+    """Take a picture of the same mirror, restarted after a new load."""
     fill(source.bootstrap, RECORDS)
     with Terminal(80, "mirror", str(file), "--listen", "off") as mirror:
         mirror.until(lambda text: "━" in text and bool(re.search(r"\d+ s *$", text, re.M)))

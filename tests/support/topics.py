@@ -62,29 +62,31 @@ _LEADER_MOVED = frozenset(
     }
 )
 _FENCED = frozenset({KafkaError.INVALID_REPLICATION_FACTOR})
-"""All brokers are fenced at the moment: the machine stood still for longer than a session."""
+"""Errors while all brokers are fenced, because the machine hung for longer than a session."""
 _NO_ANSWER = frozenset({KafkaError._TRANSPORT, KafkaError._TIMED_OUT})
 _STALLED_S = 20.0
-"""Metadata without any broker (the only one was fenced for a moment) may stall a client of
-librdkafka until it is replaced, although the broker responds to other clients.
+"""After metadata without any broker (the only one was fenced for a moment), a librdkafka client may
+stall until it is replaced, although the broker responds to other clients.
 """
 _CREATED = frozenset({KafkaError.TOPIC_ALREADY_EXISTS})
 _GONE = frozenset({KafkaError.UNKNOWN_TOPIC_OR_PART})
 _ANSWER_S = 2 * PATIENCE_S
-"""Longer than the client itself waits: it then says what it waited for."""
+"""Longer than the client's own timeout, so that its error names what it waited for."""
 
 _NO_JITTER: Final = {"segment.jitter.ms": "0"}
-"""What a topic has without it: to set it changes nothing."""
+"""A topic's default. Setting it changes nothing."""
 _KEPT: Final = 8
 _admins: OrderedDict[tuple[tuple[str, str], ...], AdminClient] = OrderedDict()
-"""The clients of the clusters that were asked last. A new one for each question costs the broker 15
-ms of CPU in place of 1, and tests ask twenty times a second.
+"""Clients of the clusters that were queried last. A new one for each query costs the broker 15 ms
+of CPU instead of 1, and tests query twenty times a second.
 """
 _lock = threading.Lock()
 
 
 def admin(cluster: LocalCluster | str, config: Mapping[str, Any] | None = None) -> AdminClient:
-    """A client, shared where there is one broker; of several one may be frozen."""
+    """Return a client. It is shared if the cluster has one broker; of several, one
+    may be frozen.
+    """
     made = {
         **connection_of(cluster),
         "log_level": 2,
@@ -104,7 +106,7 @@ def admin(cluster: LocalCluster | str, config: Mapping[str, Any] | None = None) 
 
 
 def _forget(client: AdminClient) -> None:
-    """Let the next request to its cluster make a new client."""
+    """Let the next request to its cluster create a new client."""
     with _lock:
         for key, kept in list(_admins.items()):
             if kept is client:
@@ -155,11 +157,10 @@ def _alter(cluster: LocalCluster | str, topic: str, entries: list[ConfigEntry]) 
 def apply_topic_configs(
     cluster: LocalCluster | str, topic: str, configs: Mapping[str, str]
 ) -> None:
-    """Alter configs, and wait until the only broker goes by them.
-
-    The controller answers before the broker has heard of it, and a broker shows configs before it
-    applies them (BrokerMetadataPublisher). It takes changes one by one: when it shows that the
-    second one is undone, the first one is applied.
+    """Alter configs, and wait until the only broker applies them. The controller responds before
+    the broker knows, and a broker shows configs before it applies them (BrokerMetadataPublisher).
+    It applies changes one by one: when it shows that the second one is undone, the first one is
+    applied.
     """
     alter_topic_configs(cluster, topic, {**configs, **_NO_JITTER})
     eventually(lambda: _NO_JITTER.items() <= topic_configs(cluster, topic).items())
@@ -171,7 +172,7 @@ def apply_topic_configs(
 
 
 def topic_configs(cluster: LocalCluster | str, topic: str) -> dict[str, str]:
-    """The configs that are set on the topic itself, without any default."""
+    """Return the configs that are set on the topic itself, without defaults."""
     resource = ConfigResource(ResourceType.TOPIC, topic)
     client = admin(cluster)
     (entries,) = _all(client, client.describe_configs([resource]))
@@ -182,7 +183,7 @@ def topic_configs(cluster: LocalCluster | str, topic: str) -> dict[str, str]:
 
 
 def clear_away(cluster: LocalCluster | str, mark: str) -> None:
-    """Delete all topics with this in their names; a broker looks after every log that it has."""
+    """Delete all topics with this text in their names, because every log costs the broker time."""
     found = [name for name in _metadata(cluster).topics if mark in name]
     if found:
         _ask(cluster, lambda client: client.delete_topics(found, request_timeout=_STALLED_S), _GONE)
@@ -200,9 +201,8 @@ def partition_count(cluster: LocalCluster | str, topic: str) -> int:
 
 
 def leader(cluster: LocalCluster | str, topic: str, partition: int = 0) -> int:
-    """Node id of the partition's leader, -1 while it has none.
-
-    One of several brokers may not have heard of a new topic yet: it is asked again.
+    """Return the node ID of the partition's leader, or -1 if there is none. One of several brokers
+    may not know a new topic yet, so the query is repeated.
     """
 
     def found() -> list[int]:
@@ -213,7 +213,7 @@ def leader(cluster: LocalCluster | str, topic: str, partition: int = 0) -> int:
 
 
 def end_offsets(cluster: LocalCluster | str, topic: str) -> dict[int, int]:
-    """High watermark of every partition."""
+    """Return the high watermark of every partition."""
     asked = {
         TopicPartition(topic, each): OffsetSpec.latest()
         for each in range(partition_count(cluster, topic))
@@ -304,7 +304,7 @@ def forbid(
     topic: str = "",
     group: str = "",
 ) -> None:
-    """Take a user's ACLs on one topic or group away."""
+    """Remove a user's ACLs on one topic or group."""
     filters = [
         AclBindingFilter(
             ResourceType.TOPIC if topic else ResourceType.GROUP,
@@ -324,7 +324,9 @@ def forbid(
 
 
 def _metadata(cluster: LocalCluster | str, topic: str | None = None) -> ClusterMetadata:
-    """Return the metadata. Each attempt has a new client: one that got no answer may stall."""
+    """Return the metadata. Each attempt uses a new client, because one without a response may
+    stall.
+    """
     end = time.monotonic() + PATIENCE_S
     while True:
         client = admin(cluster)
@@ -342,8 +344,8 @@ def _ask(
     ask: Callable[[AdminClient], Mapping[Any, Future[Any]]],
     done: frozenset[int],
 ) -> None:
-    """Send a request until it is answered. `done`: errors that mean, once an answer was lost, that
-    the request had been carried out.
+    """Send a request until there is a response. `done`: errors which mean, after a lost response,
+    that the request was executed.
     """
     end, accepted = time.monotonic() + PATIENCE_S, frozenset[int]()
     while True:
@@ -377,5 +379,5 @@ def _await_leaders(cluster: LocalCluster | str, topic: str, partitions: int) -> 
 
 
 def offset_map_topic(source: str) -> str:
-    """The offset map topic of a flow from the cluster with this name."""
+    """Return the offset map topic of a flow from the cluster with this name."""
     return map_topic_of(Flow(source, "B"))

@@ -1,4 +1,4 @@
-"""A flow in memory whose records are transformed, by a function that decides anew each time.
+"""A flow in memory whose records are transformed, by a function with different results each time.
 
 What differs from a raw flow (`memory_flow`): the lane's batches come from answers, which arrive in
 any order, twice, or never; a start waits until nothing of an earlier lane can arrive; and the map
@@ -11,6 +11,8 @@ from __future__ import annotations
 import random
 from dataclasses import dataclass, field
 from typing import Any, ClassVar, Final
+
+from msgspec import structs
 
 from tests.support.memory_flow import STRAY, MemoryFlow
 from tests.support.memory_lanes import Lane
@@ -29,12 +31,12 @@ __all__ = ["TRANSFORMED_STEPS", "TransformedFlow"]
 
 DIGEST: Final = "ab"
 ALWAYS_KEPT: Final = 3
-"""Records of multiples of this offset are never filtered."""
+"""Records at multiples of this offset are never filtered."""
 TASKS: Final = (
     *("task_answers",) * 6,
     *("gets_ready",) * 8,
     *("send_some",) * 6,
-    *("task_answers_again", "function_fails"),
+    *("task_answers_again", "function_fails", "task_answers_a_part", "task_answers_a_part"),
     *("position_is_noted",) * 2,
 )
 TRANSFORMED_STEPS: Final = (*STEPS, *TASKS)
@@ -48,7 +50,7 @@ OF_THE_DEAD: Final = (
 
 @dataclass(slots=True)
 class Application:
-    """What transforms the ranges of one lane."""
+    """The application that transforms the ranges of one lane."""
 
     transformer: PythonTransformer
     desk: RangeDesk
@@ -57,7 +59,7 @@ class Application:
 
 @dataclass(slots=True)
 class TransformedFlow(MemoryFlow):
-    """One partition, from its first start to the end of the program of steps."""
+    """One partition, from its first start to the end of a program of steps."""
 
     steps: ClassVar = TRANSFORMED_STEPS
     unheard: ClassVar = OF_THE_DEAD
@@ -68,7 +70,7 @@ class TransformedFlow(MemoryFlow):
     raw: set[int] = field(default_factory=set)
     """Target offsets that were written while it had no transform."""
     poisoned: set[int] = field(default_factory=set)
-    """Upstream offsets at which the function fails, until somebody corrects it."""
+    """Upstream offsets at which the function fails until it is corrected."""
     _random: random.Random = field(default_factory=lambda: random.Random(7))
     _applications: dict[PartitionCopy, Application] = field(default_factory=dict)
 
@@ -112,7 +114,7 @@ class TransformedFlow(MemoryFlow):
         return None if self.lane is None else self._applications.get(self.lane.copy)
 
     def task_answers(self, number: int) -> bool:
-        """One of the ranges is answered, whatever was handed out before it."""
+        """Answer one of the ranges, whatever was handed out before it."""
         application = self._application()
         if application is None or not (waiting := application.transformer.waiting):
             return False
@@ -121,8 +123,22 @@ class TransformedFlow(MemoryFlow):
         application.transformer.answer(one.number)
         return self._deliver(application)
 
+    def task_answers_a_part(self, number: int) -> bool:
+        """The function is slow, so only the beginning of a range is answered."""
+        application = self._application()
+        waiting = {} if application is None else application.transformer.waiting
+        long = [one for one in waiting.values() if one.end - one.first > 1]
+        if application is None or not long:
+            return False
+        one = waiting.pop(long[number % len(long)].number)
+        end = one.first + 1 + number % (one.end - one.first - 1)
+        application.answered = [*application.answered[-3:], one]
+        found = transformed(structs.replace(one, end=end), self.mask)
+        application.transformer.give(structs.replace(found, is_part=found.failure is None))
+        return self._deliver(application)
+
     def task_answers_again(self, number: int) -> bool:
-        """A task that Spark ran twice, with another result."""
+        """Answer a range again, with another result, like a task that Spark ran twice."""
         application = self._application()
         if application is None or not (before := application.answered):
             return False
@@ -137,7 +153,7 @@ class TransformedFlow(MemoryFlow):
         return True
 
     def gets_ready(self, number: int) -> bool:
-        """Everything up to the first batch: read, answered, and in the map."""
+        """Do everything up to the first batch: read, answered, and in the map."""
         self.fetch(number)
         while self.task_answers(number):
             pass
@@ -145,14 +161,16 @@ class TransformedFlow(MemoryFlow):
         return self.rows_are_durable(number)
 
     def send_some(self, number: int) -> bool:
-        """One to three batches, of which some arrive."""
+        """Send one to three batches, some of which arrive."""
         sent = [self.send(0) for _ in range(1 + number % 3)]
         for _ in range(number // 4 % 3):
             self.arrive(0)
         return any(sent)
 
     def function_fails(self, number: int) -> bool:
-        """It cannot handle one of the next records; seldom, or little else would happen."""
+        """Let the function fail for one of the next records. This is rare, or little else would
+        happen.
+        """
         if number % 16:
             return False
         self.poisoned.add(self.source.end - 2 + number % 4)
@@ -169,7 +187,7 @@ class TransformedFlow(MemoryFlow):
     # -- steps that differ from those of a raw flow ------------------------------------------------
 
     def start(self, number: int) -> bool:
-        """Mostly the time is over by then until which it waits for late requests."""
+        """Start, usually after the wait for late requests."""
         if self.lane is None and self.put_off() and number % 4:
             self.now_ms = self._wait_until_ms
             self._end_living()
@@ -177,7 +195,7 @@ class TransformedFlow(MemoryFlow):
         return super(TransformedFlow, self).start(number)
 
     def delete_source(self, number: int) -> bool:
-        """Seldom: what was filtered since the last announced position counts as lost."""
+        """Rarely: records that were filtered since the last announced position count as lost."""
         return not number % 16 and super(TransformedFlow, self).delete_source(number // 16)
 
     def stranger_writes(self, number: int) -> bool:
@@ -205,7 +223,9 @@ class TransformedFlow(MemoryFlow):
     # -- what must hold ----------------------------------------------------------------------------
 
     def check(self) -> None:
-        """Every surviving record once, in order, masked; and the map true of each."""
+        """Check that every surviving record is there once, in order and masked, and that the map is
+        right.
+        """
         before, pairs = self.begins_at - 1, list[tuple[int, int]]()
         known = self.known()
         for record in self.target.records():
@@ -231,7 +251,7 @@ class TransformedFlow(MemoryFlow):
             assert at not in self.written or is_decided, f"u{at} is missing"
 
     def _check_translation(self, pairs: list[tuple[int, int]]) -> None:
-        """Groups on either side resume at exactly the next record."""
+        """Check that groups on either side resume at exactly the next record."""
         known, lane = self.known(), self.lane
         if known is None or lane is None:
             return

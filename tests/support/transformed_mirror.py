@@ -1,13 +1,11 @@
 """A mirror whose topics are transformed by plain Python, over the real ports of its lanes.
-
-Files with transforms are refused, so the plans and the lanes' work are given the digest here.
+Configurations with transforms are refused, so the plans and the lanes' work get the digest here.
 """
 
 from __future__ import annotations
 
 import threading
 from contextlib import suppress
-from functools import partial
 from typing import Any, Final
 
 import pytest
@@ -30,21 +28,30 @@ RECORDS: Final = 400
 """Records of a batch in an answer."""
 
 
-def with_transforms(patch: pytest.MonkeyPatch) -> None:
-    """All topics that are discovered from now on have this transform, and lanes run it."""
+def with_transforms(patch: pytest.MonkeyPatch, dead_letters: str = "") -> None:
+    """Set this transform for all topics that are discovered from now on, and let lanes run it.
+    Records on which it fails go to the topic `dead_letters`, if it is given.
+    """
     patch.setattr(TransformsConfig, "digest_of", lambda *_: DIGEST)
-    patch.setattr(flow_setup, "Work", partial(Work, has_transforms=True))
+
+    def work(**given: Any) -> Work:
+        topics = (*given["target_topics"], *filter(None, [dead_letters]))
+        changed = {"has_transforms": True, "dead_letters": dead_letters, "target_topics": topics}
+        return Work(**given | changed)
+
+    patch.setattr(flow_setup, "Work", work)
 
 
 class TransformedMirror(Mirror):
-    """The application of its transforms is a thread for each lane."""
+    """A mirror whose transforms' application is one thread per lane."""
 
     def __init__(self, function: RecordFunction, *given: Any, **more: Any) -> None:
         super().__init__(*given, **more)
         self._function = function
+        self.quarantines = False
         deliver = self.server._deliver
         self.ranges = self.lanes = 0
-        """How many were answered, and how many lanes have asked for answers."""
+        """Number of answered ranges, and of lanes that have requested answers."""
 
         def hear(event: ChannelEvent) -> None:
             if isinstance(event, LaneMessage) and isinstance(event.message, Ready):
@@ -57,7 +64,7 @@ class TransformedMirror(Mirror):
         self.server._deliver = hear
 
     def _answer(self, port: ChannelAddress) -> None:
-        """Until the lane ends."""
+        """Answer ranges until the lane ends."""
         with (
             suppress(TwinlogError),
             LendingClient(port) as application,
@@ -70,5 +77,11 @@ class TransformedMirror(Mirror):
                     one = task.take(offer.number)
                     if one is not None:
                         self.ranges += 1
-                        found = transformed(one, self._function, codec=Codec.LZ4, records=RECORDS)
+                        found = transformed(
+                            one,
+                            self._function,
+                            codec=Codec.LZ4,
+                            records=RECORDS,
+                            quarantines=self.quarantines,
+                        )
                         task.give(found)

@@ -24,14 +24,16 @@ ONE_IS_ENOUGH: Final = {"min.insync.replicas": "1", "unclean.leader.election.ena
 def create_on_two(
     cluster: LocalCluster, topic: str, configs: Mapping[str, str] | None = None
 ) -> str:
-    """A topic of one partition on two of the three brokers, of which one is enough to write."""
+    """Create a topic of one partition on two of the three brokers. One of them is
+    enough to write.
+    """
     return create_topic(
         cluster, topic, replication_factor=2, configs={**ONE_IS_ENOUGH, **(configs or {})}
     )
 
 
 class LostTail:
-    """The steps one by one, for tests that do something between them."""
+    """The steps one by one, for tests that act between them."""
 
     def __init__(self, cluster: LocalCluster, topic: str) -> None:
         self.cluster, self.topic = cluster, topic
@@ -46,8 +48,8 @@ class LostTail:
         eventually(lambda: {*self._partition().isrs} == {self.leads, self.follows}, what="ISR")
 
     def others_in_sync(self) -> None:
-        """Replicas of what a flow is led by: an earlier test may have restarted a broker just now,
-        and two of three are down for a moment here.
+        """Wait for the replicas of the flow's own topics. An earlier test may have restarted a
+        broker, and two of three are down for a moment here.
         """
 
         def are_in_sync() -> bool:
@@ -63,14 +65,14 @@ class LostTail:
         eventually(are_in_sync, what="the state topic's and the groups' replicas in sync")
 
     def leader_alone(self) -> None:
-        """The follower is down; what is written from now on is on the leader only."""
+        """Stop the follower, so that later records are on the leader only."""
         self.both_in_sync()
         self.others_in_sync()
         self.cluster.kill(self.follows)
         eventually(lambda: [*self._partition().isrs] == [self.leads], what="the leader alone")
 
     def leader_dies(self) -> None:
-        """The partition has no leader: the one that is back may have less."""
+        """Kill the leader, so that there is none: the remaining replica may have less."""
         if self.leads not in self.cluster.broker_pids:
             return
         self.cluster.kill(self.leads)
@@ -78,7 +80,7 @@ class LostTail:
         eventually(lambda: leader(self.cluster, self.topic) == -1, what="no leader")
 
     def elect(self) -> None:
-        """The one that has less leads; the other one comes back and cuts its log."""
+        """Elect the replica with fewer records. The other one comes back and truncates its log."""
 
         def is_elected() -> bool:
             one = TopicPartition(self.topic, 0)
@@ -95,8 +97,8 @@ class LostTail:
 
 @contextmanager
 def lost_tail(cluster: LocalCluster, topic: str) -> Iterator[LostTail]:
-    """What is written to the topic inside is gone afterwards, and its leader epoch is a newer one;
-    all brokers are up again, whatever happened.
+    """Lose the records that are written within the block, under a newer leader epoch. All brokers
+    run again at its end, whatever happened.
     """
     steps = LostTail(cluster, topic)
     steps.leader_alone()

@@ -1,4 +1,4 @@
-"""Logs of a flow that no mirror ever ran, written by hand for `twinlog verify`."""
+"""Logs of a flow that were written by hand for `twinlog verify`, without a mirror."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ WHOLE = (Run(0, 0, 0),)
 def verify(
     capsys: pytest.CaptureFixture[str], file: Path, *words: str
 ) -> tuple[int, dict[str, Any]]:
-    """(exit code, the one flow of the report)"""
+    """Return (exit code, the only flow of the report)."""
     capsys.readouterr()
     code = run(["verify", str(file), "--format", "json", *words])
     report = json.loads(capsys.readouterr().out)
@@ -50,12 +50,12 @@ def verify(
 
 
 def bar_shares(written: str) -> list[int]:
-    """What a progress bar on a terminal said, one after the other: so many per cent."""
+    """Return the percentages that a progress bar on a terminal showed, in order."""
     return [int(share) for share in re.findall(r"(\d+) %", written)]
 
 
 def page_script(names: Mapping[str, str]) -> str:
-    """The script of docs/verify.md, with these names in place of the page's."""
+    """Return the script of docs/verify.md with these names."""
     page = (Path(__file__).parents[2] / "docs" / "verify.md").read_text()
     (script,) = re.findall(r"^```python\n(.*?)^```$", page, re.DOTALL | re.MULTILINE)
     assert isinstance(script, str)
@@ -66,7 +66,7 @@ def page_script(names: Mapping[str, str]) -> str:
 
 
 class ByHand:
-    """Topics of a flow that no mirror ever ran: both logs and the map are ours to write."""
+    """Topics of a flow without a mirror. The test writes both logs and the map."""
 
     def __init__(self, source: LocalCluster, target: LocalCluster, folder: Path) -> None:
         self.mark = f"v{uuid.uuid4().hex[:8]}"
@@ -91,7 +91,7 @@ class ByHand:
         ]
 
     def put_source(self, name: str, count: int = COUNT) -> str:
-        """The name of a topic of so many records, whose copy nobody has made."""
+        """Create a source topic with this many records and without a copy, and return its name."""
         topic = f"{self.mark}-{name}"
         create_topic(self.source, topic)
         _fill(self.here, TopicPartition(topic, 0), self.records(count))
@@ -106,8 +106,8 @@ class ByHand:
         count: int = COUNT,
         producer_id: int = -1,
     ) -> None:
-        """A topic of so many records, whose copy holds these, under these rows of the map; a mirror
-        takes it for its own where it is of a producer that the map names.
+        """Create a topic with this many records, a copy with these records, and these map rows. A
+        mirror accepts the copy if the map names its producer.
         """
         topic = self.put_source(name, count)
         remote = f"{self.alias}.{topic}"

@@ -1,4 +1,4 @@
-"""What Spark does with a writer of micro-batches, without Spark: tasks, commits, a note of each.
+"""Runs a writer of micro-batches like Spark, without Spark: tasks, commits, and a note of each.
 
     python -m tests.support.write_loop BOOTSTRAP TOPIC QUERY NOTES BATCHES [MOMENT WHERE]
 
@@ -36,20 +36,20 @@ from twinlog.wire.record_batch import Codec
 __all__ = ["ROWS", "Loop", "as_batch", "options_for", "run_batch", "run_task"]
 
 ROWS: Final = 60
-"""Of a micro-batch."""
+"""Rows of a micro-batch."""
 TASKS: Final = 2
 FEW_BYTES: Final = 85
-"""Of a batch: two or three rows."""
+"""Maximum bytes of a batch: two or three rows."""
 
 
 def options_for(bootstrap: str, topic: str, query: str, **more: str) -> WriteOptions:
-    """Of a stream, whose query Spark would name."""
+    """Return the options of a stream, whose query Spark would name."""
     given = {"kafka.bootstrap.servers": bootstrap, "topic": topic, "writeId": query}
     return parse_write_options({**given, **more}, is_stream=False)
 
 
 def as_batch(values: Sequence[int], partition: int, *, is_packed: bool = False) -> pa.RecordBatch:
-    """Rows of one partition, as Arrow has them; or as `partitioned` packs them."""
+    """Return rows of one partition in Arrow, or as packed by `partitioned`."""
     columns = {
         "value": pa.array([str(one) for one in values], pa.string()),
         "partition": pa.array([partition] * len(values), pa.int32()),
@@ -69,7 +69,7 @@ def run_task(
     batches: Sequence[pa.RecordBatch],
     between: Callable[[], object] = lambda: None,
 ) -> TaskWritten:
-    """A run of a task; `between` is called behind each batch, which is then in the log."""
+    """Run a task. `between` is called after each batch, which is then in the log."""
     with ClusterClient(options.cluster()) as client:
         joined = transactions(client, options, options.write_id, begun.identity)
         partitioner = RowPartitioner(options.topic, counter(client), now_ms=begun.now_ms, turn=0)
@@ -88,7 +88,7 @@ def run_task(
 
 
 def run_batch(options: WriteOptions, number: int, *, is_packed: bool = False) -> None:
-    """All of a micro-batch: its rows are the numbers of it, a partition for each task."""
+    """Run a whole micro-batch. Its rows are its numbers, with a partition for each task."""
     begun = transaction.begin(options)
     values = range(number * ROWS, (number + 1) * ROWS)
     rows = [as_batch(values[task::TASKS], task, is_packed=is_packed) for task in range(TASKS)]
@@ -111,11 +111,11 @@ def _dying(real: Callable[..., Any], moment: str) -> Callable[..., Any]:
 
 
 class Loop:
-    """Micro-batches in processes that die, each begun where the one before has noted its last."""
+    """Micro-batches in processes that die. Each begins after the last one that was noted."""
 
     def __init__(self, cluster: LocalCluster, topic: str, folder: Path, batches: int) -> None:
         self.batches = batches
-        """May grow between two processes."""
+        """May increase between two processes."""
         self._notes = folder / "notes"
         self._notes.write_text("-1")
         query = f"query-{uuid.uuid4()}"
@@ -127,7 +127,7 @@ class Loop:
         return subprocess.Popen([sys.executable, "-m", __name__, *given])
 
     def noted(self) -> int:
-        """The last micro-batch that was noted."""
+        """Return the last micro-batch that was noted."""
         return int(self._notes.read_text() or "-1")
 
     def finish(self) -> None:

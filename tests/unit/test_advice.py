@@ -25,7 +25,7 @@ TELLS_TO_DELETE: Final = re.compile(
     r"(?<!not )\bdelet(?:e|ing) (?:it|them|the|its|all|remote|that|both)\b", re.IGNORECASE
 )
 MAY_BE_DELETED: Final = re.compile(r"delete its offsets on B")
-"""Offsets of a group, which were moved to A: no record is lost with them."""
+"""Texts about offsets of a group that was moved to A, whose deletion loses no record."""
 
 HERE, THERE = TopicPartition("orders", 3), TopicPartition("A.orders", 3)
 
@@ -82,7 +82,7 @@ def test_no_message_destroys() -> None:
 
 
 def test_no_page_destroys() -> None:
-    """Every row of a table and every paragraph is checked by itself."""
+    """Every row of a table and every paragraph is checked separately."""
     found = {
         f"{page.relative_to(ROOT)}: {text}"
         for page in PAGES
@@ -140,7 +140,7 @@ ALL = {
 
 @pytest.mark.parametrize("code", ALL)
 def test_order_of_what_is_said(code: str) -> None:
-    """First the ranges of both sides, then the command to save them, then the deletion."""
+    """The order is: the ranges of both sides, the command to save them, the deletion."""
     text = ALL[code].worded("A->B")
     ranges, command = text.index("[1, 2)"), text.index("twinlog export")
     anew = text.index("delete the target topic")

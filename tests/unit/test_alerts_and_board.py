@@ -1,4 +1,4 @@
-"""The alert rules and the board: complete, about series that exist, and they lead somewhere."""
+"""The alert rules and the board are complete, and refer to existing series and pages."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ PROCESS: Final = {
     *("process_resident_memory_bytes", "process_cpu_seconds_total"),
     *("process_open_fds", "process_max_fds"),
 }
-"""Of the library that writes the text."""
+"""Series of the library that writes the text."""
 
 
 def series_in(expression: str) -> set[str]:
@@ -57,7 +57,9 @@ NOT_ON_BOARD: Final[Mapping[str, str]] = {
     ),
     metrics.FLOW_HELD_RATE.name: "only while a quota is set, which the log says",
 }
-"""Why a series is on no panel of deploy/grafana/twinlog-mirror.json; all others are on one."""
+"""The reasons why series are on no panel of deploy/grafana/twinlog-mirror.json. All others are on
+one.
+"""
 
 
 def test_every_metric_is_on_a_panel_or_says_why_not() -> None:
@@ -130,7 +132,7 @@ def test_an_alert_says_how_bad_it_is_and_where_to_look(alert: str) -> None:
 
 
 def anchors(page: Path) -> set[str]:
-    """Of its headings, as they are linked to."""
+    """Return the anchors of its headings, as used in links."""
     titles = re.findall(r"^#+ (.*)", page.read_text(), re.MULTILINE)
     return {re.sub(r"[^\w -]", "", title.lower()).replace(" ", "-") for title in titles}
 

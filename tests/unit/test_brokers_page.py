@@ -1,4 +1,6 @@
-"""docs/brokers.md: the pairs that are run, and what each lack costs, as the code says."""
+"""docs/brokers.md: the tested pairs of versions, and the consequence of each missing feature, equal
+the code.
+"""
 
 from __future__ import annotations
 
@@ -65,4 +67,4 @@ def test_what_was_not_tried_is_said_to_be_untested() -> None:
     assert "--master yarn" in masters
     assert "not tried" in masters
     (cluster,) = (at for at, part in enumerate(parts) if "k8s://https://HOST:6443" in part)
-    assert "Neither was tried on a cluster." in parts[cluster + 1]
+    assert "The second was not tried on a cluster." in parts[cluster + 1]

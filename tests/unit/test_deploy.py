@@ -1,4 +1,4 @@
-"""The unit for systemd: what it promises, and that systemd understands it."""
+"""The unit for systemd: its guarantees, and that systemd accepts it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The documents are current: every code and key is in them, every link leads somewhere."""
+"""The documents are current: they have every code and key, and every link works."""
 
 from __future__ import annotations
 
@@ -72,7 +72,7 @@ def test_links_lead_somewhere(page: Path) -> None:
 
 
 def anchors(page: Path) -> set[str]:
-    """The anchors of a page's headings, as GitHub makes them."""
+    """Return the anchors of a page's headings, as GitHub creates them."""
     headings = (one.lower().replace(" ", "-") for one in HEADING.findall(page.read_text()))
     return {re.sub(r"[^\w-]", "", one) for one in headings}
 

@@ -1,4 +1,4 @@
-"""One encoder for all that is printed for programs."""
+"""One encoder is used for all output for programs."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Tests that share something heavy run in one process, one after the other.
+"""Tests that share an expensive resource run in one process, one after the other.
 
 pytest-xdist reads the groups from the ids of tests. With a pytest that it does not know yet nothing
 fails: every process starts every cluster and every Spark, and the suite takes twice as long.

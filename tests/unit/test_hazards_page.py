@@ -1,5 +1,5 @@
-"""docs/hazards.md is true: each test, file and code that it names exists, and no fault test is left
-out.
+"""docs/hazards.md is current: each test, file and code that it names exists, and all fault tests
+are listed.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ ABOUT_LOGS = sorted({*TESTS.glob("faults/test_*.py"), *TESTS.glob("broker/test_l
 
 
 def names_of(path: Path) -> set[str]:
-    """The test functions that a file defines."""
+    """Return the test functions that a file defines."""
     if not path.is_file():
         return set()
     nodes = ast.walk(ast.parse(path.read_text()))
@@ -34,7 +34,7 @@ def names_of(path: Path) -> set[str]:
 
 
 def hazards() -> dict[str, str]:
-    """Each heading with the text right below it, where there is any."""
+    """Return each heading with the text directly below it, if there is any."""
     parts = re.split(r"^##+ (.+)$", PAGE, flags=re.MULTILINE)[1:]
     found = dict(zip(parts[::2], parts[1::2], strict=True))
     return {

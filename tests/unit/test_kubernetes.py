@@ -1,4 +1,4 @@
-"""deploy/kubernetes, the image and the scrape configuration: valid, and they fit one another."""
+"""deploy/kubernetes, the image and the scrape configuration are valid and consistent."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ SECRETS: Final = Path("/etc/twinlog/secrets")
 
 
 def instructions() -> list[tuple[str, str]]:
-    """Of the Containerfile, with continued lines joined."""
+    """Return the instructions of the Containerfile, with continued lines joined."""
     text = re.sub(r"\\\n\s*", "", IMAGE.read_text())
     lines = [line for line in text.splitlines() if line and not line.startswith("#")]
     return [(word, rest) for word, _, rest in (line.partition(" ") for line in lines)]
@@ -172,7 +172,7 @@ def test_its_arguments_are_those_of_the_command(tmp_path: Path) -> None:
 
 
 def test_the_resource_loads_with_the_secrets_that_are_mounted(tmp_path: Path) -> None:
-    """As Strimzi's operator lays them out, one folder for each secret."""
+    """The secrets are mounted as by Strimzi's operator, one folder each."""
     assert at("--secrets")[1] == str(SECRETS)
     of_volume = {
         one["name"]: one["secret"]["secretName"] for one in POD["volumes"] if "secret" in one
@@ -195,7 +195,7 @@ def test_the_resource_loads_with_the_secrets_that_are_mounted(tmp_path: Path) ->
 
 
 def relabelled(found: Mapping[str, str]) -> dict[str, str]:
-    """What Prometheus makes of a pod's labels, by the two actions that are used."""
+    """Return a pod's labels after Prometheus' relabelling, for the two actions in use."""
     (job,) = yaml.safe_load(SCRAPE.read_text())["scrape_configs"]
     labels = dict(found)
     for step in job["relabel_configs"]:
@@ -240,7 +240,7 @@ def test_no_operator_of_strimzi_takes_the_pods_for_its_own() -> None:
 
 
 def test_prometheus_reads_the_scrape_configuration(tmp_path: Path) -> None:
-    """Debian's knows no Kubernetes: how pods are found is left out."""
+    """Debian's Prometheus lacks Kubernetes, so the discovery of pods is left out."""
     config = yaml.safe_load(SCRAPE.read_text())
     (job,) = config["scrape_configs"]
     assert job.pop("kubernetes_sd_configs") == [{"role": "pod"}]

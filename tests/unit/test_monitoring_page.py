@@ -1,4 +1,4 @@
-"""docs/monitoring.md names every series, and none that does not exist."""
+"""docs/monitoring.md names every series, and no other ones."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ PAGE = (Path(__file__).resolve().parents[2] / "docs" / "monitoring.md").read_tex
 
 
 def rows(first: str) -> dict[str, list[str]]:
-    """Cells of each line of the tables by the names in their first one."""
+    """Return the cells of each line of the tables by the names in the first one."""
     out = {}
     for line in PAGE.splitlines():
         cells = [cell.strip() for cell in line.strip("|").split("|")]

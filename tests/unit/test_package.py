@@ -1,4 +1,4 @@
-"""What an index would get: the source distribution, and a wheel made of it."""
+"""The files for a package index: the source distribution, and a wheel made from it."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def run(folder: Path, *command: str, **variables: str) -> str:
 
 @pytest.fixture
 def unpacked(tmp_path: Path) -> Path:
-    """The source distribution, as whoever installs it has it. Builds leave files in it."""
+    """The source distribution, unpacked like for an installation. Builds leave files in it."""
     made = tmp_path / "sdist"
     run(ROOT, "-m", "hatchling", "build", "-t", "sdist", "-d", str(made))
     (archive,) = made.glob("twinlog-*.tar.gz")
@@ -104,7 +104,7 @@ def test_the_notice_names_every_library_that_an_installation_brings() -> None:
 
 
 def test_what_is_claimed_is_what_the_lock_was_made_for() -> None:
-    """A Python that no test ran on is not named."""
+    """A Python version without tests is not listed."""
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
     claimed = {name.rsplit(" ", 1)[-1] for name in project["classifiers"] if "Python :: 3." in name}
     assert claimed == {project["requires-python"].removeprefix(">=")}

@@ -1,4 +1,4 @@
-"""Programs that tests hand to another process as text take names that exist.
+"""Programs that tests pass to another process as text use existing names.
 
 A rename does not see into a text: the process would end at once, and its test would wait in vain.
 """
@@ -17,7 +17,7 @@ TESTS = Path(__file__).parents[1]
 
 
 def _text(node: ast.AST) -> str:
-    """The text that a node writes, None where a value comes in."""
+    """Return the text of a node, with None for each value in it."""
     match node:
         case ast.Constant(value=str(text)):
             return text
@@ -27,7 +27,7 @@ def _text(node: ast.AST) -> str:
 
 
 def _program(text: str) -> ast.Module | None:
-    """The text as it is, or as a template of `str.format`; None if it is no program."""
+    """Return the text, or the text of a `str.format` template; None if it is no program."""
     for one in (
         text,
         re.sub(r"\{\w*(![rs])?\}", "None", text).replace("{{", "{").replace("}}", "}"),
@@ -38,7 +38,7 @@ def _program(text: str) -> ast.Module | None:
 
 
 def _programs() -> Iterator[tuple[str, ast.Module]]:
-    """Each text that is a program with an import of this project, by where it stands."""
+    """Return each text that is a program with an import of this project, by its position."""
     for path in sorted({*TESTS.rglob("*.py")} - {Path(__file__)}):
         for node in ast.walk(ast.parse(path.read_text())):
             text = _text(node)
@@ -76,7 +76,7 @@ def _imported(module_name: str, name: str) -> object:
 
 
 def test_names_that_programs_take_exist() -> None:
-    """One test, because a list of cases would be made again by every process of a test run."""
+    """This is one test, because every process of a test run would create a list of cases again."""
     programs = dict(_programs())
     assert len(programs) > 10
     missing = {where: _missing(program) for where, program in programs.items()}

@@ -1,4 +1,4 @@
-"""Numbers are formatted as people write them."""
+"""Numbers are formatted for people."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a docstring or a page names in backticks as a file, module or class of ours is there."""
+"""Files, modules and classes that a docstring or a page names in backticks exist."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ SOURCE: Final = ROOT / "src" / "twinlog"
 PAGES: Final = sorted([ROOT / "CONTRIBUTING.md", *(ROOT / "docs").glob("*.md")])
 
 FOLDERS: Final = "channel|cli|cluster|codes|control|demo|lane|mirror|sandbox|survey|wire"
-"""Whose names begin no key of a configuration."""
+"""Folders whose names begin no key of a configuration."""
 
 MODULE: Final = re.compile(rf"((?:{FOLDERS})(?:\.(?!json|yaml)[a-z_0-9]+)+)(?:\.[A-Z]\w*)?")
 
@@ -28,7 +28,7 @@ def files() -> frozenset[str]:
 
 @cache
 def modules() -> dict[str, Path]:
-    """By dotted name without `twinlog`; folders are modules as well."""
+    """Return modules and folders by dotted name without `twinlog`."""
     paths = {path.relative_to(SOURCE).with_suffix(""): path for path in SOURCE.rglob("*.py")}
     return {".".join(n for n in name.parts if n != "__init__"): p for name, p in paths.items()}
 
@@ -46,14 +46,14 @@ def docstrings(path: Path) -> Iterator[str]:
 
 
 def is_module(name: str) -> bool:
-    """A module of the package, or what one has."""
+    """Return whether it is a module of the package, or a name in one."""
     head, _, last = name.rpartition(".")
     known = modules()
     return name in known or (head in known and last in named_in(known[head]))
 
 
 def dead(text: str) -> Iterator[str]:
-    """Names in backticks that are nowhere."""
+    """Return names in backticks that do not exist."""
     for name in re.findall(r"`([^`\n]+)`", text):
         if re.fullmatch(r"[\w/]+\.py", name):
             if not any(path.endswith(f"/{name}") for path in files()):
@@ -90,7 +90,7 @@ def test_pages_name_what_is_there() -> None:
 
 
 def test_faces_name_all_that_is_in_their_folders() -> None:
-    """A folder's docstring says what is in it: each wing is named there."""
+    """A folder's docstring describes its content, so it must name each module and subfolder."""
     missing = {
         f"{path.relative_to(ROOT)}: {wing.name}"
         for path in SOURCE.rglob("__init__.py")
@@ -102,11 +102,13 @@ def test_faces_name_all_that_is_in_their_folders() -> None:
 
 
 OF_OTHERS: Final = {"Fate", "RemoteClusterUtils", "status", "twinlog"}
-"""Of faces: Java's, another folder's, a command's."""
+"""Names in docstrings of folders that belong to Java, to another folder, or to a command."""
 
 
 def strange(path: Path) -> Iterator[str]:
-    """Plain names in a face that its folder, and those above it, do not have."""
+    """Return plain names in a folder's docstring that neither the folder nor those
+    above it have.
+    """
     folder = path.parent
     above = [up for up in folder.parents if up.is_relative_to(SOURCE)]
     near = {one.stem for up in (folder, *above) for one in up.iterdir()}

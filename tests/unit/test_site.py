@@ -1,4 +1,4 @@
-"""The documentation site is built without a warning, and a broken link would be one."""
+"""The documentation site is built without a warning. A broken link would cause one."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""All states are spelled in one module, `twinlog.codes.states`."""
+"""All states are defined in one module, `twinlog.codes.states`."""
 
 from __future__ import annotations
 

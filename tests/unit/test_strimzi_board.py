@@ -1,4 +1,4 @@
-"""Strimzi's dashboard: which of its panels show data is what docs/monitoring.md says."""
+"""Strimzi's dashboard: docs/monitoring.md lists the panels that show data."""
 
 from __future__ import annotations
 
@@ -28,18 +28,18 @@ LABELS: Final = {metric.name: metric.labels for metric in metrics.ALL}
 OTHER_TITLES: Final = {
     "Connector - Producer Available Buffer": "Source Connector - Producer Available Buffer"
 }
-"""Titles of panels that have another one in the other layout."""
+"""Titles of panels that differ in the other layout."""
 
 
 def scraped() -> set[str]:
-    """The labels that the scrape configuration adds to every series."""
+    """Return the labels that the scrape configuration adds to every series."""
     (job,) = yaml.safe_load(SCRAPE.read_text())["scrape_configs"]
     rules = job["relabel_configs"]
     return {rule["target_label"] for rule in rules if "target_label" in rule}
 
 
 def is_served(one: Selected) -> bool:
-    """Whether the series exists, with all labels that the panel needs."""
+    """Return whether the series exists, with all labels that the panel needs."""
     needed = {*one.by, *(label for label, _, _ in one.matchers)}
     return one.name in LABELS and needed <= {*LABELS[one.name], *scraped()}
 

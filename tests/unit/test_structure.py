@@ -1,4 +1,4 @@
-"""The shape of the repository: file lengths, exported names, words that must not leak in."""
+"""The structure of the repository: file lengths, exported names, forbidden words."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ FORBIDDEN = [
 
 
 def tracked(*patterns: str) -> list[Path]:
-    """Files that are in the repository, or will be when they are added."""
+    """Return the files in the repository, including new ones."""
     command = ["git", "ls-files", "--cached", "--others", "--exclude-standard", "--", *patterns]
     listed = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True)
     return [path for line in listed.stdout.splitlines() if (path := ROOT / line).is_file()]
@@ -44,7 +44,7 @@ def test_no_file_is_too_long() -> None:
 
 
 def test_tests_wait_for_conditions() -> None:
-    """What counts seconds says on its line why they are the point (tests/support/eventually.py)."""
+    """A test that counts seconds gives the reason on its line (tests/support/eventually.py)."""
     bare = {
         f"{path.relative_to(ROOT)}:{line}"
         for path in tracked("tests/*.py")
@@ -71,7 +71,7 @@ SLEEPS = ("sleep", "time.sleep")
 
 
 def bare_sleeps(text: str) -> list[int]:
-    """Lines that sleep, in no loop that ends with what is waited for, without a reason."""
+    """Return lines that sleep without a reason, outside of a loop that ends with a condition."""
     tree, shown = ast.parse(text), text.splitlines()
     return [node.lineno for node in _sleeps(tree) if "#" not in shown[node.lineno - 1]]
 
@@ -121,7 +121,7 @@ ONE_IDEA = {
     "StartSearch": "where a copy resumes, question by question",
     "LogWalk": "both logs of a partition compared",
 }
-"""Classes with more methods, and why they are one."""
+"""Classes with more methods, and the reason for each."""
 
 
 def test_no_class_has_several_ideas() -> None:
@@ -144,7 +144,7 @@ def test_every_folder_says_what_is_in_it() -> None:
 
 
 def exporting_modules() -> list[str]:
-    """Modules with an `__all__`; one without it exports every public name."""
+    """Return modules with an `__all__`. A module without it exports every public name."""
     source = ROOT / "src"
     found = []
     for path in tracked("src/**/*.py", "src/*.py"):
@@ -166,7 +166,7 @@ def test_exported_names_are_sorted_and_exist(name: str) -> None:
 
 
 def ruff_order(name: str) -> tuple[int, str]:
-    """Constants, classes, the rest (ruff's RUF022)."""
+    """Sort constants, then classes, then the rest (ruff's RUF022)."""
     if name.isupper():
         return (0, name)
     return (1, name) if name[:1].isupper() else (2, name)
@@ -201,7 +201,9 @@ def test_every_module_says_its_idea_first() -> None:
 
 
 def test_locks_name_the_same_versions() -> None:
-    """What is tested is what is installed: the runtime lock is part of the development lock."""
+    """The tested versions are the installed ones: the runtime lock is part of the
+    development lock.
+    """
     runtime, development = (
         set(re.findall(r"^([\w.-]+==[^\s\\]+)", (ROOT / name).read_text(), re.MULTILINE))
         for name in ("requirements.lock", "requirements-dev.lock")
@@ -217,9 +219,8 @@ def test_lock_covers_every_dependency() -> None:
 
 
 def test_few_tests_start_a_spark_of_their_own() -> None:
-    """Each takes seconds, and continuous integration has an end: the gate runs the witnesses. The
-    others include the rows of a cluster's life and a session of the caller, which only a real
-    cluster has.
+    """Each takes seconds, and continuous integration has a time limit. The gate runs
+    the witnesses.
     """
     marked = [
         p.read_text()

@@ -235,6 +235,9 @@ _BY_FILE: Final = {
     ),
     "unit/cli/test_run_options.py": "twinlog.state.topic.replication.factor",
     "unit/config/test_custom_policy.py": "replication.policy.class",
+    "unit/config/test_connect.py": (
+        "transforms predicates key.converter value.converter header.converter"
+    ),
     "unit/config/test_emissions.py": (
         "emit.heartbeats.interval.seconds heartbeats.topic.replication.factor "
         "offset-syncs.topic.replication.factor"
@@ -244,11 +247,12 @@ _BY_FILE: Final = {
     ),
     "unit/config/test_providers.py": "config.providers",
     "spark/test_cluster_life.py": "twinlog.spark.standby",
-    "unit/config/test_transforms.py": "twinlog.transforms twinlog.transforms.on-error",
+    "unit/config/test_transforms.py": (
+        "twinlog.transforms twinlog.transforms.on-error twinlog.transforms.quarantine.topic"
+    ),
     "unit/config/test_tuning.py": "admin.request.timeout.ms",
     "unit/config/test_values.py": (
-        "tasks.max topic.filter.class config.property.filter.class transforms topics "
-        "twinlog.lease.seconds"
+        "tasks.max topic.filter.class config.property.filter.class topics twinlog.lease.seconds"
     ),
     "unit/mirror/test_filters.py": "use.defaults.from",
 }

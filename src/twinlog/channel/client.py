@@ -1,5 +1,5 @@
-"""The lane's end of the channel: one authenticated connection to the driver, which the lane
-polls.
+"""The lane's end of the channel: an authenticated connection to the driver, which the
+lane polls.
 """
 
 from __future__ import annotations
@@ -149,12 +149,12 @@ def _secured(sock: socket.socket, address: ChannelAddress) -> ssl.SSLSocket:
     context.verify_mode = ssl.CERT_NONE
     secured = context.wrap_socket(sock)
     certificate = secured.getpeercert(binary_form=True) or b""
-    found = hashlib.sha256(certificate).hexdigest()
-    if not hmac.compare_digest(found, str(address.fingerprint)):
+    fingerprint = hashlib.sha256(certificate).hexdigest()
+    if not hmac.compare_digest(fingerprint, str(address.fingerprint)):
         secured.close()
         raise AuthenticationFailed(
             f"{address.host}:{address.port} is not the driver of this lease: its certificate has "
-            f"the fingerprint {found}, expected {address.fingerprint}",
+            f"the fingerprint {fingerprint}, expected {address.fingerprint}",
             code="CHANNEL_FINGERPRINT",
         )
     return secured

@@ -18,7 +18,7 @@ bytes. With a fixed size per attempt, a buffer that only grows at its end satisf
 """
 
 MAX_UNSENT_BYTES = 2 * MAX_FRAME_BYTES
-"""Maximum bytes that may wait for a peer. A peer with more has stopped reading, and is
+"""Maximum bytes that may wait for a peer. A peer with more has stopped reading: it is
 disconnected.
 """
 
@@ -46,9 +46,7 @@ class FrameSocket:
         return bool(self._unsent)
 
     def read(self) -> None:
-        """Read everything that has arrived. A TLS socket may have bytes that a selector does not
-        show.
-        """
+        """Read everything that has arrived. A TLS socket may have bytes that no selector shows."""
         while self.read_first(READ_BYTES):
             pass
 
@@ -68,8 +66,8 @@ class FrameSocket:
         return True
 
     def frames(self) -> Iterator[Frame]:
-        while (found := self.reader.next_frame()) is not None:
-            yield found
+        while (next_frame := self.reader.next_frame()) is not None:
+            yield next_frame
 
     def write(self, kind: bytes, payload: bytes) -> None:
         """Buffer a frame. `flush` sends it."""

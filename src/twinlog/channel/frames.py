@@ -54,9 +54,7 @@ class ChannelAddress:
     token: str = ""
     """The secret of one lane, only in that lane's address."""
     fingerprint: str | None = None
-    """SHA-256 of the driver's certificate in hex; None on loopback, where the channel has
-    no TLS.
-    """
+    """SHA-256 of the driver's certificate in hex, or None on loopback, which has no TLS."""
 
     def __repr__(self) -> str:
         tls = "tls" if self.fingerprint else "plain"
@@ -152,6 +150,6 @@ class FrameReader:
         end = _LENGTH.size + length
         if len(self._buffer) < end:
             return None
-        found = Frame(bytes(self._buffer[4:5]), bytes(self._buffer[5:end]))
+        complete = Frame(bytes(self._buffer[4:5]), bytes(self._buffer[5:end]))
         del self._buffer[:end]
-        return found
+        return complete

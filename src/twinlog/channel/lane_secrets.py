@@ -86,8 +86,8 @@ class LaneSecrets:
                 self._newest.pop(key, None)
 
     def admit(self, first: Frame) -> LaneIdentity:
-        """Return the sender of this hello. Raises AuthenticationFailed unless this attempt may be
-        admitted.
+        """Return the sender of this hello. Raises AuthenticationFailed if it must not
+        be admitted.
         """
         if first.kind != HELLO:
             raise AuthenticationFailed("no hello", code="CHANNEL_TOKEN")

@@ -157,14 +157,14 @@ class LendingClient:
 
     def offers(self, within_s: float) -> tuple[RangeOffer, ...]:
         """Return the next offers, or none within that time. Raises TwinlogError."""
-        found = self._next(within_s)
-        return found.offers if isinstance(found, Offered) else ()
+        message = self._next(within_s)
+        return message.offers if isinstance(message, Offered) else ()
 
     def take(self, number: int) -> SourceRange | None:
         """Return a range, or None if it needs no answer. Raises TwinlogError."""
         self._channel.send(TakeRange(number))
-        found = self._reply(Lent)
-        taken: SourceRange | None = found.range
+        lent = self._reply(Lent)
+        taken: SourceRange | None = lent.range
         return taken
 
     def give(self, answer: RangeAnswer) -> None:
@@ -173,10 +173,10 @@ class LendingClient:
         self._reply(AnswerAccepted)
 
     def _reply(self, kind: type[LendingMessage]) -> Any:
-        found = self._next(REPLY_WITHIN_S)
-        if not isinstance(found, kind):
+        message = self._next(REPLY_WITHIN_S)
+        if not isinstance(message, kind):
             raise Disconnected("the lane's port did not answer in time", code="CHANNEL_LOST")
-        return found
+        return message
 
     def _next(self, within_s: float) -> LendingMessage | None:
         """Return the next message, or None within that time."""
@@ -188,5 +188,5 @@ class LendingClient:
                 break
             wants = [channel] if channel.wants_write else []
             select.select([channel], wants, [], min(left, _TICK_S))
-        found: LendingMessage | None = self._messages.pop(0) if self._messages else None
-        return found
+        message: LendingMessage | None = self._messages.pop(0) if self._messages else None
+        return message

@@ -29,8 +29,8 @@ class Peer:
         self.identity = identity
         self.last_heard = boot_clock()
         self.ending: str | None = None
-        """Why the connection must be closed, or None. Set by any thread, processed by the server's
-        thread.
+        """Why the connection must be closed, or None. Any thread sets it, the server's processes
+        it.
         """
         self._frames = frames
         self._codec = codec
@@ -70,9 +70,7 @@ class Peer:
         self._wake(self)
 
     def read(self) -> list[Any]:
-        """Return the messages that have arrived, and answer pings. Called by the server's thread
-        only.
-        """
+        """Return the messages that have arrived, and answer pings. Only for the server's thread."""
         with self._lock:
             try:
                 self._frames.read()
@@ -80,9 +78,9 @@ class Peer:
                 self.ending = self.ending or str(closed.args[0])
             else:
                 self.last_heard = boot_clock()
-            found = [each.payload for each in self._frames.frames() if self._is_message(each)]
+            payloads = [each.payload for each in self._frames.frames() if self._is_message(each)]
             self._flush_locked()
-        return [self._codec.decode(payload) for payload in found]
+        return [self._codec.decode(payload) for payload in payloads]
 
     def flush(self) -> None:
         with self._lock:
@@ -93,10 +91,10 @@ class Peer:
         with self._lock:
             self._frames.close()
 
-    def _is_message(self, found: Frame) -> bool:
-        if found.kind == PING:
-            self._frames.write(PONG, found.payload)
-        return found.kind == MESSAGE
+    def _is_message(self, received: Frame) -> bool:
+        if received.kind == PING:
+            self._frames.write(PONG, received.payload)
+        return received.kind == MESSAGE
 
     def _flush_locked(self) -> None:
         try:

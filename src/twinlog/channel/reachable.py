@@ -7,9 +7,7 @@ import socket
 
 
 def address_for_executors(master: str | None) -> str:
-    """Return the address at which the channel listens. `master`: Spark's master, or None for this
-    machine.
-    """
+    """Return the address at which the channel listens for this master (None: this machine)."""
     if master is None or master.startswith("local"):
         return "127.0.0.1"
     return os.environ.get("SPARK_LOCAL_IP") or _outward_address()

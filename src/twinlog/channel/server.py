@@ -236,9 +236,7 @@ class ChannelServer:
             self._selector.register(self._listener, selectors.EVENT_READ, None)
 
     def _greet(self, stranger: Stranger) -> Peer | None:
-        """Continue the handshake and read the hello. Returns the lane once it is authenticated, or
-        None.
-        """
+        """Continue the handshake and read the hello. Return the authenticated lane, or None."""
         try:
             waiting_for = stranger.shake_hands()
             if not stranger.handshaken:

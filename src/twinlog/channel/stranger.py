@@ -23,9 +23,7 @@ HELLO_WITHIN_S = 10.0
 WARN_EVERY_S = 60.0
 
 MAX_STRANGERS: Final = 512
-"""Maximum number of unauthenticated connections. No start of lanes opens this many at the same
-time.
-"""
+"""Maximum number of unauthenticated connections, which is more than a start of lanes opens."""
 
 MAX_OF_ONE_ADDRESS: Final = 128
 """Maximum number from one address, which may be a machine with many lanes. If it is exceeded, only

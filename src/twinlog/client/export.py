@@ -15,7 +15,7 @@ import json
 from base64 import b64decode, b64encode
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from types import MappingProxyType
+from enum import StrEnum
 from typing import Any, Final
 
 from twinlog.cluster.client import ClusterClient
@@ -27,28 +27,26 @@ from twinlog.mirror.findings import Span
 from twinlog.mirror.start.tail_check import decode
 from twinlog.model import Isolation, TopicPartition
 from twinlog.survey.committed_log import batches_of
-from twinlog.wire.record_batch import BatchHeader, read_headers, verify_crc
+from twinlog.wire.record_batch import read_headers, verify_crc
 from twinlog.wire.records import Record
 
 # A record as one line of JSON without loss: UTF-8 as text, other bytes as base64.
 
-NOTHING: Final[Mapping[str, Any]] = MappingProxyType({})
 
-
-def record_line(
-    partition: int, record: Record, *, is_log_append_time: bool, more: Mapping[str, Any] = NOTHING
-) -> str:
+def record_line(partition: int, one: ExportedRecord, *, with_batch: bool = False) -> str:
     """Return one line without the line break, in ASCII, so that it has no terminal control codes.
 
-    `more` are additional fields of the caller.
+    `with_batch`: also the leader epoch and the outcome of the transaction.
     """
+    record = one.record
+    batch = {"leader_epoch": one.leader_epoch, "transaction": one.transaction.value}
     return json.dumps(
         {
             "partition": partition,
             "offset": record.offset,
             "timestamp": record.timestamp,
-            "timestamp_type": "LogAppendTime" if is_log_append_time else "CreateTime",
-            **more,
+            "timestamp_type": "LogAppendTime" if one.is_log_append_time else "CreateTime",
+            **(batch if with_batch else {}),
             "key": plain_value(record.key),
             "value": plain_value(record.value),
             # names that are not UTF-8 were decoded byte by byte (surrogateescape)
@@ -84,10 +82,10 @@ def _as_bytes(value: Any) -> bytes | None:
 
 
 def _as_name(value: Any) -> str:
-    found = _as_bytes(value)
-    if found is None:
+    name = _as_bytes(value)
+    if name is None:
         raise ValueError("a header without a name")
-    return found.decode("utf-8", "surrogateescape")
+    return name.decode("utf-8", "surrogateescape")
 
 
 def plain_value(data: bytes | None) -> Any:
@@ -102,17 +100,28 @@ def plain_value(data: bytes | None) -> Any:
 
 READ_BYTES: Final = 4 << 20
 PROBED_BYTES: Final = 65_536
-"""Bytes per fetch: enough for many markers. A broker returns the whole first batch, whatever its
-size."""
+"""Bytes per fetch, enough for many markers. A broker returns the whole first batch anyway."""
 OUTSIDE: Final = "OUTSIDE_LOG"
+NO_EPOCH: Final = -1
+
+
+class Transaction(StrEnum):
+    """The outcome of a record's transaction."""
+
+    NONE = "none"
+    COMMITTED = "committed"
+    ABORTED = "aborted"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Exported:
-    """A record, and the timestamp type of its batch."""
+class ExportedRecord:
+    """A record, with facts from its batch."""
 
     record: Record
     is_log_append_time: bool
+    leader_epoch: int
+    """Epoch of the leader that appended it, or -1 if the format has none."""
+    transaction: Transaction
 
 
 @dataclass(slots=True, kw_only=True)
@@ -175,7 +184,7 @@ class Export:
         missing = (counts.before_log, counts.behind_log, counts.uncommitted, counts.unread)
         return not (any(missing) or counts.deleted)
 
-    def records(self) -> Iterator[Exported]:
+    def records(self) -> Iterator[ExportedRecord]:
         """Yield all records of the range, in order."""
         counts = self.counts
         while counts.position < self.span.next:
@@ -203,23 +212,16 @@ class Export:
                 return None
         return or_raise(answer)
 
-    def _of(self, answer: FetchedRecords) -> Iterator[Exported]:
+    def _of(self, answer: FetchedRecords) -> Iterator[ExportedRecord]:
         counts = self.counts
-        for header, batch, is_gone in checked_batches(answer, counts.position):
-            if not header.is_control:
-                kept = [
-                    record
-                    for record in decode(header, batch)
-                    if counts.position <= record.offset < self.span.next
-                ]
-                if is_gone:
-                    counts.aborted += len(kept)
+        for records, after in exported(answer, self.span._replace(first=counts.position)):
+            for one in records:
+                if one.transaction is Transaction.ABORTED:
+                    counts.aborted += 1
                 else:
-                    by_broker = header.magic >= 2 and header.is_log_append_time
-                    for record in kept:
-                        counts.records += 1
-                        yield Exported(record=record, is_log_append_time=by_broker)
-            counts.position = min(header.next_offset, self.span.next)
+                    counts.records += 1
+                    yield one
+            counts.position = after
 
     def _end_early(self) -> None:
         """Record that the broker returns no more records before the end. This is not caused by
@@ -232,21 +234,32 @@ class Export:
         counts.position = self.span.next
 
 
-def checked_batches(
-    answer: FetchedRecords, position: int
-) -> Iterator[tuple[BatchHeader, memoryview, bool]]:
-    """Yield the batches that end after `position`, and whether their transaction was aborted.
+def exported(answer: FetchedRecords, span: Span) -> Iterator[tuple[list[ExportedRecord], int]]:
+    """Yield the records of each batch in this range, and the offset after the batch, at most the
+    end of the range.
 
     Raises CorruptData for a wrong CRC.
     """
     rolled_back = RolledBack(answer.aborted)
     for header, at in read_headers(answer.records):
         batch = answer.records[at : at + header.length]
-        is_gone = rolled_back.skip(header, batch)
-        if header.next_offset > position:
-            if header.magic >= 2:
-                verify_crc(answer.records, at, header)
-            yield header, batch, is_gone
+        is_gone, is_new = rolled_back.skip(header, batch), header.magic >= 2
+        if header.next_offset <= span.first:
+            continue
+        if is_new:
+            verify_crc(answer.records, at, header)
+        state = Transaction.ABORTED if is_gone else Transaction.COMMITTED
+        records = [
+            ExportedRecord(
+                record=record,
+                is_log_append_time=is_new and header.is_log_append_time,
+                leader_epoch=header.leader_epoch if is_new else NO_EPOCH,
+                transaction=state if is_new and header.is_transactional else Transaction.NONE,
+            )
+            for record in (() if header.is_control else decode(header, batch))
+            if span.first <= record.offset < span.next
+        ]
+        yield records, min(header.next_offset, span.next)
 
 
 def first_records(
@@ -260,7 +273,7 @@ def first_records(
     """
     isolation = Isolation.READ_UNCOMMITTED if with_aborted else Isolation.READ_COMMITTED
     wanted = {tp: span for tp, span in spans.items() if not span.is_empty}
-    found: dict[TopicPartition, int] = {}
+    offsets: dict[TopicPartition, int] = {}
     is_moved = True
     while wanted:
         if is_moved:
@@ -274,11 +287,11 @@ def first_records(
                 continue
             offset, is_record = _first_record(or_raise(answer), span)
             if is_record or offset == span.first:
-                found[tp] = offset
+                offsets[tp] = offset
             elif offset < span.next:
                 left[tp] = Span(offset, span.next)
         wanted = left
-    return found
+    return offsets
 
 
 def _inside(
@@ -296,8 +309,7 @@ def _inside(
 
 
 def _first_record(answer: FetchedRecords, span: Span) -> tuple[int, bool]:
-    """Return the offset of the first record and True, or the end of the batches that were read and
-    False."""
+    """Return (offset of the first record, True), or (end of the batches that were read, False)."""
     position = span.first
     for header, records in batches_of(answer):
         for record in records:

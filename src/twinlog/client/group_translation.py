@@ -90,9 +90,9 @@ class FlowTranslation:
         re-created since.
         """
         offsets = {tp: offset}
-        (found,) = (self._back if reverse else self._forth)(offsets)
+        (translated,) = (self._back if reverse else self._forth)(offsets)
         self._require_same()
-        if found.to_offset is None:
+        if translated.to_offset is None:
             where = self._target.alias
             raise FlowError(
                 f"{where} has no offset map of {tp}, so Twinlog has copied nothing of it: check "
@@ -100,7 +100,7 @@ class FlowTranslation:
                 flow=self._config.flow,
                 code="NOT_COPIED",
             )
-        return found
+        return translated
 
     def all_of(
         self, offsets: Mapping[TopicPartition, int], *, reverse: bool
@@ -110,12 +110,12 @@ class FlowTranslation:
         An offset of the source that is ahead of the copy is exact if the source has no records in
         between, as after a transaction marker. Raises FlowError (SOURCE_RECREATED) like `one`.
         """
-        found = (self._back if reverse else self._forth)(offsets)
+        translated = (self._back if reverse else self._forth)(offsets)
         self._require_same()
         if reverse:
-            return found
-        ends = self._ends_of_copies(found)
-        return tuple(replace(one, is_exact=True) if one in ends else one for one in found)
+            return translated
+        ends = self._ends_of_copies(translated)
+        return tuple(replace(one, is_exact=True) if one in ends else one for one in translated)
 
     def group(self, group: str, *, reverse: bool) -> TranslatedGroup:
         """Return the translated offsets of a group of the source or, with `reverse`, of the target.
@@ -131,12 +131,12 @@ class FlowTranslation:
         if reverse:
             there = _committed(self._target, group)
             alias = self._config.source_alias
-            ours = {
+            remote_offsets = {
                 tp: n
                 for tp, n in there.items()
                 if is_remote_topic_of(self._policy, alias, tp.topic)
             }
-            return TranslatedGroup(offsets=self._back(ours))
+            return TranslatedGroup(offsets=self._back(remote_offsets))
         try:
             offsets = _committed(self._source, group)
         except Unreachable:
@@ -155,11 +155,11 @@ class FlowTranslation:
         self._source.close()
         self._target.close()
 
-    def _ends_of_copies(self, found: Iterable[TranslatedOffset]) -> set[TranslatedOffset]:
+    def _ends_of_copies(self, translated: Iterable[TranslatedOffset]) -> set[TranslatedOffset]:
         """Return the offsets that are ahead of the copy only by markers, or by records that no
         reader gets. All partitions share each request.
         """
-        ahead = [one for one in found if not one.is_exact]
+        ahead = [one for one in translated if not one.is_exact]
         ends = {one.to_tp: one.to_offset for one in ahead if one.to_offset is not None}
         if self._is_lost or not ends:
             return set()
@@ -182,24 +182,24 @@ class FlowTranslation:
             tp: TopicPartition(names[tp.topic], tp.partition) for tp in offsets if tp.topic in names
         }
         ids = self._source_ids(names)
-        found = self._map.downstream({here: offsets[tp] for tp, here in remote.items()}, ids)
+        translations = self._map.downstream({here: offsets[tp] for tp, here in remote.items()}, ids)
         return tuple(
             _line(tp, offset, plain[tp.topic], None)
             if tp not in remote
-            else _line(tp, offset, remote[tp].topic, found.get(remote[tp]))
+            else _line(tp, offset, remote[tp].topic, translations.get(remote[tp]))
             for tp, offset in sorted(offsets.items())
         )
 
     def _back(self, offsets: Mapping[TopicPartition, int]) -> tuple[TranslatedOffset, ...]:
         names = self._at_source({tp.topic for tp in offsets})
-        found = self._map.upstream(offsets, self._source_ids(names.values()))
+        translations = self._map.upstream(offsets, self._source_ids(names.values()))
         return tuple(
-            _line(tp, offset, names.get(tp.topic, tp.topic), found.get(tp))
+            _line(tp, offset, names.get(tp.topic, tp.topic), translations.get(tp))
             for tp, offset in sorted(offsets.items())
         )
 
     def _at_source(self, topics: Collection[str]) -> dict[str, str]:
-        """Return the source's names of target topics, from the map, or else derived
+        """Return the source's names of target topics, from the map or else derived
         from the name."""
         plain = {topic: plain_upstream(self._config, topic) for topic in topics}
         known = {topic: name for topic, name in plain.items() if name is not None}
@@ -219,37 +219,37 @@ class FlowTranslation:
         if self._is_lost:
             return {}
         try:
-            found = self._source.metadata(sorted(topics)).topics
+            metadata = self._source.metadata(sorted(topics)).topics
         except Unreachable:
             self._is_lost = True
             return {}
         return {
             name: topic.topic_id
-            for name, topic in found.items()
+            for name, topic in metadata.items()
             if not topic.error and topic.topic_id != NO_TOPIC_ID
         }
 
     def _by_checkpoints(self, group: str) -> dict[TopicPartition, int]:
         topic = self._policy.checkpoints_topic(self._config.source_alias)
-        found: dict[TopicPartition, int] = {}
+        upstreams: dict[TopicPartition, int] = {}
         for one in Checkpoint.all_in(read_to_end(self._target, topic, 0)):
             if one.group == group:
-                found[one.topic_partition] = one.upstream_offset
-        names = self._at_source({tp.topic for tp in found})
+                upstreams[one.topic_partition] = one.upstream_offset
+        names = self._at_source({tp.topic for tp in upstreams})
         return {
             TopicPartition(names[tp.topic], tp.partition): offset
-            for tp, offset in found.items()
+            for tp, offset in upstreams.items()
             if tp.topic in names
         }
 
 
 def _committed(client: ClusterClient, group: str) -> dict[TopicPartition, int]:
     coordinators = Coordinators(client)
-    found = fetch_offsets(coordinators, [group])[group]
-    if not found:  # the group may be a share group
+    committed = fetch_offsets(coordinators, [group])[group]
+    if not committed:  # the group may be a share group
         with suppress(Unsupported):
-            found = fetch_start_offsets(coordinators, [group])[group]
-    offsets = or_raise(found)
+            committed = fetch_start_offsets(coordinators, [group])[group]
+    offsets = or_raise(committed)
     if not offsets:
         raise FlowError(
             f"cluster {client.alias}: group {group} has no committed offsets: check its name",
@@ -259,13 +259,13 @@ def _committed(client: ClusterClient, group: str) -> dict[TopicPartition, int]:
 
 
 def _line(
-    tp: TopicPartition, offset: int, to_topic: str, found: Translation | None
+    tp: TopicPartition, offset: int, to_topic: str, translation: Translation | None
 ) -> TranslatedOffset:
     return TranslatedOffset(
         topic=tp.topic,
         partition=tp.partition,
         offset=offset,
         to_topic=to_topic,
-        to_offset=None if found is None else found.offset,
-        is_exact=found is not None and found.is_exact,
+        to_offset=None if translation is None else translation.offset,
+        is_exact=translation is not None and translation.is_exact,
     )

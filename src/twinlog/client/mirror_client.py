@@ -44,7 +44,6 @@ class GroupOffset:
     upstream_offset: int
     """The group's committed offset on the other cluster."""
     metadata: str = ""
-    """The metadata of that commit."""
 
 
 GroupOffsets = dict[TopicPartition, GroupOffset]
@@ -61,10 +60,12 @@ class MirrorClient:
     """
 
     def __init__(self, config: Mapping[str, str]) -> None:
-        read = read_config(config)
-        self._policy = read.policy
-        self._admin = ClusterClient(read.admin)
-        self._consumer = ClusterClient(read.consumer)
+        settings = Settings(
+            {key: Setting(key=key, value=value, file=_WHERE) for key, value in config.items()}
+        )
+        self._policy = _policy(settings)
+        admin, consumer = (_cluster(settings, role) for role in (Role.ADMIN, Role.CONSUMER))
+        self._admin, self._consumer = ClusterClient(admin), ClusterClient(consumer)
         self._maps: dict[str, tuple[ExactMap, str]] = {}
 
     @property
@@ -88,8 +89,8 @@ class MirrorClient:
         return {topic for topic in self._topics() if self._policy.is_checkpoints_topic(topic)}
 
     def upstream_clusters(self) -> set[str]:
-        """Return the aliases of all clusters whose heartbeats arrive here, over any number of
-        flows.
+        """Return the aliases of all clusters whose heartbeats arrive here over any
+        number of flows.
         """
         return {alias for topic in self.heartbeat_topics() for alias in chain(self._policy, topic)}
 
@@ -180,34 +181,32 @@ class MirrorClient:
         `offsets` has partitions of this cluster, the result their names there.
         """
         exact, _ = self._exact(remote_alias)
-        found = exact.upstream(offsets)
-        names = exact.names_at_source({tp.topic for tp in found})
+        translations = exact.upstream(offsets)
+        names = exact.names_at_source({tp.topic for tp in translations})
         upstream = self._policy.upstream_topic
         return {
             TopicPartition(
                 names.get(tp.topic) or upstream(tp.topic) or tp.topic, tp.partition
             ): translation
-            for tp, translation in found.items()
+            for tp, translation in translations.items()
         }
 
     def _exact(self, remote_alias: str) -> tuple[ExactMap, str]:
-        """Return the offset map of the flow from a cluster, and the cluster's alias in topic
-        names.
-        """
+        """Return the offset map of the flow from a cluster, and the cluster's alias in topics."""
         known = self._maps.get(remote_alias)
         if known is not None:
             return known
-        found = find_upstream(self._consumer, remote_alias)
-        flow, alias = found or (Flow(remote_alias, self._consumer.alias), remote_alias)
+        upstream = find_upstream(self._consumer, remote_alias)
+        flow, alias = upstream or (Flow(remote_alias, self._consumer.alias), remote_alias)
         known = ExactMap(self._consumer, self._policy, flow), alias
-        if found is not None:  # otherwise a flow may be created later
+        if upstream is not None:  # otherwise a flow may be created later
             self._maps[remote_alias] = known
         return known
 
     def _topics(self) -> Iterator[str]:
         # like Java, without topics that are internal to the brokers
-        found = self._admin.metadata().topics.values()
-        return (topic.name for topic in found if not topic.is_internal)
+        topics = self._admin.metadata().topics.values()
+        return (topic.name for topic in topics if not topic.is_internal)
 
     def _checkpoints(
         self, remote_alias: str, groups: re.Pattern[str], timeout_s: float
@@ -257,27 +256,6 @@ _WHERE: Final = "MirrorClient"
 _SOURCE_ALIAS: Final = "source.cluster.alias"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ClientConfig:
-    """Settings of a MirrorClient."""
-
-    policy: DefaultReplicationPolicy
-    admin: ClusterSettings
-    consumer: ClusterSettings
-
-
-def read_config(properties: Mapping[str, str]) -> ClientConfig:
-    """Raise ConfigError if the cluster's address is missing or a value is invalid."""
-    settings = Settings(
-        {key: Setting(key=key, value=value, file=_WHERE) for key, value in properties.items()}
-    )
-    return ClientConfig(
-        policy=_policy(settings),
-        admin=_cluster(settings, Role.ADMIN),
-        consumer=_cluster(settings, Role.CONSUMER),
-    )
-
-
 def _policy(settings: Settings) -> DefaultReplicationPolicy:
     source = settings.get(_SOURCE_ALIAS)
     return policy_from(policy_config(settings), None if source is None else source.value)
@@ -285,12 +263,14 @@ def _policy(settings: Settings) -> DefaultReplicationPolicy:
 
 def _cluster(settings: Settings, role: Role) -> ClusterSettings:
     own = settings.stripped(f"{role}.")
-    found = {name: one for name, one in {**settings, **own}.items() if is_connection_key(name)}
-    if BOOTSTRAP_SERVERS not in found:
+    client_settings = {
+        name: one for name, one in {**settings, **own}.items() if is_connection_key(name)
+    }
+    if BOOTSTRAP_SERVERS not in client_settings:
         raise ConfigError(
             f"{_WHERE}: {BOOTSTRAP_SERVERS}: missing; add it, for example kafka1:9092"
         )
-    client = ClientProperties(found)
+    client = ClientProperties(client_settings)
     return ClusterSettings(
         alias=_WHERE,
         bootstrap=parse_bootstrap(client[BOOTSTRAP_SERVERS]),

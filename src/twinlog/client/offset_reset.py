@@ -90,7 +90,7 @@ class ResetBounds:
     start: int
     end: int
     at_time: int | None = None
-    """None if no record is at or after the time, or no time was given."""
+    """The first offset at or after the time; None without such a record or a time."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -123,14 +123,15 @@ class GroupReset:
     is_share: bool = False
     offsets: tuple[ResetOffset, ...] = ()
     topic_ids: Mapping[str, TopicId]
-    """IDs of the offsets' topics."""
     refused: TwinlogError | None = None
     is_done: bool = False
 
     @property
     def goes_back(self) -> bool:
         """Return True if some records will be read again."""
-        return any(one.before is not None and one.after < one.before for one in self.offsets)
+        return any(
+            offset.before is not None and offset.after < offset.before for offset in self.offsets
+        )
 
     @property
     def refusal(self) -> Any:
@@ -180,8 +181,8 @@ class OffsetReset:
 
     def names(self, matches: Callable[[str], bool]) -> list[str]:
         """Return the names of the cluster's groups that can be reset and match."""
-        found = list_groups(self._coordinators).values()
-        return sorted(g.name for g in found if _can_be_reset(g) and matches(g.name))
+        groups = list_groups(self._coordinators).values()
+        return sorted(g.name for g in groups if _can_be_reset(g) and matches(g.name))
 
     def plan(
         self,
@@ -200,9 +201,9 @@ class OffsetReset:
         named_topics = self._partitions(topics)
         before = self._committed(groups, listed)
         wanted = {
-            group: sorted(named_topics or (tp for tp in found if matches(tp.topic)))
-            for group, found in before.items()
-            if not isinstance(found, TwinlogError)
+            group: sorted(named_topics or (tp for tp in state if matches(tp.topic)))
+            for group, state in before.items()
+            if not isinstance(state, TwinlogError)
         }
         tps = sorted({tp for some in wanted.values() for tp in some})
         active = [listed[g] for g in groups if g in listed and listed[g].is_active]
@@ -216,8 +217,7 @@ class OffsetReset:
         return [self._group(goal, group, wanted.get(group, ()), now) for group in groups]
 
     def execute(self, plan: GroupReset) -> GroupReset:
-        """Set a group's offsets. Return the plan with the result, or with the reason
-        of a refusal."""
+        """Set a group's offsets. Return the plan with the result, or the reason of a refusal."""
         if plan.refused is not None:
             return plan
         try:
@@ -232,13 +232,15 @@ class OffsetReset:
     def _group(
         self, goal: Goal, group: str, tps: Sequence[TopicPartition], now: _Now
     ) -> GroupReset:
-        found = now.listed.get(group)
+        listed = now.listed.get(group)
         ids = {tp.topic: now.seen.topics[tp.topic].topic_id for tp in tps}
-        out = GroupReset(group=group, topic_ids=ids, is_share=found is not None and found.is_share)
-        if found is not None and found.is_active:
+        out = GroupReset(
+            group=group, topic_ids=ids, is_share=listed is not None and listed.is_share
+        )
+        if listed is not None and listed.is_active:
             return replace(out, refused=self._active(group, now.members.get(group, ())))
-        if found is not None and not _can_be_reset(found):
-            return replace(out, refused=self._other_kind(found))
+        if listed is not None and not _can_be_reset(listed):
+            return replace(out, refused=self._other_kind(listed))
         before = now.before[group]
         if isinstance(before, TwinlogError):
             return replace(out, refused=before)
@@ -269,8 +271,8 @@ class OffsetReset:
                 raise denied(self._client.alias, "READ", tp.topic)
             commit = before.get(tp)
             then = None if commit is None else commit.offset
-            found = fitted(goal, then, log)
-            if found is None:
+            goal_offset = fitted(goal, then, log)
+            if goal_offset is None:
                 raise FlowError(
                     f"cluster {self._client.alias}: group {group} has no offset of {tp} to shift "
                     "from: leave its topic out, or choose another kind of reset",
@@ -281,10 +283,10 @@ class OffsetReset:
                 partition=tp.partition,
                 before=then,
                 metadata="" if commit is None else commit.metadata,
-                after=found[0],
+                after=goal_offset[0],
                 start=log.start,
                 end=log.end,
-                fit=found[1],
+                fit=goal_offset[1],
             )
 
     def _logs(
@@ -327,9 +329,9 @@ class OffsetReset:
         changed.
         """
         fetch = fetch_start_offsets if plan.is_share else fetch_offsets
-        found = or_raise(fetch(self._coordinators, [plan.group])[plan.group])
-        now = {tp: one.offset for tp, one in found.items()}
-        moved = [one.tp for one in plan.offsets if now.get(one.tp) != one.before]
+        committed = or_raise(fetch(self._coordinators, [plan.group])[plan.group])
+        now = {tp: one.offset for tp, one in committed.items()}
+        moved = [offset.tp for offset in plan.offsets if now.get(offset.tp) != offset.before]
         where = f"cluster {self._client.alias}: group {plan.group}"
         if moved:
             raise FlowError(
@@ -350,7 +352,7 @@ class OffsetReset:
 
     def _set(self, plan: GroupReset) -> None:
         commit: Commit = alter_start_offsets if plan.is_share else commit_offsets
-        offsets = {one.tp: Committed(offset=one.after) for one in plan.offsets}
+        offsets = {offset.tp: Committed(offset=offset.after) for offset in plan.offsets}
         answer = commit(self._coordinators, {plan.group: offsets})[plan.group]
         if isinstance(answer, TwinlogError):
             raise self._named(plan, answer)
@@ -362,8 +364,8 @@ class OffsetReset:
         """Add the members to a refusal of a group that got members in the meantime."""
         if not is_refused_as_active(error):
             return error
-        found = list_groups(self._coordinators).get(plan.group)
-        members = {} if found is None else group_members(self._coordinators, [found])
+        listed = list_groups(self._coordinators).get(plan.group)
+        members = {} if listed is None else group_members(self._coordinators, [listed])
         return self._active(plan.group, members.get(plan.group, ()))
 
     def _set_back(
@@ -373,7 +375,7 @@ class OffsetReset:
         tp, error = next(iter(refused.items()))
         if is_refused_as_active(error):
             return self._named(plan, error)
-        done = [one for one in plan.offsets if one.tp not in refused]
+        done = [offset for offset in plan.offsets if offset.tp not in refused]
         before = {o.tp: Committed(o.before, o.metadata) for o in done if o.before is not None}
         answer: CommitResult | TwinlogError = {}
         if before:

@@ -73,8 +73,8 @@ class ProducerHold:
 
     def read(self) -> HeldProducers | None:
         """Return the flow's row in the state topic, or None."""
-        found = self._target.metadata([STATE_TOPIC]).topics.get(STATE_TOPIC)
-        if found is None or found.error == UNKNOWN_TOPIC_OR_PARTITION:
+        topic = self._target.metadata([STATE_TOPIC]).topics.get(STATE_TOPIC)
+        if topic is None or topic.error == UNKNOWN_TOPIC_OR_PARTITION:
             return None
         try:
             for row in read_to_end(self._target, STATE_TOPIC, 0, self._position):
@@ -89,12 +89,12 @@ class ProducerHold:
     def hold(self, rate: int) -> float | None:
         """Set the quota. If another client has set one, change nothing and return that quota."""
         held = self.read() or self._held
-        ours = () if held is None else held.rates
+        rates = () if held is None else held.rates
         now = producer_quota(self._source)
-        if now is not None and now not in ours:
+        if now is not None and now not in rates:
             return now
         if now != rate and not self._is_over:
-            self._write((*ours, rate)[-_MOST_RATES:])
+            self._write((*rates, rate)[-_MOST_RATES:])
             if not self._is_over:
                 set_producer_quota(self._source, rate)
         return None
@@ -108,21 +108,21 @@ class ProducerHold:
         known = self._held
         if known is None or known == self._let_go:
             return Freed.NOTHING
-        found = self._remove(known)
+        freed = self._remove(known)
         self._let_go = known
-        return found
+        return freed
 
     def free(self) -> Freed:
         """Remove the flow's quota, and clear its row."""
-        found = self.let_go()
+        freed = self.let_go()
         held = self.read()
         if held is None:
             self._held = None
-            return found
+            return freed
         if held != self._let_go:
-            found = self._remove(held)
+            freed = self._remove(held)
         self._write(())
-        return found
+        return freed
 
     def _remove(self, held: HeldProducers) -> Freed:
         now = producer_quota(self._source)

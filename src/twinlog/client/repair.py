@@ -113,14 +113,14 @@ class RepairLine:
         if self.found is None:
             yield f"  cannot be accepted: {self.problem}"
             return
-        said = self.printed()
-        spans = ", ".join(f"[{first}, {behind})" for first, behind in self.found.ranges)
-        ids = ", ".join(map(str, said["producer_ids"]))
+        fields = self.printed()
+        spans = ", ".join(f"[{first}, {next_offset})" for first, next_offset in self.found.ranges)
+        ids = ", ".join(map(str, fields["producer_ids"]))
         yield (
-            f"  of other clients: target offsets {spans}: {said['records']} records, "
+            f"  of other clients: target offsets {spans}: {fields['records']} records, "
             f"producer ids {ids}"
         )
-        first, last = said["first_timestamp"], said["last_timestamp"]
+        first, last = fields["first_timestamp"], fields["last_timestamp"]
         yield f"  their timestamps: {in_iso(max(0, first or 0))} to {in_iso(last or 0)}"
         yield (
             f"  if accepted, they stay; the copy resumes with upstream offset {self.resumes_at} at "
@@ -154,15 +154,15 @@ class TopicRepair:
                 code="REPAIR_REFUSED",
             )
         standing = [
-            one
-            for one in status.unusual
-            if has(one.code, Trait.REPAIRABLE) and (topics is None or topics.matches(one.topic))
+            partition
+            for partition in status.unusual
+            if has(partition.code, Trait.REPAIRABLE)
+            and (topics is None or topics.matches(partition.topic))
         ]
         return self._lines(standing) if standing else []
 
     def accept(self, lines: list[RepairLine]) -> None:
-        """Write the acceptances of the plan. All are refused if one of the logs has
-        changed since."""
+        """Write the planned acceptances. All are refused if one of the logs has changed since."""
         shown = [line for line in lines if line.found is not None]
         for line, again in zip(shown, self._lines([one.standing for one in shown]), strict=True):
             if again.found is None or again.found != line.found:
@@ -185,40 +185,41 @@ class TopicRepair:
         maps = map_reader(target, target.metadata([topic]).topics[topic]).read(target)
         maps.require_all()
         rows = state_rows(target)
-        ours = producers_of(self._steering.flow, rows)
+        producers = producers_of(self._steering.flow, rows)
         replayed = rows.intents(self._steering.flow).topics(IntentKind.REPLAY)
-        return [self._line(one, maps, ours, self._instead(one, replayed)) for one in standing]
+        return [self._line(one, maps, producers, self._instead(one, replayed)) for one in standing]
 
     def _instead(self, one: Unusual, replayed: list[str]) -> str:
-        """Return why no record of the partition can be accepted, or an empty text if
-        some may be."""
+        """Return why no record of the partition can be accepted, or an empty text if some may."""
         if one.topic in replayed:
             return REPLAYED
         if one.code not in INSTEAD and self._config.policy.kind is PolicyKind.IDENTITY:
             return INSTEAD["TAKEN_OVER"]
         return INSTEAD.get(one.code, "")
 
-    def _line(self, one: Unusual, maps: Maps, ours: frozenset[int], problem: str) -> RepairLine:
+    def _line(
+        self, one: Unusual, maps: Maps, producers: frozenset[int], problem: str
+    ) -> RepairLine:
         source = TopicPartition(one.topic, one.partition)
         remote = self._policy.format_remote_topic(self._config.flow.source, one.topic)
         target = TopicPartition(remote, one.partition)
         blank = RepairLine(standing=one, source=source, target=target)
         if problem:
             return replace(blank, problem=problem)
-        here = self._source.metadata([source.topic]).topics[source.topic].topic_id
-        there = self._steering.target.metadata([remote]).topics[remote].topic_id
-        known = maps.get(PartitionKey(here, there, one.partition))
-        if known is None or not known.runs or NO_TOPIC_ID in (here, there):
+        source_id = self._source.metadata([source.topic]).topics[source.topic].topic_id
+        target_id = self._steering.target.metadata([remote]).topics[remote].topic_id
+        known = maps.get(PartitionKey(source_id, target_id, one.partition))
+        if known is None or not known.runs or NO_TOPIC_ID in (source_id, target_id):
             return replace(
                 blank,
                 problem="the offset map has no row of it, or the brokers have no topic IDs, so "
                 "the positions of this flow's records are unknown",
             )
         try:
-            found = self._found(target, known, ours | known.producers)
+            foreign = self._found(target, known, producers | known.producers)
         except TwinlogError as error:
             return replace(blank, problem=str(error))
-        if found is None:
+        if foreign is None:
             return replace(
                 blank,
                 problem="records of this flow are missing or duplicated there, or more than about "
@@ -228,12 +229,12 @@ class TopicRepair:
         wanted = WantedAcceptance(
             flow=self._steering.flow,
             topic=remote,
-            topic_id=there,
+            topic_id=target_id,
             partition=one.partition,
-            first=found.accepted.first,
-            ranges=(*chain(*found.accepted.ranges),),
-            k=found.accepted.k,
-            digest=found.accepted.digest,
+            first=foreign.accepted.first,
+            ranges=(*chain(*foreign.accepted.ranges),),
+            k=foreign.accepted.k,
+            digest=foreign.accepted.digest,
             who=self._steering.who,
             at_ms=int(time.time() * 1000),
             reason=self._reason,
@@ -241,8 +242,8 @@ class TopicRepair:
         return replace(
             blank,
             wanted=wanted,
-            found=found,
-            resumes_at=next_upstream(known.runs, found.next_ordinal, 0),
+            found=foreign,
+            resumes_at=next_upstream(known.runs, foreign.next_ordinal, 0),
         )
 
     def _found(

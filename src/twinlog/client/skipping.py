@@ -24,7 +24,7 @@ from twinlog.cluster.logs.producers import describe_producers
 from twinlog.cluster.logs.raw_log import fetch_partition, produce_batch
 from twinlog.cluster.net.settings import ClusterSettings
 from twinlog.cluster.topics.internal_log import ends_of_logs
-from twinlog.cluster.topics.topic_admin import create_topic, wait_for_topic
+from twinlog.cluster.topics.topic_admin import ensure_kept_topic
 from twinlog.codes import Trait, has, with_trait
 from twinlog.config.flow.schema import FlowConfig
 from twinlog.config.values.times import in_iso
@@ -41,7 +41,6 @@ from twinlog.survey.state_reader import state_rows
 from twinlog.wire.error_codes import (
     DUPLICATE_SEQUENCE_NUMBER,
     OUT_OF_ORDER_SEQUENCE_NUMBER,
-    UNKNOWN_TOPIC_OR_PARTITION,
 )
 from twinlog.wire.record_batch import Codec, read_headers, verify_crc
 from twinlog.wire.records import Record, decode_batch, decode_legacy, encode_batch
@@ -86,9 +85,7 @@ class RecordSkip:
         return quarantine_topic(self._config.flow)
 
     def check(self, tp: TopicPartition, offset: int) -> SkipChange:
-        """Return what would be skipped. Raises FlowError (SKIP_REFUSED) with the reason if it must
-        not be.
-        """
+        """Return what would be skipped. Raises FlowError (SKIP_REFUSED) with the reason."""
         topic_id = self._topic_id(tp)
         for known in self._steering.intents().skips:
             if known.is_of(tp, topic_id) and known.skip.covers(offset):
@@ -153,9 +150,9 @@ class RecordSkip:
                 f"the mirror on {status.where} last reported its state at {in_iso(status.at_ms)} "
                 "and has gone since: start one, which checks whether the partition is still stopped"
             )
-        for one in status.unusual:
-            if (one.topic, one.partition) == tp:
-                return one
+        for partition in status.unusual:
+            if (partition.topic, partition.partition) == tp:
+                return partition
         if status.unusual_partitions > len(status.unusual):
             raise self._refused(
                 f"{status.unusual_partitions} partitions have problems, and {tp} is none "
@@ -168,13 +165,13 @@ class RecordSkip:
     ) -> Skip:
         if not standing.code:
             raise self._refused(f"{tp} is {standing.state}, and no record stops it")
-        said = f"{tp} is {standing.state} with {standing.code}: {standing.message}"
+        state = f"{tp} is {standing.state} with {standing.code}: {standing.message}"
         if not has(standing.code, Trait.CAN_BE_SKIPPED):
             codes = ", ".join(sorted(with_trait(Trait.CAN_BE_SKIPPED)))
-            raise self._refused(f"{said}; this is not caused by a record, unlike {codes}")
+            raise self._refused(f"{state}; this is not caused by a record, unlike {codes}")
         poison = standing.poison
         if poison is None:
-            raise self._refused(f"{said}; the exact record is unknown")
+            raise self._refused(f"{state}; the exact record is unknown")
         if NO_TOPIC_ID not in (topic_id, poison.topic_id) and topic_id != poison.topic_id:
             raise self._refused(f"{tp}: the topic was re-created since the mirror checked it")
         if poison.skip.first != offset:
@@ -189,15 +186,8 @@ class RecordSkip:
 
 READ_BYTES: Final = 4 << 20
 TRIES: Final = 5
-"""Maximum number of attempts. After each one the record is in the log, or another command's record
-is."""
+"""Maximum number of attempts. After each one, this record or another command's is in the log."""
 
-CONFIGS: Final = {
-    "cleanup.policy": "delete",
-    "retention.ms": "-1",
-    "retention.bytes": "-1",
-    "max.message.bytes": str(100 << 20),  # Kafka's socket.request.max.bytes
-}
 NOT_NEXT: Final = frozenset({OUT_OF_ORDER_SEQUENCE_NUMBER, DUPLICATE_SEQUENCE_NUMBER})
 
 
@@ -243,7 +233,9 @@ class Quarantine:
         quarantine topic.
         """
         records = self.read(wanted)
-        self._ensure_topic()
+        ensure_kept_topic(
+            self._target, self.home.topic, replication_factor=self._replication_factor
+        )
         return [self._put(wanted, record) for record in records]
 
     def read(self, wanted: WantedSkip) -> list[Record]:
@@ -278,18 +270,6 @@ class Quarantine:
                 code="SKIP_REFUSED",
             )
         return out
-
-    def _ensure_topic(self) -> None:
-        topic = self.home.topic
-        if self._target.metadata([topic]).topics[topic].error == UNKNOWN_TOPIC_OR_PARTITION:
-            create_topic(
-                self._target,
-                topic,
-                partitions=1,
-                replication_factor=self._replication_factor,
-                configs=CONFIGS,
-            )
-        wait_for_topic(self._target, topic)
 
     def _put(self, wanted: WantedSkip, record: Record) -> int:
         origin = origin_in(wanted, record.offset)
@@ -331,7 +311,7 @@ class Quarantine:
 
     def _search(self, origin: RecordOrigin) -> tuple[int | None, int]:
         """Return the record's offset, or None, and the flow's next sequence in this log."""
-        found: int | None = None
+        offset: int | None = None
         sequence = self._remembered()
         (end,) = ends_of_logs(self._target, [self.home]).values()
         position = offset_at(self._target, self.home, EARLIEST)
@@ -343,16 +323,16 @@ class Quarantine:
                     continue
                 verify_crc(answer.records, at, header)
                 if header.producer_id == self._producer_id:
-                    behind = (header.base_sequence + header.count) % SEQUENCE_MODULUS
-                    if sequence is None or sequences_ahead(behind, sequence) > 0:
-                        sequence = behind
-                if found is None and not header.is_control:
+                    next_sequence = (header.base_sequence + header.count) % SEQUENCE_MODULUS
+                    if sequence is None or sequences_ahead(next_sequence, sequence) > 0:
+                        sequence = next_sequence
+                if offset is None and not header.is_control:
                     records = decode_batch(answer.records[at : at + header.length])
-                    found = next((r.offset for r in records if origin_of(r) == origin), None)
+                    offset = next((r.offset for r in records if origin_of(r) == origin), None)
                 position = header.next_offset
             if position == before:
                 break
-        return found, sequence or 0
+        return offset, sequence or 0
 
     def _remembered(self) -> int | None:
         """Return the next sequence that the broker remembers, which is needed if records were

@@ -98,10 +98,12 @@ def rewrite_checkpoint(
         out, others = list(head), 0
         for line in sources:
             offsets = _offsets(line)
-            found = _translated(translation, flow, offsets, reverse, may_repeat) if offsets else {}
-            newest |= found
-            others += not found
-            out.append(_line(found) if found else line)
+            translated = (
+                _translated(translation, flow, offsets, reverse, may_repeat) if offsets else {}
+            )
+            newest |= translated
+            others += not translated
+            out.append(_line(translated) if translated else line)
         texts[batch] = "\n".join(out)
     if not newest:
         raise FlowError(
@@ -122,8 +124,8 @@ def rewrite_checkpoint(
 def query_of(checkpoint: Path) -> str:
     """Return Spark's ID of the query, or an empty text if the folder does not have it."""
     with suppress(OSError, ValueError, RecursionError):
-        found = json.loads((checkpoint / "metadata").read_text())
-        return str(found.get("id", "")) if isinstance(found, dict) else ""
+        metadata = json.loads((checkpoint / "metadata").read_text())
+        return str(metadata.get("id", "")) if isinstance(metadata, dict) else ""
     return ""
 
 
@@ -160,11 +162,11 @@ def _lines(file: Path) -> tuple[list[str], list[str]]:
 
 def _offsets(line: str) -> dict[TopicPartition, int]:
     """Return the offsets of a Kafka source, or {} for another kind of source."""
-    found: Any = None
+    content: Any = None
     with suppress(ValueError, RecursionError):
-        found = json.loads(line)
+        content = json.loads(line)
     out: dict[TopicPartition, int] = {}
-    for topic, partitions in found.items() if isinstance(found, dict) else ():
+    for topic, partitions in content.items() if isinstance(content, dict) else ():
         if not isinstance(partitions, dict):
             return {}
         for number, offset in partitions.items():
@@ -174,9 +176,9 @@ def _offsets(line: str) -> dict[TopicPartition, int]:
     return out
 
 
-def _line(found: Mapping[TopicPartition, TranslatedOffset]) -> str:
+def _line(translated: Mapping[TopicPartition, TranslatedOffset]) -> str:
     out: dict[str, dict[str, int | None]] = {}
-    for one in sorted(found.values(), key=lambda one: (one.to_topic, one.partition)):
+    for one in sorted(translated.values(), key=lambda one: (one.to_topic, one.partition)):
         out.setdefault(one.to_topic, {})[str(one.partition)] = one.to_offset
     return json.dumps(out, separators=(",", ":"))
 
@@ -186,17 +188,17 @@ def _translated(
 ) -> dict[TopicPartition, TranslatedOffset]:
     """Return the translations by partition, or {} if the flow copies none of these topics."""
     answers = translation.all_of(offsets, reverse=reverse)
-    found = {
-        one.tp: replace(one, to_offset=one.to_offset or 0, is_exact=True)
-        if one.offset == 0
-        else one
-        for one in answers
+    translated = {
+        answer.tp: replace(answer, to_offset=answer.to_offset or 0, is_exact=True)
+        if answer.offset == 0
+        else answer
+        for answer in answers
     }
     copied = {one.topic for one in answers if one.to_offset is not None}
     if not copied:
         return {}
-    missing = [tp for tp, one in found.items() if one.to_offset is None]
-    ahead = [tp for tp, one in found.items() if one.to_offset is not None and not one.is_exact]
+    missing = [tp for tp, one in translated.items() if one.to_offset is None]
+    ahead = [tp for tp, one in translated.items() if one.to_offset is not None and not one.is_exact]
     if missing:
         raise _refused(flow, missing, offsets, "Twinlog has copied nothing of it")
     if ahead and not may_repeat:
@@ -207,7 +209,7 @@ def _translated(
             "it is not copied up to there, and records in between would be read again: let the "
             "mirror catch up, or give --may-repeat if the source is lost",
         )
-    return found
+    return translated
 
 
 def _refused(flow: Flow, tps: Collection[TopicPartition], offsets: Offsets, why: str) -> FlowError:
@@ -218,8 +220,7 @@ def _refused(flow: Flow, tps: Collection[TopicPartition], offsets: Offsets, why:
 
 
 def _write(old: Path, new: Path, texts: Mapping[int, str]) -> None:
-    """Write to a temporary folder first. Hadoop's checksums of the files that change
-    are left out."""
+    """Write to a temporary folder first, without Hadoop's checksums of the files that change."""
     made = new.with_name(f".{new.name}.part")
     shutil.rmtree(made, ignore_errors=True)
     try:
@@ -312,8 +313,7 @@ def _moved(
     *,
     reverse: bool,
 ) -> MovedMark:
-    """Move one mark. `topics`: all topics of the group, including those of earlier
-    micro-batches."""
+    """Move one mark. `topics`: all topics of the group, also those of earlier micro-batches."""
     try:
         why_left = _move(translation, group, mark, topics, reverse=reverse)
     except TwinlogError as error:
@@ -341,13 +341,13 @@ def _move(
     if missing:
         return f"the flow has not copied all of {first_few(missing)}"
     coordinators, cluster_id = Coordinators(there), there.metadata([]).cluster_id
-    found, _ = read_mark(
+    last_mark, _ = read_mark(
         or_raise(fetch_offsets(coordinators, [group], settled=True)[group]), cluster_id
     )
-    if found is not None and found.batch > mark.batch:
-        return f"the mark there is already at micro-batch {found.batch}"
+    if last_mark is not None and last_mark.batch > mark.batch:
+        return f"the mark there is already at micro-batch {last_mark.batch}"
     names = frozenset(one.to_topic for one in copies if one.topic in mark.topics)
     moved = replace(mark, topics=names)
     answer = commit_offsets(coordinators, {group: moved.offsets(cluster_id)})[group]
     problems = [answer] if isinstance(answer, TwinlogError) else answer.values()
-    return next((str(one) for one in problems if one is not None), "")
+    return next((str(problem) for problem in problems if problem is not None), "")

@@ -61,9 +61,7 @@ Corrupt = set[tuple[IntentKind, str]]
 
 
 def user_name() -> str:
-    """Return the user name of this process, or the user ID if it has no name, as in many
-    containers.
-    """
+    """Return this process's user name, or the user ID if there is no name, as in containers."""
     try:
         return getpass.getuser()
     except (KeyError, OSError):
@@ -132,14 +130,6 @@ class FlowSteering:
         """
         return state_rows_if_any(self._target).intents(self.flow, corrupt=corrupt)
 
-    def want(self, kind: IntentKind) -> list[Change]:
-        """Return the change that sets an intent for the whole flow."""
-        return self.wanted(kind, [""])
-
-    def take_back(self, kind: IntentKind) -> list[Change]:
-        """Return the change that removes a flow's intent. Intents of single topics remain."""
-        return self.wanted(kind, [""], is_set=False)
-
     def limit(self, bytes_per_second: int | None) -> list[Change]:
         """Return the change that limits the flow; None means the configured limit."""
         corrupt: Corrupt = set()
@@ -167,27 +157,32 @@ class FlowSteering:
         queried.
         """
         corrupt: Corrupt = set()
-        found, pattern = self.intents(corrupt), name_pattern(names)
+        intents, pattern = self.intents(corrupt), name_pattern(names)
         changes: list[Change] = []
         for kind in kinds:
-            topics = {*found.topics(kind), *(topic for one, topic in corrupt if one is kind)}
+            topics = {*intents.topics(kind), *(topic for one, topic in corrupt if one is kind)}
             changes += [
-                self._change(found, kind, topic, is_set=False, corrupt=corrupt)
+                self._change(intents, kind, topic, is_set=False, corrupt=corrupt)
                 for topic in sorted(topics - {""})
                 if pattern.matches(topic)
             ]
         return changes
 
     def wanted(
-        self, kind: IntentKind, topics: Iterable[str], *, is_set: bool = True
+        self, kind: IntentKind, topics: Iterable[str] = ("",), *, is_set: bool = True
     ) -> list[Change]:
-        """Return a change for each of these topics, which must be known. An empty name means the
-        flow."""
+        """Return a change that sets or removes the intent for each of these topics, which must be
+        known. An empty name means the flow; then intents of single topics remain.
+        """
         corrupt: Corrupt = set()
-        found = self.intents(corrupt if kind is IntentKind.PAUSE else None)
+        intents = self.intents(corrupt if kind is IntentKind.PAUSE else None)
         return [
-            self._change(found, kind, topic, is_set=is_set, corrupt=corrupt) for topic in topics
+            self._change(intents, kind, topic, is_set=is_set, corrupt=corrupt) for topic in topics
         ]
+
+    def set(self, kind: IntentKind, topics: Iterable[str], *, is_set: bool = True) -> None:
+        """Set or remove the intent for each of these topics (`wanted`)."""
+        self.write(self.wanted(kind, topics, is_set=is_set))
 
     def require_no_replay(self, changes: Iterable[Change]) -> None:
         """Raise FlowError (REPLAYED) if the changes would let a replayed topic be copied."""
@@ -207,7 +202,7 @@ class FlowSteering:
         if not needed:
             return
         intents = [change.intent for change in needed]
-        is_of_copy = any(one.is_set and one.kind in OF_A_COPY for one in intents)
+        is_of_copy = any(intent.is_set and intent.kind in OF_A_COPY for intent in intents)
         self.append([one.encode() for one in intents], is_of_copy=is_of_copy)
         if undone := _undone(needed):
             self._require_no_replay_began(undone)
@@ -219,8 +214,10 @@ class FlowSteering:
         an empty name means all. A DENY ACL that is created there later is then the operator's. A
         fence whose ACL still exists remains this flow's.
         """
-        found = self.intents(set())
-        topics = [one for one in found.topics(IntentKind.FENCE) if one in demoted or "" in demoted]
+        intents = self.intents(set())
+        topics = [
+            topic for topic in intents.topics(IntentKind.FENCE) if topic in demoted or "" in demoted
+        ]
         if not topics:
             return
         try:
@@ -229,7 +226,7 @@ class FlowSteering:
         except TwinlogError:
             return  # no source or no ACLs: switchover abort removes them
         kind, ended = IntentKind.FENCE, [one for one in topics if one not in standing]
-        rows = [self._change(found, kind, one, is_set=False).intent.encode() for one in ended]
+        rows = [self._change(intents, kind, one, is_set=False).intent.encode() for one in ended]
         if rows:
             self.append(rows)
 
@@ -294,7 +291,7 @@ class FlowSteering:
 
     def _change(
         self,
-        found: FlowIntents,
+        intents: FlowIntents,
         kind: IntentKind,
         topic: str = "",
         *,
@@ -313,7 +310,7 @@ class FlowSteering:
             reason=self._reason,
         )
         is_readable = (kind, topic) not in corrupt
-        return Change(intent=intent, before=found.get(kind, topic), is_readable=is_readable)
+        return Change(intent=intent, before=intents.get(kind, topic), is_readable=is_readable)
 
 
 def _undone(changes: Iterable[Change]) -> list[Change]:

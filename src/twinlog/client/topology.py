@@ -97,13 +97,13 @@ class Topology(Struct, frozen=True, kw_only=True):
 
 def read_topology(client: ClusterClient, policy: ReplicationPolicy, alias: str) -> Topology:
     """Query the cluster with this alias. Raises ClusterError."""
-    found = client.metadata().topics
-    topics = sorted(name for name in found if policy.is_heartbeats_topic(name))
+    metadata = client.metadata().topics
+    topics = sorted(name for name in metadata if policy.is_heartbeats_topic(name))
     beats: dict[Flow, int] = {}
     unread: list[str] = []
     for topic in topics:
         try:
-            for beat in _beats(client, found[topic].tps):
+            for beat in _beats(client, metadata[topic].tps):
                 flow = Flow(beat.source_alias, beat.target_alias)
                 beats[flow] = max(beat.timestamp_ms, beats.get(flow, 0))
         except Unauthorized:

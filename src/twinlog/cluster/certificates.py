@@ -95,13 +95,13 @@ def certificate_ends(clusters: Iterable[ClusterSettings]) -> tuple[CertificateEn
     """Return the expiry of all certificates that these settings use now, each once. Certificates
     that this machine trusts by default are left out.
     """
-    found = (
+    every_end = (
         end
         for settings in clusters
         if settings.security is not None and settings.security.needs_tls
         for end in _ends(settings.alias, known(settings.security))
     )
-    return tuple(dict.fromkeys(found))
+    return tuple(dict.fromkeys(every_end))
 
 
 def urgent(
@@ -145,15 +145,15 @@ def _dates(pem: str) -> _Dates | None:
     """
     from cryptography import x509
 
-    found = []
+    certificates = []
     for block in pem.split(_END)[:-1]:
         try:
             one = x509.load_pem_x509_certificate((block + _END).encode())
             ends_at = int(one.not_valid_after_utc.timestamp())
-            found.append((ends_at, one.subject.rfc4514_string()))
+            certificates.append((ends_at, one.subject.rfc4514_string()))
         except ValueError:
             continue
-    if not found:
+    if not certificates:
         return None
-    ends_at, subject = min(found)
-    return _Dates(subject, ends_at, max(found)[0])
+    ends_at, subject = min(certificates)
+    return _Dates(subject, ends_at, max(certificates)[0])

@@ -52,7 +52,7 @@ API_TIMEOUT_S: Final = 60.0
 """How long a call retries before it fails: Java's default.api.timeout.ms."""
 
 CALL_PATIENCE: Final = Patience(backoff=Backoff(cap_ms=2_000))
-"""For calls with a waiting caller. (Java's retry.backoff.max.ms is 1 s.)"""
+"""Patience of calls with a waiting caller. (Java's retry.backoff.max.ms is 1 s.)"""
 
 ANSWER_TIMEOUT_S: Final = 10.0
 """How long a broker may be silent before its response. By then, the partitions of a frozen broker
@@ -136,10 +136,10 @@ class ClusterClient:
         def ask() -> ClusterMetadata:
             return self._ask_metadata(topics, allow_missing)
 
-        found = self.retrying(ask, timeout_s=timeout_s)
+        result = self.retrying(ask, timeout_s=timeout_s)
         if self.led is not None:
-            self.led.update((name, one) for name, one in found.topics.items() if one.is_led)
-        return found
+            self.led.update((name, one) for name, one in result.topics.items() if one.is_led)
+        return result
 
     def metadata_from(self, node: int, topics: Collection[str] | None) -> ClusterMetadata:
         """Return the metadata of one broker about these topics (None: all), with one attempt.
@@ -309,8 +309,8 @@ class ClusterClient:
         self._has_answered = True
         self._controller = metadata.controller
         if not allow_missing:
-            for found in metadata.topics.values():
-                self._require(found)
+            for topic in metadata.topics.values():
+                self._require(topic)
         return metadata
 
     def _require(self, topic: TopicMetadata) -> None:

@@ -22,16 +22,16 @@ from twinlog.errors import ConfigError
 
 def read_files(paths: Iterable[Path], secrets: Path | None = None) -> list[RawConfig]:
     """Return the settings of several files. The connectors of one flow become one configuration."""
-    found: list[RawConfig] = []
+    read: list[RawConfig] = []
     for path in paths:
         raw = _read(path, secrets)
-        for at, other in enumerate(found):
+        for at, other in enumerate(read):
             if raw.connectors and raw.connectors[0].is_of_flow(other.connectors):
-                found[at] = _joined(other, raw)
+                read[at] = _joined(other, raw)
                 break
         else:
-            found.append(raw)
-    return [_completed(raw) for raw in found]
+            read.append(raw)
+    return [_completed(raw) for raw in read]
 
 
 def read_raw(path: Path, secrets: Path | None = None) -> RawConfig:

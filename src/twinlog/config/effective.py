@@ -54,19 +54,17 @@ class Effective:
 
 
 def effective(config: FlowConfig) -> dict[str, Effective]:
-    """Return the values that have an effect and are not the default, by the flow's
-    names for them.
-    """
-    found = {}
+    """Return the values that have an effect and are not the default, by the flow's names."""
+    by_name = {}
     for name, setting in config.settings.items():
         if name in RENAMED:
             continue  # the settings also have it under its new name
         value = _canonical(name, setting)
         if name not in DEFINITIONS or name in ACT_WHEN_GIVEN or value != _default(name):
-            found[name] = Effective(value=value, setting=setting)
+            by_name[name] = Effective(value=value, setting=setting)
     for name, value in _lone_heartbeats(config):
-        found[name] = Effective(value=value, setting=None)
-    return found
+        by_name[name] = Effective(value=value, setting=None)
+    return by_name
 
 
 def is_of_connection(name: str) -> bool:
@@ -75,9 +73,7 @@ def is_of_connection(name: str) -> bool:
 
 
 def as_written(config: FlowConfig, name: str) -> str:
-    """Return `source.consumer.fetch.max.bytes` as written in a file:
-    `A.consumer.fetch.max.bytes`.
-    """
+    """Return `source.consumer.fetch.max.bytes` as in a file: `A.consumer.fetch.max.bytes`."""
     for side, alias in (("source.", config.flow.source), ("target.", config.flow.target)):
         if name.startswith(side) and _CLIENT.match(name):
             name = f"{alias}.{name.removeprefix(side).removeprefix('cluster.')}"
@@ -123,9 +119,7 @@ def _bare(name: str) -> str:
 
 
 def _lone_heartbeats(config: FlowConfig) -> Iterator[tuple[str, str]]:
-    """Yield the heartbeats of pairs that are not enabled. Their lines are not settings of this
-    flow.
-    """
+    """Yield the heartbeats of pairs that are not enabled, whose lines are not this flow's."""
     for beat in config.heartbeats:
         if (beat.source_alias, beat.target_alias) != (config.source_alias, config.target_alias):
             yield f"heartbeats {beat.source_alias}->{beat.target_alias}", _said(beat)
@@ -148,18 +142,18 @@ DIGEST_CHARACTERS: Final = 8
 def digests(config: FlowConfig) -> dict[str, str]:
     """Return digests by key, for values that are not the default."""
     out: dict[str, str] = {}
-    for name, found in effective(config).items():
-        is_secret = found.setting is not None and found.setting.secret
+    for name, value in effective(config).items():
+        is_secret = value.setting is not None and value.setting.secret
         if is_secret or is_of_connection(name):
             continue
-        digest = hashlib.sha256(found.value.encode()).hexdigest()
+        digest = hashlib.sha256(value.value.encode()).hexdigest()
         out[as_written(config, name)] = digest[:DIGEST_CHARACTERS]
     return dict(sorted(out.items()))
 
 
-def differing(ours: Mapping[str, str], theirs: Mapping[str, str]) -> list[str]:
+def differing(own: Mapping[str, str], other: Mapping[str, str]) -> list[str]:
     """Return the keys whose values differ, sorted."""
-    return sorted(key for key in {*ours, *theirs} if ours.get(key) != theirs.get(key))
+    return sorted(key for key in {*own, *other} if own.get(key) != other.get(key))
 
 
 _NOT_SET: Final = "not set"
@@ -187,9 +181,9 @@ def changes_between(before: MirrorConfig, after: MirrorConfig) -> ConfigChanges:
     for flow, config in new.items():
         if flow not in old:
             lines.append(f"{flow}: added")
-        elif found := list(_differences(old[flow], config)):
+        elif differences := list(_differences(old[flow], config)):
             changed.append(config)
-            lines += (f"{flow}: {line}" for line in found)
+            lines += (f"{flow}: {line}" for line in differences)
     lines += (f"{flow}: removed" for flow in old if flow not in new)
     return ConfigChanges(
         changed=tuple(changed),
@@ -200,7 +194,7 @@ def changes_between(before: MirrorConfig, after: MirrorConfig) -> ConfigChanges:
 
 
 def _differences(before: FlowConfig, after: FlowConfig) -> Iterator[str]:
-    said: set[str] = set()
+    lines: set[str] = set()
     olds, news = effective(before), effective(after)
     for name in sorted({*olds, *news}):
         old, new = olds.get(name), news.get(name)
@@ -210,13 +204,13 @@ def _differences(before: FlowConfig, after: FlowConfig) -> Iterator[str]:
         setting = next((one.setting for one in (new, old) if one and one.setting), None)
         key = name if setting is None else shown_key(setting.key)
         line = f"{key}: {_shown(before, name, old)} -> {_shown(after, name, new)}"
-        if line not in said:
-            said.add(line)
+        if line not in lines:
+            lines.add(line)
             yield line
 
 
-def _shown(config: FlowConfig, name: str, found: Effective | None) -> str:
-    if found is not None:
-        return found.shown
+def _shown(config: FlowConfig, name: str, value: Effective | None) -> str:
+    if value is not None:
+        return value.shown
     # a value that equals the default may still be written in the file
     return config.settings[name].shown if name in config.settings else _NOT_SET

@@ -24,6 +24,7 @@ from twinlog.config.advice.audit import (
     check_own_keys,
 )
 from twinlog.config.advice.security import audit_secrets, audit_security
+from twinlog.config.advice.transforms import audit_transforms
 from twinlog.config.config_file import read_files, read_raw
 from twinlog.config.files.overrides import Override, with_overrides
 from twinlog.config.files.providers import provider_key, resolve_providers
@@ -126,6 +127,7 @@ def _load(
             *unread,
             *audit_patterns(flows),
             *audit_names(flows),
+            *audit_transforms(flows),
             *audit_security(flows),
             *audit_secrets(raw),
             *audit_listeners(raw),
@@ -136,16 +138,16 @@ def _load(
 
 def _of_unnamed(raw: Settings, aliases: Collection[str]) -> Iterator[ConfigWarning]:
     """Yield warnings about lines that enable a flow of a cluster that is missing in `clusters`."""
-    for found in audit_keys(raw, aliases):
-        setting = raw.get(found.key)
-        is_of_flow = "->" in found.key and found.key.endswith(".enabled")
+    for unnamed in audit_keys(raw, aliases):
+        setting = raw.get(unnamed.key)
+        is_of_flow = "->" in unnamed.key and unnamed.key.endswith(".enabled")
         if (
-            found.code is WarningCode.DEAD_KEY
+            unnamed.code is WarningCode.DEAD_KEY
             and is_of_flow
             and setting
             and parse_boolean(trimmed(setting.value))
         ):
-            yield found
+            yield unnamed
 
 
 def _aliases(raw: Settings, file: str) -> tuple[str, ...]:
@@ -202,11 +204,11 @@ def _elsewhere(
     """Return the enabled flows that other processes run, and warnings. Errors in these flows stop
     nothing here.
     """
-    found, unread = [], []
+    kept, unread = [], []
     for flow in flows:
         try:
             if enabled(raw, flow)[0]:
-                found.append(_flow(raw, flow, file))
+                kept.append(_flow(raw, flow, file))
         except ConfigError as error:
             message = f"{flow} runs in other processes, and is not shown by this one: {error}"
             unread.append(
@@ -218,7 +220,7 @@ def _elsewhere(
                     message=message,
                 )
             )
-    return tuple(found), unread
+    return tuple(kept), unread
 
 
 def _flow(raw: Settings, flow: Flow, file: str) -> FlowConfig:
@@ -258,8 +260,8 @@ def _without_twins(
 ) -> Iterator[ConfigWarning]:
     """Yield the warnings without a second one about a flow that a comment in its value disables."""
     yield from off
-    lines = {found.line for found in off}
-    yield from (found for found in values if found.line not in lines)
+    lines = {warning.line for warning in off}
+    yield from (warning for warning in values if warning.line not in lines)
 
 
 def _unreachable(raw: Settings, aliases: Collection[str], file: str) -> Iterator[ConfigWarning]:
@@ -293,15 +295,15 @@ def with_all_errors(
     because they are invalid, or if a config provider is invalid, reading ends with that error: the
     values of a provider are then unknown.
     """
-    found: list[ConfigError] = [*errors]
+    every_error: list[ConfigError] = [*errors]
     left_out: set[str] = set()
     warnings: tuple[ConfigWarning, ...] = ()
-    while len(found) < MOST_ERRORS:
+    while len(every_error) < MOST_ERRORS:
         try:
             config = read(settings)
         except ConfigError as error:
-            if not found or not _may_follow(error, left_out, aliases or ()):
-                found.append(error)
+            if not every_error or not _may_follow(error, left_out, aliases or ()):
+                every_error.append(error)
             is_the_last = aliases is None or provider_key(error.key or "")
             without = None if is_the_last else _without(settings, error)
             if without is None:
@@ -309,11 +311,11 @@ def with_all_errors(
             left_out.add(error.key or "")
             settings = without
         else:
-            if not found:
+            if not every_error:
                 return config
             warnings = config.warnings
             break
-    first, *more = sorted(found, key=_location)
+    first, *more = sorted(every_error, key=_location)
     first.more = tuple(more)
     first.warnings = warnings
     raise first
@@ -413,16 +415,16 @@ def _one(
     configs: Sequence[MirrorConfig], keys: str, value_of: Callable[[MirrorConfig], T], default: T
 ) -> T:
     """Return a value that all files with that setting share, because a process has one listener."""
-    said = [config for config in configs if value_of(config) != default]
-    for config in said[1:]:
-        if value_of(config) != value_of(said[0]):
+    setters = [config for config in configs if value_of(config) != default]
+    for config in setters[1:]:
+        if value_of(config) != value_of(setters[0]):
             raise ConfigError(
-                f"differs from {said[0].file}, but a process has one listener; write the "
+                f"differs from {setters[0].file}, but a process has one listener; write the "
                 "same in both files, or in only one",
                 file=config.file,
                 key=keys,
             )
-    return value_of(said[0]) if said else default
+    return value_of(setters[0]) if setters else default
 
 
 def _refuse_twice(configs: Sequence[MirrorConfig]) -> None:

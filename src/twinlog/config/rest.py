@@ -100,13 +100,11 @@ _LISTENER: Final = re.compile(
 
 
 def http_listener(raw: Settings) -> Address | None:
-    """Return the first `http://` address, or 127.0.0.1 with its port, or None if the
-    file has none.
-    """
-    found = _named(raw)
-    if found is None or _may_be_served(found, raw):
-        return found
-    return Address(host=THIS_MACHINE, port=found.port)
+    """Return the first `http://` address, or 127.0.0.1 with its port, or None if there is none."""
+    listener = _named(raw)
+    if listener is None or _may_be_served(listener, raw):
+        return listener
+    return Address(host=THIS_MACHINE, port=listener.port)
 
 
 def _may_be_served(address: Address, raw: Settings) -> bool:
@@ -116,10 +114,10 @@ def _may_be_served(address: Address, raw: Settings) -> bool:
 def _named(raw: Settings) -> Address | None:
     setting = raw.get("listeners")
     entries = [] if setting is None else to_list(setting)
-    for found in filter(None, map(_matched, entries)):
-        if found["scheme"].lower() == "http":
-            host = found["host"].strip("[]") or EVERY_ADDRESS
-            return Address(host=host, port=int(found["port"]))
+    for match in filter(None, map(_matched, entries)):
+        if match["scheme"].lower() == "http":
+            host = match["host"].strip("[]") or EVERY_ADDRESS
+            return Address(host=host, port=int(match["port"]))
     return None
 
 
@@ -127,11 +125,11 @@ def audit_listeners(raw: Settings) -> Iterator[ConfigWarning]:
     """Yield warnings about invalid listeners; they do not stop the mirror."""
     setting = raw.get("listeners")
     for entry in [] if setting is None else to_list(setting):
-        found = _matched(entry)
-        if found is None:
+        match = _matched(entry)
+        if match is None:
             message = f"{entry!r} is not a listener; write http://ADDRESS:PORT"
             yield warning(WarningCode.DEAD_KEY, raw["listeners"], message)
-        elif found["scheme"].lower() == "https":
+        elif match["scheme"].lower() == "https":
             message = (
                 f"nothing is served at {entry}: write http://ADDRESS:PORT, and set "
                 "twinlog.rest.tls.certificate.file, which makes it https"
@@ -149,5 +147,5 @@ def audit_listeners(raw: Settings) -> Iterator[ConfigWarning]:
 
 
 def _matched(entry: str) -> re.Match[str] | None:
-    found = _LISTENER.fullmatch(entry)
-    return found if found is not None and int(found["port"]) <= MAX_PORT else None
+    match = _LISTENER.fullmatch(entry)
+    return match if match is not None and int(match["port"]) <= MAX_PORT else None

@@ -1,4 +1,4 @@
-"""Configuration of the series in `/metrics`: `twinlog.metrics.*` and `metric.names.formats`
+"""Configures the series in `/metrics`: `twinlog.metrics.*` and `metric.names.formats`
 (KIP-1280).
 """
 

@@ -1,11 +1,8 @@
-"""The driver: what keeps flows running, and what shows and steers them.
-
-From the top: `process` runs flows in this process and obeys reload and stop; `verify`,
-`compare`, `doctor`, `check`, `rebuild` and `support` are command lines of their own; `flow` is the
-life of a flow, and does what people want of it (pause, limit: intents, `cli.commands.steer`),
-with `leading` (which process leads it), `running` (one generation at work), `risk` (what would be
-lost), `lanes` (who copies what) and `loops` (what must not be copied); `groups` and `duties` go
-beside the copy; `adopt` takes over from MirrorMaker 2; `cutover` moves clients to the target,
-`failback` home again, `drill` rehearses it; `watch` is what people and machines see, `web` serves
-it over HTTP.
+"""The driver: keeps flows running, shows them, and steers them. In order: `process` (the flows of
+this process, reload and stop); `flow` (the life of a flow, and operators' intents) with `leading`
+(which process leads it), `running` (one generation at work), `lanes` (which lane copies what),
+`risk` (the possible loss) and `loops` (what must not be copied); `groups` and `duties` (work beside
+the copy); `adopt` (the take-over from MirrorMaker 2); `cutover`, `failback` and `drill` (moving
+clients to the target and back, and rehearsals); `watch` (state and metrics) and `web` (HTTP);
+`verify`, `compare`, `doctor`, `check`, `rebuild` and `support` (one command each).
 """

@@ -1,6 +1,4 @@
-"""Reads source and target with an independent client, in a thread, and passes records to the
-comparer.
-"""
+"""Reads source and target with an independent client in a thread, for the comparer."""
 
 from __future__ import annotations
 
@@ -80,7 +78,7 @@ class Checker(DemoWorker):
             compared=comparer.compared,
             on_the_way=comparer.waiting(LogSide.SOURCE),
             surplus=comparer.waiting(LogSide.TARGET),
-            differences=tuple(str(one) for one in comparer.differences),
+            differences=tuple(str(difference) for difference in comparer.differences),
         )
 
 
@@ -132,10 +130,12 @@ class _Reader:
                 headers=tuple(message.headers() or ()),
             ),
         )
-        here = (message.topic(), partition)
-        if here not in self._paused and not self._comparer.has_room(self._side, topic, partition):
-            self._paused.add(here)
-            self._consumer.pause([confluent().TopicPartition(*here)])
+        source_partition = (message.topic(), partition)
+        if source_partition not in self._paused and not self._comparer.has_room(
+            self._side, topic, partition
+        ):
+            self._paused.add(source_partition)
+            self._consumer.pause([confluent().TopicPartition(*source_partition)])
 
     def _resume(self) -> None:
         for topic, partition in list(self._paused):

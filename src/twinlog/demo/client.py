@@ -49,8 +49,8 @@ def partition_counts(bootstrap: str, topics: Iterable[str]) -> dict[str, int]:
     from confluent_kafka.admin import AdminClient
 
     known = AdminClient({"bootstrap.servers": bootstrap, **QUIET}).list_topics(timeout=30).topics
-    found = {name: known[name] for name in topics if name in known}
-    return {name: len(topic.partitions) for name, topic in found.items() if topic.error is None}
+    counts = {name: known[name] for name in topics if name in known}
+    return {name: len(topic.partitions) for name, topic in counts.items() if topic.error is None}
 
 
 def log_reader(bootstrap: str, partitions: Mapping[str, int]) -> Any:

@@ -158,7 +158,7 @@ def _run(file: Path, serve: Serve, levels: dict[str, int], demo: Connection[Any,
             def on_snapshot(flows: list[FlowSnapshot]) -> None:
                 watch(flows)
                 # these functions cannot be pickled
-                report([replace(one, checkpoints=tuple, clusters=tuple) for one in flows])
+                report([replace(flow, checkpoints=tuple, clusters=tuple) for flow in flows])
 
             options = MirrorOptions(lease_s=LEASE_S, commands=commands, on_snapshot=on_snapshot)
             run_mirror(config, file, options)

@@ -47,7 +47,7 @@ class DemoOptions:
     """Options of the command line."""
 
     seconds: float | None = None
-    """None: until it is stopped."""
+    """Duration in seconds, or None for a run until it is stopped."""
     records_per_s: float = 500.0
     mirrors: bool = True
     """False: the user runs `twinlog mirror`, one or more times."""
@@ -59,13 +59,11 @@ class DemoResult:
     check: CheckState
     seconds: float
     was_stopped_early: bool
-    """Stopped before a record was produced."""
+    """Whether it was stopped before a record was produced."""
 
     @property
     def is_identical(self) -> bool:
-        """True if all produced records are on both sides, equal and in order, and there are no
-        others.
-        """
+        """Whether both sides have all produced records, equal and in order, and no others."""
         check = self.check
         complete = check.compared == self.produced and not check.on_the_way and not check.surplus
         return complete and not check.differences
@@ -186,8 +184,8 @@ class _Demo:
     ) -> None:
         while not stop.wait(TICK_S):
             # report an exited broker first, because it causes the other errors
-            found = (ended_broker(self._clusters), *self._errors, self._mirror.error)
-            errors = [one for one in found if one is not None]
+            problems = (ended_broker(self._clusters), *self._errors, self._mirror.error)
+            errors = [problem for problem in problems if problem is not None]
             if errors:
                 raise errors[0]
             view(self._state(phase))

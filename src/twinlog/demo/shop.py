@@ -78,8 +78,8 @@ def _produce(
 
 def fill(bootstrap: str, records: int) -> dict[str, int]:
     """Produce `records` events, creating missing topics, and return the record count by topic."""
-    there = partition_counts(bootstrap, PARTITIONS)
-    missing = {name: count for name, count in PARTITIONS.items() if name not in there}
+    existing = partition_counts(bootstrap, PARTITIONS)
+    missing = {name: count for name, count in PARTITIONS.items() if name not in existing}
     if missing:
         create_topics(bootstrap, missing, TOPIC_CONFIGS)
     producer = confluent().Producer(

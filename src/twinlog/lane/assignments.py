@@ -100,6 +100,7 @@ from twinlog.lane.watches.foreign_records import ForeignRecordWatch
 from twinlog.lane.watches.no_leader import NO_LEADER_AFTER_S, NoLeaderWatch
 from twinlog.lane.watches.offset_gaps import GapWatch
 from twinlog.lane.watches.stalls import StallWatch
+from twinlog.mirror.copy.dead_letters import DeadLetters
 from twinlog.mirror.copy.fan_out import Branch, Copy, FanOut, read_to
 from twinlog.mirror.copy.partition import CopyState, PartitionCopy
 from twinlog.mirror.copy.transformed import TransformedCopy
@@ -132,7 +133,7 @@ class Assignments:
             pace=TopicBuckets(clock, is_bound=work.has_budget),
             tuning=work.tuning,
         )
-        self._transforming = Transforming(work, ports.transformer)
+        self._transforming = Transforming(work, ports.transformer, target)
         self._stalls = StallWatch(ports=ports, source=self.source, isolation=work.isolation)
         self.target = TargetSide(
             side=target, clock=clock, events=self, request_bytes=work.tuning.request_bytes
@@ -297,7 +298,8 @@ class Assignments:
         if take.transform:
             desk = self._transforming.desk
             assert desk is not None  # noqa: S101 (`Transforming.refusal`)
-            kind = partial(TransformedCopy, transform=take.transform, desk=desk)
+            to = self._transforming.dead_letters()
+            kind = partial(TransformedCopy, transform=take.transform, desk=desk, dead_letters=to)
         copy = self._part(kind, held, take.target, start, tail, self._rules, take.skips)
         self._begin(held, copy, [start])
 
@@ -331,7 +333,7 @@ class Assignments:
             skips=skips,
         )
 
-    def _begin_fan(self, held: LanePartition, found: FanStart) -> None:
+    def _begin_fan(self, held: LanePartition, fan_start: FanStart) -> None:
         take = held.take
         assert take.fan is not None  # noqa: S101 (only a fan has a FanStart)
         rules = replace(
@@ -339,7 +341,7 @@ class Assignments:
         )
         count = len(take.fan.branches)
         branches = []
-        for asked, start in zip(take.fan.branches, found.points, strict=True):
+        for asked, start in zip(take.fan.branches, fan_start.points, strict=True):
             tail = MapTail.beginning(
                 key=take.map_key._replace(branch=asked.target.partition, branches=count),
                 topic=take.source.topic,
@@ -358,7 +360,7 @@ class Assignments:
             end=take.end,
             skips=take.skips,
         )
-        self._begin(held, copy, found.points)
+        self._begin(held, copy, fan_start.points)
 
     def _begin(self, held: LanePartition, copy: Copy, starts: Iterable[StartPoint]) -> None:
         held.copy = copy
@@ -369,14 +371,16 @@ class Assignments:
         searched_at, handed = self._starter.searched_at(held.start), held.take.handed
         map_epoch = -1 if handed is None else handed.map_epoch
         for part in copy.parts:
-            self.target.add(part, searched_at)
             self.map.add(part, map_epoch)
+        for part in _writers(copy):
+            self.target.add(part, searched_at)
 
     # -- one partition
 
     def arrived(self, copy: Copy) -> None:
         for part in copy.parts:
             self.map.note(part)
+        for part in _writers(copy):
             self.target.wake(part)
         self._check_done(copy)
 
@@ -401,10 +405,15 @@ class Assignments:
 
     def answered(self, copy: PartitionCopy) -> None:
         self._unsettled.add(copy.source)
+        whole = self._copy(copy.source)
+        if isinstance(copy, DeadLetters):
+            if isinstance(whole, TransformedCopy) and whole.dead_letters is copy:
+                whole.use_answers(self._ports.clock.wall_ms())
+                self.arrived(whole)
+            return
         self.map.note(copy)
         if copy.others.unknown is not None:
             self._others.require_recheck(copy)
-        whole = self._copy(copy.source)
         if whole is not None:
             self._check_done(whole)
 
@@ -434,7 +443,7 @@ class Assignments:
             error = self._no_leader.of_source(copy, after_s=NO_LEADER_AFTER_S)
             if error is not None and copy.source_trouble is None:
                 self.troubled(copy.source, error)
-            for part in copy.parts:
+            for part in _writers(copy):
                 error = self._no_leader.of_target(part.target, after_s=NO_LEADER_AFTER_S)
                 part.trouble = part.trouble or error
 
@@ -536,8 +545,9 @@ class Assignments:
             if isinstance(held.copy, TransformedCopy):
                 held.copy.let_go()
             for part in held.copy.parts:
-                self.target.remove(part)
                 self.map.forget(part)
+            for part in _writers(held.copy):
+                self.target.remove(part)
 
     def note_marks(self) -> None:
         """Write positions, and in shared topics marks, to the offset map, so that the next cold
@@ -605,4 +615,12 @@ def _is_waiting(copy: Copy) -> bool:
     """Return whether a request or a map row of the copy is unanswered."""
     if isinstance(copy, FanOut) and copy.trouble is not None:
         copy.halt()
-    return bool(copy.in_flight) or any(part.tail.writing for part in copy.parts)
+    if isinstance(copy, TransformedCopy):
+        copy.heed_dead_letters()
+    return any(part.in_flight or part.tail.writing for part in _writers(copy))
+
+
+def _writers(copy: Copy) -> tuple[PartitionCopy, ...]:
+    """Return everything that writes record batches for a source partition."""
+    letters = copy.dead_letters if isinstance(copy, TransformedCopy) else None
+    return copy.parts if letters is None else (*copy.parts, letters)

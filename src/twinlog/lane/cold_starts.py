@@ -17,6 +17,7 @@ from typing import Final
 
 from twinlog.errors import PartitionError, TwinlogError
 from twinlog.flow_log import FlowLog
+from twinlog.lane.dead_letter_search import with_dead_letters
 from twinlog.lane.events import Found, LaneEvents
 from twinlog.lane.lane_partition import ColdStart, StartPhase
 from twinlog.lane.late_requests import USER_TIMEOUT_MS
@@ -161,13 +162,13 @@ class ColdStarts:
         return ended
 
     def searched_at(self, start: ColdStart) -> float:
-        """Return when the last search of the target's log began, or now if the partition was handed
-        over.
+        """Return when the last search of the target's log began; now for a
+        handed-over partition.
         """
         searched_at = start.searched_at
         return self._ports.clock.monotonic() if searched_at is None else searched_at
 
-    def must_wait(self, start: ColdStart, found: Start) -> bool:
+    def must_wait(self, start: ColdStart, result: Start) -> bool:
         """Return True if late requests may still change the start point. The partition is then
         searched again later.
 
@@ -184,9 +185,9 @@ class ColdStarts:
         """
         if not start.may_have_missed:
             return False
-        points = found.points if isinstance(found, FanStart) else (found,)
+        points = result.points if isinstance(result, FanStart) else (result,)
         begins = not any(point.taken_over for point in points)
-        if isinstance(found, FanStart) or not self._work.is_ours_alone:
+        if isinstance(result, FanStart) or not self._work.is_ours_alone:
             now_ms = self._ports.clock.wall_ms()
             begins &= all(self.copy_rules.is_remembered_at(point, now_ms) for point in points)
         if begins and start.take.stamps_own_time is False:
@@ -288,32 +289,30 @@ class ColdStarts:
         self,
         takes: Sequence[TakePartition],
         most_reads: int | None,
-        found: Callable[[Mapping[TopicPartition, Found]], None],
+        deliver: Callable[[Mapping[TopicPartition, Found]], None],
     ) -> None:
-        """Search both logs, and report each result as soon as it is known. Runs in the
-        background.
-        """
+        """Search both logs, and report each result as soon as it is known, in the background."""
         all_requests = {
             take.source: replace(self._request(take), most_reads=most_reads) for take in takes
         }
         requests = [all_requests[take.source] for take in takes if take.fan is None]
         with ExitStack() as stack:
-            here = stack.enter_context(self._ports.source.borrowed())
-            there = stack.enter_context(self._ports.target.borrowed())
-            for client in (here, there):
+            source_client = stack.enter_context(self._ports.source.borrowed())
+            target_client = stack.enter_context(self._ports.target.borrowed())
+            for client in (source_client, target_client):
                 stack.enter_context(client.keeping_leaders())
-            source, target = ClusterLogView(here), ClusterLogView(there)
+            source, target = ClusterLogView(source_client), ClusterLogView(target_client)
             if requests:
                 for some in starts_in_groups(requests, source, target, self._rules):
                     self._say_compared(some)
-                    found(some)
+                    deliver(with_dead_letters(some, takes, target_client, self._work))
             for take in takes:
                 if take.fan is not None:
                     whole = all_requests[take.source]
-                    found({take.source: self._find_fan(whole, take.fan, source, target)})
+                    deliver({take.source: self._find_fan(whole, take.fan, source, target)})
 
-    def _say_compared(self, found: Mapping[TopicPartition, Found]) -> None:
-        for tp, start in found.items():
+    def _say_compared(self, points: Mapping[TopicPartition, Found]) -> None:
+        for tp, start in points.items():
             if isinstance(start, StartPoint) and start.compared >= 0:
                 self._log.info(
                     "start partition=%s ordinal=%d upstream=%d: %s",

@@ -40,15 +40,13 @@ class ColdStart:
     until: float = 0.0
     """When the phase ends, for phases with a time limit."""
     late_until: float = 0.0
-    """Until when requests of the partition's earlier holder may arrive."""
+    """End of the time in which requests of the partition's earlier holder may arrive."""
     lane_until: float = 0.0
-    """Until when the lane that held the partition may send, if it is still alive."""
+    """End of the time in which the lane that held the partition may send, if it is alive."""
     searched_at: float | None = None
     """When the last search began, or None. The search may have missed what was written since."""
     is_long: bool = False
-    """Whether the search needs more reads than a search of many partitions may make
-    (`LongSearch`).
-    """
+    """Whether the search needs more reads than a common search may make (`LongSearch`)."""
 
     @property
     def may_have_missed(self) -> bool:
@@ -57,9 +55,7 @@ class ColdStart:
 
     @property
     def has_old_lane(self) -> bool:
-        """Whether the earlier lane, if it is alive, may have sent something after the last search
-        began.
-        """
+        """Whether an earlier lane that is alive may have sent something since the last search."""
         return self.lane_until > (self.searched_at or 0.0)
 
     @property

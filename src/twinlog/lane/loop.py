@@ -134,8 +134,8 @@ class LaneLoop:
     # -- turning
 
     def run(self) -> None:
-        """Run until the driver ends the lane. Raises Disconnected or DriverSilent if the driver is
-        gone.
+        """Run until the driver ends the lane. Raises Disconnected or DriverSilent
+        without a driver.
         """
         self._source_cluster.need_topics(self._work.source_topics)
         self._target_cluster.need_topics((*self._work.target_topics, self._work.map_topic))

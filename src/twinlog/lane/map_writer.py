@@ -117,9 +117,7 @@ class _Home:
     exist; -1: unknown.
     """
     again: dict[PartitionCopy, int] = field(default_factory=dict)
-    """Copies that write their rows again, and the ordinal up to which the newest epoch must have
-    them.
-    """
+    """Copies that write their rows again, with the ordinal that the newest epoch must have."""
     epoch: int = -1
     """The newest known leader epoch."""
     is_writing: bool = False
@@ -336,7 +334,7 @@ class MapWriter:
         return throttle_ms
 
     def _refused(self, sent: Round, error: int, message: str | None) -> None:
-        said = f" ({message})" if message else ""
+        detail = f" ({message})" if message else ""
         advice = (
             f"raise max.message.bytes of topic {self.topic}"
             if error == MESSAGE_TOO_LARGE
@@ -350,7 +348,7 @@ class MapWriter:
                 copy,
                 PartitionError(
                     f"{copy.source}: the offset map topic {self.topic} refused a row with "
-                    f"{lookup(error).name}{said}: {advice}",
+                    f"{lookup(error).name}{detail}: {advice}",
                     code="MAP_REFUSED",
                 ),
             )

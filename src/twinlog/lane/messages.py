@@ -67,6 +67,8 @@ class Work(Message, frozen=True, kw_only=True):
     tuning: Tuning
     has_transforms: bool = False
     """Whether lanes lend ranges to an application of transforms."""
+    dead_letters: str = ""
+    """The topic for records on which a transform fails; empty: they are not quarantined."""
     silence_ms: int
     """A lane that receives nothing from the driver for this long stops."""
 
@@ -94,8 +96,8 @@ class TakePartition(StartFacts):
     """Producer IDs under which earlier generations of this flow wrote to this partition."""
     handed: HandOver | None = None
     fan: Fan | None = None
-    """Set if the records go to several target partitions by key. The fields above for a single
-    target partition are then unused.
+    """The branches, if the records go to several target partitions by key. The fields above for a
+    single target partition are then unused.
     """
     compresses: bool = False
     """Whether the target recompresses, and may then reject batches as too large."""
@@ -119,9 +121,7 @@ class FanBranch(Struct, frozen=True, kw_only=True):
 
 
 class Fan(Struct, frozen=True, kw_only=True):
-    """A source partition that is copied to several target partitions by key
-    (`mirror.copy.fan_out`).
-    """
+    """A source partition that is copied to several target ones by key (`mirror.copy.fan_out`)."""
 
     producer_id: int
     """The producer ID of this source partition, which no other one uses."""
@@ -150,9 +150,7 @@ class Take(Message, frozen=True, kw_only=True):
 
 
 class Pace(Message, frozen=True, kw_only=True):
-    """Maximum fetch rate per topic until the next Pace. Topics that are not listed fetch
-    nothing.
-    """
+    """Maximum fetch rate per topic until the next Pace. Other topics fetch nothing."""
 
     bytes_per_second: dict[str, int]
 
@@ -186,9 +184,7 @@ class Renewed(Message, frozen=True, kw_only=True):
 
 
 class KnownProducers(Message, frozen=True, kw_only=True):
-    """The current producer IDs, which replace those in Work: another flow has begun to
-    write there.
-    """
+    """The current producer IDs, which replace those in Work: another flow has begun to write."""
 
     producers: tuple[int, ...]
 
@@ -223,9 +219,7 @@ class Troubled(Message, frozen=True, kw_only=True):
     poison: tuple[int, int] | None = None
     """[first, next) of the upstream offsets that caused the failure, if they are known exactly."""
     finding: LogFinding | None = None
-    """A finding about which an operator must decide. The driver words it, because it knows the
-    flow.
-    """
+    """A finding that an operator must decide. The driver, which knows the flow, words it."""
 
     def worded(self, flow: str, *, is_shared: bool) -> Troubled:
         """Return the message with the wording of its finding, for this flow and kind of topic."""
@@ -255,9 +249,7 @@ class PartitionProgress(Struct, frozen=True, kw_only=True):
     downstream: int
     """Target offset after the last record that is on the target."""
     source_end: int
-    """End of the source's log: the high watermark, or the last stable offset under
-    read_committed.
-    """
+    """End of the source's log: high watermark, or last stable offset under read_committed."""
     records: int
     """Number of records acknowledged since the Take."""
     bytes: int
@@ -280,9 +272,7 @@ class PartitionProgress(Struct, frozen=True, kw_only=True):
     gap: Gap | None = None
     """A gap found since the last report."""
     map_epoch: int = -1
-    """Leader epoch of the map's partition under which the copy's rows certainly exist; -1:
-    unknown.
-    """
+    """Leader epoch of the map's partition under which the copy's rows certainly exist, or -1."""
     lost: tuple[tuple[int, int], ...] = ()
     """[first, next) of upstream offsets that the source deleted before they were copied, since the
     last report. They were skipped because the operator accepts that (`twinlog.source.loss`).
@@ -307,8 +297,8 @@ def away(error: TwinlogError) -> Away:
 
 
 class Throttle(Struct, frozen=True, kw_only=True):
-    """For how many ms the brokers of each cluster do not read from the lane's connections, because
-    of quotas.
+    """Duration in ms, per cluster, for which brokers do not read from the lane's connections
+    because of quotas.
     """
 
     source_ms: int = 0
@@ -339,9 +329,7 @@ NO_LOAD: Final = LaneLoad()
 
 
 class Progress(Message, frozen=True, kw_only=True):
-    """Progress of a lane's partitions. Partitions that did not change since the last report are
-    omitted.
-    """
+    """Progress of a lane's partitions, without those that did not change since the last report."""
 
     partitions: tuple[PartitionProgress, ...]
     degraded: Away | None
@@ -350,7 +338,7 @@ class Progress(Message, frozen=True, kw_only=True):
     cpu_ms: int = 0
     """CPU time used since the last report."""
     load: LaneLoad | None = None
-    """None in a report that a partition's release caused between two regular ones."""
+    """The load, except in a report that a partition's release caused between two regular ones."""
 
 
 MESSAGES = (

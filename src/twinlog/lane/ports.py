@@ -19,8 +19,8 @@ class Channel(Protocol):
 
     @property
     def last_heard(self) -> float:
-        """Time by CLOCK_BOOTTIME, in seconds, up to which the driver provably received data from
-        this lane.
+        """Time by CLOCK_BOOTTIME, in s, up to which the driver provably received data from the
+        lane.
         """
 
     @property

@@ -14,6 +14,7 @@ from twinlog.lane.sides.source_state import SourceState
 from twinlog.lane.watches.offset_gaps import GapWatch
 from twinlog.mirror.copy.fan_out import Copy
 from twinlog.mirror.copy.partition import CopyState, PartitionCopy
+from twinlog.mirror.copy.transformed import TransformedCopy
 from twinlog.mirror.map.map_tail import MapTail
 from twinlog.mirror.map.offset_map import Mark, PartitionKey
 from twinlog.mirror.start_point import StartPoint
@@ -84,9 +85,9 @@ class Reporter:
 
 
 def _taken(left_out: list[tuple[int, int]]) -> tuple[tuple[int, int], ...]:
-    found = tuple(left_out)
+    ranges = tuple(left_out)
     left_out.clear()
-    return found
+    return ranges
 
 
 def given_back(
@@ -160,6 +161,7 @@ def hand_over(copy: PartitionCopy, map_epoch: int = -1) -> HandOver | None:
             target_epoch=copy.leader.checked_epoch,
             taken_over=copy.state is CopyState.TAKEN_OVER,
             has_company=copy.others.has_other_flow,
+            dead_letters=copy.dead_letters_there if isinstance(copy, TransformedCopy) else None,
         ),
         chunk=handed.chunk,
         runs=handed.runs,

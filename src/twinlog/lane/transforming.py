@@ -1,6 +1,4 @@
-"""The transforms of a lane: which partitions it may transform, and which wait for the application
-in vain.
-"""
+"""The transforms of a lane: which partitions it may transform, and whose ranges get no answer."""
 
 from __future__ import annotations
 
@@ -9,8 +7,12 @@ from typing import Final
 
 from twinlog.errors import Fate, PartitionError
 from twinlog.lane.messages import TakePartition, Work
+from twinlog.lane.sides.cluster_side import ClusterSide
+from twinlog.mirror.copy.dead_letters import DeadLetterTarget
 from twinlog.mirror.copy.fan_out import Copy
+from twinlog.mirror.copy.range_intake import Stretch
 from twinlog.mirror.copy.transformed import RangeDesk, TransformedCopy, Transformer
+from twinlog.model import NO_TOPIC_ID, TopicId, TopicPartition
 
 UNANSWERED_AFTER_S: Final = 180.0
 """After this time without any answer, transformed partitions are given back. A job of the
@@ -21,8 +23,8 @@ application ends before, and its ranges are offered again (`sides.range_port`).
 class Transforming:
     """The application of the transforms, as the lane's partitions use it."""
 
-    def __init__(self, work: Work, application: Transformer | None) -> None:
-        self._work = work
+    def __init__(self, work: Work, application: Transformer | None, target: ClusterSide) -> None:
+        self._work, self._target = work, target
         self.desk = None if application is None else RangeDesk(application)
 
     def refusal(self, take: TakePartition) -> PartitionError | None:
@@ -46,25 +48,49 @@ class Transforming:
             text = "no application on this lane runs its transform"
         elif take.fan is not None or not self._work.is_ours_alone:
             text = "records of topics that other clients may write to cannot be transformed"
+        elif self._work.dead_letters and NO_TOPIC_ID in (take.source_topic_id, self._letters_id):
+            text = (
+                f"failed records cannot go to {self._work.dead_letters}: it does not exist, or a "
+            )
+            text += "cluster has no topic IDs (Kafka before 2.8)"
+            self._target.need_topics((self._work.dead_letters,))
         else:
             return None
         return PartitionError(f"{take.source}: {text}", code=code, fate=Fate.RETRIABLE)
+
+    @property
+    def _letters_id(self) -> TopicId:
+        return self._target.topic_ids.get(self._work.dead_letters, NO_TOPIC_ID)
+
+    def dead_letters(self) -> DeadLetterTarget | None:
+        """Return where failed records go, or None if they are not quarantined."""
+        if not self._work.dead_letters:
+            return None
+        home = TopicPartition(self._work.dead_letters, 0)
+        return DeadLetterTarget(home, self._letters_id, self._work.flow)
 
     def unanswered(self, copies: Iterable[Copy]) -> Iterator[tuple[Copy, PartitionError]]:
         """Yield the copies whose ranges are not answered, so that the problem becomes visible.
 
         Their ranges are withdrawn.
         """
-        silent_s = 0.0 if self.desk is None else self.desk.silent_s()
-        for copy in copies if silent_s >= UNANSWERED_AFTER_S else ():
-            if isinstance(copy, TransformedCopy) and copy.waits_for_answer:
+        if self.desk is None:
+            return
+        late = self.desk.overtaken(UNANSWERED_AFTER_S)
+        is_silent = self.desk.silent_s() >= UNANSWERED_AFTER_S
+        for copy in copies if is_silent or late else ():
+            if not isinstance(copy, TransformedCopy):
+                continue
+            waiting = (one for one in copy.unanswered if is_silent or one.number in late)
+            if (one := next(waiting, None)) is not None:
                 copy.let_go()
-                text = f"the transforms' application has not answered for {silent_s:.0f} s"
-                yield (
-                    copy,
-                    PartitionError(
-                        f"{copy.source}: {text}; checking again",
-                        code="TRANSFORM_UNAVAILABLE",
-                        fate=Fate.RETRIABLE,
-                    ),
-                )
+                yield copy, _unanswered(copy, one)
+
+
+def _unanswered(copy: Copy, one: Stretch) -> PartitionError:
+    return PartitionError(
+        f"{copy.source}: the transforms' application has not answered upstream records "
+        f"[{one.first}, {one.end}) for {UNANSWERED_AFTER_S:.0f} s; checking again",
+        code="TRANSFORM_UNAVAILABLE",
+        fate=Fate.RETRIABLE,
+    )

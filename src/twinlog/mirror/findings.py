@@ -39,9 +39,7 @@ class Span(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Sides:
-    """The ranges of both logs of a partition, and the target records that the source has
-    deleted.
-    """
+    """The ranges of a partition's logs, and the target records that the source has deleted."""
 
     here: Span
     there: Span
@@ -49,26 +47,26 @@ class Sides:
     """Target offsets whose upstream offsets are below the source's log start."""
 
     def __str__(self) -> str:
-        said = f"the source holds upstream offsets {self.here}, the target offsets {self.there}"
+        text = f"the source holds upstream offsets {self.here}, the target offsets {self.there}"
         if self.only_there is not None and not self.only_there.is_empty:
-            said += (
+            text += (
                 f", of which {self.only_there} are on the target only: the source has deleted "
                 f"everything below {self.here.first}"
             )
-        return said
+        return text
 
 
-def sides(here: LogEnds, there: LogEnds, runs: Sequence[Run] = ()) -> Sides:
+def sides(source: LogEnds, target: LogEnds, runs: Sequence[Run] = ()) -> Sides:
     """Return the ranges of both logs. `runs` determine the target records that the source lacks."""
-    kept = lost_at(runs, here.log_start, there)
+    kept = lost_at(runs, source.log_start, target)
     return Sides(
-        here=Span(here.log_start, here.log_end),
-        there=Span(there.log_start, there.log_end),
-        only_there=None if kept is None else Span(there.log_start, min(kept)),
+        here=Span(source.log_start, source.log_end),
+        there=Span(target.log_start, target.log_end),
+        only_there=None if kept is None else Span(target.log_start, min(kept)),
     )
 
 
-def lost_at(runs: Sequence[Run], upstream: int, there: LogEnds) -> Span | None:
+def lost_at(runs: Sequence[Run], upstream: int, target: LogEnds) -> Span | None:
     """Return the target offsets of everything that was copied from this upstream offset on.
 
     If the offset is in a gap of the source, the range begins with the next record.
@@ -77,8 +75,8 @@ def lost_at(runs: Sequence[Run], upstream: int, there: LogEnds) -> Span | None:
     if run is None:
         return None
     reached = run.downstream + upstream - run.upstream
-    behind = next((one.downstream for one in runs if one.upstream > run.upstream), reached)
-    return Span(max(there.log_start, min(reached, behind)), there.log_end)
+    next_offset = next((one.downstream for one in runs if one.upstream > run.upstream), reached)
+    return Span(max(target.log_start, min(reached, next_offset)), target.log_end)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

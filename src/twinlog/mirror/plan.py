@@ -34,9 +34,7 @@ class Pairing:
 
     @property
     def map_key(self) -> PartitionKey:
-        """Key of its rows in the offset map; for a keyed topic, the part that all branches
-        share.
-        """
+        """Key of its rows in the offset map; for a keyed topic, its branches' common part."""
         return PartitionKey(self.source_topic_id, self.target_topic_id, self.source.partition)
 
 
@@ -50,13 +48,9 @@ class PartitionPlan(Pairing):
     is_picky: bool = False
     """Whether the target topic may reject single records for another reason than their size."""
     compresses: bool = False
-    """Whether the target recompresses batches of another codec, and may then reject them as too
-    large.
-    """
+    """Whether the target recompresses batches, and may then reject them as too large."""
     targets: int = 0
-    """Number of target partitions among which the records are distributed by key; 0: all go to
-    `target`.
-    """
+    """Number of target partitions for records by key; 0: all records go to `target`."""
     producer_id: int = -1
     """Producer ID of a keyed topic's source partition, which no other one uses."""
     transform: str = ""

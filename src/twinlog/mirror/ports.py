@@ -57,16 +57,12 @@ class LogView(Protocol):
         """Return the IDs of the topics that exist (the zero ID if the broker has none)."""
 
     def ends(self, tps: set[TopicPartition]) -> Mapping[TopicPartition, LogEnds]:
-        """Return log start, high watermark and log end (OffsetForLeaderEpoch with the current
-        epoch).
-        """
+        """Return log start, high watermark and log end (OffsetForLeaderEpoch, current epoch)."""
 
     def begins(
         self, starts: Mapping[TopicPartition, StartAt], *, isolation: Isolation
     ) -> Mapping[TopicPartition, int]:
-        """Return where a reader would begin (ListOffsets). If no record is as new, that is
-        the end.
-        """
+        """Return where a reader would begin (ListOffsets): the end if no record is as new."""
 
     def read(
         self, offsets: Mapping[TopicPartition, int], *, size: int = READ_BYTES
@@ -90,9 +86,9 @@ def answer_of(
     missing: str = "its leader does not answer for it",
 ) -> T:
     """Return the partition's result. Raises its problem, or NO_LEADER if no problem is known."""
-    found = answers.get(tp)
-    if found is not None:
-        return found
+    answer = answers.get(tp)
+    if answer is not None:
+        return answer
     raise view.problems.get(tp) or PartitionError(
         f"{tp}: {missing}", code="NO_LEADER", fate=Fate.RETRIABLE
     )

@@ -44,4 +44,4 @@ class Poison:
 
 def skipped(skips: Iterable[Skip], offset: int) -> Skip | None:
     """Return the skip that covers this offset, or None."""
-    return next((one for one in skips if one.covers(offset)), None)
+    return next((skip for skip in skips if skip.covers(offset)), None)

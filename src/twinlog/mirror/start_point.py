@@ -38,7 +38,7 @@ unprotected, it has one request in flight.
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Final
+from typing import Final, NamedTuple
 
 from twinlog.mirror.map.offset_map import Mark, Run
 from twinlog.model import Isolation
@@ -53,6 +53,15 @@ clock were slow, a forgotten ID would count as remembered. A fast clock errs onl
 direction. An hour is more than clocks under NTP ever differ. The cost is that records between 23
 and 24 hours old are sent one batch at a time after a problem.
 """
+
+
+class DeadLettersThere(NamedTuple):
+    """The dead letters of a copy that are on the target (`mirror.copy.dead_letters`)."""
+
+    epoch: int
+    """Leader epoch under which their log was read, or -1 if unknown."""
+    offsets: tuple[int, ...]
+    """Source offsets of those at or after the position."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -91,6 +100,8 @@ class StartPoint:
     """Target offsets [first, next) that were wrong in the map, and whose records were not found at
     the source. Translation makes consumers read them again.
     """
+    dead_letters: DeadLettersThere | None = None
+    """None if the flow has no dead-letter topic."""
 
     def mark(self, known: Mark | None) -> Mark | None:
         """Return the mark with which the copy begins. `known`: the mark of the map that was read
@@ -119,9 +130,7 @@ class CopyRules:
     """Small batches are joined up to this size; 0 disables joining."""
 
     safe_age_ms: int | None = field(init=False)
-    """Age of a record up to which the target certainly remembers the producer ID, or None if
-    unknown.
-    """
+    """Age of a record up to which the target certainly remembers the producer ID, or None."""
 
     def __post_init__(self) -> None:
         expiry = self.producer_expiry_ms
@@ -129,9 +138,7 @@ class CopyRules:
         object.__setattr__(self, "safe_age_ms", age)
 
     def is_remembered_after(self, timestamp: int, now_ms: int) -> bool:
-        """Return whether the target remembers this producer ID after a record with this
-        timestamp.
-        """
+        """Return whether the target remembers the producer ID after this record timestamp."""
         age = self.safe_age_ms
         return age is not None and timestamp > now_ms - age
 

@@ -44,7 +44,7 @@ class BatchReader(PlanningReader, DataSourceReader):
         with connected(self._options.cluster(), refused_at_first_s=FIRST_REFUSED_S) as client:
             ranges = split(self._ranges(client), self._options.min_partitions)
             return self._tasks(
-                [[one] for one in ranges], lambda: UpstreamMaps(client, self._options.upstreams)
+                [[span] for span in ranges], lambda: UpstreamMaps(client, self._options.upstreams)
             )
 
     def _ranges(self, client: ClusterClient) -> list[OffsetRange]:
@@ -58,12 +58,12 @@ class BatchReader(PlanningReader, DataSourceReader):
         wanted = [self._bounds.within(one) for one in wanted if self._bounds.admit(one.tp)]
         fails = options.fails_on_data_loss
         bounds = log_bounds(client, [one.tp for one in wanted], may_miss=not fails)
-        found = present(wanted, bounds, fails=fails)
+        ranges = present(wanted, bounds, fails=fails)
         if self._bounds.least_ms is None:
-            return found
-        tps = [one.tp for one in found]
+            return ranges
+        tps = [span.tp for span in ranges]
         times = first_of_time(client, tps, self._bounds.least_ms, isolation)
-        return [self._bounds.within(one, times[one.tp]) for one in found]
+        return [self._bounds.within(one, times[one.tp]) for one in ranges]
 
 
 class FilteringReader(BatchReader):
@@ -145,18 +145,18 @@ def _narrowed(bounds: RowBounds, one: Any) -> RowBounds:
 def _by_topic(bounds: RowBounds, one: Any) -> RowBounds:
     if isinstance(one, datasource.StringStartsWith):
         return replace(bounds, prefixes=(*bounds.prefixes, one.value))
-    found = _values(one, str)
-    if found is None:
+    values = _values(one, str)
+    if values is None:
         return bounds
     known = bounds.topics
-    return replace(bounds, topics=found if known is None else known & found)
+    return replace(bounds, topics=values if known is None else known & values)
 
 
 def _by_partition(bounds: RowBounds, one: Any) -> RowBounds:
-    found = _values(one, int)
-    if found is not None:
+    values = _values(one, int)
+    if values is not None:
         known = bounds.partitions
-        return replace(bounds, partitions=found if known is None else known & found)
+        return replace(bounds, partitions=values if known is None else known & values)
     least, most = _span(one)
     return replace(
         bounds,
@@ -166,9 +166,9 @@ def _by_partition(bounds: RowBounds, one: Any) -> RowBounds:
 
 
 def _by_offset(bounds: RowBounds, one: Any) -> RowBounds:
-    found = _values(one, int)
-    if found is not None:
-        first, last = (min(found), max(found)) if found else (_MOST, -1)
+    values = _values(one, int)
+    if values is not None:
+        first, last = (min(values), max(values)) if values else (_MOST, -1)
     else:
         first, last = _span(one)
     return replace(

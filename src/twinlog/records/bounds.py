@@ -47,10 +47,10 @@ class Bound:
     values: Mapping[TopicPartition, int] = field(default_factory=dict)
     """Offsets, or milliseconds since 1970."""
     time_ms: int | None = None
-    """A time for all partitions."""
     group: str = ""
     needs_match: bool = False
-    """True if a partition without a record at or after the time is an error; else its end is used.
+    """Whether a partition without a record at or after the time is an error; else its
+    end counts.
     """
 
 
@@ -117,14 +117,14 @@ def parse_timestamps(option: str, text: str, *, needs_match: bool) -> Bound:
 def parse_assignment(option: str, text: str) -> tuple[TopicPartition, ...]:
     """Parse the partitions of `{"orders": [0, 1]}`, sorted."""
     todo = 'write {"topic": [0, 1]}'
-    found: set[TopicPartition] = set()
+    tps: set[TopicPartition] = set()
     for topic, partitions in _object(option, text, todo).items():
         if not isinstance(partitions, list) or not all(map(_is_partition, partitions)):
             raise wrong(option, f"topic {topic} has no list of partition numbers", todo)
-        found.update(TopicPartition(topic, partition) for partition in partitions)
-    if not found:
+        tps.update(TopicPartition(topic, partition) for partition in partitions)
+    if not tps:
         raise wrong(option, "it names no partition", todo)
-    return tuple(sorted(found))
+    return tuple(sorted(tps))
 
 
 def to_json(offsets: Mapping[TopicPartition, int]) -> dict[str, dict[str, int]]:
@@ -144,10 +144,10 @@ def _by_partition(option: str, text: str) -> dict[TopicPartition, int]:
     return _offsets(option, _object(option, text, 'write {"topic": {"0": 23}}'))
 
 
-def _offsets(option: str, found: Mapping[str, Any]) -> dict[TopicPartition, int]:
+def _offsets(option: str, by_topic: Mapping[str, Any]) -> dict[TopicPartition, int]:
     todo = 'write {"topic": {"0": 23}}'
     out: dict[TopicPartition, int] = {}
-    for topic, partitions in found.items():
+    for topic, partitions in by_topic.items():
         if not isinstance(partitions, dict):
             raise wrong(option, f"topic {topic} has no object with partitions", todo)
         for number, value in partitions.items():
@@ -165,12 +165,12 @@ def _is_partition(value: object) -> bool:
 
 def _object(option: str, text: str, todo: str) -> dict[str, Any]:
     try:
-        found = json.loads(text)
+        parsed = json.loads(text)
     except (ValueError, RecursionError) as error:
         raise wrong(option, f"it is not valid JSON ({error})", todo) from None
-    if not isinstance(found, dict):
+    if not isinstance(parsed, dict):
         raise wrong(option, "it is not a JSON object", todo)
-    return found
+    return parsed
 
 
 def flag(options: Mapping[str, str], name: str, *, default: bool) -> bool:

@@ -211,7 +211,7 @@ class ColumnDecoder:
 def _bytes_array(parts: Sequence[_Part], column: int) -> pa.Array:
     rows = sum(part.end - part.first for part in parts)
     if rows < FEW_ROWS * len(parts):
-        return binary_array([one for part in parts for one in _values(part, column)])
+        return binary_array([value for part in parts for value in _values(part, column)])
     arrays = [_gathered(part, column) for part in parts]
     return arrays[0] if len(arrays) == 1 else pa.concat_arrays(arrays)
 
@@ -223,7 +223,7 @@ def _gathered(part: _Part, column: int) -> pa.Array:
 
 def binary_array(values: Sequence[bytes | None]) -> pa.Array:
     """Return an array of bytes, without `pa.array`, which would load pandas."""
-    ends = array("i", accumulate((len(one) if one else 0 for one in values), initial=0))
+    ends = array("i", accumulate((len(value) if value else 0 for value in values), initial=0))
     present = None
     if None in values:
         present = bytearray(-(-len(values) // 8))
@@ -282,8 +282,7 @@ def _kinds(parts: Sequence[_Part]) -> pa.Array:
 
 
 def _upstreams(parts: Sequence[_Part], origins: Origins | None) -> pa.Array:
-    """Compute the column `_upstream` by arithmetic on offsets, without an object for
-    each record."""
+    """Compute the column `_upstream` by arithmetic on offsets, without objects per record."""
     known = [] if origins is None else origins.known
     nobody = len(known)
     numbers, distances = array("i"), array("q")
@@ -313,9 +312,9 @@ def _upstreams(parts: Sequence[_Part], origins: Origins | None) -> pa.Array:
 def _headers_array(parts: Sequence[_Part]) -> pa.Array:
     rows = sum(part.end - part.first for part in parts)
     if rows < FEW_ROWS * len(parts):
-        found = [one for part in parts for one in _encoded_headers(part)]
-        ends = array("q", accumulate(map(len, found), initial=0))
-        return _header_lists(b"".join(found), ends[:-1], ends[1:])
+        encoded = [one for part in parts for one in _encoded_headers(part)]
+        ends = array("q", accumulate(map(len, encoded), initial=0))
+        return _header_lists(b"".join(encoded), ends[:-1], ends[1:])
     arrays = [
         _header_lists(part.table.data, *(array("q", one) for one in _header_bounds(part)))
         for part in parts
@@ -335,14 +334,16 @@ def _encoded_headers(part: _Part) -> list[bytes]:
 
 
 def _header_lists(data: bytes, starts: array[int], ends: array[int]) -> pa.Array:
-    found = CHOSEN.kernels.unpack_headers(data, starts, ends)
-    if found is None:  # usually a key that is not UTF-8
-        found = TWIN.unpack_headers(data, starts, ends)
-    keys = _of_buffers(pa.string(), found.headers, found.key_ends, found.keys)
-    present = found.value_present if found.value_nulls else None
-    values = _of_buffers(pa.binary(), found.headers, found.value_ends, found.values, present)
-    header = pa.Array.from_buffers(HEADER, found.headers, [None], children=[keys, values])
-    held = pa.py_buffer(found.present) if found.nulls else None
+    unpacked = CHOSEN.kernels.unpack_headers(data, starts, ends)
+    if unpacked is None:  # usually a key that is not UTF-8
+        unpacked = TWIN.unpack_headers(data, starts, ends)
+    keys = _of_buffers(pa.string(), unpacked.headers, unpacked.key_ends, unpacked.keys)
+    present = unpacked.value_present if unpacked.value_nulls else None
+    values = _of_buffers(
+        pa.binary(), unpacked.headers, unpacked.value_ends, unpacked.values, present
+    )
+    header = pa.Array.from_buffers(HEADER, unpacked.headers, [None], children=[keys, values])
+    held = pa.py_buffer(unpacked.present) if unpacked.nulls else None
     return pa.Array.from_buffers(
-        ARROW_TYPES[HEADERS], len(starts), [held, pa.py_buffer(found.ends)], children=[header]
+        ARROW_TYPES[HEADERS], len(starts), [held, pa.py_buffer(unpacked.ends)], children=[header]
     )

@@ -89,8 +89,8 @@ def all_answers(
 
     `may_miss`: leave out missing partitions instead.
     """
-    there = {tp: one for tp, one in answers.items() if not (may_miss and is_gone(one))}
-    return {tp: or_raise(there[tp]) for tp in sorted(there)}
+    existing = {tp: one for tp, one in answers.items() if not (may_miss and is_gone(one))}
+    return {tp: or_raise(existing[tp]) for tp in sorted(existing)}
 
 
 def is_gone(answer: object) -> bool:
@@ -106,10 +106,10 @@ def warn_of_gone(one: OffsetRange) -> None:
 def find_losses(wanted: OffsetRange, bounds: LogBounds) -> list[RecordsLost]:
     """Return the losses of a range: before the log start, after the log end, or both."""
     tp = wanted.tp
-    found: list[RecordsLost] = []
+    losses: list[RecordsLost] = []
     if wanted.first < min(bounds.start, wanted.end):
         lost = (wanted.first, min(bounds.start, wanted.end))
-        found.append(
+        losses.append(
             RecordsLost(
                 f"{tp}: offsets [{lost[0]}, {lost[1]}) were deleted before they were read, the log "
                 f"starts at {bounds.start}: check retention.ms and retention.bytes of the topic; "
@@ -120,7 +120,7 @@ def find_losses(wanted: OffsetRange, bounds: LogBounds) -> list[RecordsLost]:
         )
     if bounds.end < max(wanted.first, wanted.end):
         lost = (bounds.end, max(wanted.first, wanted.end))
-        found.append(
+        losses.append(
             RecordsLost(
                 f"{tp}: offsets [{lost[0]}, {lost[1]}) do not exist, the log ends at "
                 f"{bounds.end}: they were never written, or an unclean election lost them, or the "
@@ -130,7 +130,7 @@ def find_losses(wanted: OffsetRange, bounds: LogBounds) -> list[RecordsLost]:
                 lost=lost,
             )
         )
-    return found
+    return losses
 
 
 def report(losses: Sequence[RecordsLost], *, fails: bool) -> None:
@@ -141,8 +141,8 @@ def report(losses: Sequence[RecordsLost], *, fails: bool) -> None:
         first, *others = losses
         text = "; and ".join([first.message, *map(str, others)])
         raise RecordsLost(text, code=first.code, lost=first.lost)
-    for one in losses:
-        log.warning("%s", one)
+    for loss in losses:
+        log.warning("%s", loss)
 
 
 def what_is_left(wanted: OffsetRange, bounds: LogBounds) -> OffsetRange:
@@ -274,7 +274,7 @@ def cleanup_policy(client: ClusterClient, topic: str) -> Policy:
         configs = or_raise(describe_topic_configs(client, [topic])[topic])
     except (Unauthorized, Unsupported):
         return Policy.HIDDEN
-    found = [one.value for one in configs if one.name == "cleanup.policy"]
-    if not found or found[0] is None:
+    policies = [config.value for config in configs if config.name == "cleanup.policy"]
+    if not policies or policies[0] is None:
         return Policy.HIDDEN
-    return Policy.COMPACTS if "compact" in found[0] else Policy.DELETES
+    return Policy.COMPACTS if "compact" in policies[0] else Policy.DELETES

@@ -208,7 +208,7 @@ def no_topic(
     """
     try:
         # all visible topics; internal ones are not suggested
-        known = {one.name for one in client.metadata().topics.values() if not one.error}
+        known = {topic.name for topic in client.metadata().topics.values() if not topic.error}
     except TwinlogError:
         known = set()  # without this response only the suggestion is missing
     missing = [name for name in names if name not in known]

@@ -55,6 +55,10 @@ class RangePart(RangeBounds, frozen=True, kw_only=True):
     """False for a trial, whose result is dropped."""
     failure: RangeFailure | None = None
     """The failure at the end of the part."""
+    quarantined: tuple[RangeFailure, ...] = ()
+    """The records that are left out because they go to the dead-letter topic."""
+    is_cut: bool = False
+    """Whether its range has later records, which are not tried now."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -148,11 +152,12 @@ def answer_of(part: RangePart, row: Mapping[str, Any]) -> RangeAnswer:
         offsets=row["offsets"],
         end=part.end,
         failure=part.failure,
+        quarantined=part.quarantined,
+        is_part=part.is_cut and part.failure is None,
     )
 
 
 def own_parts() -> list[RangePart]:
-    """Return the parts of this task."""
     context = TaskContext.get()
     given = None if context is None else context.getLocalProperty(PARTS)
     if context is None or given is None:

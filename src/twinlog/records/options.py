@@ -173,28 +173,28 @@ def _starting(options: Mapping[str, str], *, is_stream: bool) -> Bound:
             f"{strategy!r} is not a valid value",
             "write error or latest",
         )
-    found = _bound(options, _STARTS, needs_match=strategy == "error")
-    if found is None:
+    bound = _bound(options, _STARTS, needs_match=strategy == "error")
+    if bound is None:
         kind = BoundKind.LATEST if is_stream else BoundKind.EARLIEST
         return Bound(kind=kind, option="startingOffsets")
-    latest = found.kind is BoundKind.LATEST or (
-        found.kind is BoundKind.OFFSETS and JSON_LATEST in found.values.values()
+    latest = bound.kind is BoundKind.LATEST or (
+        bound.kind is BoundKind.OFFSETS and JSON_LATEST in bound.values.values()
     )
     if latest and not is_stream:
-        raise wrong(found.option, "a batch cannot begin at the end", "write earliest or offsets")
-    return found
+        raise wrong(bound.option, "a batch cannot begin at the end", "write earliest or offsets")
+    return bound
 
 
 def _ending(options: Mapping[str, str]) -> Bound:
-    found = _bound(options, _ENDS, needs_match=False)
-    if found is None:
+    bound = _bound(options, _ENDS, needs_match=False)
+    if bound is None:
         return Bound(kind=BoundKind.LATEST, option="endingOffsets")
-    earliest = found.kind is BoundKind.EARLIEST or (
-        found.kind is BoundKind.OFFSETS and JSON_EARLIEST in found.values.values()
+    earliest = bound.kind is BoundKind.EARLIEST or (
+        bound.kind is BoundKind.OFFSETS and JSON_EARLIEST in bound.values.values()
     )
     if earliest:
-        raise wrong(found.option, "reading cannot end at the start", "write latest or offsets")
-    return found
+        raise wrong(bound.option, "reading cannot end at the start", "write latest or offsets")
+    return bound
 
 
 def _bound(
@@ -231,12 +231,12 @@ def _isolation(own: str | None, of_client: str | None) -> Isolation:
 
 def _upstreams(options: Mapping[str, str]) -> tuple[str, ...]:
     given = options.get("upstream")
-    found = sorted({alias for part in (given or "").split(",") if (alias := part.strip())})
-    if given is not None and not found:
+    aliases = sorted({alias for part in (given or "").split(",") if (alias := part.strip())})
+    if given is not None and not aliases:
         raise wrong(
             "upstream", "it names no cluster", "write the alias of its flow, for example upstream=A"
         )
-    return tuple(found)
+    return tuple(aliases)
 
 
 def _optional_positive(options: Mapping[str, str], name: str) -> int | None:

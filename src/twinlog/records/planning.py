@@ -44,14 +44,14 @@ Offsets = dict[TopicPartition, int]
 
 def columns_of(schema: StructType, options: ReadOptions) -> tuple[str, ...]:
     """Return the columns to read. Raises ConfigError for unknown columns."""
-    found = check_columns([(field.name, field.dataType.simpleString()) for field in schema])
-    if UPSTREAM in found and not options.upstreams:
+    names = check_columns([(field.name, field.dataType.simpleString()) for field in schema])
+    if UPSTREAM in names and not options.upstreams:
         raise wrong(
             "upstream",
             f"it is missing, and the schema has {UPSTREAM}",
             "write the alias of the source cluster, for example upstream=A",
         )
-    return found
+    return names
 
 
 def find_partitions(
@@ -67,13 +67,13 @@ def find_partitions(
     else:
         named = options.topics or sorted({tp.topic for tp in options.assigned})
         topics = _named(client, named, may_miss=may_miss)
-    found = {tp: topic.topic_id for topic in topics for tp in topic.tps}
+    topic_ids = {tp: topic.topic_id for topic in topics for tp in topic.tps}
     if not options.assigned:
-        return {tp: found[tp] for tp in sorted(found)}
-    missing = sorted(set(options.assigned) - found.keys())
+        return {tp: topic_ids[tp] for tp in sorted(topic_ids)}
+    missing = sorted(set(options.assigned) - topic_ids.keys())
     if missing and not may_miss:
         raise wrong("assign", f"there is no partition {missing[0]}", "describe the topic")
-    return {tp: found[tp] for tp in options.assigned if tp in found}
+    return {tp: topic_ids[tp] for tp in options.assigned if tp in topic_ids}
 
 
 def _named(
@@ -96,21 +96,21 @@ def _matching(
 ) -> Iterable[TopicMetadata]:
     """Return the matching topics, without internal topics, as Java's consumers do."""
     names = options.names()
-    found = {
+    topics = {
         name: topic
         for name, topic in client.metadata().topics.items()
         if not topic.is_internal and names.matches(name)
     }
-    return _settled(client, found, may_miss=may_miss)
+    return _settled(client, topics, may_miss=may_miss)
 
 
 def _settled(
-    client: ClusterClient, found: Mapping[str, TopicMetadata], *, may_miss: bool
+    client: ClusterClient, metadata: Mapping[str, TopicMetadata], *, may_miss: bool
 ) -> Iterable[TopicMetadata]:
     """Return the topics, after those with an error (such as an election of leaders) were queried
     again, because a read without them would look complete. `may_miss`: leave out missing topics.
     """
-    topics = dict(found)
+    topics = dict(metadata)
     while True:
         if may_miss:
             gone = UNKNOWN_TOPIC_OR_PARTITION
@@ -186,8 +186,8 @@ def first_of_time(
     """
     wanted = list(tps)
     ends = latest(client, wanted, isolation)
-    found = _results(client, wanted, at_ms, isolation)
-    return {tp: ends[tp] if one.offset < 0 else one.offset for tp, one in found.items()}
+    results = _results(client, wanted, at_ms, isolation)
+    return {tp: ends[tp] if one.offset < 0 else one.offset for tp, one in results.items()}
 
 
 def _results(
@@ -269,7 +269,7 @@ def split(ranges: Sequence[OffsetRange], least: int | None) -> list[OffsetRange]
 
     Like Spark's `minPartitions`, larger ranges get more parts.
     """
-    filled = [one for one in ranges if one.size]
+    filled = [span for span in ranges if span.size]
     if least is None or len(filled) >= least:
         return filled
     total = sum(one.size for one in filled)
@@ -291,13 +291,13 @@ def joined(ranges: Iterable[OffsetRange], most: int) -> list[list[OffsetRange]]:
     """Return the ranges in order; neighbours share a group of up to `most` offsets."""
     groups: list[list[OffsetRange]] = []
     size = 0
-    for one in ranges:
-        if groups and size + one.size <= most and len(groups[-1]) < MOST_TOGETHER:
-            groups[-1].append(one)
-            size += one.size
+    for span in ranges:
+        if groups and size + span.size <= most and len(groups[-1]) < MOST_TOGETHER:
+            groups[-1].append(span)
+            size += span.size
         else:
-            groups.append([one])
-            size = one.size
+            groups.append([span])
+            size = span.size
     return groups
 
 

@@ -52,7 +52,7 @@ def _without(
     if not left_out:
         return batches
     skipped = pa.array(left_out, pa.int64())
-    return (one.filter(pc.invert(pc.is_in(one.column(OFFSET), skipped))) for one in batches)
+    return (batch.filter(pc.invert(pc.is_in(batch.column(OFFSET), skipped))) for batch in batches)
 
 
 class _OneEncoder:
@@ -77,8 +77,8 @@ class _OneEncoder:
         is_within = pc.and_(
             pc.greater_equal(offset, self._bounds[0]), pc.less(offset, self._bounds[1])
         )
-        found = pc.fill_null(pc.and_(is_named, is_within), _FALSE)
-        return pc.index(found, _FALSE).as_py() if found.false_count else len(found)
+        is_leading = pc.fill_null(pc.and_(is_named, is_within), _FALSE)
+        return pc.index(is_leading, _FALSE).as_py() if is_leading.false_count else len(is_leading)
 
     def add(self, rows: Rows, offsets: array[int]) -> None:
         """Add rows after those added before. Raises ClusterError."""

@@ -131,14 +131,14 @@ def warn_of_another_python(spark: SparkSession) -> None:
         python = spark.sparkContext.pythonExec
     except PySparkException:
         return  # Spark Connect
-    found = shutil.which(python)
-    if found is None or Path(found).parent == Path(sys.executable).parent:
+    path = shutil.which(python)
+    if path is None or Path(path).parent == Path(sys.executable).parent:
         return
-    done = subprocess.run([found, "-c", "import twinlog.records"], capture_output=True, check=False)
+    done = subprocess.run([path, "-c", "import twinlog.records"], capture_output=True, check=False)
     if done.returncode:
         log.warning(
             'format("twinlog"): Spark\'s workers run %s, which cannot import twinlog; this process '
             "runs %s: set the environment variable PYSPARK_PYTHON=%s before the session starts, or "
             "install Twinlog there",
-            *(found, sys.executable, sys.executable),
+            *(path, sys.executable, sys.executable),
         )

@@ -46,7 +46,7 @@ else:
             """A stub that is never used."""
 
         class ReadAllAvailable(ReadLimit):
-            """Reads all available records. The only limit."""
+            """Requests a read of all available records, which is the only limit here."""
 
         ReadMaxBytes = ReadMaxRows = ReadLimit
 

@@ -116,8 +116,8 @@ class StreamReader(PlanningReader, DataSourceStreamReader, SupportsTriggerAvaila
     def prepareForTriggerAvailableNow(self) -> None:
         """Make the query end at the current ends of the logs."""
         client = self._connected()
-        self._ids |= (found := find_partitions(client, self._options, may_miss=self._may_miss))
-        self._target = self._ends(client, found)
+        self._ids |= (partitions := find_partitions(client, self._options, may_miss=self._may_miss))
+        self._target = self._ends(client, partitions)
 
     def latestOffset(
         self, start: dict[str, Any] | None = None, limit: ReadLimit | None = None
@@ -131,12 +131,12 @@ class StreamReader(PlanningReader, DataSourceStreamReader, SupportsTriggerAvaila
         begin = self._reached if start is None else from_json(start)
         if start is not None:
             self.commit(start)
-        found = find_partitions(client, self._options, may_miss=self._may_miss)
-        self._warn_of_missing(found, begin)
-        again = self._created_again(found, begin)
-        self._ids |= found
+        partitions = find_partitions(client, self._options, may_miss=self._may_miss)
+        self._warn_of_missing(partitions, begin)
+        again = self._created_again(partitions, begin)
+        self._ids |= partitions
         if self._target is None:
-            self._latest = self._ends(client, found)
+            self._latest = self._ends(client, partitions)
         else:
             self._target |= self._ends(client, again)
             self._latest = dict(self._target)
@@ -147,10 +147,10 @@ class StreamReader(PlanningReader, DataSourceStreamReader, SupportsTriggerAvaila
             for tp, end in self._latest.items()
             if tp not in self._rewound
         ]
-        behind = [one for one in wanted if one.end < one.first]
+        truncated = [one for one in wanted if one.end < one.first]
         ends = self._rewound | {one.tp: one.end for one in wanted}
-        if behind:
-            ends |= self._behind(client, behind)
+        if truncated:
+            ends |= self._behind(client, truncated)
         ready = [one for one in wanted if one.size]
         if limit is not None and not isinstance(limit, ReadAllAvailable):
             ends |= self._limited(client, ready)
@@ -162,28 +162,26 @@ class StreamReader(PlanningReader, DataSourceStreamReader, SupportsTriggerAvaila
         return to_json(self._latest) or None
 
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[InputPartition]:
-        """Return tasks for the ranges between two offsets of the checkpoint; small ranges share
-        one.
-        """
+        """Return tasks for the ranges between two checkpointed offsets. Small ranges share one."""
         begin = from_json(start)
         wanted = [
             OffsetRange(tp=tp, first=begin.get(tp, 0), end=last)
             for tp, last in from_json(end).items()
         ]
         # before Spark 4.2 `latestOffset` does not get the start in the checkpoint
-        behind = [one for one in wanted if one.end < one.first and one.tp not in self._rewound]
-        if behind:
-            self._behind(self._connected(), behind)
+        truncated = [one for one in wanted if one.end < one.first and one.tp not in self._rewound]
+        if truncated:
+            self._behind(self._connected(), truncated)
         ranges = [one for one in wanted if one.size]
         if not ranges:
             return []
         if self._may_miss:
             ranges = self._still_there(ranges)
-        tps = [one.tp for one in ranges]
+        tps = [span.tp for span in ranges]
         bounds = log_bounds(self._connected(), tps, may_miss=self._may_miss)
-        found = present(ranges, bounds, fails=not self._may_miss)
+        existing = present(ranges, bounds, fails=not self._may_miss)
         least = self._options.min_partitions
-        ranges = split(found, least)
+        ranges = split(existing, least)
         groups = joined(ranges, FEW_OFFSETS) if least is None else [[one] for one in ranges]
         return self._tasks(groups, self._upstream_maps)
 
@@ -194,11 +192,11 @@ class StreamReader(PlanningReader, DataSourceStreamReader, SupportsTriggerAvaila
             return
         offsets = {tp: Committed(offset) for tp, offset in from_json(end).items()}
         answer = commit_offsets(Coordinators(self._connected()), {group: offsets})[group]
-        found = [answer] if isinstance(answer, TwinlogError) else list(answer.values())
-        for error in found:
+        answers = [answer] if isinstance(answer, TwinlogError) else list(answer.values())
+        for error in answers:
             if error is not None:
                 _refused(group, error)
-        if not any(found):
+        if not any(answers):
             self._committed = end
 
     def stop(self) -> None:
@@ -220,10 +218,10 @@ class StreamReader(PlanningReader, DataSourceStreamReader, SupportsTriggerAvaila
     def _ends(self, client: ClusterClient, tps: Iterable[TopicPartition]) -> Offsets:
         return latest(client, tps, self._options.isolation, may_miss=self._may_miss)
 
-    def _warn_of_missing(self, found: Iterable[TopicPartition], begin: Offsets) -> None:
+    def _warn_of_missing(self, partitions: Iterable[TopicPartition], begin: Offsets) -> None:
         """Warn once about each missing topic that is named or in the checkpoint."""
         named = {*self._options.topics, *(tp.topic for tp in (*self._options.assigned, *begin))}
-        missing = named - {tp.topic for tp in found}
+        missing = named - {tp.topic for tp in partitions}
         for name in sorted(missing - self._missing):
             log.warning(
                 "topic %s is not read: it does not exist, or the user may not see it, or it is not "
@@ -233,13 +231,13 @@ class StreamReader(PlanningReader, DataSourceStreamReader, SupportsTriggerAvaila
         self._missing = frozenset(missing)
 
     def _created_again(
-        self, found: Mapping[TopicPartition, TopicId], begin: Offsets
+        self, topic_ids: Mapping[TopicPartition, TopicId], begin: Offsets
     ) -> list[TopicPartition]:
         """Return the partitions whose topics were re-created since they were last listed.
 
         Raises RecordsLost with `failOnDataLoss`, else warns of the lost offsets.
         """
-        again = [tp for tp, topic_id in found.items() if self._is_another(tp, topic_id)]
+        again = [tp for tp, topic_id in topic_ids.items() if self._is_another(tp, topic_id)]
         todo = "compare what was read with another copy, then begin with a new checkpoint"
         if self._may_miss:
             todo = "the new topic is read from offset 0"
@@ -259,15 +257,15 @@ class StreamReader(PlanningReader, DataSourceStreamReader, SupportsTriggerAvaila
         known = self._ids.get(tp, NO_TOPIC_ID)
         return NO_TOPIC_ID not in (known, topic_id) and known != topic_id
 
-    def _behind(self, client: ClusterClient, behind: Sequence[OffsetRange]) -> Offsets:
+    def _behind(self, client: ClusterClient, truncated: Sequence[OffsetRange]) -> Offsets:
         """Return the ends for partitions that end before the offset that was read already.
 
         This is temporary after `isolation` was changed to read_committed while a transaction is
         open. Otherwise the log was truncated, and reading continues at its end.
         """
-        bounds = log_bounds(client, [one.tp for one in behind], may_miss=self._may_miss)
-        out: Offsets = {one.tp: one.first for one in behind}
-        for one in behind:
+        bounds = log_bounds(client, [one.tp for one in truncated], may_miss=self._may_miss)
+        out: Offsets = {one.tp: one.first for one in truncated}
+        for one in truncated:
             whole = bounds.get(one.tp)
             if whole is None:
                 continue  # the partition was deleted; its offset stays in the checkpoint
@@ -290,7 +288,9 @@ class StreamReader(PlanningReader, DataSourceStreamReader, SupportsTriggerAvaila
         topics = self._connected().metadata(sorted({one.tp.topic for one in ranges})).topics
         there = {tp: topic.topic_id for topic in topics.values() for tp in topic.tps}
         gone = [
-            one for one in ranges if one.tp not in there or self._is_another(one.tp, there[one.tp])
+            span
+            for span in ranges
+            if span.tp not in there or self._is_another(span.tp, there[span.tp])
         ]
         for one in gone:
             warn_of_gone(one)
@@ -313,7 +313,7 @@ def _bytes_per_offset(
 
     Brokers cannot find an offset by size. Partitions that cannot be read now are left out.
     """
-    wanted = {one.tp: (one.first, PROBE_BYTES) for one in ranges}
+    wanted = {span.tp: (span.first, PROBE_BYTES) for span in ranges}
     out: dict[TopicPartition, float] = {}
     for tp, answer in fetch_records(client, wanted).items():
         if isinstance(answer, TwinlogError):

@@ -38,11 +38,11 @@ class RangesPartition(InputPartition):
     def __init__(
         self, ranges: Sequence[OffsetRange], origins: Sequence[Sequence[Origin]] | None = None
     ) -> None:
-        found = [()] * len(ranges) if origins is None else origins
+        every_origin = [()] * len(ranges) if origins is None else origins
         super().__init__(
             tuple(
                 (one.tp.topic, one.tp.partition, one.first, one.end, tuple(some))
-                for one, some in zip(ranges, found, strict=True)
+                for one, some in zip(ranges, every_origin, strict=True)
             )
         )
 
@@ -96,8 +96,8 @@ class PlanningReader:
     ) -> list[InputPartition]:
         if UPSTREAM not in self._columns:
             return [RangesPartition(group) for group in groups]
-        found = iter(upstreams().of([one for group in groups for one in group]))
-        return [RangesPartition(group, [next(found) for _ in group]) for group in groups]
+        origins = iter(upstreams().of([one for group in groups for one in group]))
+        return [RangesPartition(group, [next(origins) for _ in group]) for group in groups]
 
     def _task_reader(self) -> partial[TaskReader]:
         return partial(

@@ -42,31 +42,32 @@ class UpstreamMaps:
     def _reader(self, alias: str) -> MapReader:
         upstream = find_upstream(self._client, alias)
         name = map_topic_of(Flow(alias, "") if upstream is None else upstream.flow)
-        found = self._client.metadata([name]).topics[name]
-        if found.error == UNKNOWN_TOPIC_OR_PARTITION:
+        topic = self._client.metadata([name]).topics[name]
+        if topic.error == UNKNOWN_TOPIC_OR_PARTITION:
             raise wrong(
                 OPTION,
                 f"cluster {self._client.alias} has no topic {name}, or its user may not see it",
                 f"write the source's alias in remote topics instead of {alias}, and give the user "
                 f"READ on that topic and on {STATE_TOPIC}",
             )
-        return MapReader(self._client, name, len(found.partitions))
+        return MapReader(self._client, name, len(topic.partitions))
 
     def of(self, ranges: Sequence[OffsetRange]) -> list[tuple[Origin, ...]]:
         """Return the origins that a task needs, for each range. The ends must already be known.
         Raises TwinlogError.
         """
         tps = sorted({one.tp for one in ranges})
-        found = list_offsets(self._client, tps, LATEST)
-        ends = {tp: or_raise(one).offset for tp, one in found.items()}
+        log_ends = list_offsets(self._client, tps, LATEST)
+        ends = {tp: or_raise(one).offset for tp, one in log_ends.items()}
         maps = self._maps(tps)
         return [
             tuple(
                 origin
-                for alias, known in maps[one.tp]
-                if (origin := origin_of(known, alias, one.first, one.end, ends[one.tp])) is not None
+                for alias, known in maps[span.tp]
+                if (origin := origin_of(known, alias, span.first, span.end, ends[span.tp]))
+                is not None
             )
-            for one in ranges
+            for span in ranges
         ]
 
     def _maps(self, tps: Sequence[TopicPartition]) -> Maps:

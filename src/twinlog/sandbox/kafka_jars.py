@@ -185,10 +185,10 @@ def _ivy_jar() -> Path:
     require_extra("pyspark", "demo", "fetching Kafka's jars")
     pyspark = importlib.util.find_spec("pyspark")
     folder = "" if pyspark is None else pyspark.origin or ""
-    found = sorted((Path(folder).parent / "jars").glob("ivy-*.jar"))
-    if not found:
+    jars = sorted((Path(folder).parent / "jars").glob("ivy-*.jar"))
+    if not jars:
         raise EnvironmentMissing("pyspark has no Ivy in its jars folder; run scripts/setup")
-    return found[-1]
+    return jars[-1]
 
 
 # Checks that downloaded jars are byte-identical to those that Twinlog was tested with.
@@ -217,16 +217,16 @@ def check_known(name: str, what: str) -> None:
 def check_jars(name: str, what: str, folder: Path, todo: str) -> None:
     """Raise EnvironmentMissing with `todo` unless the folder has exactly this set's jars."""
     known = known_sums(name)
-    found = {path.name: _sum_of(path) for path in sorted(folder.iterdir())}
-    for jar in sorted(known.keys() | found.keys()):
-        if found.get(jar) == known.get(jar):
+    sums = {path.name: _sum_of(path) for path in sorted(folder.iterdir())}
+    for jar in sorted(known.keys() | sums.keys()):
+        if sums.get(jar) == known.get(jar):
             continue
-        if jar not in found:
+        if jar not in sums:
             why = f"{jar} is missing"
         elif jar not in known:
             why = f"{jar} does not belong to it"
         else:
-            why = f"{jar} is a different file: its SHA-256 is {found[jar]}, not {known[jar]}"
+            why = f"{jar} is a different file: its SHA-256 is {sums[jar]}, not {known[jar]}"
         raise EnvironmentMissing(f"{what} was downloaded, but {why}; nothing was installed; {todo}")
 
 

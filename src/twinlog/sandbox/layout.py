@@ -27,9 +27,9 @@ class Listeners:
     """The listeners of a cluster, and the settings that secure them."""
 
     names: tuple[str, ...] = ("PLAINTEXT",)
-    """For clients; the first is the cluster's `bootstrap`."""
+    """Listeners for clients. The first is the cluster's `bootstrap`."""
     internal: str = "PLAINTEXT"
-    """For inter-broker traffic and the readiness probe; may be one of `names`."""
+    """Listener for inter-broker traffic and the readiness probe. It may be one of `names`."""
     protocols: Mapping[str, str] = field(
         default_factory=lambda: {"PLAINTEXT": "PLAINTEXT", CONTROLLER: "PLAINTEXT"}
     )
@@ -89,9 +89,7 @@ def free_ports(count: int) -> list[int]:
 
 
 def new_id() -> str:
-    """Return a random Kafka UUID that does not start with a dash, which a command line would
-    misread.
-    """
+    """Return a random Kafka UUID without a leading dash, which a command line would misread."""
     while True:
         text = base64.urlsafe_b64encode(secrets.token_bytes(16)).decode().rstrip("=")
         if not text.startswith("-"):

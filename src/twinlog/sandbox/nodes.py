@@ -26,9 +26,7 @@ META: Final = "meta.properties"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KafkaNode:
-    """A node, whose folder has `server.properties`, `data`, `broker.log` and `pid`, for this user
-    only.
-    """
+    """A node, whose private folder has `server.properties`, `data`, `broker.log` and `pid`."""
 
     node_id: int
     folder: Path
@@ -207,18 +205,16 @@ def _receive(connection: socket.socket, size: int) -> bytes:
 
 
 def _broker_ids(body: bytes) -> set[int]:
-    """Parse the throttle time, then a compact array of (id, compact host, port, compact rack,
-    tags).
-    """
+    """Parse the throttle time, then the array of (id, host, port, rack, tags)."""
     position = 4
     count, position = _unsigned_varint(body, position)
-    found = set()
+    ids = set()
     for _ in range(count - 1):
-        found.add(struct.unpack_from(">i", body, position)[0])
+        ids.add(struct.unpack_from(">i", body, position)[0])
         host, position = _unsigned_varint(body, position + 4)
         rack, position = _unsigned_varint(body, position + host - 1 + 4)
         position += max(rack - 1, 0) + 1  # no tags
-    return found
+    return ids
 
 
 def _unsigned_varint(body: bytes, position: int) -> tuple[int, int]:

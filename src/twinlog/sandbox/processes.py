@@ -78,15 +78,15 @@ def _handed_on() -> list[int]:
     """Return inheritable file descriptors of this process. Brokers outlive this process, and would
     otherwise hold a shell's pipe or lock open.
     """
-    found = []
+    descriptors = []
     for path in Path("/proc/self/fd").iterdir():
         number = int(path.name)
         try:
             if number > 2 and os.get_inheritable(number):
-                found.append(number)
+                descriptors.append(number)
         except OSError:  # closed in the meantime, as that of the directory itself
             continue
-    return found
+    return descriptors
 
 
 def wait_until(condition: Callable[[], bool], *, within: float) -> bool:

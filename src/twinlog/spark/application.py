@@ -4,7 +4,8 @@
       | -- TransformsWork (standard input) -->|   the transforms of the flow
       | -- RangePorts ----------------------->|   whenever lanes start or end, all of them
       | <- ApplicationReady (standard output) |   the functions are imported and checked
-      | <- RecordSkipped ---------------------|   with `on-error` skip
+      | <- ApplicationAnswers ----------------|   the first range has its answer
+      | <- RecordSkipped ---------------------|   with `on-error` skip or quarantine
 
 Each message is a line of JSON. The application ends when its standard input ends, so it never
 outlives its parent. It runs code of users. So it gets no configuration file, and of the parent's
@@ -42,6 +43,10 @@ class TransformStep(Message, frozen=True, kw_only=True):
     name: str
     topics: tuple[str, ...]
     """Names and expressions of the source topics that it is for."""
+    prefix: str = ""
+    """What is before a name when it is compared with `topics`."""
+    is_negated: bool = False
+    """Whether it is for all other topics."""
     function: str = ""
     sql: str = ""
 
@@ -51,7 +56,7 @@ class TransformsWork(Message, frozen=True, kw_only=True):
 
     flow: str
     steps: tuple[TransformStep, ...]
-    """In the order in which they are applied."""
+    """The steps in the order in which they are applied."""
     on_error: OnError
 
 
@@ -65,8 +70,12 @@ class ApplicationReady(Message, frozen=True, kw_only=True):
     """The application takes ranges."""
 
 
+class ApplicationAnswers(Message, frozen=True, kw_only=True):
+    """The application has answered a range, so it can do more than start."""
+
+
 class RecordSkipped(Message, frozen=True, kw_only=True):
-    """A record that was left out because a transform fails for it."""
+    """A record that is left out, or goes to the dead-letter topic, because a transform fails."""
 
     topic: str
     partition: int
@@ -76,7 +85,11 @@ class RecordSkipped(Message, frozen=True, kw_only=True):
 
 
 class ApplicationFailed(Message, frozen=True, kw_only=True):
-    """The application ends because a transform cannot be used, or Spark does not start."""
+    """The application ends because a transform cannot be used, or Spark does not start.
+
+    It is started again; with `--once` only if the code is TRANSFORM_UNAVAILABLE, because Spark
+    ended.
+    """
 
     message: str
     code: str
@@ -86,6 +99,7 @@ APPLICATION_MESSAGES: Final = (
     TransformsWork,
     RangePorts,
     ApplicationReady,
+    ApplicationAnswers,
     RecordSkipped,
     ApplicationFailed,
 )

@@ -138,9 +138,7 @@ def start_jvm(spark: SparkOptions, options: Sequence[str]) -> Gateway:
 def submit_jvm(
     spark: SparkOptions, options: Sequence[str], settings: Mapping[str, str], name: str
 ) -> Gateway:
-    """Start a JVM for a cluster's driver, with the `spark-submit` of SPARK_HOME or else of
-    PySpark.
-    """
+    """Start a JVM for a cluster's driver, by `spark-submit` of SPARK_HOME or else PySpark."""
     ensure_open_files()
     java_command()
     home = spark_home()
@@ -241,11 +239,11 @@ class Gateway:
             for line in stream:
                 # lanes print text from brokers
                 text = line.decode(errors="backslashreplace").rstrip("\r\n")
-                said = _WARNING.search(text)
-                if _NOISE in line or (said and said.group(1) == self.words):
+                match = _WARNING.search(text)
+                if _NOISE in line or (match and match.group(1) == self.words):
                     continue
-                if said:
-                    self.words = said.group(1)
+                if match:
+                    self.words = match.group(1)
                 # reading continues, because a JVM blocks if its output is full
                 with suppress(OSError):
                     os.write(2, f"{shown_lines(text)}\n".encode())
@@ -297,9 +295,7 @@ WANTED: Final = 4096
 
 
 def ensure_open_files() -> None:
-    """Raise the soft limit if it is too low. Raises EnvironmentMissing if the hard limit
-    is, too.
-    """
+    """Raise a soft limit that is too low. Raises EnvironmentMissing for the hard limit."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     unlimited = resource.RLIM_INFINITY
     if soft == unlimited or soft >= NEEDED:

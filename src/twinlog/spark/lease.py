@@ -120,9 +120,9 @@ class LeaseJob:
             self._noting.start()
 
     def _note(self, copied: Sequence[LeaseCopy]) -> None:
-        records, total = sum(one.records for one in copied), sum(one.bytes for one in copied)
+        records, total = sum(topic.records for topic in copied), sum(one.bytes for one in copied)
         lease = self._description.rpartition(", ")[0] or self._group
-        said = f"{lease} copied {plural(records, 'record')}, {size(total)}"
+        description = f"{lease} copied {plural(records, 'record')}, {size(total)}"
         shown = ["\t".join(LeaseCopy._fields)]
         shown += ["\t".join("?" if at == -1 else str(at) for at in one) for one in copied[:SHOWN]]
         if len(copied) > SHOWN:
@@ -130,9 +130,9 @@ class LeaseJob:
         with suppress(Exception):  # the application has ended
             if not _is_shown(self._context):
                 return
-            self._context.setJobGroup(f"{self._group}-copied", said)
+            self._context.setJobGroup(f"{self._group}-copied", description)
             for key, value in {
-                "callSite.short": said,
+                "callSite.short": description,
                 "callSite.long": "\n".join(shown),
                 "twinlog.lease": str(self._lease),
                 "twinlog.records": str(records),
@@ -172,12 +172,10 @@ def _is_shown(context: SparkContext) -> bool:
 
 
 def error_of(job: str, text: str) -> TwinlogError:
-    """Return the reason why a Spark job ended. Spark returns only the text of a worker's
-    traceback.
-    """
-    ours = _OURS.findall(text)
-    if ours:
-        message, code = ours[-1]
+    """Return why a Spark job ended. Spark returns only the text of a worker's traceback."""
+    messages = _OURS.findall(text)
+    if messages:
+        message, code = messages[-1]
         return TwinlogError(f"{job}: {message}", code=code)
     return TwinlogError(f"{job} failed on Spark: {reason_of(text)[:500]}", code="LEASE")
 

@@ -19,8 +19,7 @@ from twinlog.spark.options import is_local, local_slots
 log = logging.getLogger(__name__)
 
 TASK_FAILURES: Final = 1000
-"""How often a task may fail. With fewer failures, one killed worker would fail every lane of its
-lease."""
+"""How often a task may fail. With less, one killed worker would fail every lane of its lease."""
 
 CORES_MAX: Final = "spark.cores.max"
 OVERHEAD: Final = "spark.executor.minMemoryOverhead"
@@ -115,9 +114,9 @@ def task_slots(
         return wanted
     slots, changed = 0, time.monotonic()
     while slots < wanted and keeps_waiting():
-        now, found = time.monotonic(), slots_now(context)
-        if found != slots:
-            slots, changed = found, now
+        now, last = time.monotonic(), slots_now(context)
+        if last != slots:
+            slots, changed = last, now
         if slots and (is_local(context.master) or now - changed > SETTLED_S):
             break
         time.sleep(0.1)

@@ -60,16 +60,15 @@ class SparkOptions:
     """Spark options of the command line."""
 
     master: str | None = None
-    """None for this machine."""
+    """The Spark master, or None for this machine."""
     archive: Path | None = None
     """The archive that is sent to the master's executors, or None if Twinlog is installed there."""
     may_be_open: bool = False
-    """A Spark master without a secret is accepted."""
+    """Whether a Spark master without a secret is accepted."""
     name: str | None = None
     """The application's name, or None for one with the flows."""
     properties_file: Path | None = None
     conf: Mapping[str, str] = field(default_factory=dict)
-    """The settings of `--conf`."""
     given: Mapping[str, str] = field(default_factory=dict)
     """All settings of the user: those of `--conf` and of files."""
     context: Any = None
@@ -155,8 +154,8 @@ def is_submitted() -> bool:
 
 def local_slots(master: str) -> tuple[str | None, str | None]:
     """Return the slots of a local master and how often a task may fail, as far as it has them."""
-    found = _LOCAL.fullmatch(master)
-    return (found[1], found[2]) if found else (None, None)
+    match = _LOCAL.fullmatch(master)
+    return (match[1], match[2]) if match else (None, None)
 
 
 def spark_home() -> Path:
@@ -169,8 +168,8 @@ def name_replaced(given: Mapping[str, str], needed: Mapping[str, str]) -> None:
     """Log in one line which settings of the user were replaced, because lanes do not allow them."""
     other = [key for key, value in needed.items() if given.get(key, value) != value]
     if other:
-        said = ", ".join(f"{key} {given[key]} (lanes need {needed[key]})" for key in other)
-        log.warning("not used of Spark's configuration: %s", said)
+        replaced = ", ".join(f"{key} {given[key]} (lanes need {needed[key]})" for key in other)
+        log.warning("not used of Spark's configuration: %s", replaced)
 
 
 def _parted(setting: str) -> tuple[str, str]:
@@ -192,4 +191,4 @@ def _read(file: Path) -> dict[str, str]:
     except (OSError, UnicodeDecodeError) as error:
         raise UsageError(f"{file} cannot be read: {error}") from error
     entries = parse_properties(text, file=str(file)).entries
-    return {one.key: one.value.strip() for one in entries if one.key.startswith("spark.")}
+    return {entry.key: entry.value.strip() for entry in entries if entry.key.startswith("spark.")}

@@ -76,24 +76,24 @@ def pack(path: Path) -> Packed:
     )
 
 
-def _needed(name: str, found: frozenset[str] = frozenset()) -> frozenset[str]:
+def _needed(name: str, names: frozenset[str] = frozenset()) -> frozenset[str]:
     """Return a distribution and everything that it requires here, without Spark's packages and HTTP
     servers.
     """
     key = name.lower().replace("_", "-")
-    if key in found or key in _CLUSTERS_OWN | _OF_THE_DRIVER:
-        return found
+    if key in names or key in _CLUSTERS_OWN | _OF_THE_DRIVER:
+        return names
     try:
         requires = importlib.metadata.requires(key) or []
     except importlib.metadata.PackageNotFoundError:
         # the requirement is for another platform, or for an extra that is not installed
-        return found
-    found |= {key}
+        return names
+    names |= {key}
     for requirement in requires:
         match = _NAME.match(requirement)
         if match is not None and "extra ==" not in requirement:
-            found = _needed(match.group(), found)
-    return found
+            names = _needed(match.group(), names)
+    return names
 
 
 def _files(names: list[str]) -> Iterator[tuple[str, Path]]:

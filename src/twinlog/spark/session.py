@@ -141,9 +141,9 @@ class DriverJvm:
         try:
             return Engine(context=SparkContext(conf=conf), gateway=self.gateway)
         except Py4JError as error:
-            said = f"Spark does not start: {reason_of(str(error))}"
+            message = f"Spark does not start: {reason_of(str(error))}"
             is_wrong = "IllegalArgumentException" in str(error)
-            raise (EnvironmentMissing if is_wrong else Disconnected)(said) from error
+            raise (EnvironmentMissing if is_wrong else Disconnected)(message) from error
 
     @contextmanager
     def ended_by_errors(self) -> Iterator[None]:
@@ -221,9 +221,9 @@ def _archive_settings(archive: Path | None, given: Mapping[str, str]) -> dict[st
         return {}
     if not archive.is_file():
         raise EnvironmentMissing(f"{archive}: no such file; create it with `twinlog pack`")
-    ours = f"{archive.resolve().as_uri()}#{ALIAS}"
+    own_archive = f"{archive.resolve().as_uri()}#{ALIAS}"
     return {
-        "spark.archives": ",".join(filter(None, (given.get("spark.archives"), ours))),
+        "spark.archives": ",".join(filter(None, (given.get("spark.archives"), own_archive))),
         # beside an executor's work, where Spark unpacks archives
         "spark.executorEnv.PYTHONPATH": ":".join(
             filter(None, (ALIAS, given.get("spark.executorEnv.PYTHONPATH")))

@@ -85,7 +85,7 @@ def verify_section(lane: int, lease: int, attempt: int, address: ChannelAddress)
 
 
 def _compared(work: VerifyWork, channel: ChannelClient) -> VerifyDone:
-    found, why_not = Compared(), ""
+    compared, why_not = Compared(), ""
     done, said_at = 0, time.monotonic()
 
     def step(offsets: int) -> None:
@@ -101,10 +101,10 @@ def _compared(work: VerifyWork, channel: ChannelClient) -> VerifyDone:
 
     with ClusterClient(work.source) as source, ClusterClient(work.target) as target:
         try:
-            verify_partition(work.wanted, source, target, step, found)
+            verify_partition(work.wanted, source, target, step, compared)
         except TwinlogError as error:
             why_not = str(error)  # the result so far is still reported
-    return VerifyDone(compared=found, why_not=why_not)
+    return VerifyDone(compared=compared, why_not=why_not)
 
 
 def _next(channel: ChannelClient) -> Any:

@@ -1,7 +1,10 @@
 """Probes the capabilities of a target on a permanent scratch topic (`mm2-twinlog-probe.internal`).
 
-Not every broker that speaks the protocol behaves like Apache Kafka. A guarantee is given only if
-the probe confirmed the behaviour:
+**Problem.** The exactly-once append relies on details of a broker's idempotence check
+(`mirror.copy.partition`). Not every broker that speaks the protocol has them, and neither its
+version numbers nor its API versions show that. A missing one would cost records only after a fault,
+when it is too late. So each start of a flow sends real batches, and a guarantee is given only if
+the response confirmed the behaviour.
 
 | probed                                               | without it                           |
 | ---------------------------------------------------- | ------------------------------------ |
@@ -11,6 +14,11 @@ the probe confirmed the behaviour:
 | a batch is returned with the header that was written | the tail does not show positions     |
 | DescribeProducers lists the producer ID              | every partition is unprotected       |
 | the end of the leader epoch is the log end           | records above the HW are overlooked  |
+
+**What makes a flow `at least once`.** The first three rows, or a probe that is not permitted: after
+a lost response, the copy cannot find out whether its batch was appended, so it may be appended
+twice. Without one of the other rows, the guarantee is `exact while known`: it holds as long as the
+target remembers the producer ID.
 
 Two kinds of brokers accept only sequence 0 from a new producer for some time, which does not count
 as a lack of the first row (ADR 38):

@@ -63,8 +63,8 @@ class ClusterState:
         return [row for row in rows if row.flow == flow and self._holds(row)]
 
     def is_begun(self, flow: str, topic: str, topic_id: TopicId) -> bool:
-        found = self.copies_of(topic, topic_id)
-        return any(row.begun for row in found if row.flow == flow)
+        rows = self.copies_of(topic, topic_id)
+        return any(row.begun for row in rows if row.flow == flow)
 
     def _holds(self, row: CopyRow) -> bool:
         # a cluster that was created from the disks of another one has its rows
@@ -116,7 +116,7 @@ def with_maps(
             continue
         maps = map_reader(client, seen.topics[name]).read(client)
         maps.require_all()  # unread rows may include a topic that would come back
-        found = {(key[:2], known.topic) for key, known in maps.items()}
+        copies = {(key[:2], known.topic) for key, known in maps.items()}
         older += (
             CopyRow(
                 lineage=(),
@@ -130,7 +130,7 @@ def with_maps(
                 source_topic_id=source_id,
                 begun=True,
             )
-            for (source_id, target_id), topic in sorted(found)
+            for (source_id, target_id), topic in sorted(copies)
         )
     return replace(state, older=tuple(older)) if older else state
 
@@ -161,8 +161,8 @@ def find_upstream(client: ClusterClient, name: str) -> Upstream | None:
             f"cluster {client.alias}: several sources have the alias {name} in remote topics: give "
             f"the source's name in the mirror's configuration, one of {', '.join(sources)}"
         )
-    found = sources.get(name) or next(iter(sources.values()), None)
-    return found or next((one for one in known if one.flow.source == name), None)
+    upstream = sources.get(name) or next(iter(sources.values()), None)
+    return upstream or next((one for one in known if one.flow.source == name), None)
 
 
 def source_aliases(client: ClusterClient, flow: Flow) -> frozenset[str]:

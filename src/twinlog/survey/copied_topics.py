@@ -35,12 +35,13 @@ def still_there(
     """Return target names by source name, for those pairs whose topics still have these IDs."""
     if not (topics := [*topics]):
         return {}
-    here = source.metadata([one.source for one in topics])
-    there = target.metadata([one.target for one in topics])
+    at_source = source.metadata([one.source for one in topics])
+    at_target = target.metadata([one.target for one in topics])
     return {
-        one.source: one.target
-        for one in topics
-        if here.has(one.source, one.source_id) and there.has(one.target, one.target_id)
+        topic.source: topic.target
+        for topic in topics
+        if at_source.has(topic.source, topic.source_id)
+        and at_target.has(topic.target, topic.target_id)
     }
 
 
@@ -52,7 +53,7 @@ def copies_by_name(
     Remote topics that hold this flow's copy of another source topic are left out: with
     `twinlog.rename`, a name may belong to another topic, which the start of a copy rejects.
     """
-    policy, there = policy_of(flow), target.metadata(None)
+    policy, at_target = policy_of(flow), target.metadata(None)
     rows = cluster_state(target) if flow.policy.renames else None
 
     def is_held(name: str, remote: TopicMetadata) -> bool:
@@ -62,7 +63,7 @@ def copies_by_name(
         )
 
     named = (
-        (name, there.topics.get(policy.format_remote_topic(flow.source_alias, name)))
+        (name, at_target.topics.get(policy.format_remote_topic(flow.source_alias, name)))
         for name in mirrored_topics(flow, source.metadata(None))
     )
     return {

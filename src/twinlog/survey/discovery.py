@@ -61,17 +61,14 @@ class TopicProblem:
 
 
 def may_pass(problems: Iterable[TopicProblem]) -> bool:
-    """Return whether a problem may end because of operators or lanes, which only another discovery
-    shows.
-    """
-    codes = {one.error.code for one in problems}
+    """Return whether only another discovery shows the end of a problem (operators or lanes)."""
+    codes = {problem.error.code for problem in problems}
     return any(has(code, Trait.MAY_PASS) for code in codes) or "TOPIC_ALREADY_EXISTS" in codes
 
 
 @dataclass(slots=True, kw_only=True)
 class Discovery:
     source_topics: Mapping[str, TopicMetadata] = field(default_factory=dict)
-    """All topics that the source shows."""
     plans: list[PartitionPlan] = field(default_factory=list)
     problems: list[TopicProblem] = field(default_factory=list)
     created: list[str] = field(default_factory=list)
@@ -116,8 +113,8 @@ class Guard(Protocol):
         source: ClusterClient,
         target: ClusterClient,
         topics: Mapping[str, TopicMetadata],
-        here: ClusterMetadata,
-        there: ClusterMetadata,
+        at_source: ClusterMetadata,
+        at_target: ClusterMetadata,
     ) -> TopicVerdicts: ...
 
     def why_not_grown(
@@ -150,19 +147,19 @@ class TopicVerdicts:
             self.errors.setdefault(name, error)
 
 
-def mirrored_topics(flow: FlowConfig, found: ClusterMetadata) -> dict[str, TopicMetadata]:
+def mirrored_topics(flow: FlowConfig, metadata: ClusterMetadata) -> dict[str, TopicMetadata]:
     """Return the source topics, by name, that pass the filters and can have their new names."""
-    topics = selected_topics(flow, found)
+    topics = selected_topics(flow, metadata)
     refused = refused_names(flow, topics)
     return {name: topic for name, topic in topics.items() if name not in refused}
 
 
-def selected_topics(flow: FlowConfig, found: ClusterMetadata) -> dict[str, TopicMetadata]:
+def selected_topics(flow: FlowConfig, metadata: ClusterMetadata) -> dict[str, TopicMetadata]:
     """Return the source topics that pass the filters, by name."""
     selector = TopicSelector.of(flow)
     return {
         name: topic
-        for name, topic in sorted(found.topics.items())
+        for name, topic in sorted(metadata.topics.items())
         if selector.selects(name) and not topic.is_internal
     }
 
@@ -189,10 +186,10 @@ def discover(
     refusals = refused_names(flow, topics)
     out.fail_each(topics, refusals)
     topics = {name: topic for name, topic in topics.items() if name not in refusals}
-    there = target.metadata(None)
+    at_target = target.metadata(None)
     verdict = None
     if guard is not None:
-        verdict = guard.admit(source, target, topics, all_topics, there)
+        verdict = guard.admit(source, target, topics, all_topics, at_target)
         out.fail_each(topics, verdict.errors)
         out.notes += verdict.notes
         selector = TopicSelector.of(flow)
@@ -202,16 +199,16 @@ def discover(
             out.notes.append(nothing_matches(flow, all_topics))
         topics = {name: topic for name, topic in topics.items() if name in verdict.rows}
     remote = {name: policy.format_remote_topic(flow.source_alias, name) for name in topics}
-    missing = [name for name in topics if remote[name] not in there.topics]
+    missing = [name for name in topics if remote[name] not in at_target.topics]
     refused = None
     if missing and flow.new_topics.enabled:
-        refused = replication_refused(flow, len(there.brokers), len(missing))
+        refused = replication_refused(flow, len(at_target.brokers), len(missing))
         if refused is not None and len(missing) == len(topics):
             raise refused
     out.notes += [f"{flow.flow}: {absence(flow, name)}" for name in out.absent]
     creates = create and flow.new_topics.enabled
     new = new_topic_configs(
-        flow, source, target, there, {name: remote[name] for name in missing if creates}
+        flow, source, target, at_target, {name: remote[name] for name in missing if creates}
     )
     out.notes += filter(None, (new.unread, new.unknown))
     for name, topic in topics.items():
@@ -219,13 +216,13 @@ def discover(
             if refused is not None and name in missing:
                 raise refused  # the other topics continue
             configs = new.of.get(name, {})  # empty if the source's configs may not be read
-            _ensure(flow, target, topic, there, remote[name], configs, out, create, guard)
+            _ensure(flow, target, topic, at_target, remote[name], configs, out, create, guard)
         except TwinlogError as error:
             # existing partitions continue even if others cannot be added
-            known = there.topics.get(remote[name])
+            known = at_target.topics.get(remote[name])
             unusable = known is None or known.error or flow.same_partitions
             out.fail(topic, error, 0 if unusable or known is None else len(known.partitions))
-    judged = {} if guard is None else there.topics
+    judged = {} if guard is None else at_target.topics
     _plan(flow, topics, remote, target, out, lanes_are_us, judged)
     if guard is not None and verdict is not None:
         guard.planned(target, verdict, out.plans)
@@ -267,7 +264,7 @@ def _ensure(  # noqa: PLR0913, PLR0917 (one step of `discover`, cut out to be re
     flow: FlowConfig,
     target: ClusterClient,
     topic: TopicMetadata,
-    there: ClusterMetadata,
+    at_target: ClusterMetadata,
     remote: str,
     configs: Mapping[str, str],
     out: Discovery,
@@ -275,7 +272,7 @@ def _ensure(  # noqa: PLR0913, PLR0917 (one step of `discover`, cut out to be re
     guard: Guard | None,
 ) -> None:
     wanted = len(topic.partitions)
-    known = there.topics.get(remote)
+    known = at_target.topics.get(remote)
     if known is None:
         if not flow.new_topics.enabled:
             raise target_topic_missing(flow, remote)
@@ -320,9 +317,7 @@ def _create(
 
 
 def new_partitions(flow: FlowConfig, topic: TopicMetadata) -> int:
-    """Return the partition count for a new remote topic; -1 leaves it to the target's
-    num.partitions.
-    """
+    """Return the partition count for a new remote topic; -1: the target's num.partitions."""
     return DEFAULT if flow.new_topics.default_partitions else len(topic.partitions)
 
 
@@ -366,25 +361,25 @@ def _plan(
     if not names:
         return
     seen = _settled(target, sorted({remote[name] for name in names}))
-    there = seen.topics
+    at_target = seen.topics
     rules, unread = target_rules(flow, target, [remote[name] for name in names])
     out.notes += filter(None, (unread,))
     for name in names:
-        found = there.get(remote[name])
-        if found is None or found.error:
-            code = UNKNOWN_TOPIC_OR_PARTITION if found is None else found.error
+        remote_topic = at_target.get(remote[name])
+        if remote_topic is None or remote_topic.error:
+            code = UNKNOWN_TOPIC_OR_PARTITION if remote_topic is None else remote_topic.error
             error = error_for(code, cluster=flow.flow.target, doing=f"asking for {remote[name]}")
             out.fail(topics[name], error)
             continue
-        if not _is_judged(found, judged):
+        if not _is_judged(remote_topic, judged):
             out.fail(topics[name], made_meanwhile(flow, remote[name]))
             continue
         lacks = [right for right in NEEDED if not may(seen, remote[name], right)]
         if lanes_are_us and lacks:
             out.fail(topics[name], denied(flow.flow.target, lacks[0].name, remote[name]))
             continue
-        differs = len(found.partitions) != len(topics[name].partitions)
-        targets = len(found.partitions) if flow.keyed_partitions and differs else 0
+        differs = len(remote_topic.partitions) != len(topics[name].partitions)
+        targets = len(remote_topic.partitions) if flow.keyed_partitions and differs else 0
         transform = flow.transforms.digest_of(name)
         for partition in topics[name].partitions[: usable.get(name)]:
             out.plans.append(
@@ -394,24 +389,22 @@ def _plan(
                     targets=targets,
                     transform=transform,
                     source_topic_id=topics[name].topic_id,
-                    target_topic_id=found.topic_id,
+                    target_topic_id=remote_topic.topic_id,
                     **rules.get(remote[name], UNKNOWN_RULES)._asdict(),
                 )
             )
 
 
-def _is_judged(found: TopicMetadata, judged: Mapping[str, TopicMetadata]) -> bool:
+def _is_judged(topic: TopicMetadata, judged: Mapping[str, TopicMetadata]) -> bool:
     """Return whether this is the topic that the guard has checked, or did not exist then, so that
     this flow creates it.
     """
-    before = judged.get(found.name)
-    return before is None or before.error != NONE or before.topic_id == found.topic_id
+    before = judged.get(topic.name)
+    return before is None or before.error != NONE or before.topic_id == topic.topic_id
 
 
 def _settled(target: ClusterClient, names: list[str]) -> ClusterMetadata:
-    """Return topics that exist or were just created. A broker with stale metadata is given some
-    time.
-    """
+    """Return existing and new topics. A broker with stale metadata is given some time."""
     try:
         return target.metadata(names, allow_missing=False, timeout_s=MISSING_GRACE_S)
     except ClusterError:
@@ -441,13 +434,11 @@ def with_group_starts(
 PLAIN_NAME: Final = frozenset("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-_")
 
 
-def absent(flow: FlowConfig, found: ClusterMetadata) -> list[str]:
-    """Return topics that the configuration names without a pattern and that the source does not
-    show.
-    """
+def absent(flow: FlowConfig, metadata: ClusterMetadata) -> list[str]:
+    """Return missing topics that the configuration names without a pattern."""
     selector = TopicSelector.of(flow)
     plain = (e for e in flow.topics.entries if set(e) <= PLAIN_NAME and selector.selects(e))
-    return [name for name in plain if name not in found.topics]
+    return [name for name in plain if name not in metadata.topics]
 
 
 def absence(flow: FlowConfig, name: str) -> str:
@@ -469,9 +460,9 @@ def not_copied(flow: FlowConfig, name: str) -> PartitionError:
     )
 
 
-def nothing_matches(flow: FlowConfig, found: ClusterMetadata) -> str:
+def nothing_matches(flow: FlowConfig, metadata: ClusterMetadata) -> str:
     """Return the message if no topic is mirrored."""
-    many = plural(sum(not topic.is_internal for topic in found.topics.values()), "topic")
+    many = plural(sum(not topic.is_internal for topic in metadata.topics.values()), "topic")
     return (
         f"{flow.flow}: nothing is copied: {flow.flow.source} shows {many} to Twinlog's user, and "
         "`topics` matches none; correct the pattern, or grant READ on the intended topics "
@@ -493,9 +484,7 @@ def target_topic_missing(flow: FlowConfig, remote: str) -> PartitionError:
 def target_topic_too_small(
     flow: FlowConfig, remote: str, count: int, wanted: int
 ) -> PartitionError:
-    """Return the error if the source has more partitions and the configuration forbids to
-    add any.
-    """
+    """Return the error if the source has more partitions, which may not be added."""
     return PartitionError(
         f"topic {remote} has {plural(count, 'partition')} on {flow.flow.target}, its "
         f"source {wanted}, and topic.creation.enable=false: add partitions; the others are copied",

@@ -19,7 +19,8 @@ from twinlog.model import Isolation, TopicPartition
 
 class LogState(Struct, frozen=True):
     """One partition's log as its leader reported it. Values are None if they were not requested, or
-    not returned."""
+    not returned.
+    """
 
     start: int | None = None
     end: int | None = None
@@ -31,8 +32,7 @@ class LogState(Struct, frozen=True):
 
 
 class Want(Flag):
-    """What to read in addition to the ends. Each costs one request per leader, and nothing else is
-    read."""
+    """What to read beside the ends. Each costs one request per leader."""
 
     ENDS = 0
     STARTS = auto()
@@ -47,7 +47,7 @@ class Ends(dict[TopicPartition, LogState]):
 
 
 NO_ENDS: Final = Ends()
-"""For readers of a map that do not compare it with a log."""
+"""No ends, for readers of a map that do not compare it with a log."""
 
 
 def read_ends(
@@ -61,9 +61,9 @@ def read_ends(
 
     Raises TwinlogError if the cluster cannot be queried.
     """
-    tps, found = list(dict.fromkeys(tps)), Ends()
+    tps, ends_read = list(dict.fromkeys(tps)), Ends()
     if not tps:
-        return found
+        return ends_read
     starts = list_offsets(client, tps, EARLIEST) if Want.STARTS in want else {}
     ends = list_offsets(client, tps, LATEST, isolation=isolation)
     times = list_offsets(client, tps, MAX_TIMESTAMP) if Want.TIMES in want else {}
@@ -71,12 +71,12 @@ def read_ends(
         start, end, newest = starts.get(tp), ends[tp], times.get(tp)
         newest_ms = None if newest is None or isinstance(newest, TwinlogError) else newest.timestamp
         if isinstance(start, TwinlogError):
-            found[tp] = LogState(newest_ms=newest_ms, problem=start)
+            ends_read[tp] = LogState(newest_ms=newest_ms, problem=start)
         elif isinstance(end, TwinlogError):
-            found[tp] = LogState(newest_ms=newest_ms, problem=end)
+            ends_read[tp] = LogState(newest_ms=newest_ms, problem=end)
         else:
-            found[tp] = LogState(None if start is None else start.offset, end.offset, newest_ms)
-    return found
+            ends_read[tp] = LogState(None if start is None else start.offset, end.offset, newest_ms)
+    return ends_read
 
 
 def empty_logs(client: ClusterClient, tps: Iterable[TopicPartition]) -> set[TopicPartition]:
@@ -112,8 +112,7 @@ def known_starts(
     partitions: Iterable[TopicPartition],
     timeout_s: float | None = None,
 ) -> dict[TopicPartition, int]:
-    """Return the log start of each partition that could be queried. Raises as
-    `known_offsets` does."""
+    """Return the log start of each partition that could be queried, like `known_offsets`."""
     return known_offsets(client, partitions, EARLIEST, timeout_s=timeout_s)
 
 
@@ -129,5 +128,5 @@ def known_offsets(
 
     Raises TwinlogError if the cluster cannot be queried.
     """
-    found = list_offsets(client, partitions, at, isolation=isolation, timeout_s=timeout_s)
-    return {tp: one.offset for tp, one in found.items() if not isinstance(one, TwinlogError)}
+    offsets = list_offsets(client, partitions, at, isolation=isolation, timeout_s=timeout_s)
+    return {tp: one.offset for tp, one in offsets.items() if not isinstance(one, TwinlogError)}

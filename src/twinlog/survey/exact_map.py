@@ -53,8 +53,8 @@ class ExactMap:
         source, by name, if the caller queried them. Partitions that were copied only from an
         earlier topic of the same name are left out.
         """
-        found = self._replicas(list(upstream), source_ids)
-        translated = {tp: replica.to_target(upstream[tp]) for tp, replica in found}
+        replicas = self._replicas(list(upstream), source_ids)
+        translated = {tp: replica.to_target(upstream[tp]) for tp, replica in replicas}
         return {tp: one for tp, one in translated.items() if one is not None}
 
     def upstream(
@@ -63,8 +63,8 @@ class ExactMap:
         source_ids: Mapping[str, TopicId] = NO_IDS,
     ) -> dict[TopicPartition, Translation]:
         """Translate offsets on this cluster to offsets of the source, as `downstream` does."""
-        found = self._replicas(list(downstream), source_ids)
-        translated = {tp: replica.to_source(downstream[tp]) for tp, replica in found}
+        replicas = self._replicas(list(downstream), source_ids)
+        translated = {tp: replica.to_source(downstream[tp]) for tp, replica in replicas}
         return {tp: one for tp, one in translated.items() if one is not None}
 
     def names_at_source(self, topics: Iterable[str]) -> dict[str, str]:
@@ -72,9 +72,9 @@ class ExactMap:
 
         Names come from map rows by the topic's ID, because a flow may rename topics.
         """
-        found = self._client.metadata(sorted({self._topic, *topics})).topics
-        names = self._names(found)
-        return {t: names[found[t].topic_id] for t in topics if found[t].topic_id in names}
+        metadata = self._client.metadata(sorted({self._topic, *topics})).topics
+        names = self._names(metadata)
+        return {t: names[metadata[t].topic_id] for t in topics if metadata[t].topic_id in names}
 
     def names_here(self, plain: Mapping[str, str]) -> dict[str, str]:
         """Return the names of source topics on this cluster, by source name.
@@ -86,18 +86,17 @@ class ExactMap:
         odd = {name for name, here in plain.items() if known.get(here) != name}
         out = {name: here for name, here in plain.items() if here not in known or name not in odd}
         if odd:
-            found = self._client.metadata(None).topics
-            names = self._names(found)
-            for here, topic in found.items():
+            metadata = self._client.metadata(None).topics
+            names = self._names(metadata)
+            for here, topic in metadata.items():
                 name = names.get(topic.topic_id)
                 if name is not None and name in odd:
                     out[name] = here
         return out
 
-    def _names(self, found: Mapping[str, TopicMetadata]) -> dict[TopicId, str]:
-        """Return source names by topic ID of this cluster. It is empty if brokers have no topic
-        IDs."""
-        reader = self._map(found)
+    def _names(self, topics: Mapping[str, TopicMetadata]) -> dict[TopicId, str]:
+        """Return source names by topic ID of this cluster, or {} if brokers have no topic IDs."""
+        reader = self._map(topics)
         newest: dict[TopicId, tuple[Term, str]] = {}
         for key, known in reader.read().items() if reader is not None else ():
             one = known.term, known.topic
@@ -105,11 +104,11 @@ class ExactMap:
                 newest[key.target_topic_id] = max(one, newest.get(key.target_topic_id, one))
         return {topic_id: name for topic_id, (_, name) in newest.items()}
 
-    def _map(self, found: Mapping[str, TopicMetadata]) -> MapReader | None:
+    def _map(self, topics: Mapping[str, TopicMetadata]) -> MapReader | None:
         """Return the map's reader, or None if the flow never copied anything to this cluster.
         Raises TwinlogError if the flow did, but the map topic is missing or hidden from this user.
         """
-        topic = found.get(self._topic)
+        topic = topics.get(self._topic)
         if topic is None or topic.error:
             problem = why_no_rows(self._client, self._flow)
             if problem is not None:
@@ -141,20 +140,20 @@ class ExactMap:
             pair = pair_into(picture.maps, tp, topics[tp.topic].topic_id, source_ids)
             if pair is None:
                 continue
-            found = picture.replica(pair)
-            if found.problem is not None and found.problem.code == "SOURCE_RECREATED":
+            replica = picture.replica(pair)
+            if replica.problem is not None and replica.problem.code == "SOURCE_RECREATED":
                 self.recreated += (tp,)
-            yield tp, self._with_border(found)
+            yield tp, self._with_border(replica)
 
-    def _with_border(self, found: Replica) -> Replica:
+    def _with_border(self, replica: Replica) -> Replica:
         """Return the replica with its exact end, if batch headers show it."""
-        if found.copied.certainty is not Certainty.AT_LEAST or self._is_shared:
-            return found
+        if replica.copied.certainty is not Certainty.AT_LEAST or self._is_shared:
+            return replica
         read = partial(fetch_partition, self._client)
         try:
-            return by_headers(found, partial(batch_from, read, found.pair.target))
+            return by_headers(replica, partial(batch_from, read, replica.pair.target))
         except (BorderUnknown, TwinlogError):
-            return found
+            return replica
 
     def _new_owners(self) -> Callable[[str], bool]:
         """Return a function that returns True if other clients may write to a source topic's copy.

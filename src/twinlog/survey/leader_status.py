@@ -20,11 +20,9 @@ LATELY_MS: Final = 600_000
 
 
 def leader_status(target: ClusterClient, flow: str) -> PublishedStatus | None:
-    """Return the newest row, whatever its age, or None if there is none or the topic does not
-    exist.
-    """
-    found = target.metadata([STATUS_TOPIC]).topics.get(STATUS_TOPIC)
-    if found is None or found.error:
+    """Return the newest row, whatever its age, or None without a row or a topic."""
+    topic = target.metadata([STATUS_TOPIC]).topics.get(STATUS_TOPIC)
+    if topic is None or topic.error:
         return None
     lately = rows_since(target, int(time.time() * 1000) - LATELY_MS)
     return published_status(flow, lately or ()) or published_status(flow, _rows(target, 0))

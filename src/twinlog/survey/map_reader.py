@@ -92,21 +92,19 @@ class MapReader:
             return Maps(self._maps, unread, self.partitions, epochs)
 
     def _check_topic(self) -> None:
-        """Check the topic's ID, because rows of an earlier topic do not apply to a
-        re-created one.
-        """
-        found = self._client.metadata([self.topic], timeout_s=LEADER_WAIT_S).topics[self.topic]
+        """Check the topic's ID: rows of an earlier topic do not apply to a re-created one."""
+        topic = self._client.metadata([self.topic], timeout_s=LEADER_WAIT_S).topics[self.topic]
         known = self.topic_id
-        if found.error == UNKNOWN_TOPIC_OR_PARTITION and known != NO_TOPIC_ID:
+        if topic.error == UNKNOWN_TOPIC_OR_PARTITION and known != NO_TOPIC_ID:
             raise map_missing(self.topic)
-        if found.error:
+        if topic.error:
             return  # the next requests report the reason
-        if NO_TOPIC_ID not in (known, found.topic_id) and known != found.topic_id:
+        if NO_TOPIC_ID not in (known, topic.topic_id) and known != topic.topic_id:
             raise map_missing(self.topic)
-        self.topic_id = TopicId(found.topic_id)
-        for added in range(self.partitions, len(found.partitions)):
+        self.topic_id = TopicId(topic.topic_id)
+        for added in range(self.partitions, len(topic.partitions)):
             self._next[added] = 0
-        self.partitions = max(self.partitions, len(found.partitions))
+        self.partitions = max(self.partitions, len(topic.partitions))
 
     def _has_lost_rows(self, ends: dict[int, OffsetResult]) -> bool:
         """Return whether rows that were read may be lost. Removes unreadable partitions from
@@ -137,8 +135,8 @@ class MapReader:
         out: dict[int, OffsetResult] = {}
         for partitions, timeout_s in ((self._next.keys() - before, LEADER_WAIT_S), (before, 0.0)):
             tps = [TopicPartition(self.topic, partition) for partition in sorted(partitions)]
-            found = list_offsets(self._client, tps, LATEST, timeout_s=timeout_s) if tps else {}
-            for tp, end in found.items():
+            offsets = list_offsets(self._client, tps, LATEST, timeout_s=timeout_s) if tps else {}
+            for tp, end in offsets.items():
                 if isinstance(end, TwinlogError):
                     self._unread[tp.partition] = end
                 else:
@@ -208,9 +206,11 @@ def map_missing(topic: str) -> FlowError:
 
 def _unreadable(error: Exception, topic: str, partition: int, offset: int) -> FlowError:
     code = error.code if isinstance(error, CorruptData) else "STATE_CORRUPT"
-    said = error.message if isinstance(error, CorruptData) else f"its key cannot be read: {error!r}"
+    reason = (
+        error.message if isinstance(error, CorruptData) else f"its key cannot be read: {error!r}"
+    )
     return FlowError(
-        f"{TopicPartition(topic, partition)}: the row at offset {offset} cannot be used: {said}; "
+        f"{TopicPartition(topic, partition)}: the row at offset {offset} cannot be used: {reason}; "
         "without this row, no offset is translated and no copy is started",
         code=code,
         fate=Fate.FATAL,

@@ -52,8 +52,8 @@ class Newcomers:
             return
         known = first_survey(flow, state_rows(target).of(flow))
         if known is None:
-            here = {*_identities(topics.values()), *_identities(shown_by_any(source))}
-            known = frozenset((self._seen or set()) | here) - self._new
+            present = {*_identities(topics.values()), *_identities(shown_by_any(source))}
+            known = frozenset((self._seen or set()) | present) - self._new
             state, now_ms = TopicPartition(STATE_TOPIC, 0), int(time.time() * 1000)
             for row in first_survey_rows(flow, known):
                 append_once(target, state, [row], now_ms)
@@ -111,9 +111,7 @@ _KIND: Final = "first-look"
 
 
 def first_survey_rows(flow: str, seen: Iterable[Identity]) -> list[tuple[bytes, bytes]]:
-    """Return (key, value) of the rows of one survey, in the order in which they must be
-    appended.
-    """
+    """Return (key, value) of the rows of one survey, in the order of appending."""
     counts: dict[str, int] = {}
     for topic, partition in seen:
         counts[topic] = max(counts.get(topic, 0), partition + 1)

@@ -51,9 +51,7 @@ class OpenTransaction:
 def open_transactions(
     source: ClusterClient, tps: Sequence[TopicPartition]
 ) -> list[OpenTransaction]:
-    """Return open transactions as known to the partitions' leaders; none if brokers do not report
-    them.
-    """
+    """Return open transactions, by the partitions' leaders; none if brokers do not report them."""
     return [
         OpenTransaction(
             tp=tp, producer_id=id_, start_offset=start, since_ms=_first_ms(source, tp, start)
@@ -73,8 +71,7 @@ def _first_ms(source: ClusterClient, tp: TopicPartition, offset: int) -> int:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HeldBackPartition:
-    """A partition whose last stable offset is before its high watermark. `producer_id` is -1 if
-    unknown."""
+    """A partition with an open transaction. `producer_id` is -1 if unknown."""
 
     tp: TopicPartition
     last_stable_offset: int
@@ -103,9 +100,9 @@ def held_back(flow: FlowConfig, source: ClusterClient) -> Iterator[HeldBackParti
     # the lane has already reported partitions that cannot be queried
     stable, high = known_ends(source, flow, tps), known_offsets(source, tps)
     known = stable.keys() & high.keys()
-    behind = [tp for tp in tps if tp in known and stable[tp] < high[tp]]
-    open_ = transaction_starts(source, behind)
-    for tp in behind:
+    held = [tp for tp in tps if tp in known and stable[tp] < high[tp]]
+    open_ = transaction_starts(source, held)
+    for tp in held:
         starts = open_.get(tp, {})
         # the oldest transaction determines the last stable offset
         producer_id = min(starts, key=starts.__getitem__, default=-1)

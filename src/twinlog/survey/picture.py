@@ -92,8 +92,8 @@ def read_flow(  # noqa: PLR0913 (keyword-only)
         return owners()(topic)
 
     ownership = Ownership(is_shared, producers, has_new_owners)
-    found = read_maps(client, maps, seen, after=target) if isinstance(maps, Flow) else maps()
-    return Picture(source=after, target=target, maps=found, ownership=ownership)
+    maps_read = read_maps(client, maps, seen, after=target) if isinstance(maps, Flow) else maps()
+    return Picture(source=after, target=target, maps=maps_read, ownership=ownership)
 
 
 def read_maps(
@@ -108,11 +108,11 @@ def read_maps(
     """
     del after  # `after` is only evidence of the order
     name = map_topic_of(flow)
-    found = (client.metadata([name]) if seen is None else seen).topics.get(name)
-    if found is None or found.error:
+    topic = (client.metadata([name]) if seen is None else seen).topics.get(name)
+    if topic is None or topic.error:
         problem = why_no_rows(client, flow)
         return Maps({}, {} if problem is None else {0: problem}, 1)
-    return map_reader(client, found).read(client)
+    return map_reader(client, topic).read(client)
 
 
 def why_no_rows(client: ClusterClient, flow: Flow) -> TwinlogError | None:

@@ -73,7 +73,7 @@ from twinlog.mirror.map.translation import (
     Reach,
     Translation,
     downstream_within,
-    reach_at,
+    reach_of,
     upstream_within,
 )
 from twinlog.mirror.plan import Pairing
@@ -163,9 +163,7 @@ class Maps(dict[PartitionKey, PartitionMap]):
             raise error
 
     def newest_generation(self) -> int:
-        """Return the newest generation, as far as the map was read; -1 for a flow that never
-        copied.
-        """
+        """Return the newest generation in the map; -1 for a flow that never copied."""
         return max((known.term.generation for known in self.values()), default=-1)
 
 
@@ -189,8 +187,7 @@ class Copied(Struct, frozen=True, gc=False):
 
     @property
     def reach(self) -> Reach | None:
-        """Return both offsets, or None if the offsets of one side have no counterpart
-        on the other."""
+        """Return both offsets, or None if one side's offsets have no counterpart."""
         if self.upstream is None or self.downstream is None:
             return None
         return Reach(self.upstream, self.downstream)
@@ -217,7 +214,7 @@ class Replica(Struct, frozen=True):
     key: PartitionKey | None = None
     """Key of the map's rows, or None if there are none, or if they cannot be read."""
     map: PartitionMap | None = None
-    """None also for a keyed topic."""
+    """The map; None also for a keyed topic."""
     problem: TwinlogError | None = None
     """Why the copy is unknown."""
 
@@ -252,7 +249,7 @@ class Ownership(NamedTuple):
     """How this flow's records are distinguished from those of other clients."""
 
     is_shared: bool
-    """Other clients may write to the target topics at any time."""
+    """Whether other clients may write to the target topics at any time."""
     producers: Mapping[TopicPartition, Producers] = {}
     """The producer IDs that the leaders remember, and their last sequences."""
     has_new_owners: Callable[[str], bool] = lambda _: False
@@ -305,14 +302,14 @@ def pair_into(
     If it was the copy of several source topics, that is the newest one which still has the ID that
     the map has. `source_ids`: current IDs by name, as far as they are known.
     """
-    found = [key for key in maps.keys_to(topic_id, target.partition) if not key.branches]
+    keys = [key for key in maps.keys_to(topic_id, target.partition) if not key.branches]
     pairs = [
         (
             _is_same(key.source_topic_id, source_ids.get(maps[key].topic, NO_TOPIC_ID)),
             maps[key].term,
             maps[key].topic,
         )
-        for key in found
+        for key in keys
     ]
     if not pairs:
         return None
@@ -321,20 +318,20 @@ def pair_into(
     return Pairing(source, target, source_ids.get(topic, NO_TOPIC_ID), topic_id)
 
 
-def by_headers(found: Replica, batch_from: Callable[[int, int], BatchHeader | None]) -> Replica:
+def by_headers(known: Replica, batch_from: Callable[[int, int], BatchHeader | None]) -> Replica:
     """Return the replica with the border between this flow's batches and later foreign ones, which
     is searched in a log to which only this flow wrote before (`mirror.map.copy_border`).
 
     Raises BorderUnknown, and what `batch_from` raises.
     """
-    if found.map is None:
-        return found
-    shifts = {one.downstream - one.ordinal for one in (found.map.runs[0], found.map.runs[-1])}
+    if known.map is None:
+        return known
+    shifts = {one.downstream - one.ordinal for one in (known.map.runs[0], known.map.runs[-1])}
     if len(shifts) > 1:
         raise BorderUnknown("accepted records of other clients are in between")
-    end = found.target.end or 0
-    border = copy_border(found.map, (found.target.start or 0, end), batch_from)
-    return replace(found, copied=up_to(found.map, border, Witness.HEADERS, end - border))
+    end = known.target.end or 0
+    border = copy_border(known.map, (known.target.start or 0, end), batch_from)
+    return replace(known, copied=up_to(known.map, border, Witness.HEADERS, end - border))
 
 
 def up_to(known: PartitionMap, end: int, witness: Witness, foreign: int = 0) -> Copied:
@@ -362,7 +359,7 @@ def by_mark(known: PartitionMap) -> Copied:
 def _copied_to(
     known: PartitionMap, certainty: Certainty, witness: Witness, ordinal: int, downstream: int
 ) -> Copied:
-    reach = reach_at(known.runs, ordinal, downstream)
+    reach = reach_of(known, ordinal, downstream)
     resumes_at = (run_at(known.runs, ordinal) or known.runs[0]).upstream_of(ordinal)
     return Copied(certainty, witness, ordinal, reach.upstream, reach.downstream, resumes_at)
 
@@ -376,10 +373,10 @@ def foreign_after(known: PartitionMap, end: int, producers: Producers) -> int | 
     """
     # the end is the ordinal, if all records of the log are this flow's
     last = end - 1 - k_at(known.runs, end)
-    ours = [one.last_sequence for id_, one in producers.items() if id_ in known.producers]
-    behind = [sequence_of(last - sequence) for sequence in ours]
+    sequences = [one.last_sequence for id_, one in producers.items() if id_ in known.producers]
+    distances = [sequence_of(last - sequence) for sequence in sequences]
     # records that were copied after the end was queried have a sequence after it
-    return min((0 if n > SEQUENCE_MODULUS // 2 else n for n in behind), default=None)
+    return min((0 if n > SEQUENCE_MODULUS // 2 else n for n in distances), default=None)
 
 
 def _copied(pair: Pairing, known: PartitionMap, ownership: Ownership, end: int) -> Copied:
@@ -392,8 +389,8 @@ def _copied(pair: Pairing, known: PartitionMap, ownership: Ownership, end: int) 
         return up_to(known, end - foreign, Witness.PRODUCER, foreign)
     if not ownership.has_new_owners(pair.source.topic):
         return up_to(known, end, Witness.LOG_END)
-    found = by_mark(known)
-    return replace(found, foreign=max(0, end - (found.downstream or 0)))
+    copied = by_mark(known)
+    return replace(copied, foreign=max(0, end - (copied.downstream or 0)))
 
 
 def by_branches(key: PartitionKey, maps: Mapping[PartitionKey, PartitionMap]) -> Copied:
@@ -424,9 +421,9 @@ def _newest(pair: Pairing, maps: Maps, targets: int | None) -> PartitionMap | No
     else:
         keys = [key for key in keys if key.branches == targets]
     now = pair.source_topic_id
-    found = [maps[key] for key in keys]
+    candidates = [maps[key] for key in keys]
     return max(
-        found, key=lambda one: (_is_same(one.key.source_topic_id, now), one.term), default=None
+        candidates, key=lambda one: (_is_same(one.key.source_topic_id, now), one.term), default=None
     )
 
 

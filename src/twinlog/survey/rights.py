@@ -30,13 +30,11 @@ def seen_by(
 
 
 def may(metadata: ClusterMetadata, topic: str, right: Operation) -> bool:
-    """Return False only if the brokers deny the operation. Older brokers do not report
-    permissions.
-    """
-    found = metadata.topics.get(topic)
-    if found is None or found.error:
+    """Return False only if brokers deny the operation. Older ones report no permissions."""
+    described = metadata.topics.get(topic)
+    if described is None or described.error:
         return False
-    return found.operations is None or right in found.operations
+    return described.operations is None or right in described.operations
 
 
 def unseen_configs(

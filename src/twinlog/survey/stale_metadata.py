@@ -50,7 +50,9 @@ def require_gone(client: ClusterClient, seen: ClusterMetadata, names: Collection
     if not lacking or not seen.brokers:
         return
     answers = [*_answers(client, seen, lacking)]
-    shown = {name for one in answers for name, topic in one.topics.items() if topic.error == NONE}
+    shown = {
+        name for answer in answers for name, topic in answer.topics.items() if topic.error == NONE
+    }
     if shown:
         what = f"one shows {first_few(sorted(shown))}, another does not"
     elif len(answers) < min(NEEDED, len(seen.brokers)):
@@ -69,8 +71,8 @@ def require_gone(client: ClusterClient, seen: ClusterMetadata, names: Collection
 
 def shown_by_any(client: ClusterClient) -> Iterator[TopicMetadata]:
     """Yield all topics that some of the brokers show. A topic may be repeated."""
-    for one in _answers(client, client.metadata([]), None):
-        yield from one.topics.values()
+    for answer in _answers(client, client.metadata([]), None):
+        yield from answer.topics.values()
 
 
 def _answers(

@@ -186,9 +186,7 @@ _logs_turn: Final = threading.Lock()
 
 
 def state_log(client: ClusterClient) -> StateLog:
-    """Return this process's reader of the cluster, shared by all clients that enter it as the same
-    user.
-    """
+    """Return this process's reader of the cluster, shared by all clients of the same user."""
     who = replace(client.settings, client_id="")
     with _logs_turn:
         if who not in _logs:
@@ -216,11 +214,9 @@ def state_rows_if_any(target: ClusterClient) -> StateRows:
 
 
 def has_state(target: ClusterClient, *, within_s: float) -> bool:
-    """Return whether there is a readable state topic. Callers that need it report problems
-    with it.
-    """
-    found = target.metadata([STATE_TOPIC], timeout_s=within_s).topics.get(STATE_TOPIC)
-    return found is not None and not found.error
+    """Return whether there is a readable state topic. Others report problems with it."""
+    topic = target.metadata([STATE_TOPIC], timeout_s=within_s).topics.get(STATE_TOPIC)
+    return topic is not None and not topic.error
 
 
 def with_rows(plans: Iterable[PartitionPlan], mapped: MappedCopies) -> list[PartitionPlan]:

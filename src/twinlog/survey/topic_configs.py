@@ -59,7 +59,7 @@ def new_topic_configs(
     flow: FlowConfig,
     source: ClusterClient,
     target: ClusterClient,
-    there: ClusterMetadata,
+    at_target: ClusterMetadata,
     remote: Mapping[str, str],
 ) -> NewConfigs:
     """Return the configs for remote topics that will be created. `remote`: names by source topic.
@@ -74,7 +74,7 @@ def new_topic_configs(
         else:
             out.of[name] = own_values(wanted_configs(chosen, answer))
     out.unread = unread_configs(flow, failed) if failed else ""
-    unknown = _unknown_configs(target, there, {remote[name]: out.of[name] for name in out.of})
+    unknown = _unknown_configs(target, at_target, {remote[name]: out.of[name] for name in out.of})
     if unknown:
         out.unknown = f"{flow.flow}: {unknown_line(flow.flow.target, [unknown])}"
         for configs in out.of.values():
@@ -84,7 +84,7 @@ def new_topic_configs(
 
 
 def _unknown_configs(
-    target: ClusterClient, there: ClusterMetadata, wanted: Mapping[str, Mapping[str, str]]
+    target: ClusterClient, at_target: ClusterMetadata, wanted: Mapping[str, Mapping[str, str]]
 ) -> set[str]:
     """Return the config names that the target's brokers do not know.
 
@@ -96,7 +96,9 @@ def _unknown_configs(
     }
     if not values:
         return set()
-    readable = (name for name in there.topics if may(there, name, Operation.DESCRIBE_CONFIGS))
+    readable = (
+        name for name in at_target.topics if may(at_target, name, Operation.DESCRIBE_CONFIGS)
+    )
     known = describe_topic_configs(target, [*islice(readable, 1)])
     for answer in known.values():
         if not isinstance(answer, TwinlogError):
@@ -126,17 +128,16 @@ def unread_configs(flow: FlowConfig, failed: Mapping[str, TwinlogError]) -> str:
 
 
 def retentions(source: ClusterClient, topics: Iterable[str]) -> dict[str, int]:
-    """Return retention.ms, or NO_LIMIT, of topics whose configs may be read. Raises
-    TwinlogError."""
-    found: dict[str, int] = {}
+    """Return retention.ms, or NO_LIMIT, of topics with readable configs. Raises TwinlogError."""
+    by_topic: dict[str, int] = {}
     for topic, configs in describe_topic_configs(source, topics).items():
         if isinstance(configs, TwinlogError):
             continue
         values = {entry.name: entry.value for entry in configs}
         retention_ms = int(values.get(RETENTION_MS) or -1)
         is_limited = "delete" in (values.get(POLICY) or "") and retention_ms >= 0
-        found[topic] = retention_ms if is_limited else NO_LIMIT
-    return found
+        by_topic[topic] = retention_ms if is_limited else NO_LIMIT
+    return by_topic
 
 
 class TargetRules(NamedTuple):

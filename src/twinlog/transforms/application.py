@@ -17,7 +17,7 @@ import time
 from collections import deque
 from collections.abc import Callable, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import BinaryIO, Final
 
 from twinlog.channel.codec import Message, MessageCodec
@@ -33,9 +33,11 @@ from twinlog.config.regex.patterns import compile_names
 from twinlog.config.values.origin import Setting
 from twinlog.errors import TwinlogError
 from twinlog.mirror.copy.ranges import SourceRange
+from twinlog.quantities import first_few
 from twinlog.records.lent import LentRanges, RangePart, name_of
 from twinlog.spark.application import (
     APPLICATION_MESSAGES,
+    ApplicationAnswers,
     ApplicationFailed,
     ApplicationReady,
     RangePorts,
@@ -110,6 +112,8 @@ class Application:
     """Digests of transforms that it does not run."""
     _running: set[Offered] = field(default_factory=set)
     """Offers that are being answered: a lane may offer a range again in the meantime."""
+    _has_answered: bool = False
+    """Whether it has answered a range."""
     _picking: threading.Lock = field(default_factory=threading.Lock)
 
     def step(self, within_s: float | None = None) -> bool:
@@ -175,11 +179,14 @@ class Application:
             rounds.answer([part_of(offer, address) for address, offer in taken])
         except TwinlogError as error:
             if rounds.is_stopped:
-                raise
+                raise self._ended() from error
             # most often a lane has ended. Ranges that have an answer already do no harm
             log.info("a round of %d ranges failed: %s", len(taken), error)
             time.sleep(AFTER_FAILURE_S)
             return taken
+        if not self._has_answered:
+            self._has_answered = True
+            self.say(ApplicationAnswers())
         with suppress(IndexError):
             while True:
                 part, failure = rounds.skipped.popleft()
@@ -192,6 +199,16 @@ class Application:
                     )
                 )
         return ()
+
+    def _ended(self) -> TwinlogError:
+        """Return the error of a Spark that has ended, perhaps because of a record."""
+        ranges = (
+            f"{one.topic}-{one.partition} [{one.first}, {one.end})" for _, one in self._running
+        )
+        return TwinlogError(
+            f"Spark ended while it computed upstream records of {first_few(sorted(ranges))}",
+            code="TRANSFORM_UNAVAILABLE",
+        )
 
 
 def part_of(offer: RangeOffer | SourceRange, address: ChannelAddress) -> RangePart:
@@ -223,6 +240,7 @@ def run(work: TransformsWork, watch: LanePortWatch, say: Callable[[Message], Non
                 transform=load_chain(chain),
                 lent=lent,
                 on_error=work.on_error,
+                name=", ".join(one.name for one in chain),
                 cores=CORES,
                 is_deterministic=all(plans[one.name].is_deterministic for one in chain),
             )
@@ -241,7 +259,13 @@ def _work(application: Application, errors: queue.SimpleQueue[BaseException]) ->
         while True:
             application.step()
     except BaseException as error:  # noqa: BLE001 (it is raised in the main thread)
+        if isinstance(error, TwinlogError):
+            application.say(failed(error))  # here: to stop a session without its JVM fails
         errors.put(error)
+
+
+def failed(error: TwinlogError) -> ApplicationFailed:
+    return ApplicationFailed(message=error.message, code=error.code)
 
 
 def config_of(work: TransformsWork) -> TransformsConfig:
@@ -255,7 +279,7 @@ def _entry(flow: str, step: TransformStep) -> TransformConfig:
     key = f"{flow}.{TRANSFORMS_PREFIX}{step.name}.{'function' if step.function else 'sql'}"
     return TransformConfig(
         name=step.name,
-        topics=compile_names(step.topics),
+        topics=replace(compile_names(step.topics), prefix=step.prefix, is_negated=step.is_negated),
         function=step.function,
         sql=step.sql,
         origin=Setting(key=key, value=step.function or step.sql, file=""),
@@ -282,7 +306,7 @@ def main() -> None:
     try:
         run(work, watch, say)
     except TwinlogError as error:
-        say(ApplicationFailed(message=error.message, code=error.code))
+        say(failed(error))
         sys.exit(error.exit_code)
 
 

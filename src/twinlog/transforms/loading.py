@@ -44,7 +44,7 @@ def load_chain(configs: Iterable[TransformConfig]) -> Transform:
 
 
 def check_transform(spark: SparkSession, config: TransformConfig) -> TransformPlan:
-    """Import and check one transform. Raises ConfigError, with the line of the file."""
+    """Import and check one transform of a flow. Raises ConfigError, with the line of the file."""
     function = load_transform(config)
     try:
         (plan,) = check_plan(spark, [function])
@@ -53,6 +53,10 @@ def check_transform(spark: SparkSession, config: TransformConfig) -> TransformPl
         raise ConfigError(
             error.what, code=error.code, file=origin.file, line=origin.line, key=origin.key
         ) from error
+    if plan.routes:
+        what = f"{config.name} sets the topic of records, and mirrors write to no other topic yet"
+        todo = "keep the column topic, or use the function in a stream of your own"
+        raise refuse(config.origin, what, todo, code="TRANSFORMS_NOT_RUN")
     return plan
 
 

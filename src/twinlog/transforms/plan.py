@@ -19,7 +19,7 @@ from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from twinlog.errors import ConfigError, EnvironmentMissing
-from twinlog.records.columns import KEY, OFFSET, PARTITION, SPARK_TYPES, UPSTREAM, VALUE
+from twinlog.records.columns import KEY, OFFSET, PARTITION, SPARK_TYPES, TOPIC, UPSTREAM, VALUE
 from twinlog.transforms.rows import Transform
 
 COLUMNS: Final = {name: kind for name, kind in SPARK_TYPES.items() if name != UPSTREAM}
@@ -67,6 +67,8 @@ class TransformPlan:
     other records."""
     is_proven: bool
     """False if Python functions return whole rows, so that only their results can be checked."""
+    routes: bool = False
+    """Whether it sets the topic of records."""
 
     def __str__(self) -> str:
         """Return the columns and what users should know, in one line."""
@@ -130,9 +132,9 @@ def _checked(spark: SparkSession, transform: Transform) -> TransformPlan:
     operators = [*_operators(plan)]
     _refuse_operators(operators, source)  # checked first, because an aggregation also loses columns
     _check_columns(found)
+    here, there = _ids(plan), _ids(source)
     is_proven = not _OPAQUE & {one.nodeName() for one in operators}
     if is_proven:
-        here, there = _ids(plan), _ids(source)
         changed = [name for name in _IDENTITY if here[name] != there[name]]
         if changed:
             raise _refusal(
@@ -143,6 +145,7 @@ def _checked(spark: SparkSession, transform: Transform) -> TransformPlan:
         columns=tuple((field.name, field.dataType.simpleString()) for field in found.schema),
         is_deterministic=bool(plan.deterministic()) and not _depends_on_time(spark, plan),
         is_proven=is_proven,
+        routes=is_proven and here[TOPIC] != there[TOPIC],
     )
 
 

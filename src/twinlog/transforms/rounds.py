@@ -19,7 +19,6 @@ from __future__ import annotations
 import itertools
 import logging
 import threading
-import time
 from collections import deque
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
@@ -27,11 +26,12 @@ from operator import attrgetter
 from typing import Any, Final, TypeVar
 
 from msgspec import structs
-from py4j.protocol import Py4JJavaError
+from py4j.protocol import Py4JError, Py4JJavaError
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 
 from twinlog.channel.frames import ChannelAddress
+from twinlog.clock import CLOCK, Clock
 from twinlog.config.flow.transforms import OnError
 from twinlog.errors import TwinlogError
 from twinlog.mirror.copy.ranges import RangeFailure
@@ -63,6 +63,15 @@ TASK_BYTES: Final = 128 << 10
 """Bytes of ranges below which a second task costs more than it gains."""
 TRIES: Final = 3
 """How often a range is tried that fails, but none of its records by itself."""
+UNLIMITED: Final = 1 << 18
+"""Value of `most_offsets` for a transform that is not slow."""
+SMALLER: Final = 64
+"""Divisor of the size of a part after a time-out, so that some records have an answer soon."""
+SLOW_LIMIT: Final = 6
+"""Divisor of the limit of a job with several records, after a time-out. It then becomes smaller."""
+LEAST_S: Final = 0.001
+QUICK: Final = 24
+"""Divisor of the limit: the duration of a job below which the next one may be larger."""
 
 _jobs: Final = itertools.count()
 _planning: Final = threading.Lock()
@@ -73,6 +82,10 @@ class JobFailed(Exception):
     """The transform failed in a job. `args[0]` has the reason, without values."""
 
 
+class JobTimedOut(JobFailed):
+    """A job exceeded its limit: a record hangs, or the transform is slow."""
+
+
 @dataclass(slots=True, kw_only=True)
 class Rounds:
     """The jobs of one chain of transforms."""
@@ -81,17 +94,22 @@ class Rounds:
     transform: Transform
     lent: LentRanges
     on_error: OnError = OnError.STOP
+    name: str = ""
+    """Names of the transforms, for dead letters."""
     cores: int = 2
     limit_s: float = 60.0
-    """Maximum duration of a job."""
+    """Maximum duration of a job. A record that needs longer by itself fails."""
     is_deterministic: bool = True
     """If False, each job has a plan of its own: a plan contains its time and its random seeds."""
     most_bytes: int = LEAST_BYTES
     """Bytes after which a round gets no further range: what the last one would have done in
     ROUND_S. A round must end long before its limit, and before its lanes are replaced.
     """
+    most_offsets: int = UNLIMITED
+    """Maximum number of offsets in a job. A time-out halves it, and quick jobs double it."""
+    clock: Clock = CLOCK
     skipped: deque[tuple[RangePart, RangeFailure]] = field(default_factory=deque)
-    """Skipped records."""
+    """Records that were left out."""
     _plans: dict[int, DataFrame] = field(default_factory=dict)
     """The plan for each number of tasks. Spark plans a DataFrame once, whatever runs it again."""
 
@@ -99,7 +117,10 @@ class Rounds:
     def is_stopped(self) -> bool:
         """Return whether Spark has ended."""
         context: Any = self.spark.sparkContext
-        return bool(context._jsc.sc().isStopped())
+        try:
+            return bool(context._jsc.sc().isStopped())
+        except (Py4JError, OSError, AttributeError):  # its JVM has ended, or it has no context
+            return True
 
     def connect(self, ports: tuple[ChannelAddress, ...]) -> None:
         """Use the ports of these lanes."""
@@ -108,48 +129,124 @@ class Rounds:
             self._plans.clear()
 
     def answer(self, parts: Sequence[RangePart]) -> None:
-        """Answer ranges. Raises TwinlogError if Spark or the port of a lane fails, after the ranges
-        of other lanes have their answers.
+        """Answer ranges, or the beginnings of some if the transform is slow. Raises TwinlogError if
+        Spark or the port of a lane fails, after the ranges of other lanes have their answers.
         """
-        began, size = time.monotonic(), sum(part.size for part in parts)
+        waiting = deque(parts)
+        unreachable: TwinlogError | None = None
+        while waiting:
+            try:
+                waiting.extend(self._answer_some(self._next(waiting)))
+            except TwinlogError as error:
+                if self.is_stopped:
+                    raise
+                unreachable = error
+        if unreachable is not None:
+            raise unreachable
+
+    def _next(self, waiting: deque[RangePart]) -> list[RangePart]:
+        """Take the parts of the next job. The first one is cut if it is too large for one."""
+        if self.most_offsets == UNLIMITED:
+            some = [*waiting]
+            waiting.clear()
+            return some
+        some = [_beginning(waiting.popleft(), self.most_offsets)]
+        left = self.most_offsets - _offsets(some[0])
+        while waiting and _offsets(waiting[0]) <= left:
+            some.append(waiting.popleft())
+            left -= _offsets(some[-1])
+        return some
+
+    def _answer_some(self, parts: Sequence[RangePart]) -> list[RangePart]:
+        """Run a job. Return smaller parts that are to be tried after the others, because they took
+        too long. Raises TwinlogError.
+        """
+        began, late = self.clock.monotonic(), list[RangePart]()
+        error: JobFailed | None = None
         try:
-            self._run(parts)
-        except JobFailed as error:
-            log.info("%d ranges are tried one by one: %s", len(parts), error)
-            self.most_bytes = LEAST_BYTES
-            _each(self._answer_alone, parts)
-        except TwinlogError as error:
+            error = self._fails(parts)
+        except TwinlogError as unreachable:
             lanes = sorted({part.port for part in parts})
             if self.is_stopped or len(lanes) == 1:
                 raise
-            log.info("the ranges of %d lanes are tried lane by lane: %s", len(lanes), error)
-            _each(self.answer, [[one for one in parts if one.port == it] for it in lanes])
+            log.info("the ranges of %d lanes are tried lane by lane: %s", len(lanes), unreachable)
+            by_lane = [[one for one in parts if one.port == it] for it in lanes]
+            _each(lambda some: late.extend(self._answer_some(some)), by_lane)
+            return late
+        if error is None:
+            self._grow(parts, max(self.clock.monotonic() - began, LEAST_S))
+        elif isinstance(error, JobTimedOut) and len(parts) == 1:
+            late += self._answer_alone(parts[0], error)
         else:
-            wanted = int(size * ROUND_S / (time.monotonic() - began))
-            self.most_bytes = min(max(wanted, LEAST_BYTES), CORE_BYTES * self.cores)
+            log.info("%d ranges are tried one by one: %s", len(parts), error)
+            self.most_bytes, is_late = LEAST_BYTES, isinstance(error, JobTimedOut)
+            each = [_smaller(one) if is_late else one for one in parts]
+            _each(lambda one: late.extend(self._answer_alone(one)), each)
+        return late
 
-    def _answer_alone(self, part: RangePart) -> None:
-        skipped: list[tuple[RangePart, RangeFailure]] = []
-        tries = 1
-        while True:
+    def _grow(self, parts: Sequence[RangePart], took_s: float) -> None:
+        """Let the next rounds be larger or smaller, after a job that has taken so long."""
+        size, offsets = sum(part.size for part in parts), sum(map(_offsets, parts))
+        self.most_bytes = min(
+            max(int(size * ROUND_S / took_s), LEAST_BYTES), CORE_BYTES * self.cores
+        )
+        if took_s < self.limit_s / QUICK and offsets * 2 >= self.most_offsets:
+            self.most_offsets = min(self.most_offsets * 2, UNLIMITED)
+
+    def _answer_alone(self, part: RangePart, error: JobFailed | None = None) -> list[RangePart]:
+        """Answer a range, or return a smaller part of it if that takes too long. `error`: why the
+        job fails, if that is known.
+        """
+        whole, tries, skipped = part, 1, list[tuple[RangePart, RangeFailure]]()
+        while (error := error or self._fails([part])) is not None:
             try:
-                self._run([part])
-            except JobFailed as error:
-                failure = self._failure(part)
-                if failure is None and tries < TRIES:
-                    tries += 1
-                elif failure is not None and self.on_error is OnError.SKIP:
-                    self._require_its_own(part, failure)
-                    skipped.append((part, failure))
-                    part = structs.replace(part, left_out=(*part.left_out, failure.offset))
-                else:
-                    failure = failure or RangeFailure(
-                        offset=part.first, text=f"{error} (of several)"
-                    )
-                    part = structs.replace(part, end=failure.offset, failure=failure)
+                failure = self._failure(part, error)
+            except JobTimedOut:
+                return [_smaller(whole)]
+            if failure is None and tries < TRIES:
+                tries += 1
+            elif failure is not None and self.on_error is not OnError.STOP:
+                self._require_its_own(part, failure)
+                skipped.append((part, failure))
+                part = structs.replace(
+                    part,
+                    left_out=(*part.left_out, failure.offset),
+                    quarantined=self._quarantined(skipped),
+                )
             else:
-                self.skipped.extend(skipped)
-                return
+                failure = failure or RangeFailure(offset=part.first, text=f"{error} (of several)")
+                skipped = [one for one in skipped if one[1].offset < failure.offset]
+                part = structs.replace(
+                    part,
+                    end=failure.offset,
+                    failure=failure,
+                    quarantined=self._quarantined(skipped),
+                )
+            error = None
+        self.skipped.extend(skipped)
+        return []
+
+    def _fails(self, parts: Sequence[RangePart]) -> JobFailed | None:
+        """Run a job. Return why the transform fails in it, or None. Raises TwinlogError."""
+        try:
+            self._run(parts)
+        except JobFailed as error:
+            if isinstance(error, JobTimedOut):
+                self._shrink(parts)
+            return error
+        return None
+
+    def _shrink(self, parts: Sequence[RangePart]) -> None:
+        """Let the next jobs be smaller, after one that took too long."""
+        self.most_bytes = LEAST_BYTES
+        self.most_offsets = max(1, min(self.most_offsets, sum(map(_offsets, parts))) // 2)
+
+    def _quarantined(
+        self, skipped: Iterable[tuple[RangePart, RangeFailure]]
+    ) -> tuple[RangeFailure, ...]:
+        """Return the records that go to the dead-letter topic, in source order."""
+        failures = [failure for _, failure in skipped if self.on_error is OnError.QUARANTINE]
+        return tuple(sorted(failures, key=attrgetter("offset")))
 
     def _require_its_own(self, part: RangePart, failure: RangeFailure) -> None:
         """Raise TwinlogError if a job fails without the record too, as on a full disk."""
@@ -158,16 +255,28 @@ class Rounds:
         if at in part.left_out or self._why(structs.replace(part, left_out=left_out), at, at + 1):
             raise TwinlogError(f"the transforms also fail without records: {failure.text}")
 
-    def _failure(self, part: RangePart) -> RangeFailure | None:
-        """Return the first record that fails by itself."""
+    def _failure(self, part: RangePart, error: JobFailed) -> RangeFailure | None:
+        """Return the first record that fails by itself. Raises JobTimedOut if that takes too long.
+
+        `error`: why the whole part fails.
+        """
+        if isinstance(error, JobTimedOut):
+            if _offsets(part) > 1:
+                raise error
+            return RangeFailure(offset=part.first, text=str(error), transform=self.name)
         found = first_failure(part.first, part.end, lambda first, end: self._why(part, first, end))
-        return None if found is None else RangeFailure(offset=found[0], text=found[1])
+        if found is None:
+            return None
+        return RangeFailure(offset=found[0], text=found[1], transform=self.name)
 
     def _why(self, part: RangePart, first: int, end: int) -> str | None:
         """Return why the transform fails for these records, or None."""
         try:
             self._run([structs.replace(part, first=first, end=end, answers=False)])
         except JobFailed as error:
+            if isinstance(error, JobTimedOut) and end - first > 1:
+                self._shrink([part])
+                raise
             return str(error)
         return None
 
@@ -180,7 +289,8 @@ class Rounds:
         context.setJobGroup(group, f"{len(parts)} ranges", interruptOnCancel=False)
         tasks = shared(parts, self.cores)
         context.setLocalProperty(PARTS, encode_parts(tasks))
-        limit = threading.Timer(self.limit_s, context.cancelJobGroup, [group])
+        limit_s = self._limit_s(parts)
+        limit = threading.Timer(limit_s, context.cancelJobGroup, [group])
         limit.daemon = True
         limit.start()
         try:
@@ -190,15 +300,24 @@ class Rounds:
             if self.is_stopped or known.code in NOT_OF_TRANSFORM:
                 raise known from error
             if limit.finished.is_set():
-                raise JobFailed(f"no result within {self.limit_s:g} s") from error
+                raise JobTimedOut(f"no result within {limit_s:g} s") from error
             if known.code == ROW_INVALID:
                 raise JobFailed(known.message.removeprefix(f"{GROUP}: ")) from error
             raise JobFailed(described(str(error), parts[0])) from error
+        except (Py4JError, OSError) as error:
+            raise TwinlogError("Spark has ended", code="CHANNEL_LOST") from error
         finally:
             limit.cancel()
         if encoded.num_rows != len(parts):
             raise TwinlogError(f"Spark computed {encoded.num_rows} of {len(parts)} answers")
         self.lent.give([part for task in tasks for part in task], encoded)
+
+    def _limit_s(self, parts: Sequence[RangePart]) -> float:
+        """Return the maximum duration of a job. Several records of a slow transform are soon tried
+        in smaller parts, so a record that hangs is found before its lane gives up.
+        """
+        is_slow = self.most_offsets < UNLIMITED and sum(map(_offsets, parts)) > 1
+        return self.limit_s / SLOW_LIMIT if is_slow else self.limit_s
 
     def _plan(self, tasks: int) -> DataFrame:
         """Return the plan for this number of tasks."""
@@ -223,6 +342,22 @@ def _each(answer: Callable[[P], None], items: Iterable[P]) -> None:
             unreachable = error
     if unreachable is not None:
         raise unreachable
+
+
+def _offsets(part: RangePart) -> int:
+    return part.end - part.first
+
+
+def _beginning(part: RangePart, most: int) -> RangePart:
+    """Return the first offsets of a part."""
+    if _offsets(part) <= most:
+        return part
+    return structs.replace(part, end=part.first + most, is_cut=True)
+
+
+def _smaller(part: RangePart) -> RangePart:
+    """Return the beginning of a part that took too long."""
+    return _beginning(part, max(1, _offsets(part) // SMALLER))
 
 
 def shared(parts: Sequence[RangePart], cores: int) -> list[list[RangePart]]:

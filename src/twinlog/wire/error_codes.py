@@ -69,7 +69,7 @@ class KafkaError:
     name: str
     retriable: bool
     stale: bool
-    """The client's metadata of leaders or topics is out of date (Java: invalid metadata)."""
+    """Whether it shows outdated metadata of leaders or topics (Java: invalid metadata)."""
     kind: type[ClusterError]
     code: str
     """The stable code of Twinlog's error."""

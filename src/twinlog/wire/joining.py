@@ -63,7 +63,7 @@ class JoinedBatch:
     batches: int
     records: int
     next_offset: int
-    behind: int
+    next_at: int
     """Position of the next batch in the Fetch response."""
     most_timestamp: int
     least_timestamp: int
@@ -85,14 +85,14 @@ def join_run(
     `first` is the header of the first batch, and `codec` the codec of the joined one, which has at
     most `most_bytes` and `most_records`. Returns None if fewer than two batches can be joined.
     """
-    behind: list[int] = []
+    next_at: list[int] = []
     begin = at
     if first.codec is not Codec.NONE:
-        begin, records = 0, _unpacked(records, at, first, most_bytes, behind)
-        if len(behind) < 2:
+        begin, records = 0, _unpacked(records, at, first, most_bytes, next_at)
+        if len(next_at) < 2:
             return None
     state = array(
-        "q", (begin, first.base_offset, end, FEW_RECORDS, most_records, bool(behind), *_NOTHING)
+        "q", (begin, first.base_offset, end, FEW_RECORDS, most_records, bool(next_at), *_NOTHING)
     )
     # the joined batch has fewer headers, so it is almost never larger than its parts
     out = bytearray(min(most_bytes, HEADER_BYTES + len(records) - begin))
@@ -118,18 +118,18 @@ def join_run(
         batches=state[shapes.BATCHES],
         records=state[shapes.RECORDS],
         next_offset=state[shapes.NEXT_OFFSET],
-        behind=behind[state[shapes.BATCHES] - 1] if behind else state[shapes.AT],
+        next_at=next_at[state[shapes.BATCHES] - 1] if next_at else state[shapes.AT],
         most_timestamp=state[shapes.MOST_OF_BATCHES],
         least_timestamp=state[shapes.LEAST_OF_BATCHES],
     )
 
 
 def _unpacked(
-    records: memoryview, at: int, first: BatchHeader, most_bytes: int, behind: list[int]
+    records: memoryview, at: int, first: BatchHeader, most_bytes: int, next_at: list[int]
 ) -> memoryview:
     """Return the batches from `at` on as uncompressed batches, after checking their CRCs.
 
-    The end position of each batch in the response is appended to `behind`. Stops at a corrupt
+    The end position of each batch in the response is appended to `next_at`. Stops at a corrupt
     batch, which is reported when it is read by itself.
     """
     out, offset = bytearray(), first.base_offset
@@ -138,13 +138,13 @@ def _unpacked(
             is_one = header.magic == 2 and header.attributes == first.attributes
             if not is_one or header.base_offset != offset or header.count > FEW_RECORDS:
                 break
-            if behind and len(out) > most_bytes + HEADER_BYTES * len(behind):
+            if next_at and len(out) > most_bytes + HEADER_BYTES * len(next_at):
                 break
             verify_crc(records, position, header)
             stop = position + header.length
             payload = decompress(first.codec, records[position + HEADER_BYTES : stop], most_bytes)
             out += with_payload(records[position:stop], Codec.NONE, payload)
-            behind.append(stop)
+            next_at.append(stop)
             offset = header.next_offset
     except CorruptData:
         pass

@@ -44,7 +44,7 @@ class OffsetSync:
     """The offset of a record on the source, and the offset of its copy on the target."""
 
     topic_partition: TopicPartition
-    """With the topic name on the source."""
+    """The partition, with the topic name on the source."""
     upstream_offset: int
     downstream_offset: int
 
@@ -72,7 +72,7 @@ class Checkpoint(Struct, frozen=True, kw_only=True, gc=False):
 
     group: str
     topic_partition: TopicPartition
-    """With the topic name on the target."""
+    """The partition, with the topic name on the target."""
     upstream_offset: int
     downstream_offset: int
     metadata: str = ""

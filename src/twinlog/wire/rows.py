@@ -70,7 +70,7 @@ class Rows:
             at += len(picked)
         return Rows(parts)
 
-    def behind(self, position: int) -> Rows:
+    def at_or_after(self, position: int) -> Rows:
         """Return the records at or after offset `position`."""
         parts: list[Part] = []
         for table, picked in self.parts:
@@ -102,16 +102,16 @@ class Rows:
 
     def breaks(self) -> list[tuple[int, int]]:
         """Return (index, offset) of the first record and of each after a gap in the offsets."""
-        found: list[tuple[int, int]] = []
+        out: list[tuple[int, int]] = []
         at, expected = 0, None
         for table, picked in self.parts:
             offsets = table.cells  # its first column
             if offsets[picked[0]] != expected:
-                found.append((at, offsets[picked[0]]))
+                out.append((at, offsets[picked[0]]))
             indexes = CHOSEN.kernels.breaks(table, picked)
-            found += [(at + index, offsets[picked[index]]) for index in indexes]
+            out += [(at + index, offsets[picked[index]]) for index in indexes]
             at, expected = at + len(picked), offsets[picked[-1]] + 1
-        return found
+        return out
 
     def offset(self, index: int) -> int:
         """Return the offset of one record. Index -1 is the last one."""
@@ -234,9 +234,7 @@ def rows_of(records: Sequence[Record]) -> Rows:
 
 
 def table_of(records: Sequence[Record]) -> Table:
-    """Return record objects as a table. Raises CorruptData if an offset or timestamp exceeds 64
-    bits.
-    """
+    """Return record objects as a table. Raises CorruptData for more than 64 bits."""
     data = bytearray()
     columns: list[list[int]] = [[] for _ in range(COLUMNS)]
     for offset, timestamp, key, value, headers in records:
@@ -258,7 +256,7 @@ def table_of(records: Sequence[Record]) -> Table:
             f"messages at offset {first}: an offset or timestamp exceeds 64 bits"
         ) from None
     offsets = columns[shapes.OFFSET]
-    is_rising = all(offset < behind for offset, behind in pairwise(offsets))
+    is_rising = all(offset < next_offset for offset, next_offset in pairwise(offsets))
     return Table(bytes(data), flat, len(records), len(records), is_rising=is_rising)
 
 

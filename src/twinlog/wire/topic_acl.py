@@ -44,13 +44,11 @@ class TopicAcl(NamedTuple):
 
     name: str
     pattern: int
-    """A number of `Pattern`."""
     principal: str
     host: str
     operation: int
     """Kafka's number. Numbers that only newer brokers know are kept unchanged."""
     permission: int
-    """A number of `Permission`."""
 
     def __str__(self) -> str:
         """Return text like `ALLOW READ on topic A.orders* to User:app`."""

@@ -1,4 +1,4 @@
-"""Memory held for a run and let go while it grows."""
+"""Memory that is held for a run, and freed while the run grows."""
 
 from __future__ import annotations
 

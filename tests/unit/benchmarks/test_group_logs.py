@@ -1,4 +1,4 @@
-"""Offsets of groups and checkpoints, as they are found in the target's logs."""
+"""Offsets of groups and checkpoints, as read from the target's logs."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from twinlog.wire.mm2_records import Checkpoint
 
 
 class Logged:
-    """A record as a consumer gives it."""
+    """A record as a consumer returns it."""
 
     def __init__(self, key: bytes | None, value: bytes | None, at_ms: int) -> None:
         self._key, self._value, self._at_ms = key, value, at_ms

@@ -1,4 +1,4 @@
-"""The link of `scripts/bench far` delays, throttles, and passes on every byte."""
+"""The link of `scripts/bench far` delays and throttles, and forwards every byte."""
 
 from __future__ import annotations
 

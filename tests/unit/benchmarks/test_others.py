@@ -1,4 +1,4 @@
-"""What other programs use of the machine."""
+"""CPU and memory that other programs use on the machine."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What `scripts/bench plane` says of its runs, and the clients that ask."""
+"""The report of `scripts/bench plane`, and its clients."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What people and programs are told at the end."""
+"""The final report of the benchmark, for people and for programs."""
 
 from __future__ import annotations
 

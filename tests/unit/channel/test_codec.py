@@ -1,4 +1,4 @@
-"""Messages survive the trip through JSON, and nothing else gets in."""
+"""Messages survive JSON unchanged, and other data is rejected."""
 
 from __future__ import annotations
 

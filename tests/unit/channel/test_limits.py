@@ -1,4 +1,4 @@
-"""What a channel that is out of bounds says, at each end, over real sockets: CHANNEL_FRAME and
+"""Errors of a channel that exceeds its limits, at each end, over real sockets: CHANNEL_FRAME and
 CHANNEL_OVERFLOW.
 """
 

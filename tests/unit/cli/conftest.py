@@ -1,4 +1,4 @@
-"""Logging as it was before a test that configures it."""
+"""Restores logging after a test that configures it."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from twinlog.cli.terminal.output import configure_logging
 
 @pytest.fixture
 def logs_as_before() -> Iterator[None]:
-    """Until the test is over it is that of a command that is not verbose."""
+    """During the test it is that of a command that is not verbose."""
     root, ours = logging.getLogger(), logging.getLogger("twinlog")
     handlers, level, our_level = root.handlers[:], root.level, ours.level
     configure_logging(verbose=False)

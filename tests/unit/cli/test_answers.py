@@ -84,7 +84,9 @@ REFUSED: Final = FlowError("group shop has members: app-1", code="GROUP_ACTIVE")
 
 
 def of(**methods: Any) -> Callable[..., Any]:
-    """A class whose methods return these values, and that can be closed and entered."""
+    """Return an object whose methods return these values, and that can be closed and used in
+    `with`.
+    """
 
     def make(*_given: Any, **_named: Any) -> Any:
         made = SimpleNamespace(close=lambda: None)
@@ -317,7 +319,7 @@ def switchover(*, is_open: bool) -> dict[str, Any]:
         promoted="",
         notes=("ACLs are not synced",),
     )
-    return moves("switchover.Switchover", plan, 2)
+    return moves("switchover.Switchover", plan)
 
 
 def failover(promoted: str = "") -> dict[str, Any]:
@@ -330,24 +332,22 @@ def failover(promoted: str = "") -> dict[str, Any]:
         promoted=promoted,
         lacking=frozenset(),
     )
-    return moves("failover.Failover", plan, 0)
+    return moves("failover.Failover", plan)
 
 
 def failback(promoted: str) -> dict[str, Any]:
     plan = FailbackPlan(
         flow="A->B", promoted=promoted, tails=(), way_back=("start B->A",), replayed=("3 of 5",)
     )
-    return moves("../failback.failback.Failback", plan, 1)
+    return moves("../failback.failback.Failback", plan)
 
 
-def moves(where: str, plan: Any, say_at: int) -> dict[str, Any]:
-    """A move whose steps say a line; it is given `say` at this place, or to its steps."""
+def moves(where: str, plan: Any) -> dict[str, Any]:
+    """Return a move whose steps print a line."""
 
-    def make(*given: Any) -> Any:
-        say = given[say_at] if say_at else None
-
-        def step(*steps: Any) -> list[Any]:
-            (say or steps[-1])("a step is done")
+    def make(_scope: Any, say: Callable[[str], None], *_options: Any) -> Any:
+        def step(*_steps: Any, **_named: Any) -> list[Any]:
+            say("a step is done")
             return []
 
         return SimpleNamespace(plan=lambda: plan, run=step, abort=step)
@@ -672,7 +672,7 @@ TYPED: Final[dict[str, tuple[str, Case]]] = {
     "asked-drill-no": ("", (("drill", "run", FILE), drill(is_green=True))),
     "asked-clean-no": ("", (("drill", "clean", FILE), left())),
 }
-"""What is typed at a terminal, where a command asks for confirmation."""
+"""Input at a terminal, for commands that ask for confirmation."""
 CASES.update({name: case for name, (_, case) in TYPED.items()})
 
 
@@ -682,7 +682,7 @@ class Terminal(io.StringIO):
 
 
 def output_of(words: Sequence[str]) -> str:
-    """The exit code, stdout, and stderr with a mark."""
+    """Return the exit code, stdout, and stderr with a mark."""
     out, err = io.StringIO(), io.StringIO()
     with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
         code = run(words)
@@ -691,7 +691,7 @@ def output_of(words: Sequence[str]) -> str:
 
 
 def answer_of(name: str) -> str:
-    """All outputs of a case, in an empty folder with a configuration."""
+    """Return all outputs of a case, in an empty folder with a configuration."""
     words, patched = CASES[name]
     modes = ((), ("-q",)) if name in WITHOUT_FORMAT else ((), ("-q",), ("--format", "json"))
     parts = []

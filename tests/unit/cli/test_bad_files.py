@@ -1,4 +1,4 @@
-"""A file that cannot run: a line for each error, with file and line number, and exit code 2."""
+"""An invalid file causes one line per error, with file and line number, and exit code 2."""
 
 from __future__ import annotations
 
@@ -127,7 +127,7 @@ ERRORS = (
     (10, "twinlog.rpo.seconds", '"abc" is not a whole number'),
     (None, "dr.bootstrap.servers", "missing, and prod->dr needs it"),
 )
-"""Not line 9: it lacks what line 10 has wrong."""
+"""Line numbers with an error. Line 9 has none, because it lacks what is wrong in line 10."""
 
 
 @pytest.fixture
@@ -202,7 +202,7 @@ def test_a_long_key_is_broken_behind_dots() -> None:
 def test_a_wrong_provider_is_the_only_error(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """What its values would be is not known, so nothing is said of them."""
+    """Its values are unknown, so nothing is reported about them."""
     monkeypatch.chdir(tmp_path)
     lines = [
         "clusters = A, B",

@@ -1,4 +1,4 @@
-"""`--flow` of commands that say what people want of flows."""
+"""`--flow` of commands that write intents."""
 
 from __future__ import annotations
 

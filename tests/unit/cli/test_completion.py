@@ -1,4 +1,4 @@
-"""What shells offer: commands, options, and what FILE and running mirrors know."""
+"""Shell completion: commands, options, and names from FILE and running mirrors."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ Offered = Callable[..., list[str]]
 
 @pytest.fixture
 def file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A configuration with two flows, in the working folder; a mirror of it runs."""
+    """A configuration with two flows in the working folder, and a running mirror of it."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("XDG_RUNTIME_DIR", str(tmp_path / "run"))
     monkeypatch.setenv("TWINLOG_SANDBOX", str(tmp_path / "sandbox"))
@@ -36,7 +36,7 @@ def file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 def offered(
     file: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> Offered:
-    """What bash is offered for the last word of a line."""
+    """Return the words that bash is offered for the last word of a line."""
 
     def ask(*words: str) -> list[str]:
         assert file.exists()
@@ -139,7 +139,7 @@ INSTALLED = Path(__file__).parents[3] / "share" / "bash-completion" / "completio
     "begin", ['eval "$(twinlog completion bash)"', f"source '{INSTALLED}'"], ids=["eval", "wheel"]
 )
 def test_bash_itself_completes(file: Path, begin: str) -> None:
-    """The script in a real bash: what it would put on the line."""
+    """The script runs in a real bash, which completes the line."""
     script = """
         [[ $(complete -p twinlog) == *"-F _twinlog_completion twinlog" ]] || exit 3
         COMP_WORDS=(twinlog topic pause mm2.properties --flow A) COMP_CWORD=5

@@ -1,4 +1,4 @@
-"""`twinlog explain`: the catalogue, for a person at a terminal and for a script."""
+"""`twinlog explain`: the catalogue, at a terminal and for scripts."""
 
 from __future__ import annotations
 

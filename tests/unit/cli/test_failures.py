@@ -1,4 +1,4 @@
-"""A failure is one line, when it begins."""
+"""A failure is logged with one line, when it begins."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ class Said:
         self._failures = FailureLines(self.lines.append)
 
     def after(self, seconds: float, *parts: PartitionSnapshot, **changes: Any) -> list[str]:
-        """The lines that this moment adds."""
+        """Return the lines that this moment adds."""
         self.now += seconds
         before = len(self.lines)
         snapshot: FlowSnapshot = flow(*parts, **changes)
@@ -89,7 +89,9 @@ def test_trouble_that_is_said_late_says_since_when() -> None:
 
 
 def test_what_the_flow_waits_for_is_not_said_again_of_its_topics() -> None:
-    """It would be, behind an outage of half a minute, when the clusters answer already."""
+    """Otherwise it would be logged after an outage of half a minute, when the clusters already
+    respond.
+    """
     said = Said()
     gone = {"code": "DISCONNECTED", "state": "RETRYING", "message": "broker of B did not answer"}
     waits = [bad(number, **gone) for number in range(3)]

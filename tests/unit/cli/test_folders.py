@@ -1,4 +1,4 @@
-"""A folder that cannot be written: one line that names it and what to set, at once."""
+"""A folder that is not writable causes one line immediately, with the folder and the setting."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""--format yaml has the structure of --format json, of every command that has it."""
+"""--format yaml has the structure of --format json, for every command that has it."""
 
 from __future__ import annotations
 
@@ -18,7 +18,9 @@ from twinlog.control.watch.status_file import StatusFile
 
 @pytest.fixture(autouse=True)
 def _here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A configuration in the working folder; a mirror of it runs, with names of others."""
+    """A configuration in the working folder, and a running mirror of it with names of other
+    clients.
+    """
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("XDG_RUNTIME_DIR", str(tmp_path))
     monkeypatch.setenv("TWINLOG_SANDBOX", str(tmp_path / "sandbox"))

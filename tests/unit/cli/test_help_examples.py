@@ -1,4 +1,4 @@
-"""`--help`: every command has examples of options that it has, and says what each option does."""
+"""`--help`: every command has examples with existing options, and describes each option."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ ALL = {"": twinlog, **dict(commands(twinlog))}
 
 
 def examples(command: click.Command) -> list[list[str]]:
-    """A line that ends with a backslash goes on in the next one."""
+    """Return the examples. A line that ends with a backslash continues in the next one."""
     text = (command.help or "").replace("\\\n", " ")
     return [shlex.split(line) for line in text.splitlines() if line.strip().startswith("twinlog ")]
 
@@ -55,7 +55,7 @@ def test_every_option_says_what_it_does(name: str) -> None:
 
 
 def headings(words: list[str], capsys: pytest.CaptureFixture[str]) -> dict[str, str]:
-    """What stands below each heading of a command's help."""
+    """Return the text below each heading of a command's help."""
     assert run([*words, "--help"]) == 0
     parts = re.split(r"^(\S.*):$", capsys.readouterr().out, flags=re.MULTILINE)
     return dict(zip(parts[1::2], parts[2::2], strict=True))

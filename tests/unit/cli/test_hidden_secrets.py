@@ -1,4 +1,4 @@
-"""No secret of the configuration is in what a mirror logs, and so in no event of it."""
+"""No secret of the configuration is in a mirror's log, and so in no event."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def config_of(file: Path, password: str = PASSWORD) -> CurrentConfig:
 
 
 def fail(what: str) -> None:
-    """As a bug does that says what it was given."""
+    """Raise an error that contains its arguments, as a bug may."""
     try:
         raise ValueError(f"{what} is of no use")
     except ValueError:

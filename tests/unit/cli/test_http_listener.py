@@ -1,4 +1,4 @@
-"""Where HTTP is served again after its death, how soon, and what that says."""
+"""HTTP is served again after its thread died: where, how soon, and with which log line."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ NAMED = Address("localhost", 0)
 
 
 class Server:
-    """One that dies as soon as it is told to."""
+    """A server that dies on request."""
 
     address = Address("127.0.0.1", 9405)
 
@@ -37,7 +37,9 @@ class Server:
 
 
 class Made:
-    """Servers, or errors, one after the other; the last one for ever."""
+    """Returns these servers, or raises these errors, one after the other. The last
+    one is repeated.
+    """
 
     def __init__(self, *servers: Server | Exception) -> None:
         self._left = list(servers)

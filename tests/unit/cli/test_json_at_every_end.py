@@ -1,4 +1,4 @@
-"""`--format json` prints exactly one object at every end of every command, errors too."""
+"""`--format json` prints exactly one object at every end of every command, including errors."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ MORE: Final = {
     ("mirror",): ["--listen", "off"],
     ("transform", "try"): ["--topic", "orders"],
 }
-"""What a command needs beside FILE."""
+"""Further arguments that a command needs."""
 
 CHECKPOINT: Final = {
     "metadata": "{}",
@@ -92,7 +92,7 @@ def _here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def _answer(capsys: pytest.CaptureFixture[str]) -> dict[str, Any]:
-    """All of stdout, which is one object as the schema says."""
+    """Return all of stdout, which is one object that matches the schema."""
     answer: dict[str, Any] = json.loads(capsys.readouterr().out)
     assert violations(answer, SCHEMA) == []
     return answer
@@ -149,7 +149,7 @@ def test_a_file_with_a_wrong_key(
 
 @pytest.fixture
 def _impatient(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Half a second in place of the minute for which a cluster is waited for."""
+    """Wait half a second for a cluster instead of a minute."""
     begin = ClusterClient.__init__
 
     def begin_impatient(self: ClusterClient, *given: Any, **named: Any) -> None:
@@ -163,7 +163,9 @@ def _impatient(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 RUN_ELSEWHERE: Final = (("mirror",), ("transform", "try"))
-"""The second one needs a file with transforms (test_transforms.py)."""
+"""Commands that other tests run. The second one needs a file with transforms
+(test_transforms.py).
+"""
 
 
 @pytest.mark.parametrize(

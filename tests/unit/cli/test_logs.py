@@ -1,4 +1,4 @@
-"""The log of a mirror: where it goes, how it looks, how it is rotated."""
+"""The log of a mirror: its destination, format and rotation."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ pytestmark = pytest.mark.usefixtures("logs_as_before")
 
 @pytest.fixture
 def far_east(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """A host whose local time is nine hours ahead."""
+    """Use a local time that is nine hours ahead."""
     monkeypatch.setenv("TZ", "JST-9")
     time.tzset()
     yield

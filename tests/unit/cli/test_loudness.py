@@ -1,4 +1,4 @@
-"""-q leaves warnings and errors, -v adds to them, wherever on the line they stand."""
+"""-q leaves warnings and errors, and -v adds lines, at any position in the command."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from twinlog.control.watch.status_file import StatusFile
 
 @pytest.fixture
 def file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
-    """A configuration with one line that is odd, and no mirror of it that runs."""
+    """A configuration with one line that causes a warning, and no running mirror."""
     monkeypatch.setenv("XDG_RUNTIME_DIR", str(tmp_path))
     path = tmp_path / "mm2.properties"
     path.write_text("\n".join([*BASE, "no.such.key = 1"]))

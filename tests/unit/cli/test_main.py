@@ -1,4 +1,4 @@
-"""Every way a command ends has its exit code, and errors are one line on stderr."""
+"""Every kind of end of a command has its exit code, and errors are one line on stderr."""
 
 from __future__ import annotations
 

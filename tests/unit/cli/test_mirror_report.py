@@ -1,4 +1,4 @@
-"""How a run ended: exit code, JSON fields, lines."""
+"""The result of a run: exit code, JSON fields, lines."""
 
 from __future__ import annotations
 

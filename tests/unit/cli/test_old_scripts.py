@@ -1,4 +1,4 @@
-"""The start scripts of both MirrorMakers and `convert`, as a shell calls them."""
+"""The start scripts of both MirrorMakers and `convert`, as called from a shell."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ PRINTS_ITS_ARGUMENTS = "printf '%s\\n' \"$@\"\nexit 7\n"
 def a_script(
     name: str, folder: Path, *arguments: str, does: str = PRINTS_ITS_ARGUMENTS, **more: str
 ) -> subprocess.CompletedProcess[str]:
-    """What the script of that name makes of a `twinlog` that does this; `more`: environment."""
+    """Run the script of that name with a stub of `twinlog`. `more`: environment."""
     folder.mkdir(exist_ok=True)
     echo = folder / "twinlog"
     echo.write_text(f"#!/bin/sh\n{does}\n")

@@ -1,4 +1,4 @@
-"""Pictures of terminals in the docs are whole by themselves: no font and no image of elsewhere."""
+"""Pictures of terminals in the docs are self-contained: no external font or image."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a log gets of a running mirror, and what a terminal shows."""
+"""The progress of a running mirror in a log and on a terminal."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from twinlog.control.watch.snapshot import FlowSnapshot
 
 
 class Log:
-    """A log and a clock that is turned by hand."""
+    """A log, and a clock that the test moves."""
 
     def __init__(self, *, once: bool) -> None:
         self.now = 1000.0
@@ -128,7 +128,9 @@ def test_a_start_says_what_it_waits_for() -> None:
 
 
 def test_records_are_those_of_the_copy_or_are_not_known() -> None:
-    """What this process alone has copied would look like a copy that has lost its records."""
+    """The number of records copied by this process alone would look as if the copy had lost
+    records.
+    """
     behind = partition(records=1951, copied=None, lag=None)
     (row,) = [line for line in shown(flow(behind)).splitlines() if line.startswith("  orders")]
     assert row.split() == ["orders", "?", "0", "0", "B/s", "?"]

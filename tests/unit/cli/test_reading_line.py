@@ -1,4 +1,4 @@
-"""The line of a terminal that says how far a long reading is."""
+"""The terminal line with the progress of a long read."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ LONG = "us-east-1->eu-central-1, rechecking the differences"
 
 @pytest.fixture
 def terminal(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[int], Callable[[], str]]]:
-    """Of so many columns; what has been written since it was asked last."""
+    """Return a terminal of this width, and its output since the last call."""
     monkeypatch.setenv("TERM", "xterm-256color")
     monkeypatch.delenv("COLUMNS", raising=False)
     open_ones: list[int] = []

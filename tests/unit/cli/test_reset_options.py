@@ -1,4 +1,4 @@
-"""What `twinlog offsets reset` is told, before any broker is asked."""
+"""The options of `twinlog offsets reset`, before any broker is queried."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is run can be said on the command line: clusters, single settings, several files."""
+"""Options that select what runs: clusters, single settings, several files."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ XDCR = [
 
 @pytest.fixture
 def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Run:
-    """Runs a command with arguments in a folder with mm2.properties."""
+    """Run a command with arguments in a folder with mm2.properties."""
     monkeypatch.chdir(tmp_path)
     (tmp_path / "mm2.properties").write_text("\n".join(BASE))
     (tmp_path / "xdcr.properties").write_text("\n".join(XDCR))

@@ -1,4 +1,6 @@
-"""Names and messages of others are neither obeyed by a terminal nor taken for lines of ours."""
+"""Names and messages of others are neither interpreted by a terminal nor mistaken for Twinlog's
+lines.
+"""
 
 from __future__ import annotations
 
@@ -121,7 +123,7 @@ def test_events_are_harmless_when_somebody_prints_them(
 
 
 def evil_flow() -> FlowSnapshot:
-    """Everything in it that others may have named or said."""
+    """Return a flow with hostile text in every field that other clients may have set."""
     bad = partition(
         f"a{EVIL}", state="FAILED", code="X", message=f"no {EVIL}", target_topic=MARKUP, since_ms=1
     )

@@ -1,4 +1,4 @@
-"""The first signal asks, the second ends the process."""
+"""The first signal requests a clean shutdown, the second ends the process."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Status groups what is alike, and says since when."""
+"""`status` groups equal partitions, and shows since when."""
 
 from __future__ import annotations
 
@@ -88,7 +88,7 @@ def test_what_the_flow_waits_for_is_said_once() -> None:
 
 
 def test_partitions_that_the_flow_speaks_for_do_not_part_from_the_others() -> None:
-    """In the first seconds of an outage some of a topic have met it, and others not yet."""
+    """In the first seconds of an outage only some partitions of a topic have noticed it."""
     parts = partition(), partition(number=1, code="UNREACHABLE", message="B: refused")
     away = flow(*parts, state="DEGRADED", reason="B: refused", code="UNREACHABLE")
     assert [one.partitions for one in rows(away)] == ["all 2"]
@@ -238,7 +238,7 @@ def test_exit_code_of_what_is_wrong_below_the_flow() -> None:
 
 @pytest.fixture
 def running(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """The status file of a mirror that is this process."""
+    """Write the status file of a mirror that is this process."""
     monkeypatch.setenv("XDG_RUNTIME_DIR", str(tmp_path))
     config = tmp_path / "mm2.properties"
     bad = partition("payments", state="FAILED", code="FOREIGN_DATA", message="A.payments-0: no")
@@ -265,7 +265,7 @@ def test_a_running_mirror_is_shown(running: Path, capsys: pytest.CaptureFixture[
 def test_flows_that_no_mirror_here_runs_are_asked_for(
     running: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """As beside a mirror with `--clusters`."""
+    """Another mirror has `--clusters`."""
     monkeypatch.setattr(offline_status, "GIVES_UP_S", 0.3)
     running.write_text(
         "clusters = A, B, C\nA.bootstrap.servers = 127.0.0.1:1\nB.bootstrap.servers = 127.0.0.1:2\n"
@@ -281,7 +281,9 @@ def test_flows_that_no_mirror_here_runs_are_asked_for(
 def test_a_leader_and_a_standby_on_one_host_are_one_flow(
     running: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The leader's own numbers are there: no cluster is asked for them, and none counts twice."""
+    """The leader's own numbers are available, so no cluster is queried, and nothing
+    counts twice.
+    """
     running.write_text(
         "clusters = A, B\nA.bootstrap.servers = 127.0.0.1:1\nB.bootstrap.servers = 127.0.0.1:2\n"
         "A->B.enabled = true\n"
@@ -301,7 +303,7 @@ def test_a_leader_and_a_standby_on_one_host_are_one_flow(
 
 @pytest.mark.parametrize("state", [*FlowState, *PartitionState])
 def test_a_state_has_the_colour_of_how_much_it_matters(state: FlowState | PartitionState) -> None:
-    """Here and on the page; red is for errors alone."""
+    """The same as on the page: only errors are red."""
     style = {"good": "green", "warn": "yellow", "bad": "red"}[severity_of(state)]
     assert state_style(state) == style
     is_error = "FAILED" in state or state is PartitionState.TAKEN_OVER

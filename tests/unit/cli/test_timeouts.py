@@ -1,4 +1,4 @@
-"""What is asked of clusters that do not answer is known in time, and said."""
+"""Queries of clusters that do not respond end in time, with a message."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ SOON_S = 10.0
 
 @pytest.fixture
 def nobody(tmp_path: Path) -> Path:
-    """Two flows between clusters at whose addresses nobody listens."""
+    """Two flows between clusters at whose addresses no process listens."""
     one, two, three = free_ports(3)
     path = tmp_path / "mm2.properties"
     path.write_text(
@@ -32,7 +32,7 @@ def nobody(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def frozen(tmp_path: Path) -> Iterator[Path]:
-    """Clusters whose hosts take connections and never answer."""
+    """Clusters whose hosts accept connections and never respond."""
     with socket.create_server(("127.0.0.1", 0)) as one, socket.create_server(("", 0)) as two:
         ports = [each.getsockname()[1] for each in (one, two)]
         path = tmp_path / "mm2.properties"

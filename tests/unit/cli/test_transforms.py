@@ -16,9 +16,12 @@ MASK = (
     "A->B.twinlog.transforms.mask.function = company.privacy:mask_cards",
 )
 REFUSED = (
-    "mirrors quarantine no records yet, only stop and skip work; remove the transforms, or exclude "
-    "their topics and run the function in a stream of your own (docs/transforms.md)"
+    "a mirror transforms only topics to which no other client writes, and the replication policy "
+    "of this flow keeps the names of topics, so applications may write to them; remove the "
+    "transforms, or exclude their topics and run the function in a stream of your own "
+    "(docs/transforms.md)"
 )
+IDENTITY = "org.apache.kafka.connect.mirror.IdentityReplicationPolicy"
 
 
 @pytest.fixture
@@ -35,12 +38,12 @@ def test_a_mirror_refuses_to_start(
     file: Path, more: tuple[str, ...], capsys: pytest.CaptureFixture[str]
 ) -> None:
     with file.open("a") as lines:
-        lines.write("A->B.twinlog.transforms.on-error = quarantine\n")
+        lines.write(f"replication.policy.class = {IDENTITY}\n")
     assert run(["mirror", str(file), "--format", "json", *more]) == 2
     found = capsys.readouterr()
     (error,) = json.loads(found.out)["errors"]
-    assert (error["code"], error["line"]) == ("TRANSFORMS_NOT_RUN", 8)
-    assert error["key"] == "A->B.twinlog.transforms.on-error"
+    assert (error["code"], error["line"]) == ("TRANSFORMS_NOT_RUN", 5)
+    assert error["key"] == "A->B.twinlog.transforms"
     assert error["message"] == REFUSED
     assert len(found.err.splitlines()) == 1, "no page was served, and nothing was started"
 
@@ -71,7 +74,7 @@ def test_a_trial_that_cannot_begin(
 def test_a_trial_of_a_cluster_that_cannot_be_reached(
     file: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """Before Spark starts: nobody listens at port 1."""
+    """It ends before Spark starts. No process listens at port 1."""
     assert run(["transform", "try", str(file), "--topic", "orders", "--format", "json"]) == 1
     (error,) = json.loads(capsys.readouterr().out)["errors"]
     assert error["code"] == "UNREACHABLE"
@@ -120,7 +123,8 @@ def test_a_trial_shows_each_change_beside_what_was_there(
     assert run(["transform", "try", str(file), "--topic", "orders"]) == 1
     head, names, *rows = capsys.readouterr().out.splitlines()
     assert head == (
-        "orders on A, through mask: 4 records: 1 changed, 1 failed, 1 filtered, 1 unchanged"
+        "orders on A, through mask: 4 records: 1 changed, 1 failed, 1 filtered, 1 unchanged; "
+        "a mirror stops at a failed record"
     )
     assert names.split() == ["record", "before", "after"]
     assert [one.split() for one in rows] == [

@@ -1,4 +1,4 @@
-"""Traps of Java's properties are warned of where people see it, and secrets are never shown."""
+"""Traps of Java's properties cause warnings, and secrets are never shown."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ LOGIN = f'A.sasl.jaas.config = {MODULE} required username="me" password="s3cr3t-
 def said(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> Said:
-    """What a command prints for a file with these lines, behind four others."""
+    """Return the output of a command for a file with these lines after four others."""
     monkeypatch.setenv("COLUMNS", WIDE)
 
     def of(command: str, *lines: str) -> str:
@@ -38,7 +38,7 @@ def said(
 
 
 WIDE = "400"
-"""So that no name is broken."""
+"""Wide enough that no name is broken."""
 
 COMMANDS = ("check", "check --explain", "check --quiet")
 

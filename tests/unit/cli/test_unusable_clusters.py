@@ -1,4 +1,6 @@
-"""What commands and a mirror print about a cluster that refuses the login, or that is not there."""
+"""The output of commands and of a mirror for a cluster that rejects the login, or
+does not exist.
+"""
 
 from __future__ import annotations
 
@@ -24,7 +26,7 @@ def refusing_port() -> Iterator[int]:
 
 @pytest.fixture
 def file(tmp_path: Path, refusing_port: int) -> Path:
-    """A refuses the login, and nobody listens at the address of B."""
+    """A rejects the login, and no process listens at the address of B."""
     path = tmp_path / "mm2.properties"
     path.write_text(
         f"clusters = A, B\nA.bootstrap.servers = 127.0.0.1:{refusing_port}\n"

@@ -1,4 +1,4 @@
-"""Lines that change nothing here are printed by `check`, and are in the log of `mirror`."""
+"""Settings without effect are printed by `check`, and logged by `mirror`."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ pytestmark = pytest.mark.usefixtures("logs_as_before")
 PROPERTIES = {
     "metric.reporters": "com.example.Reporter",
     "B.producer.metric.reporters": "com.example.Reporter",
-    "B.value.converter": "org.apache.kafka.connect.json.JsonConverter",
+    "A->B.transforms.mask.type": "com.example.Mask",
     "A->B.topic.creation.default.partitions": "3",
     "topic.creation.default.replication.factor": "3",
     "listeners.https.ssl.keystore.location": "/k",

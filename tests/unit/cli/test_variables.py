@@ -1,4 +1,4 @@
-"""Options from the environment: as if they stood on the line, and wrong ones are said by name."""
+"""Options from the environment count like those on the command line. Errors name the variable."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def file(tmp_path: Path) -> str:
 
 
 def variables(group: click.Group, context: click.Context) -> Iterator[str]:
-    """The variable of every option of every command."""
+    """Return the variable of every option of every command."""
     for name in group.list_commands(context):
         command = group.get_command(context, name)
         assert command is not None
@@ -77,7 +77,7 @@ def test_names_that_are_no_options_change_nothing(
 
 
 def explained(file: str, capsys: pytest.CaptureFixture[str]) -> dict[str, tuple[str, str]]:
-    """By key: its value, and where it comes from."""
+    """Return by key its value, and its origin."""
     assert run(["check", file, "--explain", "--format", "json"]) == 0
     (flow,) = json.loads(capsys.readouterr().out)["explained"]
     return {one["key"]: (one["value"], one["file"]) for one in flow["keys"]}
@@ -200,7 +200,7 @@ def test_variables_of_mirror_maker_are_not_misspelt_ones_of_mirror(
 def test_variables_that_kubernetes_makes_of_a_service_are_nobodys_options(
     end: str, file: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """A service `twinlog-mirror` puts them into every pod beside it."""
+    """Kubernetes sets them in every pod beside a service `twinlog-mirror`."""
     monkeypatch.setenv(f"TWINLOG_MIRROR_{end}", "tcp://10.0.0.1:9405")
     assert run(["mirror", file, "--listen", "nowhere"]) == 2
     (line,) = capsys.readouterr().err.splitlines()
@@ -209,7 +209,7 @@ def test_variables_that_kubernetes_makes_of_a_service_are_nobodys_options(
 
 @pytest.fixture
 def config(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A file with the flow C->D, which TWINLOG_CONFIG names."""
+    """A file with the flow C->D, to which TWINLOG_CONFIG is set."""
     path = tmp_path / "named.properties"
     path.write_text("\n".join(BASE).replace("A", "C").replace("B", "D"))
     monkeypatch.setenv("TWINLOG_CONFIG", str(path))

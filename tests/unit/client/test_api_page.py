@@ -1,4 +1,4 @@
-"""docs/api.md names all of the Python API, and its example can be run as far as its imports."""
+"""docs/api.md has the whole Python API, and the imports of its example work."""
 
 from __future__ import annotations
 

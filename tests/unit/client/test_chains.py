@@ -1,4 +1,4 @@
-"""What names of heartbeats topics tell of the clusters behind this one."""
+"""Chains of clusters from the names of heartbeats topics."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def test_the_shortest_way_counts() -> None:
 
 
 def test_a_chain_ends_where_a_cluster_comes_again() -> None:
-    """Under the identity policy a topic comes from the same cluster for ever."""
+    """Under the identity policy a topic would come from the same cluster forever."""
     assert list(chain(IDENTITY, "orders")) == ["us"]
     assert hops(IDENTITY, "orders", "eu") == -1
     assert list(chain(DEFAULT, "a.b.a.heartbeats")) == ["a", "b"]

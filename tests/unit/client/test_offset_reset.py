@@ -1,4 +1,4 @@
-"""Where a reset puts a group, and what it does where single partitions are refused."""
+"""The offsets of a reset, and its result if single partitions are rejected."""
 
 from __future__ import annotations
 
@@ -70,12 +70,12 @@ def test_log_that_changed_since_the_plan(log: ResetBounds, expected: tuple[int, 
 
 
 class Refusing:
-    """Takes commits of all partitions but one."""
+    """Accepts commits of all partitions but one."""
 
     def __init__(self) -> None:
         self.sent: list[Mapping[TopicPartition, int]] = []
         self.metadata: set[str] = set()
-        """Of the last commit."""
+        """Metadata of the last commit."""
 
     def __call__(
         self, _: Coordinators, wanted: Mapping[str, GroupOffsets]

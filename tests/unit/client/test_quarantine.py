@@ -1,4 +1,4 @@
-"""The quarantine topic gets each record once, whoever writes to it in between; without brokers."""
+"""The quarantine topic gets each record once, whoever writes to it in between. Without brokers."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ HOME = TopicPartition("quarantine", 0)
 TP = TopicPartition("orders", 0)
 RECORD = Record(offset=11, timestamp=5, key=b"k", value=b"v", headers=())
 STEPS = 8
-"""More than a command asks and writes where nobody else does."""
+"""More steps than the queries and writes of an undisturbed command."""
 
 
 def wanted(skip: Skip) -> WantedSkip:
@@ -48,7 +48,7 @@ ONE = wanted(Skip(first=11, next=12))
 
 
 class Log:
-    """A partition and what its leader remembers; the other command's request arrives at a step."""
+    """A partition, and its leader's state. The other command's request arrives at a given step."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch, others_step: int, *, deleted: int) -> None:
         self.batches, self.next_sequence, self.start = list[bytes](), deleted, deleted
@@ -131,7 +131,7 @@ def test_of_two_commands_that_put_the_same_record_one_does(
 def test_of_several_batches_that_are_left_out_as_a_whole_each_is_kept(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """What the target called corrupt was joined of small batches of the source."""
+    """The batch that the target rejected as corrupt was joined from small batches of the source."""
     held = [
         bytes(
             encode_batch([RECORD, RECORD._replace(offset=n + 1)], codec=Codec.NONE, base_offset=n)

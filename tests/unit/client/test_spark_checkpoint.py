@@ -1,4 +1,4 @@
-"""Which files of a checkpoint decide where a query resumes, and what becomes of them."""
+"""The files of a checkpoint that determine where a query resumes, and how they are rewritten."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ OTHER = '{"logOffset":4}'
 
 
 class Tenfold(FlowTranslation):
-    """Each offset of `orders` lies at its tenfold, up to 30; nothing else was copied."""
+    """Translates each offset of `orders` to its tenfold, up to 30. Nothing else was copied."""
 
     def __init__(self) -> None:
         pass
@@ -65,7 +65,7 @@ def files(folder: Path) -> dict[str, bytes]:
 
 
 def rewritten(old: Path, *, may_repeat: bool = False) -> dict[str, bytes]:
-    """What `new` has."""
+    """Return the content of `new`."""
     new = old.with_name("new")
     rewrite_checkpoint(Tenfold(), FLOW, old, new, may_repeat=may_repeat)
     return files(new)

@@ -1,4 +1,4 @@
-"""Flows and hops from names and records of heartbeats."""
+"""Flows and hops from names and records of heartbeats topics."""
 
 from __future__ import annotations
 
@@ -33,7 +33,9 @@ def test_records_tell_when_a_flow_was_last_alive() -> None:
 
 
 def test_a_flow_that_only_beats_is_no_way() -> None:
-    """MirrorMaker 2's B->A beats into A where only A->B is enabled: B learns of it through A."""
+    """MirrorMaker 2's B->A writes heartbeats to A although only A->B is enabled. B gets them
+    through A.
+    """
     seen = topology(POLICY, "B", ["heartbeats", "A.heartbeats"], {Flow("B", "A"): 5})
     assert [one.alias for one in seen.clusters] == ["A"]
     back = next(one for one in seen.flows if one.flow == "B->A")

@@ -67,7 +67,7 @@ def test_peer_that_does_not_use_kafkas_protocol(
 
 
 def claiming(size: int, *, answers_handshake: bool) -> Peer:
-    """A broker with SASL that announces this size of a response to the handshake or first token."""
+    """A broker with SASL that announces this response size to the handshake or the first token."""
 
     def behave(sock: socket.socket) -> None:
         def correlation_id() -> int:
@@ -89,7 +89,7 @@ def claiming(size: int, *, answers_handshake: bool) -> Peer:
 
 @pytest.mark.parametrize("answers_handshake", [False, True])
 def test_a_large_size_before_authentication_allocates_no_memory(answers_handshake: bool) -> None:
-    """Before, four bytes of any server made the client allocate half a gigabyte."""
+    """Otherwise four bytes of any server would make the client allocate half a gigabyte."""
     login = "org.apache.kafka.common.security.plain.PlainLoginModule"
     security = load_security(
         {
@@ -128,7 +128,7 @@ IMPOSSIBLE = [
     ("127.0.0.1", 65_536 + 9092),
     ("127.0.0.1", 1 << 70),
 ]
-"""Addresses that a broker may advertise and nobody can have."""
+"""Invalid addresses that a broker may advertise."""
 
 
 @pytest.mark.parametrize("protocol", ["PLAINTEXT", "SSL"])
@@ -242,7 +242,7 @@ def slow(step_s: float, steps: int = STEPS) -> Peer:
 
 
 IMPATIENT = replace(CALL_PATIENCE, uniform=lambda *_: 1e9)
-"""For one attempt."""
+"""Patience for a single attempt."""
 
 
 def slow_client(port: int, request_timeout_ms: int) -> ClusterClient:

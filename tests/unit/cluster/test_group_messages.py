@@ -12,11 +12,11 @@ from twinlog.cluster.net import protocol
 from twinlog.errors import CorruptData
 
 HEAD = b"\0\0\0\7" + b"\0\1c" + b"\0"
-"""Behind key and version: correlation id 7, client c, no tags."""
+"""The header after key and version: correlation ID 7, client c, no tags."""
 
 TOPIC_ID = bytes(range(16))
 PARTITION = b"\2" + b"\0\0\0\3" + b"\0\0\0\0\0\0\1\1" + b"\0\0\0\5"
-"""One: number 3, starts at 257, leader epoch 5."""
+"""One partition: number 3, starts at 257, leader epoch 5."""
 LAG = b"\0\0\0\0\0\0\0\2"
 NO_ERROR = b"\0\0" + b"\0" + b"\0"
 

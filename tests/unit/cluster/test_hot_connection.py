@@ -71,7 +71,7 @@ def test_responses_before_the_end_are_returned_before_the_error(peer: Peer, cut:
 
 
 def test_the_reason_of_a_broken_connection_is_text(peer: Peer) -> None:
-    """It has no error number in brackets, because brackets contain a code."""
+    """The text has no error number in brackets, because brackets contain a code."""
     peer.sock.close()  # with questions that it has not read
     with pytest.raises(Disconnected, match=r"broke: connection reset by peer \[DISCONNECTED\]$"):
         peer.received()

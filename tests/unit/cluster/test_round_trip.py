@@ -1,4 +1,4 @@
-"""How many requests are in flight on links of any length and rate."""
+"""The number of requests in flight on links of any length and rate."""
 
 from __future__ import annotations
 

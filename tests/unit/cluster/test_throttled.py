@@ -1,4 +1,4 @@
-"""How the blocking client behaves under a quota: it waits, and reads everything."""
+"""The blocking client under a quota: it waits, and reads everything."""
 
 from __future__ import annotations
 
@@ -36,7 +36,8 @@ def batch(offset: int) -> bytes:
 
 @dataclass
 class Quota:
-    """A broker with logs of batches of one record, and a quota: bytes a second, averaged over ten.
+    """A broker with logs of batches of one record, and a quota in bytes per second, averaged over
+    ten.
 
     It answers as Kafka's does: with no topic at all where the answer does not fit into what is left
     (`ClientQuotaManager`, `FetchContext.getThrottledResponse`), then mutes the connection.

@@ -1,4 +1,4 @@
-"""Advice is fed back: the key or value that a message tells to write is accepted."""
+"""A key or value that a message recommends is accepted."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ MISSPELT: tuple[Callable[[str], str], ...] = (
 
 
 def said(key: str) -> str | None:
-    """What is said of a key that does nothing where it stands, or None if it is accepted."""
+    """Return the warning about a key without effect, or None if it is accepted."""
     # no class that is warned of under any key
     value = "org.apache.kafka.connect.converters.ByteArrayConverter"
     raw = Settings({key: Setting(key=key, value=value, file="f", line=1)})
@@ -65,7 +65,7 @@ def said(key: str) -> str | None:
 
 
 def advised(message: str) -> list[str]:
-    """The keys that a message says to write."""
+    """Return the keys that a message recommends."""
     found = ADVISED.search(message)
     if found is None:
         return []

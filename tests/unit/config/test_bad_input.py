@@ -1,4 +1,6 @@
-"""Files that cannot run: one line that says what, where and what to do; and no secret in it."""
+"""Invalid files cause one line with the problem, its position and the remedy, and
+without a secret.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Any accepted file as an mm2.properties: read again, it says the same."""
+"""Any accepted file means the same when it is converted to mm2.properties and read again."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ def test_old_names_become_todays_unless_both_stand_there(tmp_path: Path) -> None
 
 
 KEYS = st.text(min_size=1).filter(lambda key: not key.endswith((*RENAMED, *DEFINITIONS)))
-"""Those that are known may be written otherwise: an old name, a lone star."""
+"""Unknown keys. Known ones may be written differently: an old name, a single star."""
 
 
 @given(st.dictionaries(KEYS, st.text(), min_size=1, max_size=5))

@@ -1,4 +1,4 @@
-"""A connector of MirrorMaker 2 on Kafka Connect, in every form in which people have its keys."""
+"""A connector of MirrorMaker 2 on Kafka Connect, in every common form of its keys."""
 
 from __future__ import annotations
 

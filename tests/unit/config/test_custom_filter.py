@@ -1,4 +1,4 @@
-"""Filters written in Python, in place of MirrorMaker 2's Java classes."""
+"""Filters written in Python, which replace MirrorMaker 2's Java classes."""
 
 from __future__ import annotations
 

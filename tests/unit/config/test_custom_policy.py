@@ -1,4 +1,4 @@
-"""A replication policy written in Python: found by its name, asked for names, or refused."""
+"""A replication policy written in Python is found by its name and used, or refused."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from twinlog.mirror.names.naming import DefaultReplicationPolicy, IdentityReplic
 
 
 class Suffixed(DefaultReplicationPolicy):
-    """orders of us-west is orders@us-west... with the separator for the @."""
+    """Names orders of us-west orders@us-west, with the separator instead of the @."""
 
     def format_remote_topic(self, source_alias, topic):
         return f"{topic}{self.separator}{source_alias}"
@@ -30,7 +30,7 @@ class Suffixed(DefaultReplicationPolicy):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Kept(IdentityReplicationPolicy):
-    """Another name for the identity."""
+    """The identity policy under another name."""
 
 
 class OneWay(DefaultReplicationPolicy):

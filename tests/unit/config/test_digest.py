@@ -1,4 +1,6 @@
-"""What two processes compare of their configurations: every value that acts, and no secret."""
+"""The digest by which two processes compare their configurations: every effective value, and no
+secret.
+"""
 
 from __future__ import annotations
 
@@ -99,5 +101,5 @@ def test_what_a_member_tells_is_read_back() -> None:
     "metadata", [b"", b"somebody", b"[]", b'{"config":1}', who_we_are()], ids=range(5)
 )
 def test_a_member_that_tells_nothing_of_it(metadata: bytes) -> None:
-    """Of an older release, or none of ours: there is nothing to compare."""
+    """The member is of an older release, or no Twinlog process, so there is nothing to compare."""
     assert config_of(metadata) is None

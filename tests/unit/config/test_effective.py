@@ -1,4 +1,4 @@
-"""What counts as a change: everything that a flow does otherwise, and no other spelling."""
+"""Changes of a configuration are all differences in behaviour, but not in spelling."""
 
 from __future__ import annotations
 
@@ -112,7 +112,7 @@ ANOTHER = {
 """For each value of a flow, lines that change it."""
 
 OF_NO_VALUE = {"flow", "settings", "released"}
-"""No line of a file says them."""
+"""Fields that no line of a file sets."""
 
 OF_ONE_PURPOSE = {
     *("policy", "groups", "offset_syncs", "tuning", "refresh", "new_topics", "config_sync"),
@@ -133,7 +133,7 @@ def loaded(tmp_path: Path) -> Loaded:
 
 
 def values_of(value: object, name: str = "") -> Iterator[str]:
-    """Every value of a flow by its path; those of one purpose are gone into."""
+    """Return every value of a flow by its path, including those of nested settings."""
     for field in fields(value) if is_dataclass(value) else ():
         below = getattr(value, field.name)
         path = f"{name}{field.name}"

@@ -1,4 +1,4 @@
-"""Which heartbeats and offset syncs a file asks for, by MirrorMaker 2's rules."""
+"""Heartbeats and offset syncs of a file, by MirrorMaker 2's rules."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def read(tmp_path: Path, *lines: str, clusters: Sequence[str] = ()) -> MirrorCon
 
 
 def beats(config: FlowConfig) -> list[str]:
-    """`S->T into target` and the like."""
+    """Return heartbeats like `S->T into target`."""
     return [
         f"{one.source_alias}->{one.target_alias} into {'target' if one.into_target else 'source'}"
         for one in config.heartbeats
@@ -29,7 +29,7 @@ def beats(config: FlowConfig) -> list[str]:
 
 
 def test_a_pair_that_is_not_enabled_beats_too(tmp_path: Path) -> None:
-    """So that the target sees the source live."""
+    """The heartbeats show the target that the source is running."""
     (flow,) = read(tmp_path).flows
     assert beats(flow) == ["A->B into target", "B->A into source"]
     assert {one.interval_seconds for one in flow.heartbeats} == {1}

@@ -1,4 +1,4 @@
-"""Patterns of which it can be shown that they match nothing, and those of which it cannot."""
+"""Patterns that provably match nothing, and patterns for which that is unknown."""
 
 from __future__ import annotations
 

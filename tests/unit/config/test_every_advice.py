@@ -1,4 +1,4 @@
-"""Each piece of advice that the source has is followed, and the file is then accepted."""
+"""Each piece of advice in the source is followed, and the file is then accepted."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from twinlog.errors import ConfigError
 CASES: Final = [*OF_PROPERTIES, *OF_OTHERS]
 
 LEFT_OUT: Final = ("keys/", "pages/")
-"""Tables of keys, whose texts say what each is."""
+"""Tables of keys, whose texts describe them."""
 
 FOLLOWED_ELSEWHERE: Final = {
     "no such file; name {}": "test_bad_input.py",
@@ -36,7 +36,7 @@ FOLLOWED_ELSEWHERE: Final = {
     "remove the transforms, or exclude their topics and run the function in a stream of your own "
     "(docs/transforms.md)": "test_transforms.py",
 }
-"""Advice that is not about a line of a file, and the module that tests it."""
+"""Advice that is not about a line of a file, with the module that tests it."""
 
 ALLOWED: Final = {
     WarningCode.NO_MEANING,
@@ -44,7 +44,7 @@ ALLOWED: Final = {
     WarningCode.CUSTOM_CODE,
     WarningCode.SECRET_IN_FILE,
 }
-"""Codes of warnings about a file that is in order."""
+"""Codes of warnings about a valid file."""
 
 SITES: Final = advice_sites("config", without=LEFT_OUT)
 

@@ -1,4 +1,4 @@
-"""Every key of every table can be set where it belongs, and what it does is told with its line."""
+"""Every key of every table can be set in its place, and `check` shows its effect with its line."""
 
 from __future__ import annotations
 
@@ -37,7 +37,8 @@ OF_CLASSES = (
 )
 BYTES = "org.apache.kafka.connect.converters.ByteArrayConverter"
 CLASSES = dict.fromkeys(OF_CLASSES, BYTES)
-"""Any other Java class is refused or warned of (test_warnings.py)."""
+"""Other Java classes are refused or cause a warning (test_warnings.py)."""
+OF_FEW_VALUES = {"twinlog.transforms.quarantine.topic": "__x"}
 VALUES_OF_OLD = {"twinlog.source.start": "latest"}
 ALIAS_OF = {Role.PRODUCER: "B", Role.CONSUMER: "A", Role.ADMIN: "A"}
 
@@ -47,7 +48,8 @@ def value_of(definition: KeyDefinition) -> str:
         return "true"
     if definition.kind is KeyKind.CHOICE:
         return definition.choices[0]
-    return definition.default or CLASSES.get(definition.name) or VALUES[definition.kind]
+    named = CLASSES | OF_FEW_VALUES
+    return definition.default or named.get(definition.name) or VALUES[definition.kind]
 
 
 def useless(config: MirrorConfig) -> list[str]:

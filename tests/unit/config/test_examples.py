@@ -1,6 +1,5 @@
-"""The files that people paste from documentation and articles, their mistakes included.
-
-Each loads, and what it gets wrong is said with the line; or the line that cannot be is named.
+"""Files from documentation and articles, with their mistakes. Each loads with warnings that name
+the lines, or is rejected with the line.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Which groups a flow translates, and how often, by MirrorMaker 2's keys."""
+"""The groups that a flow translates, and how often, by MirrorMaker 2's keys."""
 
 from __future__ import annotations
 

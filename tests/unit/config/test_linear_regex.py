@@ -1,4 +1,4 @@
-"""The matcher for expressions of clients: as `re` says, and never slow."""
+"""The matcher for clients' expressions has the results of `re`, and is never slow."""
 
 from __future__ import annotations
 

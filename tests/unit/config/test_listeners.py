@@ -1,4 +1,4 @@
-"""`listeners` of a MirrorMaker 2 file is where monitoring is served."""
+"""`listeners` of a MirrorMaker 2 file is the address of HTTP."""
 
 import pytest
 

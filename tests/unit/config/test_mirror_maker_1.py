@@ -1,4 +1,4 @@
-"""MirrorMaker 1's files and flags become one flow; what is wrong is named with its line."""
+"""MirrorMaker 1's files and flags become one flow. Errors name their line."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Where a MirrorMaker 2 of the same configuration keeps its positions."""
+"""The topic in which a MirrorMaker 2 of the same configuration stores its positions."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Java's regular expressions, as filters use them: joined, and matched against whole names."""
+"""Java's regular expressions in filters: joined, and matched against whole names."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which line decides: prefixes and precedence of MirrorMaker 2's dedicated mode."""
+"""Prefixes and precedence of keys in MirrorMaker 2's dedicated mode."""
 
 from __future__ import annotations
 

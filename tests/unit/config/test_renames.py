@@ -1,4 +1,4 @@
-"""`twinlog.rename`: what a rule gives, and which are refused."""
+"""`twinlog.rename`: the names by a rule, and rejected rules."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`twinlog.rest.*`: who may come in over HTTP."""
+"""`twinlog.rest.*`: authentication over HTTP."""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""`twinlog.metrics.*`: labels of every series, and whether single partitions have some."""
+"""`twinlog.metrics.*`: labels of every series, and whether there are series of single
+partitions.
+"""
 
 from __future__ import annotations
 

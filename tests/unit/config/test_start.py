@@ -1,4 +1,4 @@
-"""`twinlog.start`: what its entries mean, and what is said of wrong ones."""
+"""`twinlog.start`: the meaning of its entries, and messages about wrong ones."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a KafkaMirrorMaker2 resource says, field by field, and the ways in which it can be wrong."""
+"""A KafkaMirrorMaker2 resource, field by field, and its possible errors."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def test_every_version_is_read(tmp_path: Path, version: str) -> None:
 
 
 def test_another_group_has_the_same_resource(tmp_path: Path) -> None:
-    """IBM Event Streams is Strimzi with a group of its own."""
+    """IBM Event Streams is Strimzi with another API group."""
     raw = read(tmp_path, a_resource().replace("kafka.strimzi.io", "eventstreams.ibm.com"))
     assert values(raw)["A->B.enabled"] == "true"
     (note,) = raw.warnings
@@ -253,7 +253,7 @@ FIELDS = {
         "tasksMax config state pause version autoRestart listOffsets alterOffsets"
     ),
 }
-"""What Strimzi's own reference has, of all versions."""
+"""The fields in Strimzi's reference, of all versions."""
 
 
 @pytest.mark.parametrize("section", FIELDS)
@@ -381,7 +381,7 @@ def test_what_is_wrong_is_named_with_its_line(name: str, tmp_path: Path) -> None
 
 
 def test_all_that_is_wrong_is_named_in_one_run(tmp_path: Path) -> None:
-    """Fields, secrets, and what the fields say; not what follows from a misspelt one."""
+    """This includes fields, secrets and values, but not consequences of a misspelt field."""
     mirror = f"{COPY}\n      topicsPatern: x\n      topicsPattern: a["
     a = "      tls: {trustedCertificates: [{secretName: s, certificate: c}]}"
     with pytest.raises(ConfigError) as caught:

@@ -1,4 +1,4 @@
-"""Strimzi resources that people paste, with their mistakes: each runs, or its line is named."""
+"""Typical Strimzi resources with mistakes: each runs, or the error names its line."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which lines decide on the syncs of configs and ACLs, and on whether topics are made."""
+"""The lines that determine the syncs of configs and ACLs, and whether topics are created."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def test_an_interval_of_nothing_is_refused(tmp_path: Path, what: str) -> None:
     ],
 )
 def test_whether_topics_are_made(tmp_path: Path, lines: tuple[str, ...], expected: bool) -> None:
-    """It is a key of Connect's workers, so that the target's line is the usual one."""
+    """It is a key of Connect's workers, so the target's line is the usual one."""
     assert flow_of(loader(tmp_path)(*lines)).new_topics.enabled is expected
 
 

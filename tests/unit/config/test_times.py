@@ -1,4 +1,4 @@
-"""What people may write for a time, and what they are told."""
+"""Valid forms of a time, and messages about invalid ones."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`twinlog.transforms`: what is read, and what is refused with its line."""
+"""`twinlog.transforms`: accepted settings, and errors with their line."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ from twinlog.config.advice.transforms import refuse_transforms
 from twinlog.config.effective import digests
 from twinlog.config.flow.transforms import OnError
 from twinlog.errors import ConfigError
+from twinlog.mirror.names.naming import DefaultReplicationPolicy, dead_letter_topic, is_own_topic
 
 MASK = (
     "A->B.twinlog.transforms = mask, cut",
@@ -109,6 +110,14 @@ def test_a_changed_query_is_a_change_of_the_flow(read: Loader) -> None:
             '5: A->B.twinlog.transforms.on-error: "ignore" is not a valid value; write stop or '
             "skip or quarantine",
         ),
+        *(
+            (
+                (f"A->B.twinlog.transforms.quarantine.topic = {name}",),
+                f'5: A->B.twinlog.transforms.quarantine.topic: "{name}" may be mirrored by another '
+                "flow, or is not the name of a topic; write a name that begins with __",
+            )
+            for name in ("orders-letters", "__a b", "__consumer_offsets")
+        ),
         (
             (*MASK, "A->B.twinlog.transforms.maks.topics = x"),
             "10: A->B.twinlog.transforms.maks.topics: twinlog.transforms does not list maks, so it "
@@ -153,12 +162,6 @@ def test_an_invalid_line_is_the_only_error(read: Loader) -> None:
             "a mirror runs transforms only if its lanes run on this machine, and here ",
         ),
         (
-            ("A->B.twinlog.transforms.on-error = quarantine",),
-            "",
-            10,
-            "mirrors quarantine no records yet, only stop and skip work; ",
-        ),
-        (
             (
                 "replication.policy.class = "
                 "org.apache.kafka.connect.mirror.IdentityReplicationPolicy",
@@ -168,7 +171,7 @@ def test_an_invalid_line_is_the_only_error(read: Loader) -> None:
             "a mirror transforms only topics to which no other client writes, and the ",
         ),
     ],
-    ids=["elsewhere", "quarantine", "identity"],
+    ids=["elsewhere", "identity"],
 )
 def test_a_mirror_refuses_transforms_that_it_cannot_run(
     read: Loader, lines: tuple[str, ...], elsewhere: str, line: int, said: str
@@ -199,7 +202,9 @@ def test_topics_whose_transforms_were_removed(read: Loader) -> None:
 
 @pytest.mark.parametrize("flow", ["A->b", "A->C"])
 def test_a_mirror_refuses_transforms_of_a_flow_that_does_not_exist(read: Loader, flow: str) -> None:
-    """Of a misspelt flow a line is only a warning, and its records would be copied in the clear."""
+    """A line for a misspelt flow usually causes only a warning, but its records would be copied in
+    the clear.
+    """
     config = read(*(line.replace("A->B", flow) for line in MASK))
     assert flow_of(config).transforms.entries == ()
     with pytest.raises(ConfigError) as caught:
@@ -229,3 +234,15 @@ def test_digest_depends_on_the_lines_of_the_topics_transforms_alone(read: Loader
     assert more_topics[:3] == [orders, clicks, ""] and more_topics[3] != both
     skipping = digests_of(*MASK, "A->B.twinlog.transforms.on-error = skip")
     assert skipping[0] != orders
+
+
+def test_failed_records_go_to_a_topic_that_no_flow_mirrors(read: Loader) -> None:
+    quarantine = "A->B.twinlog.transforms.on-error = quarantine"
+    given = "A->B.twinlog.transforms.quarantine.topic = __letters"
+    names = []
+    for lines in ((), (quarantine,), (quarantine, given)):
+        flow = flow_of(read(*MASK, *lines))
+        names.append(dead_letter_topic(flow.flow, flow.transforms))
+    assert names == ["", "mm2-twinlog-dead-letters.A.internal", "__letters"]
+    policy = DefaultReplicationPolicy()
+    assert is_own_topic(names[1]) and policy.is_internal_topic(names[2])

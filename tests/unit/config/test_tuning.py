@@ -1,4 +1,4 @@
-"""Client settings that tune the copy: where they are read, their bounds, and what is refused."""
+"""Client settings that tune the copy: their positions, bounds, and errors."""
 
 from __future__ import annotations
 

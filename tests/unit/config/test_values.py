@@ -1,4 +1,4 @@
-"""Values of an enabled flow: defaults, types, and what is refused."""
+"""Values of an enabled flow: defaults, types, and errors."""
 
 from __future__ import annotations
 
@@ -124,7 +124,7 @@ def test_malformed_bootstrap_servers(read: Loader, value: str) -> None:
             "config.property.filter.class = com.example.MyFilter",
             "Twinlog cannot run the Java class",
         ),
-        ("transforms = route", "Twinlog cannot run"),
+        ("transforms = route", "route has no type; add A->B.transforms.route.type = org.apache"),
         ("forwarding.admin.class = com.example.Admin", "Twinlog cannot run the Java class"),
         ("groups = (", "column 1: this ( is not closed"),
     ],

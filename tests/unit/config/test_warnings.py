@@ -1,4 +1,4 @@
-"""Lines that do less than their author thinks: said, with the line that would do it."""
+"""Lines with less effect than intended cause a warning with the line that has it."""
 
 from __future__ import annotations
 
@@ -189,8 +189,10 @@ def test_keys_of_connections_are_accepted_without_a_word(read: Loader, line: str
         ("A->B.topic.creation.groups = compacted", "creates no topic"),
         ("A->B.topic.creation.default.partitions = 1", "creates no topic"),
         ("A->B.topic.creation.compacted.cleanup.policy = compact", "creates no topic"),
-        ("predicates = isOrders", "Twinlog has no transforms"),
-        ("A->B.predicates.isOrders.pattern = orders", "Twinlog has no transforms"),
+        ("predicates = isOrders", "no transform of `transforms` reads it"),
+        ("A->B.predicates.isOrders.pattern = orders", "no transform of `transforms` reads it"),
+        ("transforms.x.type = com.example.X", "write <flow>.transforms.x.type"),
+        ("A.predicates.x.type = com.example.X", "write A->X.predicates.x.type"),
         (
             "listeners.https.ssl.keystore.location = /k",
             "for https write twinlog.rest.tls.certificate.file",
@@ -212,26 +214,20 @@ def test_rules_of_connect_that_make_no_difference_here(read: Loader, line: str, 
         ("B.producer.partitioner.class = com.example.Partitioner", "no Java class is loaded"),
         ("B.plugin.path = /opt/plugins", "no Java class is loaded"),
         ("B.rest.extension.classes = com.example.Extension", "no Java class is loaded"),
-        (
-            "A->B.value.converter = org.apache.kafka.connect.json.JsonConverter",
-            "no converter runs here",
-        ),
-        ("B.key.converter = org.apache.kafka.connect.json.JsonConverter", "no converter runs here"),
-        (
-            "header.converter = org.apache.kafka.connect.storage.StringConverter",
-            "no converter runs here",
-        ),
         ("producer.interceptor.classes = com.example.X", "no Java class is loaded"),
         ("B.admin.interceptor.classes = com.example.X", "no Java class is loaded"),
         ("A.security.providers = com.example.Fips", "no Java class is loaded"),
         ("A.topic.filter.class = com.example.Filter", "no Java class is loaded"),
-        ("B.transforms = mask", "no transform runs here"),
+        ("B.transforms = mask", "is a setting of a flow, not of a cluster; write B->X.transforms"),
     ],
 )
 def test_java_classes_that_nothing_loads(read: Loader, line: str, words: str) -> None:
     (warning,) = warnings_of(read(line), WarningCode.DEAD_KEY)
     assert warning.line == 5
     assert words in warning.message
+
+
+CONVERTER = "org.apache.kafka.connect.converters.ByteArrayConverter"
 
 
 @pytest.mark.parametrize(
@@ -250,9 +246,12 @@ def test_java_classes_that_nothing_loads(read: Loader, line: str, words: str) ->
     ],
 )
 def test_java_classes_that_change_records_or_security(read: Loader, key: str) -> None:
-    for classes in ("", "org.apache.kafka.Their", "kafkashaded.org.apache.kafka.Their"):
+    is_converter = key.endswith("converter")
+    theirs = CONVERTER if is_converter else "org.apache.kafka.Their"
+    for classes in ("", theirs, f"kafkashaded.{theirs}"):
         read(f"{key} = {classes}")
-    for classes in ("com.example.Own", "org.apache.kafka.Their, com.example.Own"):
+    ours = "com.example.Own"
+    for classes in (ours, "org.apache.kafka.Their" if is_converter else f"{theirs}, {ours}"):
         message = refusal(partial(read, f"{key} = {classes}"))
         assert message.startswith(f"mm2.properties:5: {key}: Twinlog cannot run the Java class")
         differs = "connections would be secured differently" in message

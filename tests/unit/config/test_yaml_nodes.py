@@ -1,4 +1,4 @@
-"""A YAML file that stands for more than it says is refused with its line, and soon."""
+"""A YAML file that expands to far more than it contains is refused soon, with its line."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from twinlog.config.strimzi.yaml_nodes import DEEPEST, MOST_CHARACTERS, parse_ya
 from twinlog.errors import ConfigError
 
 SOON_S = 20.0
-"""Of work. Without a limit these take minutes."""
+"""Seconds of CPU. Without a limit these take minutes."""
 
 
 def refusal(text: str) -> str:

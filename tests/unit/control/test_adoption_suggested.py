@@ -1,4 +1,4 @@
-"""`check` names the take-over where a MirrorMaker 2 may have copied, and nowhere else."""
+"""`check` suggests the take-over only if a MirrorMaker 2 may have copied."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How long a changed meaning waits for lanes of a process that did not say goodbye."""
+"""How long a changed configuration waits for lanes of a process that did not shut down cleanly."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What `twinlog diff` makes of many topics: totals first, then a bounded number of rows."""
+"""The output of `twinlog diff` for many topics: totals first, then a limited number of rows."""
 
 from __future__ import annotations
 

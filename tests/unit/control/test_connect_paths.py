@@ -1,4 +1,4 @@
-"""Connect's paths, as scripts for MirrorMaker 2 ask them."""
+"""Kafka Connect's paths, as used by scripts for MirrorMaker 2."""
 
 from __future__ import annotations
 
@@ -100,7 +100,7 @@ def test_states_in_the_words_of_connect(
 
 
 def test_a_partition_that_stands_still_is_a_task_that_failed(rest: Rest, monitor: Monitor) -> None:
-    """As with Connect itself, whose connector runs on; alarms look at the tasks."""
+    """In Connect, too, the connector keeps running, and alarms watch the tasks."""
     monitor.update([flow(state="PARTLY_FAILED", reason="1 partition has stopped")])
     found = rest.get(f"{SOURCE}/status")
     assert found["connector"]["state"] == "RUNNING"

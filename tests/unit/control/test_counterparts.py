@@ -1,4 +1,4 @@
-"""Offsets of the source as offsets of the target, where records lie before ours."""
+"""Translation of source offsets if the target has records before the copy."""
 
 from __future__ import annotations
 
@@ -86,7 +86,7 @@ def test_on_the_way_back_what_others_wrote_before_us_is_the_beginning_of_ours() 
 def test_who_is_at_the_copy_s_first_record_or_below_it_need_not_have_read_any(
     offset: int, copy_start: int, is_progress: bool
 ) -> None:
-    """The sync sets groups there that are far behind on the other side: they must not follow."""
+    """The sync sets groups there that are far behind on the other side. They must not follow."""
     back = replace(counterpart(log_start=copy_start), original=LogState(0, 510))
     assert back.is_progress(offset) is is_progress
     assert counterpart(log_start=0).is_progress(offset)

@@ -1,4 +1,4 @@
-"""Every reason that `twinlog doctor` knows, each from what was seen of a flow."""
+"""Every finding of `twinlog doctor`, each from an observation of a flow."""
 
 from __future__ import annotations
 
@@ -38,14 +38,14 @@ B = ClusterView(alias="B", round_trips_ms={1: 2.0, 2: 2.5})
 
 
 def lagging(number: int = 0, lag: int = 1000, **changes: Any) -> PartitionSnapshot:
-    """A partition that is behind for a minute."""
+    """Return a partition that has lagged for a minute."""
     return snapshots.partition(
         number=number, **{"state": "COPYING", "lag": lag, "lag_ms": 60_000, **changes}
     )
 
 
 def seen(*partitions: PartitionSnapshot, state: str = "RUNNING", **changes: Any) -> Observation:
-    """A flow with these partitions; `reason`, `lanes` and `code` are the flow's."""
+    """Return a flow with these partitions. `reason`, `lanes` and `code` are the flow's."""
     of_flow = {name: changes.pop(name) for name in ("reason", "lanes", "code") if name in changes}
     base = Observation(
         snapshot=snapshots.flow(*partitions, state=state, **of_flow),
@@ -57,7 +57,7 @@ def seen(*partitions: PartitionSnapshot, state: str = "RUNNING", **changes: Any)
 
 
 def only(observation: Observation, cause: str) -> Finding:
-    """The first of all findings, which must be this one."""
+    """Return the first finding, which must be this one."""
     found = findings(observation)
     assert found, cause
     assert found[0].cause == cause, found
@@ -101,7 +101,7 @@ def test_degraded_flow_says_why() -> None:
 
 
 def test_a_reason_is_no_place_to_look_for_codes() -> None:
-    """What somebody wrote there, a topic in brackets perhaps, is none."""
+    """A reason may contain text of users, such as a topic in brackets, which is no code."""
     found = only(seen(state="DEGRADED", reason="it is away since [MAP_MISSING]"), "degraded")
     assert "the flow resumes by itself" in found.todo
 

@@ -1,4 +1,4 @@
-"""What a drill makes of a file, and of what it has read; without brokers."""
+"""The configuration and the conclusions of a drill, without brokers."""
 
 from __future__ import annotations
 
@@ -115,7 +115,7 @@ def test_it_is_red_where_it_ended_early_or_left_something(broken: dict[str, obje
 def test_a_cluster_that_is_away_while_it_cleans_up_is_no_error(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """Else the other one would not be cleaned, and there would be no report."""
+    """Otherwise the other cluster would not be cleaned up, and there would be no report."""
     monkeypatch.setattr(cleaning, "WITHIN_S", 0.0)
     said: list[str] = []
     with ClusterClient(settings_for("127.0.0.1:1"), api_timeout_s=0.3) as client:

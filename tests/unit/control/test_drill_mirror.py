@@ -1,4 +1,4 @@
-"""The process of a drill's mirror: it says why it ended, and ends with its drill."""
+"""The process of a drill's mirror reports why it ended, and ends with its drill."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ ROOT = Path(__file__).parents[3]
 
 
 def is_over(mirror: MirrorProcess) -> str:
-    """What it says of its end, once it has ended."""
+    """Return its report about its end, once it has ended."""
     try:
         mirror.check()
     except FlowError as error:
@@ -75,7 +75,7 @@ def test_a_memory_file_is_there_while_it_is_used_and_has_no_name() -> None:
 
 
 def members(group: int) -> list[psutil.Process]:
-    """Processes of a process group."""
+    """Return the processes of a process group."""
     found = []
     for one in psutil.process_iter():
         try:

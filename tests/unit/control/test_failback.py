@@ -1,4 +1,4 @@
-"""What a failback decides from what it has seen; without brokers."""
+"""Decisions of a failback from its observations, without brokers."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ import threading
 from collections.abc import Iterator
 from contextlib import nullcontext
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, cast
@@ -18,14 +19,14 @@ from msgspec import structs
 
 from tests.support.folded_rows import fold
 from tests.support.memory_log import LaggingLog, MemoryLog, MemoryView
-from twinlog.client.export import record_line, record_of
+from twinlog.client.export import ExportedRecord, Transaction, record_line, record_of
 from twinlog.cluster.client import ClusterClient
 from twinlog.cluster.groups.group_offsets import Committed
 from twinlog.control.cutover.scope import CutoverScope
 from twinlog.control.failback import copy_end, failback, replay, saved
 from twinlog.control.failback.copy_end import CopyEnd, CopyEnds
-from twinlog.control.failback.failback import Failback, FailbackPlan, Tail
-from twinlog.control.failback.parting import Parting, SourceLog
+from twinlog.control.failback.divergence import LogDivergence
+from twinlog.control.failback.failback import Failback, FailbackPlan
 from twinlog.control.failback.replay import (
     PromotionWatch,
     Replay,
@@ -37,9 +38,6 @@ from twinlog.control.failback.saved import (
     Owner,
     SavedFile,
     SavedTail,
-    TailCounts,
-    TailRecord,
-    Transaction,
     uncovered,
 )
 from twinlog.errors import BrokerRefused, FlowError, PartitionError
@@ -90,9 +88,12 @@ def test_what_no_file_holds_is_saved(
     assert uncovered(Span(20, 40), [file(*one) for one in files]) == [Span(*one) for one in left]
 
 
-def records(*offsets: int) -> list[TailRecord]:
+ERROR = partial(FlowError, flow="A->B")
+
+
+def records(*offsets: int) -> list[ExportedRecord]:
     return [
-        TailRecord(
+        ExportedRecord(
             record=Record(offset=n, timestamp=n, key=None, value=b"\xff", headers=(("h", None),)),
             is_log_append_time=False,
             leader_epoch=3,
@@ -103,8 +104,8 @@ def records(*offsets: int) -> list[TailRecord]:
 
 
 @pytest.fixture
-def log(monkeypatch: pytest.MonkeyPatch) -> list[TailRecord]:
-    """What A holds."""
+def log(monkeypatch: pytest.MonkeyPatch) -> list[ExportedRecord]:
+    """Return the log of A."""
     held = records(20, 21, 23)
     monkeypatch.setattr(saved, "read_tail", lambda *_: iter(held))
     return held
@@ -119,7 +120,7 @@ def save(folder: Path, first: int = 20, next_: int = 24) -> list[SavedFile]:
 
 
 def test_a_folder_of_another_flow_or_one_that_was_changed_is_left(
-    tmp_path: Path, log: list[TailRecord]
+    tmp_path: Path, log: list[ExportedRecord]
 ) -> None:
     assert log
     (one,) = save(tmp_path)
@@ -142,8 +143,10 @@ def test_a_folder_of_another_flow_or_one_that_was_changed_is_left(
         SavedTail(tmp_path, OWNER).files()
 
 
-def test_files_without_a_manifest_are_nobodys(tmp_path: Path, log: list[TailRecord]) -> None:
-    """A run of another flow may have died behind them, or somebody may have put them there."""
+def test_files_without_a_manifest_are_nobodys(tmp_path: Path, log: list[ExportedRecord]) -> None:
+    """A run of another flow may have died before the manifest, or another user has
+    put them there.
+    """
     assert log
     with SavedTail(tmp_path, OWNER).locked():
         assert json.loads((tmp_path / "manifest.json").read_text())["flow"] == OWNER.flow
@@ -159,7 +162,7 @@ def test_files_without_a_manifest_are_nobodys(tmp_path: Path, log: list[TailReco
 
 
 def test_a_folder_is_this_users_alone_and_so_is_each_file(
-    tmp_path: Path, log: list[TailRecord], monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, log: list[ExportedRecord], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     assert log
     ours, link = tmp_path / "ours", tmp_path / "link"
@@ -207,7 +210,7 @@ def test_two_runs_never_save_to_one_folder(tmp_path: Path) -> None:
     assert caught == ["SAVE_BUSY"]
 
 
-def test_a_saved_name_is_never_taken_twice(tmp_path: Path, log: list[TailRecord]) -> None:
+def test_a_saved_name_is_never_taken_twice(tmp_path: Path, log: list[ExportedRecord]) -> None:
     assert log
     save(tmp_path)
     with pytest.raises(FileExistsError):
@@ -218,23 +221,30 @@ def test_a_line_is_read_back_as_it_was() -> None:
     odd = Record(
         offset=7, timestamp=-1, key=b"\xfe", value=None, headers=(("\udcff", b"x"), ("é", None))
     )
-    assert record_of(json.loads(record_line(0, odd, is_log_append_time=False))) == odd
+    one = ExportedRecord(
+        record=odd, is_log_append_time=False, leader_epoch=1, transaction=Transaction.NONE
+    )
+    for with_batch in (False, True):
+        assert record_of(json.loads(record_line(0, one, with_batch=with_batch))) == odd
 
 
 def plan(**more: Any) -> FailbackPlan:
-    parting = Parting(source=TP, target=REMOTE, at=20, log=(0, 25), stable=more.pop("stable", 25))
-    return FailbackPlan(
-        flow="A->B",
-        promoted=more.pop("promoted", "by me"),
-        tails=(Tail(parting=parting, counts=TailCounts()),),
+    divergence = LogDivergence(
+        source=TP, target=REMOTE, at=20, log=(0, 25), stable=more.pop("stable", 25)
     )
+    return FailbackPlan(flow="A->B", promoted=more.pop("promoted", "by me"), tails=(divergence,))
 
 
 def scope() -> CutoverScope:
     config = SimpleNamespace(flow=Flow("A", "B"))
     target = SimpleNamespace(metadata=lambda _: None)
     found = SimpleNamespace(
-        require_source=lambda: None, source=None, target=target, name="A->B", config=config
+        require_source=lambda: None,
+        source=None,
+        target=target,
+        name="A->B",
+        config=config,
+        error=ERROR,
     )
     return cast("CutoverScope", found)
 
@@ -253,9 +263,9 @@ def test_what_the_copy_still_brought_behind_the_plan_is_no_tail(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     work, shown, seen = Failback(scope(), print), plan(), list[Any]()
-    later = replace(shown.tails[0].parting, at=23)
+    later = replace(shown.tails[0], at=23)
     rounds = iter([[later], [replace(later, stable=24)]])
-    monkeypatch.setattr(failback, "partings", lambda _: next(rounds))
+    monkeypatch.setattr(failback, "divergences", lambda _: next(rounds))
     monkeypatch.setattr(work._reverse, "settled", lambda found: found)
     monkeypatch.setattr(work._reverse, "prepare", seen.append)
     monkeypatch.setattr(work._reverse, "lines", lambda _: [])
@@ -263,7 +273,7 @@ def test_what_the_copy_still_brought_behind_the_plan_is_no_tail(
     watch = SimpleNamespace(newest=None, require=lambda: None)
     monkeypatch.setattr(failback, "PromotionWatch", lambda *_: watch)
 
-    def save_(found: list[Parting], _: SavedTail) -> list[SavedFile]:
+    def save_(found: list[LogDivergence], _: SavedTail) -> list[SavedFile]:
         seen.append(found)
         return []
 
@@ -281,17 +291,17 @@ def test_a_source_that_grows_while_it_is_saved_ends_the_run(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     work = Failback(scope(), print)
-    found = [plan().tails[0].parting]
-    now = {TP: SourceLog(start=0, stable=25, end=25)}
-    monkeypatch.setattr(failback, "source_logs", lambda *_: now)
+    found = [plan().tails[0]]
+    now = {TP: LogState(end=25)}
+    monkeypatch.setattr(failback, "read_ends", lambda *_: now)
     ends: dict[TopicPartition, CopyEnd | None] = {TP: None}
     monkeypatch.setattr(failback, "copy_ends", lambda *_: ends)
     work._require_still(found)
-    now[TP] = SourceLog(start=0, stable=26, end=26)
+    now[TP] = LogState(end=26)
     with pytest.raises(FlowError, match="orders-0 from offset 25 on") as caught:
         work._require_still(found)
     assert caught.value.code == "TAIL_GROWS"
-    now[TP] = SourceLog(start=0, stable=25, end=25)
+    now[TP] = LogState(end=25)
     copy = CopyEnd(
         key=PartitionKey(TopicId("a" * 32), TopicId("b" * 32), 0),
         known=cast("PartitionMap", None),
@@ -330,12 +340,12 @@ def batch(first: int, next_: int, producer: int) -> BatchHeader:
 
 
 class Ends(CopyEnds):
-    """Over a log of batches, whose brokers have forgotten every producer id."""
+    """Finds ends in a log of batches whose brokers have forgotten every producer ID."""
 
     def __init__(self, *log: BatchHeader) -> None:
         self._log = log
         self._producers: dict[int, Any] = {}
-        self._scope = cast("CutoverScope", SimpleNamespace(name="A->B"))
+        self._scope = cast("CutoverScope", SimpleNamespace(name="A->B", error=ERROR))
 
     def _batch_from(self, tp: TopicPartition, offset: int, end: int) -> BatchHeader | None:
         assert tp == REMOTE
@@ -367,7 +377,7 @@ class Ends(CopyEnds):
 
 
 def cuts(total: int) -> Iterator[tuple[int, list[BatchHeader]]]:
-    """Every border between our batches of three and those of others."""
+    """Return every border between the flow's batches of three and foreign ones."""
     for border in range(0, total + 1, 3):
         ours = [batch(n, n + 3, 7) for n in range(0, border, 3)]
         yield border, ours + [batch(n, n + 3, 9) for n in range(border, total, 3)]
@@ -399,7 +409,7 @@ OURS, OTHER_FLOW, STRANGER = 7, 8, 9
 
 
 class SharedEnds(CopyEnds):
-    """Over a log in memory that others write to, too."""
+    """Finds ends in an in-memory log to which other clients write, too."""
 
     def __init__(self, mark: Mark) -> None:
         self.log = MemoryLog()
@@ -417,7 +427,7 @@ class SharedEnds(CopyEnds):
         maps = Maps(fold([row]), {}, 8)
         self._picture = Picture(NO_ENDS, NO_ENDS, maps, Ownership(is_shared=True))
         self._cleaned = set()
-        self._scope = cast("CutoverScope", SimpleNamespace(name="A->B"))
+        self._scope = cast("CutoverScope", SimpleNamespace(name="A->B", error=ERROR))
         producers = frozenset({OURS, OTHER_FLOW})
         self._rows = cast("Any", SimpleNamespace(producers=producers))
 
@@ -493,11 +503,12 @@ def test_what_may_be_ours_is_waited_for(monkeypatch: pytest.MonkeyPatch) -> None
 
 
 def work(*spans: tuple[int, int], first: int = 20) -> TailWork:
-    return TailWork(source=TP, target=REMOTE, first=first, files=tuple(file(*one) for one in spans))
+    divergence = LogDivergence(source=TP, target=REMOTE, at=first)
+    return TailWork(divergence, tuple(file(*one) for one in spans))
 
 
 class Rows:
-    """A target whose brokers remember nothing, and what was written to it."""
+    """A target whose brokers remember no producer, and the rows that were written to it."""
 
     def __init__(self, *begun: str) -> None:
         self.begun, self.written = [*begun], list[Any]()
@@ -507,10 +518,12 @@ class Rows:
         return self.begun
 
     def scope(self) -> CutoverScope:
-        steering = SimpleNamespace(wanted=lambda *_: ["a row"], write=self.written.append)
+        steering = SimpleNamespace(set=lambda *_: self.written.append(["a row"]))
         found: Any = SimpleNamespace(partition=lambda _: None, has=lambda *_: True)
         target = SimpleNamespace(metadata=lambda _: found)
-        names = SimpleNamespace(name="A->B", target=target, intents=lambda: self, steering=steering)
+        names = SimpleNamespace(
+            name="A->B", target=target, intents=lambda: self, steering=steering, error=ERROR
+        )
         return cast("CutoverScope", names)
 
     def replay(
@@ -537,12 +550,14 @@ def test_the_first_offset_is_there_before_the_row_that_says_it_was(
 def test_a_partition_whose_tail_comes_later_is_begun_with_its_topic(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """Else the next run would find the topic begun, and nothing of this partition."""
+    """Otherwise the next run would find the topic begun, and nothing of this partition."""
     other = TopicPartition("orders", 1)
-    empty = Parting(source=other, target=REMOTE._replace(partition=1), at=7, target_log=(0, 7))
-    full = Parting(source=TP, target=REMOTE, at=20, target_log=(0, 20))
+    empty = LogDivergence(
+        source=other, target=REMOTE._replace(partition=1), at=7, target_log=(0, 7)
+    )
+    full = LogDivergence(source=TP, target=REMOTE, at=20, target_log=(0, 20))
     some = work_of([full, empty, replace(empty, source=TopicPartition("idle", 0))], [file(20, 24)])
-    assert [(one.source, one.first, one.files != ()) for one in some] == [
+    assert [(one.tail.source, one.tail.at, one.files != ()) for one in some] == [
         (TP, 20, True),
         (other, 7, False),
     ]
@@ -555,22 +570,22 @@ def test_a_partition_whose_tail_comes_later_is_begun_with_its_topic(
 
 
 def test_a_replay_goes_on_only_with_the_files_that_hold_what_was_appended_last(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, log: list[TailRecord]
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, log: list[ExportedRecord]
 ) -> None:
     ours, other = tmp_path / "ours", tmp_path / "other"
     at = Committed(22, replay.last_appended(log[1].record))
-    some = replace(work(), files=tuple(save(ours)))
+    some = work()._replace(files=tuple(save(ours)))
     assert Rows("orders").replay(monkeypatch, ours, at)._begun([some]) == {REMOTE: at}
     # of a later tail nothing was appended yet
-    later = replace(some, first=22)
+    later = some._replace(tail=replace(some.tail, at=22))
     assert Rows("orders").replay(monkeypatch, ours, at)._begun([later])[REMOTE].offset == 22
 
     # retention has deleted 20 to 22 since, which the other folder has
     log[:] = records(23)
-    rest = replace(work(), files=tuple(save(other, 23)))
+    rest = work()._replace(files=tuple(save(other, 23)))
     # or the source lost them, and others were written there
     log[:] = [replace(one, record=one.record._replace(value=b"new")) for one in records(20, 21, 23)]
-    again = replace(work(), files=tuple(save(tmp_path / "again")))
+    again = work()._replace(files=tuple(save(tmp_path / "again")))
     for folder, wrong in ((other, rest), (tmp_path / "again", again)):
         with pytest.raises(FlowError, match="--save with the folder of the earlier run") as caught:
             Rows("orders").replay(monkeypatch, folder, at)._begun([wrong])
@@ -588,7 +603,7 @@ def test_an_offset_that_somebody_else_committed_for_the_replay_is_not_believed(
 
 
 def test_what_was_left_out_of_the_copy_is_saved_and_not_replayed(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, log: list[TailRecord]
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, log: list[ExportedRecord]
 ) -> None:
     assert log
     wanted = WantedSkip(
@@ -606,15 +621,15 @@ def test_what_was_left_out_of_the_copy_is_saved_and_not_replayed(
     )
     files = save(tmp_path)
     assert [one.records for one in files] == [3]
-    parting = replace(plan().tails[0].parting, topic_id=wanted.topic_id)
+    divergence = replace(plan().tails[0], topic_id=wanted.topic_id)
     for topic, left in ((TP.topic, [20, 23]), ("another", [20, 21, 23])):
-        (one,) = work_of([parting], files, [structs.replace(wanted, topic=topic)])
+        (one,) = work_of([divergence], files, [structs.replace(wanted, topic=topic)])
         found = Rows().replay(monkeypatch, tmp_path)._records(one, 20)
         assert [record.offset for record in found] == left
 
 
 def test_what_was_saved_and_written_anew_since_is_found_out(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, log: list[TailRecord]
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, log: list[ExportedRecord]
 ) -> None:
     files, there = save(tmp_path), {one.record.offset: one.record for one in log}
     monkeypatch.setattr(
@@ -623,17 +638,17 @@ def test_what_was_saved_and_written_anew_since_is_found_out(
         lambda _client, _tp, offset: (there[offset], False) if offset in there else None,
     )
     work, folder = Failback(scope(), print), SavedTail(tmp_path, OWNER)
-    parting = plan().tails[0].parting
-    work._require_same(folder, files, parting)
+    divergence = plan().tails[0]
+    work._require_same(folder, files, divergence)
     del there[23]  # cleaned away
-    work._require_same(folder, files, parting)
+    work._require_same(folder, files, divergence)
     there[21] = there[21]._replace(value=b"new")
     with pytest.raises(FlowError, match="another record at offset 21") as caught:
-        work._require_same(folder, files, parting)
+        work._require_same(folder, files, divergence)
     assert caught.value.code == "SAVED_OTHERWISE"
     # lost, and not written anew yet: the next records of the source will have these offsets
     with pytest.raises(FlowError, match="ends at offset 24, and orders-0 at 21") as caught:
-        work._require_same(folder, files, replace(parting, log=(0, 21)))
+        work._require_same(folder, files, replace(divergence, log=(0, 21)))
     assert caught.value.code == "SAVED_OTHERWISE"
 
 
@@ -673,7 +688,7 @@ def test_a_transaction_is_bounded_and_a_large_record_goes_alone() -> None:
 
 @pytest.mark.parametrize(("has_line", "was_transformed"), [(True, False), (False, True)])
 def test_transformed_topics_are_not_replayed(has_line: bool, was_transformed: bool) -> None:
-    """A replay appends source bytes, in the clear where a transform masks them."""
+    """A replay appends the source's bytes, which a transform would mask."""
     row = ChunkRow(
         key=PartitionKey(TopicId("a"), TopicId("b"), 0),
         term=Term(1, 0),
@@ -686,9 +701,9 @@ def test_transformed_topics_are_not_replayed(has_line: bool, was_transformed: bo
     copy = CopyEnd(key=row.key, known=known, ordinal=1, reach=Reach(1, 1))
     of_topic = {"orders": ("mask",) if has_line else ()}
     transforms = SimpleNamespace(of_topic=lambda topic: of_topic.get(topic, ()))
-    scope: Any = SimpleNamespace(name="A->B", config=SimpleNamespace(transforms=transforms))
-    other = Parting(source=TopicPartition("payments", 0), target=REMOTE)
+    scope: Any = SimpleNamespace(config=SimpleNamespace(transforms=transforms), error=ERROR)
+    other = LogDivergence(source=TopicPartition("payments", 0), target=REMOTE)
     require_raw(scope, [other])
     with pytest.raises(FlowError, match="records of orders without their transforms") as caught:
-        require_raw(scope, [other, Parting(source=TP, target=REMOTE, copy=copy)])
+        require_raw(scope, [other, LogDivergence(source=TP, target=REMOTE, copy=copy)])
     assert caught.value.code == "TRANSFORMS_NOT_RUN"

@@ -1,4 +1,4 @@
-"""Where two logs part, and where the flow back begins; without brokers."""
+"""The point where two logs part, and where the reverse flow begins, without brokers."""
 
 from __future__ import annotations
 
@@ -8,10 +8,10 @@ from typing import Any, cast
 import pytest
 
 from twinlog.control.cutover.scope import CutoverScope
-from twinlog.control.failback import failback, parting
+from twinlog.control.failback import divergence, failback
 from twinlog.control.failback.copy_end import BothReads, CopyEnd
+from twinlog.control.failback.divergence import MARKER, Comparing, LogDivergence
 from twinlog.control.failback.failback import BEFORE_ALL, Reverse, reverse_start
-from twinlog.control.failback.parting import MARKER, Comparing, Parting
 from twinlog.errors import FlowError
 from twinlog.mirror.map.offset_map import Mark, PartitionKey, PartitionMap, Term
 from twinlog.mirror.map.runs import Run
@@ -40,14 +40,16 @@ def copied(*runs: Run, ordinal: int = 5, downstream: int = 5, **more: Any) -> Co
     )
 
 
-def partition(**more: Any) -> Parting:
+def partition(**more: Any) -> LogDivergence:
     given: dict[str, Any] = {
         "at": 106,
         "log": (0, 110),
         "stable": 110,
         "copy": copied(*RUNS),
     } | more
-    return Parting(source=TP, target=TP, topic_id=HERE, target_id=THERE, target_log=(0, 9), **given)
+    return LogDivergence(
+        source=TP, target=TP, topic_id=HERE, target_id=THERE, target_log=(0, 9), **given
+    )
 
 
 def test_the_flow_back_has_the_map_turned_round_and_begins_behind_it() -> None:
@@ -71,7 +73,7 @@ def test_a_topic_that_was_never_copied_comes_whole() -> None:
     start = reverse_start("A->B", partition(copy=None, at=0))
     assert start is not None
     assert (start.runs, start.mark) == ((Run(0, 0, 110),), Mark(0, 110))
-    alone = Parting(source=TP, target=TP)
+    alone = LogDivergence(source=TP, target=TP)
     assert reverse_start("A->B", alone) is None
 
 
@@ -132,7 +134,7 @@ def test_rows_of_a_flow_that_was_ever_started_are_left(monkeypatch: pytest.Monke
 
 
 def comparing(end: int = 106) -> Comparing:
-    """Of the five records; A's log ends there."""
+    """Compare the five records. A's log ends there."""
     sides = BothReads(*cast("Any", ("A", "B")))
     return Comparing("A->B", sides, partition(log=(0, end)), copied(*RUNS))
 
@@ -141,7 +143,7 @@ def test_where_a_was_written_to_again_under_the_same_offsets_the_place_is_found(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     for wrong_from in range(6):  # of the five records of the copy
-        monkeypatch.setattr(parting, "record_at", written_anew(wrong_from))
+        monkeypatch.setattr(divergence, "record_at", written_anew(wrong_from))
         assert comparing().common() == (min(wrong_from, 5), True)
 
 
@@ -150,7 +152,7 @@ def test_where_a_was_written_to_again_under_the_same_offsets_the_place_is_found(
 def test_where_that_place_is_cleaned_away_no_new_record_is_taken_for_a_common_one(
     monkeypatch: pytest.MonkeyPatch, cleaned: int, side: str
 ) -> None:
-    """All from the second record on was written anew; some of these are on one side only."""
+    """All records from the second one on were rewritten. Some are on one side only."""
     anew, gone = written_anew(1), range(1, 1 + cleaned)
 
     def record(client: str, tp: TopicPartition, offset: int) -> Any:
@@ -163,9 +165,9 @@ def test_where_that_place_is_cleaned_away_no_new_record_is_taken_for_a_common_on
         header = SimpleNamespace(magic=1, is_control=False)
         return [(header, [SimpleNamespace(offset=A_HELD[ordinal]) for ordinal in left])]
 
-    monkeypatch.setattr(parting, "record_at", record)
-    monkeypatch.setattr(parting, "_batches", batches)
-    monkeypatch.setattr(parting, "decode", lambda _, batch: batch)
+    monkeypatch.setattr(divergence, "record_at", record)
+    monkeypatch.setattr(divergence, "_batches", batches)
+    monkeypatch.setattr(divergence, "decode", lambda _, batch: batch)
     work = comparing()
     if side == "A":  # it has nothing there that could be missed
         assert work.common() == (1 + cleaned, True)
@@ -178,19 +180,21 @@ def test_where_that_place_is_cleaned_away_no_new_record_is_taken_for_a_common_on
 def test_the_end_of_a_transaction_in_place_of_a_record_was_written_anew(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """A lost its last two records; there are the marker of a new transaction, and one more."""
+    """A lost its last two records. At their offsets are the marker of a new transaction, and
+    another record.
+    """
     anew = written_anew(3)
 
     def record(client: str, tp: TopicPartition, offset: int) -> Any:
         return MARKER if (client, offset) == ("A", 104) else anew(client, tp, offset)
 
-    monkeypatch.setattr(parting, "record_at", record)
+    monkeypatch.setattr(divergence, "record_at", record)
     for end in (106, 105):  # the marker is in between, and at the end
         assert comparing(end).common() == (3, True)
 
 
 def written_anew(wrong_from: int) -> Any:
-    """A's records from that ordinal on are others."""
+    """Rewrite A's records from that ordinal on."""
 
     def record(client: str, _: TopicPartition, offset: int) -> tuple[Record, bool] | None:
         held = A_HELD if client == "A" else B_HELD
@@ -209,5 +213,5 @@ def written_anew(wrong_from: int) -> Any:
 def test_what_lies_behind_the_end_of_a_is_lost_there(
     monkeypatch: pytest.MonkeyPatch, end: int, ordinal: int
 ) -> None:
-    monkeypatch.setattr(parting, "record_at", lambda *_: None)
+    monkeypatch.setattr(divergence, "record_at", lambda *_: None)
     assert comparing(end).common() == (ordinal, False)

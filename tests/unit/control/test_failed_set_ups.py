@@ -1,4 +1,4 @@
-"""A flow that a process cannot set up: what it writes for other hosts, and when they believe it."""
+"""A flow that a process cannot set up: its rows for other hosts, and when these count."""
 
 from __future__ import annotations
 
@@ -176,7 +176,7 @@ def test_rest_shows_it_with_who_and_age_unless_it_knows_better(config: MirrorCon
 
 
 class Target:
-    """What is written to it."""
+    """Records what is written."""
 
     def __init__(self) -> None:
         self.has_state = True
@@ -185,7 +185,7 @@ class Target:
         self.made: list[str] = []
         self.rows: list[tuple[bytes, bytes]] = []
         self.last: threading.Event | None = None
-        """A row that says an end waits for it."""
+        """A row about an end waits for it."""
 
     def asked_for_state(self, *_: object, **__: object) -> bool:
         self.asked += 1

@@ -1,4 +1,4 @@
-"""What the driver makes of the map of a topic whose records are placed by key."""
+"""Takes of a keyed topic, from its map."""
 
 from __future__ import annotations
 

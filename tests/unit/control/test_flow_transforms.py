@@ -19,7 +19,9 @@ from twinlog.control.lanes.partitions import Placement
 from twinlog.control.running.flow_transforms import (
     ENDED,
     FIRST_PAUSE_S,
+    MOST_PAUSE_S,
     READY_WITHIN_S,
+    RESTARTED_AFTER_S,
     FlowTransforms,
 )
 from twinlog.errors import Fate, TwinlogError
@@ -28,6 +30,7 @@ from twinlog.mirror.map.offset_map import ChunkRow, Run, Term
 from twinlog.mirror.plan import PartitionPlan
 from twinlog.model import TopicPartition
 from twinlog.spark.application import (
+    ApplicationAnswers,
     ApplicationFailed,
     ApplicationReady,
     RangePorts,
@@ -44,7 +47,7 @@ RAW: Final = plan_of(0, "payments")
 
 
 class ApplicationStub:
-    """Says what the test says, until the test ends it."""
+    """An application that is controlled by the test."""
 
     def __init__(self) -> None:
         self._said: queue.SimpleQueue[object] = queue.SimpleQueue()
@@ -75,7 +78,7 @@ class ApplicationStub:
 
 
 class Applications:
-    """What the driver starts, in its turn."""
+    """The applications that the driver starts, one after the other."""
 
     def __init__(self, caplog: pytest.LogCaptureFixture) -> None:
         caplog.set_level(logging.INFO)
@@ -99,7 +102,7 @@ class Applications:
         return self.started[-1]
 
     def turn(self) -> None:
-        """The supervisor takes one call of another thread."""
+        """Let the supervisor process one call of another thread."""
         self._calls.get(timeout=30)()
 
     def tend(self, *ports: ChannelAddress, after: float = 0.0) -> None:
@@ -163,6 +166,51 @@ def test_it_is_started_again_after_a_pause(
     assert all(one.stops for one in applications.started[:2])
 
 
+def test_the_pause_grows_until_a_range_is_answered(
+    applications: Applications, caplog: pytest.LogCaptureFixture
+) -> None:
+    def ends_after(*said: object, pause_s: float) -> None:
+        applications.tend(after=MOST_PAUSE_S)
+        applications.started[-1].say(ApplicationReady(), *said, None)
+        for _ in range(2 + len(said)):
+            applications.turn()
+        assert f"starting it again in {pause_s:.0f} s" in caplog.messages[-1]
+
+    ended = "Spark ended while it computed upstream records of orders-0 [5, 9)"
+    died = ApplicationFailed(message=ended, code="TRANSFORM_UNAVAILABLE")
+    ends_after(pause_s=2)
+    ends_after(pause_s=4)
+    ends_after(ApplicationAnswers(), pause_s=2)
+    applications.tend(after=MOST_PAUSE_S)
+    applications.started[-1].say(ApplicationReady(), died, None)
+    for _ in range(2):
+        applications.turn()
+    assert "starting it again in 4 s" in caplog.messages[-1]
+    problem = applications.transforms.problem
+    assert problem is not None and problem.message.endswith(f"does not run: {ended}")
+    assert problem.fate is Fate.RETRIABLE
+
+
+def test_it_is_started_again_if_a_range_has_no_answer(applications: Applications) -> None:
+    applications.tend()
+    (application,) = applications.started
+    application.say(ApplicationReady())
+    applications.turn()
+    applications.clock.now += RESTARTED_AFTER_S - 1
+    applications.transforms.unanswered("not yet")
+    assert application.kills == 0, "lanes may have waited for the one before it"
+    applications.clock.now += 1
+    for _ in range(2):  # several partitions
+        applications.transforms.unanswered("orders-0: no answer")
+    assert application.kills == 1
+    applications.tend()
+    applications.turn()
+    problem = applications.transforms.problem
+    assert problem is not None and problem.message.endswith("does not run: orders-0: no answer")
+    applications.tend(after=FIRST_PAUSE_S)
+    assert len(applications.started) == 2
+
+
 def test_a_closed_pipe_does_not_end_the_mirror(applications: Applications) -> None:
     applications.tend()
     (application,) = applications.started
@@ -218,9 +266,13 @@ class Stub:
 
     def __init__(self) -> None:
         self.ports: list[ChannelAddress] = []
+        self.said: list[str] = []
 
     def tend(self, ports: Iterator[ChannelAddress]) -> None:
         self.ports = [*ports]
+
+    def unanswered(self, why: str) -> None:
+        self.said.append(why)
 
 
 def test_only_transformed_partitions_wait_for_the_application() -> None:
@@ -286,3 +338,18 @@ def test_what_was_transformed_is_not_copied_unchanged(
     failed = [one for one in driver.run.partitions.values() if one.plan.source.topic not in taken]
     assert all(one.failure and one.failure.code == "TRANSFORMS_DIFFER" for one in failed)
     assert all("list orders in twinlog.transforms.removed" in str(one.failure) for one in failed)
+
+
+def test_application_that_does_not_answer_a_range_is_reported() -> None:
+    stub = Stub()
+    stub.is_ready = True
+    driver = Driver([MASKED], lanes=1, transforms=cast("FlowTransforms", stub))
+    driver.run.tick()
+    lane = driver.connect(1, 0).ready(PORT)
+    driver.pass_time(30)
+    assert lane.taken == [HERE]
+    lane.troubled(HERE, "RECORD_NOT_TRANSFORMED", said="a bad record")
+    assert stub.said == []
+    driver.pass_time(60)
+    lane.troubled(HERE, "TRANSFORM_UNAVAILABLE", said="no answer")
+    assert stub.said == ["no answer"]

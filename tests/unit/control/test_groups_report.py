@@ -1,4 +1,4 @@
-"""Who is left alone, and why, as `twinlog status` shows it."""
+"""Groups that are left alone, with the reason, as in `twinlog status`."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which topics are handed to a duty, and when."""
+"""The topics that a duty may change, and when."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def test_while_partitions_are_of_two_topics_of_one_name_each_counts_by_itself() 
 
 
 class Rounds:
-    """Of a flow whose partitions a test sets."""
+    """Rounds for a flow whose partitions a test sets."""
 
     def __init__(self) -> None:
         self.views: tuple[PartitionView, ...] = ()

@@ -10,11 +10,15 @@ import pytest
 
 from tests.support.properties import loader
 from twinlog.control.cutover.scope import CutoverScope
-from twinlog.control.cutover.switchover import hook_environment, run_hook
+from twinlog.control.cutover.switchover import run_hook
 from twinlog.control.flow.wiring import flow_setup
 from twinlog.errors import FlowError
 
-ENVIRONMENT = {"TWINLOG_FLOW": "A->B", "TWINLOG_STEP": "switch"}
+
+def scope(tmp_path: Path) -> CutoverScope:
+    """The scope of a flow whose topic names call its clusters `x` and `y`."""
+    (flow,) = loader(tmp_path)("source.cluster.alias = x", "target.cluster.alias = y").flows
+    return cast("CutoverScope", SimpleNamespace(config=flow, setup=flow_setup(flow), name="A->B"))
 
 
 def test_a_hook_may_use_pipes_conjunctions_and_variables(
@@ -22,8 +26,9 @@ def test_a_hook_may_use_pipes_conjunctions_and_variables(
 ) -> None:
     first, second = tmp_path / "first", tmp_path / "second"
     run_hook(
+        scope(tmp_path),
         f'echo "$TWINLOG_FLOW" | tr AB CD > {first} && echo "$TWINLOG_STEP" > {second}; echo done',
-        ENVIRONMENT,
+        "switch",
     )
     assert (first.read_text(), second.read_text()) == ("C->D\n", "switch\n")
     said = capfd.readouterr()
@@ -41,22 +46,21 @@ def test_a_hook_may_use_pipes_conjunctions_and_variables(
         ("echo 'unclosed", 2),
     ],
 )
-def test_the_exit_code_of_its_shell_ends_the_run(hook: str, code: int) -> None:
+def test_the_exit_code_of_its_shell_ends_the_run(tmp_path: Path, hook: str, code: int) -> None:
     with pytest.raises(FlowError) as raised:
-        run_hook(hook, ENVIRONMENT)
+        run_hook(scope(tmp_path), hook, "switch")
     assert raised.value.code == "HOOK_FAILED"
     assert f"A->B: the hook for the step switch failed: it ended with {code};" in str(raised.value)
 
 
-def test_a_command_that_no_shell_can_be_given_is_a_failed_hook() -> None:
+def test_a_command_that_no_shell_can_be_given_is_a_failed_hook(tmp_path: Path) -> None:
     with pytest.raises(FlowError) as raised:
-        run_hook("echo \0", ENVIRONMENT)
+        run_hook(scope(tmp_path), "echo \0", "switch")
     assert raised.value.code == "HOOK_FAILED"
 
 
 def test_a_hook_gets_the_names_of_clusters_that_commands_take(tmp_path: Path) -> None:
-    """Those of the file, whatever topic names call the clusters."""
-    (flow,) = loader(tmp_path)("source.cluster.alias = x", "target.cluster.alias = y").flows
-    scope = cast("CutoverScope", SimpleNamespace(config=flow, setup=flow_setup(flow), name="A->B"))
-    found = hook_environment(scope, "switch")
-    assert (found["TWINLOG_SOURCE"], found["TWINLOG_TARGET"]) == ("A", "B")
+    """These are the names in the file, whatever aliases topic names have."""
+    said = tmp_path / "said"
+    run_hook(scope(tmp_path), f'echo "$TWINLOG_SOURCE $TWINLOG_TARGET" > {said}', "switch")
+    assert said.read_text() == "A B\n"

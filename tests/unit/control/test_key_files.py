@@ -1,4 +1,4 @@
-"""What a running mirror says of certificates: lines, a series; and what lanes are told."""
+"""Certificates of a running mirror: log lines, a series, and messages to lanes."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def end_of(issued: Issued) -> int:
 
 
 class Keys:
-    """A key file of cluster A, which is entered with it."""
+    """A key file of cluster A's credentials."""
 
     def __init__(self, folder: Path, issued: Issued = SOON) -> None:
         self.path = folder / "me.pem"

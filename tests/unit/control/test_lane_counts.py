@@ -1,4 +1,4 @@
-"""How many lanes a flow gets: from its configuration, this machine, and a given Spark master."""
+"""The number of a flow's lanes: from its configuration, this machine, and a given Spark master."""
 
 from __future__ import annotations
 
@@ -136,7 +136,7 @@ def test_a_warm_standby_starts_spark_with_the_process(
 
 
 def test_lanes_of_this_machine_stay_on_loopback(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Elsewhere the channel is TLS: the server decides by the address that it is given."""
+    """On other addresses the channel uses TLS. The server decides by its address."""
     monkeypatch.delenv("SPARK_LOCAL_IP", raising=False)
     assert address_for_executors("local[4,2]") == "127.0.0.1"
     assert address_for_executors("spark://a:7077") != ""

@@ -1,4 +1,4 @@
-"""Whether a flow runs, by what it left on the target and by its process on this host."""
+"""Whether a flow runs, by its rows on the target and by its process on this host."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def history(*, host: str = "east-1", pid: int = 77, is_closed: bool = False) -> 
 
 @pytest.fixture
 def gone() -> int:
-    """The number of a process that has ended."""
+    """Return the pid of a process that has ended."""
     process = subprocess.Popen([sys.executable, "-c", ""])
     process.wait()
     return process.pid

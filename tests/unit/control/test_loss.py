@@ -1,10 +1,10 @@
-"""What would be lost without the source, while it is copied, paused, throttled, or stands still."""
+"""The possible loss without the source, while a flow is copied, paused, throttled, or stopped."""
 
 from __future__ import annotations
 
 import logging
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final, cast
 
@@ -15,10 +15,16 @@ from twinlog.codes import FlowState
 from twinlog.config.flow.start import Starts, TopicStart
 from twinlog.control.flow.snapshots import flow_snapshot
 from twinlog.control.lanes.pacing import Pacer
-from twinlog.control.risk.held_back import OpenOnes
-from twinlog.control.risk.resting import Rest, RestingWatch, RestQuestions
+from twinlog.control.risk.idle import IdlePosition, IdleQuestions, IdleWatch
 from twinlog.control.risk.running_flow import RiskLimits
-from twinlog.control.risk.source_watch import SHARE_OF_TIME, Offsets, SourceWatch
+from twinlog.control.risk.source_watch import (
+    SHARE_OF_TIME,
+    Offsets,
+    OpenOnes,
+    SourceAnswers,
+    SourceQuestions,
+    SourceWatch,
+)
 from twinlog.control.watch.snapshot import FlowSnapshot
 from twinlog.control.watch.state_since import FlowSince
 from twinlog.errors import Disconnected, TwinlogError, Unreachable
@@ -53,23 +59,40 @@ RPO_S = 30
 
 
 @dataclass
-class Source:
-    """Where its partitions end, as the watch asks for it; time passes with each second asked."""
+class Source(SourceQuestions):
+    """A source's log ends, as queried by the watch. Time passes with each query."""
 
     driver: Driver
     at: dict[TopicPartition, int] = field(default_factory=dict)
     begins: dict[TopicPartition, int] = field(default_factory=dict)
     kept_ms: int | None = None
     stable: dict[TopicPartition, int] | None = None
-    """Last stable offsets, where they are not the ends."""
+    """Last stable offsets, if they differ from the ends."""
     asked: list[float] = field(default_factory=list)
     error: TwinlogError | None = None
     takes_s: float = 0.0
     open_ones_are: OpenOnes | None = None
     made_anew: set[str] = field(default_factory=set)
-    rests: dict[TopicPartition, Rest] = field(default_factory=dict)
-    """Where those stand that no lane has begun."""
+    rests: dict[TopicPartition, IdlePosition] = field(default_factory=dict)
+    """Positions of partitions that no lane has begun."""
     rests_asked: list[TopicPartition] = field(default_factory=list)
+
+    def answers(
+        self,
+        wanted: Collection[TopicPartition],
+        behind: Collection[TopicPartition],
+        topics: Collection[str],
+        held_back: Collection[TopicPartition],
+    ) -> SourceAnswers:
+        ends = self.ends(wanted) if wanted else {}
+        return SourceAnswers(
+            ends=ends,
+            readable=ends if self.stable is None else self.stable,
+            starts=self.starts(behind),
+            ids=self.ids({tp.topic for tp in wanted}),
+            retentions=self.retentions(topics) if topics else None,
+            open_ones=self.open_ones(held_back) if held_back else None,
+        )
 
     def ids(self, topics: Iterable[str]) -> Mapping[str, TopicId]:
         ids = {topic: plan_of(0, topic).source_topic_id for topic in topics}
@@ -82,16 +105,13 @@ class Source:
             raise self.error
         return {tp: self.at[tp] for tp in partitions if tp in self.at}
 
-    def readable_ends(self, partitions: Iterable[TopicPartition]) -> Offsets | None:
-        return self.stable
-
     def starts(self, partitions: Iterable[TopicPartition]) -> Offsets:
         return {tp: self.begins.get(tp, 0) for tp in partitions}
 
     def retentions(self, topics: Iterable[str]) -> Mapping[str, int]:
         return {topic: self.kept_ms for topic in topics if self.kept_ms is not None}
 
-    def find_rests(self, plans: Sequence[PartitionPlan]) -> Mapping[TopicPartition, Rest]:
+    def find_rests(self, plans: Sequence[PartitionPlan]) -> Mapping[TopicPartition, IdlePosition]:
         self.rests_asked += [plan.source for plan in plans]
         return {tp: rest for tp, rest in self.rests.items() if tp in self.rests_asked}
 
@@ -102,7 +122,7 @@ class Source:
 
 
 class Flow:
-    """A run with two partitions, and what it looks like."""
+    """A run with two partitions, and its snapshot."""
 
     def __init__(
         self, rpo_seconds: int | None = RPO_S, second: str = "orders", *, begun: bool = True
@@ -114,10 +134,10 @@ class Flow:
             source=self.source,
             log=FlowLog(logging.getLogger("test"), "A->B"),
         )
-        self.resting = RestingWatch(run=self.driver.run, find=self.source.find_rests)
+        self.resting = IdleWatch(run=self.driver.run, find=self.source.find_rests)
         self._rpo_seconds = rpo_seconds
         self.at_ms = self.driver.clock.wall_ms()
-        """Of the last record that was copied."""
+        """Timestamp of the last copied record."""
         self._since = FlowSince()
         if begun:
             self.driver.run.tick()
@@ -192,7 +212,9 @@ def test_loss_grows_while_the_flow_is_paused() -> None:
 
 @pytest.mark.parametrize("count", [50, 100, 150])
 def test_of_a_source_topic_made_anew_nobody_knows_what_would_be_lost(count: int) -> None:
-    """With as many records as were copied none seems to be missing, and none of them is there."""
+    """If the new topic has as many records as were copied, none seems to be missing, but none is
+    there.
+    """
     flow = Flow()
     flow.pass_time(5)
     flow.driver.run.follow(PAUSED)
@@ -248,7 +270,7 @@ def test_a_source_that_does_not_answer_proves_nothing() -> None:
 
 
 def test_what_lies_behind_an_open_transaction_would_be_lost() -> None:
-    """Everything up to the last stable offset is copied: there is no lag, and much to lose."""
+    """Everything up to the last stable offset is copied, so there is no lag, but much to lose."""
     flow = Flow()
     flow.pass_time(1)
     flow.source.stable = dict(flow.source.at)
@@ -386,7 +408,7 @@ def gone(flow: Flow) -> None:
 
 @dataclass
 class Binding:
-    """A pacer whose limit holds the flow back."""
+    """A pacer whose limit slows the flow down."""
 
     limit: int = 5000
     is_binding: bool = True
@@ -492,7 +514,7 @@ def test_a_topic_that_falls_behind_later_has_its_outlook_as_soon() -> None:
 
 
 def test_a_partition_that_is_retried_in_vain_keeps_its_outlook() -> None:
-    """Each try is a new one to its lane, which knows of no record."""
+    """Each attempt is new to its lane, which knows of no record."""
     flow = Flow(rpo_seconds=None)
     far_behind(flow)
     stopped(flow)
@@ -508,12 +530,12 @@ def test_a_partition_that_is_retried_in_vain_keeps_its_outlook() -> None:
 
 @pytest.mark.parametrize("why", ["paused", "stopped"])
 def test_a_partition_that_no_lane_of_this_run_has_begun_has_its_outlook(why: str) -> None:
-    """The mirror started while it was so; two hours of four are left, and then one."""
+    """The mirror started in this state. Two of four hours are left, and then one."""
     flow = Flow(rpo_seconds=None, begun=False)
     flow.source.kept_ms = KEPT_MS
     flow.source.at = {FIRST: 10_000, SECOND: 10_000}
     written_ms = flow.driver.clock.wall_ms() - 2 * HOUR_S * 1000
-    flow.source.rests = {FIRST: Rest(100, written_ms), SECOND: Rest(10_000, 0)}
+    flow.source.rests = {FIRST: IdlePosition(100, written_ms), SECOND: IdlePosition(10_000, 0)}
     if why == "paused":
         flow.driver.run.follow(PAUSED)
     else:
@@ -566,11 +588,11 @@ def test_what_was_begun_rests_where_the_map_says(targets: int) -> None:
 
 
 def begins(plan: PartitionPlan, maps: Maps, starts: Starts) -> int | None:
-    """Of clusters that nobody asks."""
-    asked = RestQuestions(
+    """Return the starts of clusters that are not queried."""
+    asked = IdleQuestions(
         read_map=lambda: maps,
         target=cast("Any", None),
-        source=cast("Any", None),
+        next_batches=cast("Any", None),
         starts=starts,
         is_shared=False,
     )
@@ -618,7 +640,7 @@ def test_a_topic_that_is_kept_for_ever_is_near_nothing_and_one_that_is_hidden_no
 
 
 def test_a_flow_whose_source_nobody_asks_claims_nothing() -> None:
-    """With `--once`."""
+    """This is so with `--once`."""
     flow = Flow()
     far_behind(flow)
     found = flow_snapshot(flow.driver.run, "exact", None, [], Counter(), FlowSince())

@@ -1,4 +1,4 @@
-"""The three paths, asked over HTTP, with flows whose numbers a test chooses."""
+"""The three paths over HTTP, with flows whose numbers a test sets."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ from twinlog.spark.jvm_use import JvmUse
 
 
 class Clock:
-    """Stands still until it is moved."""
+    """A clock that only the test moves."""
 
     def __init__(self) -> None:
         self.now = 1000.0

@@ -1,4 +1,4 @@
-"""Clients that hold connections open, or come under another name, over real connections."""
+"""Clients that hold connections open, or use another host name, over real connections."""
 
 from __future__ import annotations
 
@@ -136,7 +136,7 @@ def test_who_has_its_answer_goes_before_a_newcomer_that_was_not_read_yet(now: li
 
 
 def answer_to(server: WebServer, request: str) -> int:
-    """The status of a request that is written by hand."""
+    """Return the status of the response to a hand-written request."""
     with socket.create_connection(server.address) as connection:
         connection.settimeout(30)
         connection.sendall(request.encode())

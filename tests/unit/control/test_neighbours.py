@@ -1,4 +1,4 @@
-"""Where the flows of one configuration lead together."""
+"""The paths formed by the flows of one configuration."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def test_aliases_of_one_cluster_are_one(tmp_path: Path) -> None:
 
 
 def test_one_that_keeps_names_and_one_that_does_not(tmp_path: Path) -> None:
-    """What came from A is named so on B, whatever the way back would make of it."""
+    """A record of A has A's name on B, whatever the reverse flow would make of it."""
     flows = flows_of(tmp_path, "A->B.topics = .*", "B->A.topics = .*", f"B->A.{IDENTITY}")
     assert way(flows, "A->B", "A.pay") == ()
     assert way(flows, "B->A", "pay") == ("B->A", "A->B")
@@ -83,7 +83,7 @@ def test_two_flows_that_are_one(tmp_path: Path) -> None:
 
 
 def test_a_name_without_its_alias_comes_back_by_the_default_policy_too(tmp_path: Path) -> None:
-    """`B.pay` on A came from B; renamed to `pay` its name on C tells of A alone."""
+    """`B.pay` on A came from B. Renamed to `pay`, its name on C shows only A."""
     ring = ["A->C.topics = B.pay", "C->B.topics = .*"]
     whole = flows_of(tmp_path, *ring)
     assert not way(whole, "A->C", "A.B.pay")

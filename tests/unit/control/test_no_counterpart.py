@@ -1,4 +1,4 @@
-"""Why a group finds nothing on the target, in words."""
+"""Reasons why a group's offset has no counterpart on the target, as text."""
 
 from __future__ import annotations
 

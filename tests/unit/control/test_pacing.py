@@ -1,4 +1,4 @@
-"""A flow's byte budget is shared by need and weight, and set off over the seconds."""
+"""A flow's byte budget is shared by demand and weight, and balanced over the seconds."""
 
 import math
 from dataclasses import dataclass, field
@@ -18,7 +18,7 @@ def test_modest_topics_get_what_they_ask_for_and_the_rest_goes_by_weight() -> No
 
 @dataclass(kw_only=True)
 class World:
-    """A flow of one busy topic and many idle ones that copies what it may, some of the time."""
+    """A flow of one busy topic and many idle ones, which copies what it may, some of the time."""
 
     limit: int
     clock: float = 100.0
@@ -26,7 +26,7 @@ class World:
     rate: float = 0.0
     history: list[float] = field(default_factory=list)
     seen: list[float] = field(default_factory=lambda: [0.0, 0.0])
-    """What reports said: two seconds old."""
+    """Numbers in reports, which are two seconds old."""
 
     def run(self, pacer: Pacer, seconds: int, efficiency: float = 1.0) -> None:
         for _ in range(seconds):

@@ -1,4 +1,4 @@
-"""Files of the page over a real socket: what a browser may do with them, and what is not there."""
+"""Files of the page over a real socket: a browser's permissions, and missing files."""
 
 from __future__ import annotations
 

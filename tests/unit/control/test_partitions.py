@@ -1,4 +1,4 @@
-"""When a partition that stands still is tried again."""
+"""When a failed partition is retried."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ def a_partition(clock: Clock = CLOCK) -> Partition:
 
 @pytest.mark.parametrize("retriable", [True, False])
 def test_every_try_comes_within_half_a_minute(*, retriable: bool) -> None:
-    """A try begins by looking at both clusters: a few seconds are left for that."""
+    """An attempt begins with a check of both clusters, for which a few seconds are left."""
     partition = a_partition()
     pauses = []
     for _ in range(20):
@@ -82,7 +82,7 @@ def test_every_try_comes_within_half_a_minute(*, retriable: bool) -> None:
     ],
 )
 def test_a_cluster_that_is_away_is_one_code_however_its_lane_noticed(code: str, shown: str) -> None:
-    """A broker that dies refuses connections, or drops the one on which it was asked."""
+    """A broker that dies refuses connections, or drops the one with the request."""
     partition = a_partition()
     partition.reached(Away(code=code, message="cluster B: refused"))
     assert partition.failure is not None
@@ -110,7 +110,7 @@ def test_trouble_keeps_the_time_since_when_it_lasts() -> None:
 def test_trouble_with_the_map_is_over_when_nothing_waits_for_it(
     *, waits_for_map: bool, code: str | None
 ) -> None:
-    """Everything was copied before: no record shows by its arrival that the map is back."""
+    """Everything was copied before, so no arriving record shows that the map is available again."""
     partition = a_partition()
     at_end = structs.replace(REPORT, source_end=REPORT.upstream, waits_for_map=waits_for_map)
     partition.on_progress(structs.replace(at_end, waits_for_map=False))
@@ -128,7 +128,7 @@ def test_trouble_with_the_map_is_over_when_nothing_waits_for_it(
     ],
 )
 def test_nobody_builds_on_offsets_of_a_log_that_is_wrong(*, code: str, is_broken: bool) -> None:
-    """Neither groups, nor offset syncs, nor positions for MirrorMaker: none is given."""
+    """Groups, offset syncs and MirrorMaker 2's positions get no offset."""
     partition = a_partition()
     partition.on_progress(REPORT)
     before = view_of(partition)
@@ -170,7 +170,7 @@ def test_where_a_lane_stopped_is_no_position_in_a_topic_created_since(*, at_sour
 
 @pytest.mark.parametrize("is_planned", [True, False])
 def test_nobody_is_told_a_position_in_a_topic_created_since(*, is_planned: bool) -> None:
-    """A group's offset at the source would name the middle of the new topic."""
+    """A group's offset at the source would be in the middle of the new topic."""
     partition = a_partition()
     partition.taken = partition.plan
     partition.on_progress(REPORT)
@@ -185,7 +185,7 @@ def test_nobody_is_told_a_position_in_a_topic_created_since(*, is_planned: bool)
 
 
 def test_what_a_lane_has_begun_is_ours_while_a_lane_has_it() -> None:
-    """Between two lanes nobody sees that clients have gone over to the target."""
+    """Between two lanes nothing detects that clients have moved to the target."""
     clock = HandClock()
     partition = replace(a_partition(), clock=clock)
     assert not view_of(partition).is_begun, "nobody has looked yet"
@@ -232,7 +232,7 @@ def test_what_a_lane_has_begun_is_ours_while_a_lane_has_it() -> None:
 
 
 def test_trouble_does_not_last_while_late_requests_are_waited_for() -> None:
-    """`--once` gives up on what lasts; records that a lane holds back then are none of it."""
+    """`--once` gives up if a problem lasts. Records that a lane holds back are no problem."""
     partition = a_partition()
     assert partition.troubled_s() == 0
     partition.failure = Failure(
@@ -249,7 +249,7 @@ def test_trouble_does_not_last_while_late_requests_are_waited_for() -> None:
 
 
 def test_end_that_the_leader_names_counts_where_the_lane_reads_behind_an_old_one() -> None:
-    """Its answers are in order and bring nothing, so it has nothing to report."""
+    """Its responses are valid but empty, so it has nothing to report."""
     clock = HandClock()
     partition = a_partition(clock)
     partition.on_progress(structs.replace(REPORT, source_end=REPORT.upstream, sees_end=True))

@@ -1,4 +1,4 @@
-"""Every step of a flow's life from every phase: the table of `phases` is the code."""
+"""Every step of a flow's life from every phase: the table of `phases` equals the code."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ ENDS_RUNS = ENDS - {Step.HANDED_OVER}
 
 
 def table() -> dict[Phase, dict[Step, Phase]]:
-    """That of the docstring."""
+    """Return the table of the docstring."""
     found: dict[Phase, dict[Step, Phase]] = {}
     for name, steps in re.findall(r"^\| ([A-Z_]+) \| .* \| (.*) \|$", phases.__doc__ or "", re.M):
         here = Phase[name]

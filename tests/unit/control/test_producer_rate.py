@@ -1,4 +1,4 @@
-"""Which quota producers get while an RPO is not kept, by the clock."""
+"""The quota of producers while an RPO is exceeded, by a manual clock."""
 
 from __future__ import annotations
 
@@ -23,11 +23,11 @@ from twinlog.control.duties.producer_rate import (
 
 RPO_MS = 30_000
 SPEED = 10_000_000
-"""Bytes per second that the copy carries."""
+"""Bytes per second of the copy."""
 
 
 class Copy:
-    """A copy that moves, seen every two seconds."""
+    """A copy in progress, observed every two seconds."""
 
     def __init__(self, waiting: int = 0) -> None:
         self.rate = ProducerRate(RPO_MS)
@@ -81,7 +81,9 @@ def test_they_get_less_where_the_loss_grows_on_and_never_nothing() -> None:
 
 
 def test_who_is_held_back_in_vain_is_let_go() -> None:
-    """Users with quotas of their own write on, and the others must not stand still for it."""
+    """Users with their own quotas continue to write, and the others must not be stopped because of
+    that.
+    """
     copy = Copy()
     copy.held()
     rates = [copy.see(RPO_MS + 1 + 2000 * at) for at in range(int(MOST_LOWERINGS * ADJUST_S))]

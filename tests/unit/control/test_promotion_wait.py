@@ -1,8 +1,9 @@
-"""When the copy has surely let go of topics that were promoted by name."""
+"""When the copy has certainly ended for topics that were promoted by name."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from functools import partial
 from types import SimpleNamespace
 from typing import Any, cast
 
@@ -10,7 +11,6 @@ import pytest
 
 from twinlog.cluster.logs.offsets import EpochEnd
 from twinlog.control.cutover import promotion
-from twinlog.control.cutover.copies import Copy
 from twinlog.control.cutover.promotion import wait_until_over
 from twinlog.control.cutover.scope import CutoverScope
 from twinlog.errors import Disconnected, FlowError, TwinlogError
@@ -21,7 +21,7 @@ Answer = EpochEnd | TwinlogError
 
 
 class Cluster:
-    """A target whose answers take their time, and a mirror that leads."""
+    """A target with delayed responses, and a leading mirror."""
 
     def __init__(self, end: Callable[[float], Answer], *, end_s: float, state_s: float) -> None:
         self.now, self.end, self.end_s, self.state_s = 0.0, end, end_s, state_s
@@ -29,7 +29,7 @@ class Cluster:
         self.scope = cast(
             "CutoverScope",
             SimpleNamespace(
-                name="A->B",
+                error=partial(FlowError, flow="A->B"),
                 is_whole=False,
                 intents=lambda: SimpleNamespace(promotion=None),
                 history=self.history,
@@ -55,8 +55,7 @@ class Cluster:
         clock = SimpleNamespace(monotonic=lambda: self.now, sleep=self.sleep)
         monkeypatch.setattr(promotion, "time", clock)
         monkeypatch.setattr(promotion, "log_ends", self.log_ends)
-        copy = Copy(source=HERE, target=THERE, upstream=5)
-        wait_until_over(self.scope, [copy], lambda _: None, is_fenced=is_fenced)
+        wait_until_over(self.scope, [THERE.topic], lambda _: None, is_fenced=is_fenced)
         return self.now
 
 
@@ -70,7 +69,9 @@ def at(offset: int) -> EpochEnd:
 def test_it_is_still_between_the_end_of_one_look_and_the_beginning_of_another(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """However long the state topic or a look took: what was appended meanwhile is seen."""
+    """However long the state topic or a check takes, records that were appended in between are
+    detected.
+    """
     appends_until = 9.0
     for end_s, state_s in ((0.0, 0.0), (5.0, 0.0), (0.0, 5.0), (3.0, 3.0)):
         cluster = Cluster(
@@ -94,6 +95,6 @@ def test_a_log_that_cannot_be_looked_at_is_not_still(monkeypatch: pytest.MonkeyP
 def test_a_source_that_may_be_written_to_is_waited_for_longer(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """Its leader may be frozen, and its lanes copy the next record."""
+    """Its leader may be frozen, and its lanes would copy the next record."""
     cluster = Cluster(lambda _: at(5), end_s=0.0, state_s=0.0)
     assert cluster.wait(monkeypatch, is_fenced=False) > promotion.OPEN_STILL_S

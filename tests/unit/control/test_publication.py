@@ -1,4 +1,4 @@
-"""What of a flow is written for other hosts: totals, and what is not normal, within bounds."""
+"""The published status of a flow: totals, and unusual partitions, within limits."""
 
 from __future__ import annotations
 

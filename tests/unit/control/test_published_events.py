@@ -1,4 +1,4 @@
-"""Events as they are published for other processes, and as they are heard from others."""
+"""Events are published for other processes, and read from them."""
 
 from __future__ import annotations
 
@@ -83,7 +83,7 @@ def test_each_event_of_another_is_heard_once_and_our_own_not_again(kept: EventLo
 
 
 def test_a_container_that_starts_again_tells_what_its_last_process_said(kept: EventLog) -> None:
-    """Host and pid are the same, and in a row of an earlier release that is all."""
+    """Host and pid are the same, and a row of an earlier release has nothing else."""
     FlowLog(logging.getLogger("twinlog.test"), "A->B").warning("of now")
     own = kept.of_flow("A->B")
     before = structs.replace(
@@ -102,7 +102,7 @@ def test_a_container_that_starts_again_tells_what_its_last_process_said(kept: Ev
 
 
 def happens(writer: EventLog, text: str, at: float) -> PublishedEvents:
-    """What it then publishes."""
+    """Return what it publishes after these events."""
     fields = {"created": at, "levelno": logging.WARNING, "levelname": "WARNING", "flow": "A->B"}
     writer.handle(logging.makeLogRecord({**fields, "msg": text}))
     return writer.of_flow("A->B")
@@ -111,7 +111,7 @@ def happens(writer: EventLog, text: str, at: float) -> PublishedEvents:
 def test_a_process_whose_predecessor_was_far_ahead_is_heard_at_once(
     kept: EventLog, tmp_path: Path
 ) -> None:
-    """A container's process has pid 1 again, and its clock was set meanwhile."""
+    """A container's process has pid 1 again, and its clock was set in the meantime."""
     ahead, now = (EventLog(tmp_path / "mm2.properties") for _ in range(2))
     kept.hear([happens(ahead, "of tomorrow", time.time() + 86_400)])
     rows = [ahead.of_flow("A->B"), happens(now, "of now", time.time())]
@@ -174,7 +174,7 @@ def test_a_file_of_an_earlier_release_is_read(kept: EventLog, tmp_path: Path) ->
 
 @pytest.fixture
 def rest(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Rest]:
-    """Whose flow is led elsewhere."""
+    """A REST server whose flow is led elsewhere."""
     found = {"A->B": Reported(status=None, intents=None, events=(HAPPENED,))}
     monkeypatch.setattr(leaders, "reports_of", lambda *_: found)
     file = tmp_path / "mm2.properties"
@@ -206,7 +206,7 @@ def test_rest_tells_those_of_a_flow_that_is_led_elsewhere_by_time(rest: Rest) ->
 def test_halves_of_surrogate_pairs_hide_no_flow_and_no_event(
     rest: Rest, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A row may have them: an argument or a user's name that is no UTF-8 has, too."""
+    """A row may contain them, as may an argument or a user's name that is not UTF-8."""
     half = "\ud800"
     pause = Intent(
         bytes_per_second=None,

@@ -1,4 +1,4 @@
-"""A source that answers nothing is silent; one that is slow is not."""
+"""A source that does not respond is silent, a slow one is not."""
 
 from __future__ import annotations
 
@@ -7,8 +7,12 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from tests.support.driver import Driver, plan_of
-from twinlog.control.risk.pulse import EVERY_S, LATELY_S, Pulse
-from twinlog.control.risk.source_questions import PULSE_WITHIN_S
+from twinlog.control.risk.source_watch import (
+    LATELY_S,
+    PULSE_EVERY_S,
+    PULSE_WITHIN_S,
+    SourceLiveness,
+)
 from twinlog.errors import Disconnected, TwinlogError, Unauthorized
 
 SILENCE_S = 2 * PULSE_WITHIN_S
@@ -16,14 +20,14 @@ SILENCE_S = 2 * PULSE_WITHIN_S
 
 @dataclass
 class Asked:
-    """One question at a time, answered when the test says so."""
+    """One query at a time, which the test answers."""
 
     driver: Driver = field(default_factory=lambda: Driver([plan_of(0), plan_of(1)], lanes=2))
     times: list[float] = field(default_factory=list)
-    pulse: Pulse = field(init=False)
+    pulse: SourceLiveness = field(init=False)
 
     def __post_init__(self) -> None:
-        self.pulse = Pulse(run=self.driver.run, ask=lambda: None)
+        self.pulse = SourceLiveness(run=self.driver.run, ask=lambda: None)
         self.driver.run.tick()
         here = plan_of(0).source
         (self.lane,) = [lane for lane in self.driver.lanes_of(1) if lane.holds(here)]
@@ -58,7 +62,7 @@ def no_answer() -> TwinlogError:
 def test_it_is_asked_every_second_and_one_question_at_a_time() -> None:
     asked = Asked()
     for _ in range(3):
-        asked.wait(EVERY_S + 0.2)
+        asked.wait(PULSE_EVERY_S + 0.2)
         asked.answer(None)
     asked.wait(30)
     assert len(asked.times) == 4
@@ -97,8 +101,8 @@ def test_records_that_were_read_before_the_silence_are_no_sign_of_life() -> None
 
 def test_source_that_refuses_a_question_is_not_silent() -> None:
     asked = Asked()
-    asked.wait(EVERY_S + 0.2)
+    asked.wait(PULSE_EVERY_S + 0.2)
     asked.fail(no_answer())
-    asked.wait(EVERY_S + 0.2)
+    asked.wait(PULSE_EVERY_S + 0.2)
     asked.fail(Unauthorized("no"))
     assert not asked.is_silent

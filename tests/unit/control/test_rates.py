@@ -1,4 +1,4 @@
-"""Rates come from the last few seconds of counts."""
+"""Rates from the last few seconds of counts."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ def test_rates_of_partitions_are_asked_of_what_was_seen_within_a_minute() -> Non
 
 
 def test_topics_that_left_are_forgotten() -> None:
-    """Topics come and go for as long as a process lives."""
+    """Topics come and go as long as a process runs."""
     rates, by_partition, readiness = Rates(), PartitionRates(), Readiness()
     for number in range(50):
         flows = [flow(partition(f"t{number}", upstream=5), partition("stays", upstream=5))]

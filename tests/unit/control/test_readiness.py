@@ -1,4 +1,4 @@
-"""Progress, not state: situations of flows over time, and whether they are ready."""
+"""Readiness by progress, not by state: situations of flows over time."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ from twinlog.control.watch.snapshot import FlowSnapshot
 
 
 class Watch:
-    """One flow, told once a second."""
+    """One flow, with one update per second."""
 
     def __init__(self) -> None:
         self._readiness = Readiness()
         self._now = 0.0
 
     def after(self, seconds: int, snapshot: FlowSnapshot) -> bool:
-        """Ready, when the flow has looked like this for so long."""
+        """Return whether the flow is ready after this many seconds in this state."""
         ready = False
         for _ in range(seconds):
             self._now += 1
@@ -123,7 +123,7 @@ def test_the_reason_is_told() -> None:
 
 
 def test_a_flow_that_another_process_leads_is_ready() -> None:
-    """It does what it should; and when it takes over it has a minute for it."""
+    """It works as intended. When it takes over, it has a minute for that."""
     watch = Watch()
     standby = flow(state="STANDBY", generation=None, reason="standing by [CONFIG_MISMATCH]")
     assert watch.after(1000, standby)

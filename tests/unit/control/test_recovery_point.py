@@ -1,4 +1,4 @@
-"""The recovery point never claims more than is true, and is as late as what was seen allows."""
+"""The recovery point is never too late, and as late as the observations permit."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The configuration is read again: what is found, and what a file that cannot be read changes."""
+"""The configuration is read again: its changes, and the effect of an unreadable file."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from twinlog.errors import ConfigError, TwinlogError
 
 
 class Rereading:
-    """A file, its reloader, and what was adopted."""
+    """A file, its reloader, and the adopted configurations."""
 
     def __init__(self, folder: Path) -> None:
         self.path = folder / "mm2.properties"

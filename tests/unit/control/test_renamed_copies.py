@@ -1,4 +1,4 @@
-"""What a flow has begun under which name: at a look for topics, and at a cutover."""
+"""The names under which a flow has begun copies, at a discovery and at a cut-over."""
 
 from __future__ import annotations
 

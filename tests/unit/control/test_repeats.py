@@ -1,5 +1,5 @@
-"""The same bytes again are answered without being parsed, and as if they had been: over connections
-that are closed after an answer, and over one that is not.
+"""A request with the same bytes is answered without parsing, and with the same answer: over
+connections that close after an answer, and over one that stays open.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ FLOWS = "/api/v1/flows"
 
 
 class Server(NamedTuple):
-    """Where it listens, and by what its clients know it."""
+    """Its address, and its clients' credentials."""
 
     address: Address
     tls: ssl.SSLContext | None
@@ -57,7 +57,7 @@ def rest(
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
 ) -> Iterator[Server]:
-    """Its answers are kept for a minute, where nothing changes."""
+    """A server that caches its answers for a minute if nothing changes."""
     monkeypatch.setattr(leaders, "GIVES_UP_S", 0.5)
     monkeypatch.setattr(leaders, "WAITED_S", 0.05)
     monkeypatch.setattr(leaders, "ASKED_AGAIN_S", 60.0)
@@ -85,7 +85,7 @@ def rest(
 
 @pytest.fixture
 def parsed(rest: Server, monkeypatch: pytest.MonkeyPatch) -> list[str]:
-    """Paths that were asked of the front, as they come."""
+    """Paths that were requested from the front, in order."""
     calls, paths = Front.__call__, []
 
     async def counted(self: Front, scope: Any, *given: Any, **more: Any) -> None:
@@ -117,7 +117,7 @@ def connected(rest: Server) -> Iterator[socket.socket]:
 
 
 def next_answer(reader: BinaryIO) -> bytes:
-    """One answer of several, by its length."""
+    """Return one of several answers, by its length."""
     head = b""
     while not head.endswith(b"\r\n\r\n"):
         line = reader.readline()
@@ -128,7 +128,7 @@ def next_answer(reader: BinaryIO) -> bytes:
 
 
 def asked(rest: Server, *pieces: bytes) -> bytes:
-    """What comes until the server closes the connection."""
+    """Return everything until the server closes the connection."""
     with connected(rest) as client:
         for number, piece in enumerate(pieces):
             if number:
@@ -144,7 +144,9 @@ def asked(rest: Server, *pieces: bytes) -> bytes:
 
 
 def warmed(rest: Server, wanted: bytes) -> bytes:
-    """Asked until it is kept: it is made, then given again, then known by its bytes."""
+    """Repeat the request until it is cached: the answer is made, then repeated, then found by its
+    bytes.
+    """
     return [asked(rest, wanted) for _ in range(3)][-1]
 
 
@@ -247,7 +249,7 @@ def test_requests_in_one_piece_are_all_answered_in_their_order(rest: Server, tok
 def test_a_client_that_reads_late_gets_every_answer(
     rest: Server, token: str, monitor: Monitor
 ) -> None:
-    """What it has not read is bounded: the server then reads no further request of it."""
+    """Unread data is limited: the server then reads no further request of the client."""
     monitor.update([flow(partition(), reason="x" * 20_000)])
     same, many = get(token, f"X-Long: {'x' * 3000}", closes=False), 5_000
     with connected(rest) as client, client.makefile("rb") as reader:

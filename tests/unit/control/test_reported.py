@@ -1,5 +1,5 @@
-"""What REST says of a flow by the rows on its target: of leaders elsewhere, of nobody, and of this
-process before it lost the lead.
+"""REST answers from the rows on the target: of leaders elsewhere, of no leader, and of this process
+before it lost the lead.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""`/api/v1` over a real socket: flows whose numbers a test chooses, and clusters that are away."""
+"""`/api/v1` over a real socket: flows whose numbers a test sets, and unreachable clusters."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ FILE = (
 
 @pytest.fixture(autouse=True)
 def soon(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Clusters that are away are given up at once."""
+    """Give up unreachable clusters immediately."""
     monkeypatch.setattr(steering, "GIVES_UP_S", 0.5)
     monkeypatch.setattr(leaders, "GIVES_UP_S", 0.5)
     monkeypatch.setattr(offline_status, "GIVES_UP_S", 0.5)
@@ -245,8 +245,8 @@ def test_of_ten_thousand_topics_a_page_is_made_at_once(rest: Rest, monitor: Moni
 def test_a_standby_of_ten_thousand_topics_answers_at_once(
     rest: Rest, monitor: Monitor, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """By the row that its leader publishes, and by what both clusters said last: asking them takes
-    seconds.
+    """It uses the row that its leader publishes, and the last data of both clusters, because
+    querying them takes seconds.
     """
     parts = [partition(f"topic-{n // 10:05}", n % 10, lag=n % 977) for n in range(100_000)]
     now_ms = int(time.time() * 1000)
@@ -319,7 +319,7 @@ def test_what_is_not_known_is_said_and_sorted_as_the_worst() -> None:
 
 
 def answered(fields: dict[str, Any]) -> answers.Flow:
-    """A flow, by what a snapshot or a leader's row says of it."""
+    """Return a flow by its snapshot or its leader's row."""
     names: dict[str, Any] = {"flow": "A->B", "source": "A", "target": "B", "problem": ""}
     unknown = dict.fromkeys(answers.Flow.model_fields)
     return answers.Flow.model_validate({**unknown, **names, **fields})

@@ -1,4 +1,4 @@
-"""Who comes in over HTTP, and who does not: tokens, certificates, roles, origins, crowds."""
+"""Which clients are admitted over HTTP: tokens, certificates, roles, origins, many connections."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ def token(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> Token:
 
 
 def here(rest: Rest) -> Rest:
-    """The same server under an address that one can connect to."""
+    """Return the same server under an address to which clients can connect."""
     address = Address("127.0.0.1", rest.address.port)
     return Rest(address=address, events=rest.events, current=rest.current)
 
@@ -309,7 +309,7 @@ def test_long_headers_are_refused(serve: Serve) -> None:
 
 
 def trusting(authority: str) -> ssl.SSLContext:
-    """A client that does not ask for key identifiers, as Python 3.13's own would."""
+    """Return a client that does not require key identifiers, unlike Python 3.13's own."""
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     context.load_verify_locations(cadata=authority)
     return context

@@ -1,4 +1,4 @@
-"""Duties run in rounds, survive their errors, and end when they are told to."""
+"""Duties run in rounds, survive errors, and end on request."""
 
 import logging
 import threading
@@ -13,7 +13,7 @@ from twinlog.errors import Disconnected, TwinlogError
 
 
 def nothing(_round: int) -> None:
-    """No round fails."""
+    """Fail no round."""
 
 
 @dataclass(kw_only=True)
@@ -153,7 +153,7 @@ def test_once_runs_one_round_of_those_that_end_it_in_their_order() -> None:
 
 @dataclass(kw_only=True)
 class CountingTheEnd(Counting):
-    """A duty that has something to do when the copy has drained."""
+    """A duty with a last round after the copy has drained."""
 
     last_rounds: int = 0
 

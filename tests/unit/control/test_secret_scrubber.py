@@ -1,4 +1,4 @@
-"""What leaves the house: secrets in every form in which somebody may have written them."""
+"""Secrets in texts that leave the machine, in every form in which they may be written."""
 
 from __future__ import annotations
 
@@ -184,7 +184,7 @@ def config(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def bundle_of(config: Path, text: str, leaked: list[str]) -> dict[str, str]:
-    """The bundle of a file, whose mirror and log have said all these."""
+    """Return the bundle of a file whose mirror and log contain all these."""
     config.write_text(text)
     log = logging.getLogger("twinlog.careless")
     kept = EventLog(config)
@@ -284,7 +284,7 @@ def test_names_around_secrets_stay(config: Path) -> None:
 
 
 def test_a_snapshot_is_shown_without_the_clients_that_it_may_ask() -> None:
-    """A failed test prints it: with them it was a page for each flow."""
+    """A failed test prints it, and the clients' settings would take a page for each flow."""
 
     def clients() -> tuple[ClusterSettings, ...]:
         raise AssertionError("asked")

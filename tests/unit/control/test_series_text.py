@@ -1,4 +1,4 @@
-"""Series as text: what the library reads in it, and what it costs beside the library's writer."""
+"""Series as text: what the library reads in it, and its cost compared with the library's writer."""
 
 from __future__ import annotations
 
@@ -109,7 +109,9 @@ def test_both_formats_say_the_same(accept: str, read: Read) -> None:
 
 
 def costs_s() -> tuple[float, float]:
-    """CPU seconds of an answer for a thousand partitions: ours, and the library's."""
+    """Return the CPU seconds of an answer for a thousand partitions, by Twinlog and
+    by the library.
+    """
     monitor = Monitor()
     monitor.update([flow(*(partition(topic=f"topic-{n}") for n in range(1000)))])
     answer = monitor.answer("/metrics")
@@ -137,9 +139,8 @@ def costs_s() -> tuple[float, float]:
 
 
 def test_many_partitions_cost_less_than_half_of_what_the_library_takes() -> None:
-    """2.1 s for 10,000 of them were too long for a process that copies beside it.
-
-    In a process of its own: the heap that other tests leave slows both, and ours more.
+    """2.1 s for 10,000 of them were too long for a process that copies, too. Measured in a separate
+    process, because the heap of other tests slows down both, and Twinlog's more.
     """
     with ProcessPoolExecutor(1, mp_context=get_context("spawn")) as own:
         ours, library = own.submit(costs_s).result()

@@ -1,4 +1,4 @@
-"""Groups that skip records, because another flow copies to the same topic."""
+"""Groups that skip records because another flow copies to the same topic."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from tests.support.properties import flow_of, loader
 from twinlog.cluster.client import ClusterClient
 from twinlog.cluster.groups.group_offsets import Committed
 from twinlog.config.flow.schema import FlowConfig
-from twinlog.control.groups import shared_topics
-from twinlog.control.groups.shared_topics import other_flows, skipping_groups
+from twinlog.control.groups import left_out
+from twinlog.control.groups.left_out import other_flows, skipping_groups
 from twinlog.mirror.state.copies import CopyRow
 from twinlog.model import TopicId, TopicPartition
 from twinlog.survey.cluster_state import ClusterState
@@ -54,7 +54,7 @@ def test_which_flows_have_begun_to_copy_to_a_topic(
         row(str(flow.flow), "alone"),
     ]
     state = ClusterState(cluster_id="b", rows={(one.flow, one.topic): one for one in rows})
-    monkeypatch.setattr(shared_topics, "cluster_state", lambda _: state)
+    monkeypatch.setattr(left_out, "cluster_state", lambda _: state)
     target = SimpleNamespace(
         metadata=lambda names: SimpleNamespace(
             topics={n: SimpleNamespace(error=3 * (n == "gone"), topic_id=HERE) for n in names}

@@ -1,4 +1,4 @@
-"""Who hands a flow over to whom, and when: situations of processes, without a broker."""
+"""Which process hands a flow to which other one, and when, without a broker."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ CONFIG = {"topics": "0011"}
 
 
 class Group:
-    """What a membership knows and is told."""
+    """The state of a membership, and what it was told to announce."""
 
     def __init__(self, role: MemberRole, others: Sequence[bytes]) -> None:
         self.metadata = who_we_are(CONFIG)
@@ -58,7 +58,7 @@ def standby(
 
 
 class Process:
-    """A process that leads flows, each with the same others standing by."""
+    """A process that leads flows, each with the same other processes standing by."""
 
     def __init__(self, leads: int, *others: bytes, stands_by_for: int = 0) -> None:
         self.now = 1000.0
@@ -83,7 +83,7 @@ class Process:
             group.state = MembershipState(role=group.state.role, others=others)
 
     def after(self, seconds: float) -> int:
-        """How many flows are being handed over by then."""
+        """Return the number of flows that are being handed over by then."""
         end = self.now + seconds
         while self.now < end:
             self.now += 0.5
@@ -91,7 +91,7 @@ class Process:
         return sum(flow.offer is not None for flow in self.flows)
 
     def moved(self) -> None:
-        """Those flows are led by another now."""
+        """Let another process lead those flows."""
         for flow in self.flows:
             if flow.offer is not None:
                 flow.offer = flow.generation = None

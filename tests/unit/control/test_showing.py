@@ -1,4 +1,4 @@
-"""What showing flows costs: a small part of the time, however many partitions there are."""
+"""The cost of snapshots: a small part of the time, however many partitions there are."""
 
 from __future__ import annotations
 
@@ -27,11 +27,11 @@ from twinlog.control.watch.status_file import StatusFile, running_mirrors
 
 PARTITIONS = 100_000
 MOST = 0.05
-"""Of a core, with so many."""
+"""Maximum share of a core with that many partitions."""
 
 
 class Times:
-    """A supervisor that turns ten times a second, and whose checks cost what a test says."""
+    """A supervisor that turns ten times a second, and whose checks have the given cost."""
 
     def __init__(self, cost_s: float) -> None:
         self.now = self.cpu = 0.0
@@ -122,7 +122,9 @@ def test_a_large_status_file_is_written_seldom_and_says_so(
 @pytest.mark.alone
 @pytest.mark.usefixtures("_own_folder")
 def test_ten_thousand_topics_are_shown_for_a_twentieth_of_a_core(tmp_path: Path) -> None:
-    """10 partitions each: the check, what monitoring keeps of it, and the file of `status`."""
+    """With 10 partitions each: the check, the data kept for monitoring, and the file
+    for `status`.
+    """
     gc.freeze()  # what other tests left is no part of a mirror's memory
     driver = Driver([plan_of(one % 10, f"t-{one // 10:05d}") for one in range(PARTITIONS)])
     driver.run.tick()

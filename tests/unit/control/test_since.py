@@ -1,4 +1,4 @@
-"""A state that is shown comes with the moment at which it began."""
+"""A displayed state has the time at which it began."""
 
 from __future__ import annotations
 
@@ -74,7 +74,7 @@ def test_trouble_shows_when_it_began_however_often_it_is_tried_again(
 def test_partition_whose_source_answers_nothing_is_at_no_end(
     driver: Driver, lane: LaneStub, since: FlowSince
 ) -> None:
-    """Its lane, which has said so of it, keeps the state before."""
+    """Its lane, which has reported that, keeps the earlier state."""
     lane.progress(HERE, ordinal=3)
     refused = Away(code="UNREACHABLE", message="A (a:9092): connection refused")
     lane.say(Progress(partitions=(), degraded=refused))
@@ -90,7 +90,7 @@ def test_partition_whose_source_answers_nothing_is_at_no_end(
 def test_no_secret_that_a_lane_or_an_error_quotes_is_shown(
     driver: Driver, lane: LaneStub, since: FlowSince
 ) -> None:
-    """Status, REST, page and the target's state topic say what a snapshot says."""
+    """Status, REST, page and the target's state topic show the text of a snapshot."""
     with hiding(lambda text: text.replace("only-we-know", "<hidden>")):
         refused = Away(code="UNREACHABLE", message="A: echoes only-we-know")
         lane.say(Progress(partitions=(), degraded=refused))

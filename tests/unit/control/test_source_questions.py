@@ -1,4 +1,4 @@
-"""Nothing is asked of a source behind the end of the run that asked it."""
+"""No query is sent to a source after the end of its run."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import pytest
 from tests.support.properties import BASE
 from tests.support.settings import settings_for
 from twinlog.config.load import load
-from twinlog.control.risk.source_questions import SourceQuestions
+from twinlog.control.risk.source_watch import SourceQuestions
 from twinlog.errors import Disconnected
 from twinlog.model import TopicPartition
 
@@ -21,5 +21,5 @@ def test_a_question_behind_the_end_opens_no_connection(tmp_path: Path) -> None:
     questions = SourceQuestions(settings_for("127.0.0.1:1"), config)
     questions.close()
     with pytest.raises(Disconnected, match=r"^the client of cluster \w+ is closed"):
-        questions.ends([TopicPartition("orders", 0)])
+        questions.answers([TopicPartition("orders", 0)], (), (), ())
     assert questions._line.client is None

@@ -1,4 +1,4 @@
-"""Half and 99 of 100 of the batches of the last minute."""
+"""Median and 99th percentile of the batches of the last minute."""
 
 from __future__ import annotations
 

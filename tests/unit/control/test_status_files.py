@@ -1,4 +1,4 @@
-"""What a mirror leaves for `status` and `support-bundle`: small files that nothing depends on."""
+"""A mirror's small files for `status` and `support-bundle`, on which nothing depends."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ def test_a_mirror_of_several_files_is_found_by_each(folder: Path) -> None:
 
 
 def test_a_killed_mirror_that_nobody_has_waited_for_runs_no_more(folder: Path) -> None:
-    """As below a container's first process that waits for nobody: it is a zombie for ever."""
+    """Below a container's first process that waits for no child, it stays a zombie forever."""
     code = (
         "import sys; from pathlib import Path; "
         "from twinlog.control.watch.status_file import StatusFile; "

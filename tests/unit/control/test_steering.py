@@ -1,4 +1,4 @@
-"""A run follows what people want: pause, resume, release, limit; by a clock that a test moves."""
+"""A run follows intents (pause, resume, release, limit), by a manual clock."""
 
 from __future__ import annotations
 
@@ -171,7 +171,7 @@ def test_pause_while_the_first_lease_warms_up(driver: Driver) -> None:
 def test_partition_that_was_handed_over_when_the_pause_came(
     running: tuple[Driver, list[LaneStub]],
 ) -> None:
-    """Its position is of now; when it is resumed, the clusters may be others."""
+    """Its position is valid now. When it is resumed, the clusters may have changed."""
     driver, lanes = running
     driver.pass_time(301)
     for lane in driver.lanes_of(2):
@@ -273,7 +273,7 @@ def test_released_topic_is_mirrored_again_when_that_is_taken_back(
 def test_it_starts_cold_where_it_was_released_and_taken_back(
     running: tuple[Driver, list[LaneStub]],
 ) -> None:
-    """Others may have written to it meanwhile."""
+    """Other clients may have written to it in the meantime."""
     driver, lanes = running
     driver.run.follow(wanted((IntentKind.RELEASE, "orders")))
     for lane in lanes:
@@ -291,7 +291,9 @@ def test_it_starts_cold_where_it_was_released_and_taken_back(
 def test_nothing_of_another_generation_holds_but_its_counts(
     running: tuple[Driver, list[LaneStub]],
 ) -> None:
-    """The next one begins paused, and looks for topics only later; others led in between."""
+    """The next generation begins paused, and discovers topics later. Other processes led in
+    between.
+    """
     driver, lanes = running
     driver.pass_time(301)
     for lane in driver.lanes_of(2):
@@ -341,7 +343,7 @@ def test_lag_of_what_is_paused_grows_with_the_source(
 
 
 def test_lanes_are_renewed_until_they_are(running: tuple[Driver, list[LaneStub]]) -> None:
-    """A lease that fails is no reason to keep lanes that were begun otherwise."""
+    """If the new lease fails, lanes with the old settings are replaced nevertheless."""
     driver, _ = running
     driver.run.work = work_of(has_budget=True)
     driver.run.tick()
@@ -380,7 +382,7 @@ def test_limit_that_goes_holds_until_lanes_without_one_are_there(
 def test_limit_that_comes_while_a_lease_warms_up_is_kept(
     driver: Driver, steered: Steering, when: str
 ) -> None:
-    """Its lanes have no budget, the next ones do; without shares they would copy nothing."""
+    """Its lanes have no budget, but the next ones do, and would copy nothing without shares."""
     steered.begin(news(NOTHING))
     driver.run.work = work_of(has_budget=False)
     driver.run.tick()
@@ -411,7 +413,7 @@ def test_limit_that_comes_while_a_lease_warms_up_is_kept(
 
 @dataclass
 class Asked:
-    """In place of the supervisor's threads: answers come when a test gives them."""
+    """Replaces the supervisor's threads. The test completes each call."""
 
     then: Callable[[Any], None] = lambda _: None
     otherwise: Callable[[TwinlogError], None] = lambda _: None
@@ -429,7 +431,7 @@ class Asked:
 
 @dataclass
 class Lanes:
-    """The part of a configuration that a limit is about."""
+    """The part of a configuration that concerns a limit."""
 
     max_bytes_per_second: int | None = None
     priorities: Priorities = field(default_factory=lambda: Priorities(()))

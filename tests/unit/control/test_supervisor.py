@@ -1,4 +1,4 @@
-"""Flows of one process, from set-up to end: by a clock that a test moves, without clusters."""
+"""Flows of one process, from set-up to end, by a manual clock and without clusters."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def wanted(kind: IntentKind) -> FlowIntents:
 
 
 class Prepared:
-    """A set-up that has succeeded, and how its generation ended."""
+    """A completed set-up, and how its generation ended."""
 
     guarantee = "exact"
     generation = 3
@@ -94,7 +94,7 @@ class Prepared:
 
 
 class Away:
-    """A source that does not answer; later, where a test says so, what is not about partitions."""
+    """A source that does not respond. Later it may answer queries that are not about partitions."""
 
     is_back = False
 
@@ -108,7 +108,9 @@ class Away:
 
 
 class Setup:
-    """Brings a flow up without clusters: the next try has the next outcome, then the last again."""
+    """Sets a flow up without clusters. Each attempt has the next outcome; the last
+    one is repeated.
+    """
 
     name = "A->B"
     is_identity = False
@@ -156,7 +158,7 @@ class Setup:
 
 
 class Starter:
-    """A Spark whose jobs end when a test says so."""
+    """A Spark whose jobs the test ends."""
 
     def __init__(self) -> None:
         self.jobs: list[JobStub] = []
@@ -167,7 +169,7 @@ class Starter:
 
 
 class Files:
-    """What a reload reads; an error: it cannot."""
+    """The result of a reload, or its error."""
 
     def __init__(self) -> None:
         self.found: Reloaded | TwinlogError = AWAY
@@ -184,14 +186,14 @@ class Files:
 
 
 def changing(*setups: Setup, removed: frozenset[str] = frozenset()) -> Reloaded:
-    """As it was read: these flows have other values, these are gone."""
+    """Return a reload in which these flows have changed, and these were removed."""
     changed = tuple(cast("FlowSetup", one) for one in setups)
     lines = (*(f"{one.name}: changed" for one in setups), *(f"{one}: removed" for one in removed))
     return Reloaded(changed=changed, added=(), removed=removed, lines=lines)
 
 
 class Process:
-    """A supervisor that a test turns."""
+    """A supervisor whose turns the test runs."""
 
     def __init__(self, *setups: Setup, once: bool = False, begins: bool = True) -> None:
         self.clock = HandClock()
@@ -220,7 +222,7 @@ class Process:
             job.is_done = job.is_done or job.cancelled > 0
 
     def until(self, there: Callable[[], object]) -> None:
-        """Background work takes what it takes; time stands still meanwhile."""
+        """Wait for background work, while the clock stands still."""
 
         def turned() -> object:
             self.turn()
@@ -235,7 +237,7 @@ class Process:
         self.until(lambda: self.is_in(phase))
 
     def drains(self) -> None:
-        """The flow's run ends; time passes for its jobs."""
+        """End the flow's run, and let time pass for its jobs."""
         self.clock.now += 2
         self.turn()
 
@@ -245,7 +247,7 @@ class Process:
         return asked.result(0)
 
     def reload(self, found: Reloaded | TwinlogError) -> Outcome:
-        """Raises why nothing changes."""
+        """Reload. Raises the reason if nothing changes."""
         self.files.found = found
         asked = self.supervisor.commands.put(Reload(who="a test"))
         self.until(asked.done)
@@ -258,7 +260,7 @@ class Process:
 
 @pytest.fixture
 def config(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> FlowConfig:
-    """Of a flow without duties, which ask clusters."""
+    """Return the configuration of a flow without duties, which would query clusters."""
     monkeypatch.setattr(managed_flow, "duties_of", lambda _: [])
     return flow_of(loader(tmp_path)())
 
@@ -320,7 +322,7 @@ def test_once_gives_up_a_cluster_that_stays_away(config: FlowConfig) -> None:
 def test_a_source_that_answers_nothing_degrades_the_flow_until_it_does(
     config: FlowConfig,
 ) -> None:
-    """Also where no lane has noticed."""
+    """This applies even if no lane has noticed it."""
     setup = Setup(config)
     process = Process(setup)
     process.leads()
@@ -347,7 +349,7 @@ def test_a_lost_lead_ends_the_run_and_nothing_is_noted(config: FlowConfig) -> No
 
 
 def test_how_long_it_copied_is_counted_over_all_runs(config: FlowConfig) -> None:
-    """As its records are."""
+    """Records are counted in the same way."""
     old, newest = Setup(config), Setup(config)
     process = Process(old)
     process.leads()
@@ -661,7 +663,7 @@ def test_a_command_is_logged_with_who_and_why(caplog: pytest.LogCaptureFixture) 
 
 
 def test_prepared_stub_has_what_a_prepared_flow_has() -> None:
-    """What is asked of a stub is what the real one has."""
+    """The stub has the attributes of the real class."""
     names = {name for name in dir(Prepared) if not name.startswith("_")}
     real = {*PreparedFlow.__dataclass_fields__} | {*dir(PreparedFlow)}
     assert names <= real

@@ -1,4 +1,4 @@
-"""What a new leader makes of findings while lanes of the process before it may still write."""
+"""Findings of a new leader while lanes of the earlier process may still write."""
 
 from __future__ import annotations
 
@@ -31,7 +31,9 @@ PLAN = PartitionPlan(
 
 
 def after(code: str, *, clean: bool) -> Partition:
-    """The partition after its lane has reported this, right after the start of the run."""
+    """Return the partition after its lane has reported this, directly after the start
+    of the run.
+    """
     run = FlowRun(
         name="A->B",
         host=cast("Host", None),  # nothing is started

@@ -1,4 +1,4 @@
-"""What is put off until nothing of a dead lane can arrive any more."""
+"""Takes that are put off until no request of a dead lane can arrive."""
 
 from __future__ import annotations
 
@@ -67,8 +67,10 @@ def test_a_row_of_the_map_counts_more_than_a_refusal_that_is_older() -> None:
 
 @pytest.mark.parametrize("begin_at", [-1, 7])
 def test_what_never_began_waits_for_a_lost_lanes_first_row(begin_at: int) -> None:
-    """It may arrive until then, and the records behind it under the same sequences: also where
-    a start stays as it is, or a group says it, for retention and the group move both."""
+    """The row may arrive until then, and the records after it under the same sequences. This
+    applies even to a constant start or the group's offset, because retention and the group move
+    both.
+    """
     one = partition(begin_at=begin_at)
     assert not one.why_put_off
     assert put_off(one, {})
@@ -140,7 +142,7 @@ def test_all_partitions_of_a_topic_that_was_created_again_know_its_former_copy()
 
 
 def test_where_a_group_stands_says_nothing_of_a_topic_whose_name_was_copied_before() -> None:
-    """Offsets go by name: it may be ours, in the former topic."""
+    """Offsets belong to names, so this one may be of the earlier topic."""
     one = partition(begin_at=7)
     assert take_of(one, {}, LATEST).group_at == 7
     key = PartitionKey(TopicId(secrets.token_hex(16)), TopicId(secrets.token_hex(16)), 0)
@@ -151,7 +153,7 @@ def test_where_a_group_stands_says_nothing_of_a_topic_whose_name_was_copied_befo
 
 
 def test_a_start_gets_the_run_of_the_last_record_before_the_mark() -> None:
-    """It says where that record lies; the first run would say another place."""
+    """It shows where that record is. The first run would show another position."""
     key = PartitionKey(TopicId("a" * 32), TopicId("b" * 32), 0)
     runs = tuple(Run(10 * n, 20 * n, 30 * n) for n in range(40))
     term, mark = Term(1, -1), Mark(350, 1050)

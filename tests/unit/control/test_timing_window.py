@@ -1,4 +1,4 @@
-"""Least, most and average of the last minute."""
+"""Minimum, maximum and average of the last minute."""
 
 from __future__ import annotations
 

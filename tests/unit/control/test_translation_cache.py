@@ -1,4 +1,4 @@
-"""Which places are looked for again: only those of groups that committed, or that are not known."""
+"""Which offsets are translated again: only those of groups that have committed, or are unknown."""
 
 from __future__ import annotations
 
@@ -17,10 +17,9 @@ from twinlog.cluster.groups.group_offsets import Committed, GroupOffsets
 from twinlog.control.duties.rounds import LedFlow, PartitionView
 from twinlog.control.groups.checkpoint_rows import IDS, CheckpointRow, CopyIds, Newest
 from twinlog.control.groups.counterparts import Counterpart, TargetOffsets, Views
-from twinlog.control.groups.group_sync import CONSUMER_GROUPS, GroupSyncer
+from twinlog.control.groups.group_sync import GroupSync, GroupSyncer
 from twinlog.control.groups.translation_cache import TranslationCache, given_on_source
 from twinlog.errors import Unreachable
-from twinlog.mirror.map.checkpoints import GroupSync
 from twinlog.mirror.map.offset_map import NO_TERM, ChunkRow, PartitionMap, Run
 from twinlog.mirror.map.synced_offsets import SyncedOffsets
 from twinlog.mirror.map.translation import Reach
@@ -45,7 +44,7 @@ def view_of(tp: TopicPartition) -> PartitionView:
 
 
 class KnownCounterparts:
-    """Identical offsets up to 100 in the partitions that have a place; says what it was asked."""
+    """Translates offsets up to 100 to themselves, in known partitions, and records its queries."""
 
     def __init__(self, *tps: TopicPartition) -> None:
         self.tps = set(tps)
@@ -62,7 +61,7 @@ class KnownCounterparts:
         return dict(self.copied)
 
     def forget(self) -> None:
-        """Its aliases do not change."""
+        """Forget all translations. The aliases do not change."""
 
     def find(
         self, tps: Iterable[TopicPartition], views: Views
@@ -220,7 +219,7 @@ def test_place_in_a_topic_that_was_made_anew_is_looked_for_again() -> None:
 
 @pytest.mark.parametrize("what", ["released", "broken", "re-created"])
 def test_translation_ends_with_the_copy_that_it_is_about(what: str) -> None:
-    """Nothing is asked of a group that commits nothing: it is dropped all the same."""
+    """A group that commits nothing is not queried, but it is dropped as well."""
     counterparts = KnownCounterparts(FIRST, SECOND)
     found = translations(counterparts)
     now: dict[str, GroupOffsets] = {
@@ -242,7 +241,7 @@ def test_translation_ends_with_the_copy_that_it_is_about(what: str) -> None:
 
 
 def test_without_checkpoints_the_first_round_sets_nothing_on_the_way_back() -> None:
-    """A restart knows of no commit that it was seen to: the group may have been moved back."""
+    """After a restart no commit has been observed, so the group may have been moved back."""
     counterparts = KnownCounterparts(FIRST)
     counterparts.is_way_back = True
     found = translations(counterparts)
@@ -309,7 +308,7 @@ def way_back(*, synced: SyncedOffsets | None = None) -> tuple[KnownCounterparts,
 
 
 def at(found: TranslationCache, offset: int, before: Newest | None = None) -> list[int]:
-    """What is to be set where the group has committed this."""
+    """Return the offset to set if the group has committed this one."""
     found.update({"a": {FIRST: Committed(offset=offset)}})
     wanted = found.to_set({} if before is None else before)
     return [one.downstream_offset for one in wanted.get("a", ())]
@@ -399,13 +398,13 @@ def test_row_is_read_as_it_was_written() -> None:
 def test_a_sync_is_known_to_the_flow_back_whatever_topic_names_call_the_clusters(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    """Both aliases are those of one flow; the other one has its own."""
+    """Both aliases are those of one flow. The other flow has its own."""
     lines = ["A->B.target.cluster.alias = x", "B->A.enabled = true"]
     there, back = loader(tmp_path)(*lines).flows
     known = SyncedOffsets()
     led = SimpleNamespace(config=there, synced=known, confirm=lambda: None)
-    kind = replace(CONSUMER_GROUPS, commit=lambda _, wanted: {group: {} for group in wanted})
-    syncer = GroupSyncer(cast("LedFlow", led), cast("Coordinators", None), kind)
+    syncer = GroupSyncer(cast("LedFlow", led), cast("Coordinators", None))
+    monkeypatch.setattr(syncer, "_set", lambda _, wanted: {group: {} for group in wanted})
     one = Checkpoint(
         group="a", topic_partition=FIRST, upstream_offset=5, downstream_offset=5, metadata=""
     )

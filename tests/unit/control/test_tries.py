@@ -1,4 +1,4 @@
-"""When a flow that cannot be set up is tried again."""
+"""When the set-up of a flow is retried."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def failure(code: str) -> TwinlogError:
 
 @pytest.mark.parametrize("code", ["UNREACHABLE", "DISCONNECTED"])
 def test_cluster_that_is_away_is_asked_every_five_seconds(code: str) -> None:
-    """Or a standby took over half a minute late, long after the outage."""
+    """Otherwise a standby would take over half a minute late, long after the outage."""
     assert pauses(failure(code)) == [0.5, 1, 2, 4, *[5] * 8]
 
 

@@ -1,4 +1,4 @@
-"""An outage is one trouble, from its first sign to the answer of both clusters."""
+"""An outage is one problem, from its first sign to the response of both clusters."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ from twinlog.control.flow.trouble import FlowTrouble
 from twinlog.control.lanes.lanes import Lane
 from twinlog.control.lanes.partitions import LaneKey
 from twinlog.control.leading.lead import Fenced, SetupWaiting, StandingBy
-from twinlog.control.risk.pulse import Pulse
 from twinlog.control.risk.running_flow import RunningFlow
+from twinlog.control.risk.source_watch import SourceLiveness
 from twinlog.errors import Disconnected, FlowError, TwinlogError, Unreachable
 from twinlog.flow_log import FlowLog
 from twinlog.lane.messages import Away, Ready
@@ -27,17 +27,17 @@ UNREACHED = Away(code="UNREACHABLE", message=AWAY)
 
 
 class WatchedFlow:
-    """A flow's trouble, its clock, and the lines that it writes."""
+    """A flow's problem, its clock, and its log lines."""
 
     def __init__(self, caplog: pytest.LogCaptureFixture) -> None:
         self.clock = HandClock()
-        self.pulse: Pulse | None = None
+        self.pulse: SourceLiveness | None = None
         self._caplog = caplog
         log = FlowLog(logging.getLogger("twinlog.tests"), "A->B")
         self.trouble = FlowTrouble(flow="A->B", log=log, clock=self.clock)
 
     def lane(self, number: int = 0) -> Lane:
-        """One that has reached both clusters just now."""
+        """Return a lane that has just reached both clusters."""
         key = LaneKey(1, number, 0)
         lane = Lane(key=key, peer=cast("Peer", None), work=work_of())
         lane.ready(Ready(), self.clock.monotonic())
@@ -129,9 +129,9 @@ def test_lane_that_reaches_both_again_ends_it(flow: WatchedFlow) -> None:
 
 
 @pytest.fixture
-def silent(flow: WatchedFlow) -> Pulse:
-    """What a run hears of a source that has answered nothing for a while."""
-    pulse = Pulse(run=cast("RunningFlow", None), ask=lambda: None)
+def silent(flow: WatchedFlow) -> SourceLiveness:
+    """Report that a source has not responded for a while."""
+    pulse = SourceLiveness(run=cast("RunningFlow", None), ask=lambda: None)
     pulse.silence = Disconnected("10.0.0.3:9092 of cluster A has not answered within 5 s")
     flow.pulse = pulse
     return pulse
@@ -139,7 +139,7 @@ def silent(flow: WatchedFlow) -> Pulse:
 
 @pytest.mark.parametrize("lanes", [0, 1])
 def test_silent_source_is_an_outage_before_lanes_notice(
-    flow: WatchedFlow, silent: Pulse, lanes: int
+    flow: WatchedFlow, silent: SourceLiveness, lanes: int
 ) -> None:
     held = [flow.lane(number) for number in range(lanes)]
     flow.sees(*held)
@@ -156,7 +156,7 @@ def test_silent_source_is_an_outage_before_lanes_notice(
 
 
 def test_outage_that_lanes_notice_after_the_silence_is_the_same_one(
-    flow: WatchedFlow, silent: Pulse
+    flow: WatchedFlow, silent: SourceLiveness
 ) -> None:
     lane = flow.lane()
     flow.sees(lane)
@@ -173,7 +173,7 @@ def test_outage_that_lanes_notice_after_the_silence_is_the_same_one(
 
 
 def test_answer_of_the_source_is_no_all_clear_while_the_target_is_away(
-    flow: WatchedFlow, silent: Pulse
+    flow: WatchedFlow, silent: SourceLiveness
 ) -> None:
     lane = flow.lane()
     lane.reaches(UNREACHED, flow.clock.monotonic())

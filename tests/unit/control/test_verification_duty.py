@@ -1,4 +1,4 @@
-"""The duty that verifies the copy while it is made: what it compares, and how much."""
+"""The duty that verifies the copy: what it compares, and how much."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def log_of(spoilt: int = -1, start: int = 0) -> MemoryLog:
 
 
 class Copy:
-    """One partition of a led flow; CPU is what the test says."""
+    """One partition of a led flow. The test sets the CPU time."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch, folder: Path, mode: str) -> None:
         file = folder / "mm2.properties"
@@ -75,7 +75,7 @@ class Copy:
             is_begun=True,
         )
         self.maps, self.map_s, self.asked = 0, 0.0, 0
-        """How often the map was read, what it costs, and how often partitions were asked for."""
+        """Number and cost of map reads, and number of partition queries."""
         self.flow = LedFlow(
             config=config,
             policy=setup.policy,

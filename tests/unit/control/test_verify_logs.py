@@ -1,4 +1,4 @@
-"""What `twinlog verify` reads of two logs, where the logs do not end where they did."""
+"""The reads of `twinlog verify` if a log does not end where it did."""
 
 from __future__ import annotations
 
@@ -48,7 +48,9 @@ def log_of(count: int, spoilt: int = -1) -> MemoryLog:
 
 
 def compared(here: int, there: int, *, may_lack: bool = True, asked: int | None = None) -> Compared:
-    """Of a source and a target with so many records; `asked`: what was said of the source's end."""
+    """Compare a source and a target with this many records. `asked`: the responses about the
+    source's end.
+    """
     end = here if asked is None else asked
     known = cast("Any", SimpleNamespace(runs=(Run(0, 0, 0),), mark=Mark(there, there)))
     wanted = VerifyTask(

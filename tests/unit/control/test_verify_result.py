@@ -1,4 +1,4 @@
-"""What `twinlog verify` answers: one word, an exit code, a digest, and lines for people."""
+"""The result of `twinlog verify`: one word, an exit code, a digest, and lines for people."""
 
 from __future__ import annotations
 
@@ -195,7 +195,9 @@ def test_who_may_not_record_has_a_line_and_no_error(monkeypatch: pytest.MonkeyPa
 
 
 def test_a_user_without_a_name_is_a_number(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A container may run under any; what was verified for hours is not lost for that."""
+    """A container may run under any user ID. The result of hours must not be lost
+    because of that.
+    """
 
     def nameless() -> str:
         raise KeyError("getpwuid(): uid not found: 10002")

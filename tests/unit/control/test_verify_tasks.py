@@ -1,4 +1,4 @@
-"""What tasks of Spark find of sections is what one process finds of the whole partition."""
+"""Spark tasks that compare sections find the same as one process that compares the partition."""
 
 from __future__ import annotations
 
@@ -77,7 +77,7 @@ def wanted(here: MemoryLog, there: MemoryLog, runs: tuple[Run, ...], *, deep: bo
 
 
 class Engine:
-    """Runs a job's tasks one after the other, as Spark's executors do: over the codec's bytes."""
+    """Runs a job's tasks one after the other, like Spark's executors, with the codec's bytes."""
 
     def __init__(self, tasks: Tasks, here: MemoryLog, there: MemoryLog) -> None:
         self.tasks, self.here, self.there = tasks, here, there
@@ -132,7 +132,7 @@ def by_tasks(
 
 
 class Bar:
-    """What is said of how far the walks of a job are: (is it the second look, done, of how many)"""
+    """The reported progress of a job's walks: (whether it is the second pass, done, total)."""
 
     def __init__(self) -> None:
         self.seen: list[tuple[bool, int, int]] = []
@@ -141,7 +141,7 @@ class Bar:
         self.seen.append((progress.is_again, progress.done, progress.total))
 
     def last(self, *, is_again: bool = False) -> tuple[int, int]:
-        """(done, total), of what never went back."""
+        """Return (done, total), checked to never decrease."""
         of_it = [(done, total) for again, done, total in self.seen if again is is_again]
         assert of_it == sorted(of_it)
         return of_it[-1]
@@ -151,7 +151,7 @@ class Bar:
 def test_progress_reaches_all_that_is_to_be_compared(
     monkeypatch: pytest.MonkeyPatch, attempts: int
 ) -> None:
-    """Also of sections that take less than a step waits for, and of a task that is repeated."""
+    """This includes sections that are shorter than a step, and a task that is repeated."""
     monkeypatch.setattr(sections, "LEAST_OFFSETS", 8)
     some = [record(number) for number in range(COUNT)]
     here, there = log_of(some), log_of(some)
@@ -172,7 +172,7 @@ def test_progress_reaches_all_that_is_to_be_compared(
 
 
 class Entered(Cluster):
-    """A client that somebody closes."""
+    """A client that is closed by another object."""
 
     def __enter__(self) -> Entered:
         return self
@@ -212,7 +212,7 @@ def test_threads_say_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
     ],
 )
 def test_what_a_walk_has_before_it(change: dict[str, Any], offsets: int) -> None:
-    """The copy began at offset 10; 25 is no record, and neither is 15 of the target."""
+    """The copy began at offset 10. Offset 25, and 15 of the target, are no records."""
     log = log_of([record(number) for number in range(50)])
     one = wanted(log, log, (Run(0, 10, 0), Run(15, 26, 16)), deep=False)
     one = replace(one, here=PartitionBounds(start=0, end=61))
@@ -296,7 +296,9 @@ def test_shifted_row_and_gaps_of_the_map(monkeypatch: pytest.MonkeyPatch) -> Non
 
 
 def test_digest_of_a_day_is_of_its_records_alone() -> None:
-    """Not of batches, codecs or offsets: two deep reports of one source are compared by it."""
+    """It does not depend on batches, codecs or offsets, so that deep reports of one source can be
+    compared.
+    """
     some = [record(number) for number in range(COUNT)]
     days = []
     for codec, each in ((Codec.NONE, 7), (Codec.LZ4, 7), (Codec.GZIP, 13)):

@@ -1,4 +1,4 @@
-"""A thread of ours that dies ends the process with a code, and `/healthz` knows it."""
+"""A Twinlog thread that dies ends the process with a code, and `/healthz` reports it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Why a broker of the demo ended, as far as its log or its disk says it."""
+"""Why a broker of the demo ended, by its log or its disk."""
 
 from __future__ import annotations
 

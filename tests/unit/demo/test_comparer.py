@@ -1,4 +1,4 @@
-"""The check that the demo trusts: it must see every way in which two logs can differ."""
+"""The demo's comparison detects every way in which two logs can differ."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the demo shows."""
+"""The display of the demo."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The second look of `scripts/test`: what fails twice is red, what passes alone is flaky."""
+"""The second run of failed tests in `scripts/test`: two failures are red, a pass is flaky."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What several test modules use lives in `tests/support`, and its README names it."""
+"""Code that several test modules use is in `tests/support`, and its README lists it."""
 
 from __future__ import annotations
 

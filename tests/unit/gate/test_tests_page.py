@@ -1,4 +1,4 @@
-"""docs/tests.md is true: its list of witnesses is that of the marks, and pytest agrees."""
+"""docs/tests.md is current: its list of witnesses equals the marks, and pytest selects the same."""
 
 from __future__ import annotations
 

@@ -17,8 +17,9 @@ from tests.support.lane_takes import take
 from tests.support.one_copy import NOW, batch, fetched
 from tests.support.python_transformer import PythonTransformer
 from twinlog.cluster.net.frame_pool import FramePool
-from twinlog.errors import Unreachable
+from twinlog.errors import Fate, PartitionError, Unreachable
 from twinlog.lane.assignments import Assignments
+from twinlog.lane.late_requests import USER_TIMEOUT_MS
 from twinlog.lane.messages import (
     Fan,
     HandOver,
@@ -39,7 +40,7 @@ from twinlog.mirror.copy.partition import PartitionCopy
 from twinlog.mirror.copy.transformed import TransformedCopy
 from twinlog.mirror.map.offset_map import Run
 from twinlog.mirror.start_point import StartPoint
-from twinlog.model import TopicPartition
+from twinlog.model import NO_TOPIC_ID, TopicId, TopicPartition
 from twinlog.wire.records import Record
 
 HERE, THERE = TopicPartition("t", 0), TopicPartition("A.t", 0)
@@ -72,11 +73,11 @@ class Jobs:
 class Lane:
     """A lane whose ports belong to the test. The messages that it sends are kept."""
 
-    def __init__(self) -> None:
+    def __init__(self, **given: Any) -> None:
         self.clock, self.jobs, self.said = HandClock(), Jobs(), list[object]()
         self._selector = selectors.DefaultSelector()
         self.application = PythonTransformer(masked)
-        work = work_of(has_transforms=True)
+        work = work_of(has_transforms=True, **given)
         self.source, self.target = (
             ClusterSide(
                 settings=settings,
@@ -305,6 +306,22 @@ def test_partition_whose_ranges_are_not_answered_is_given_back(lane: Lane) -> No
     assert lane.application.waiting == {} and copy.queued_bytes == 0
 
 
+def test_partition_of_a_range_that_is_left_out_is_given_back(lane: Lane) -> None:
+    lane.take(transformed())
+    (copy,) = lane.assignments._copies()
+    copy.on_fetched(fetched(batch(1, 4)), (), NOW)
+    copy.on_fetched(fetched(batch(5, 2)), (), NOW)
+    lane.assignments.report()
+    assert lane.after(0.0) == []
+    lane.application.late = {1}
+    lane.assignments.report()
+    (troubled,) = lane.after(0.0)
+    assert isinstance(troubled, Troubled)
+    assert (troubled.code, troubled.is_retriable) == ("TRANSFORM_UNAVAILABLE", True)
+    assert "has not answered upstream records [5, 7) for 180 s" in troubled.message
+    assert lane.application.waiting == {} and copy.queued_bytes == 0
+
+
 def test_released_partition_withdraws_its_ranges(lane: Lane) -> None:
     lane.take(transformed())
     (copy,) = lane.assignments._copies()
@@ -341,3 +358,84 @@ def test_raw_partition_after_transformed_records_is_searched(lane: Lane) -> None
     lane.take(transformed(transform="", handed=None))
     assert lane.after(0.0) == []
     assert not lane.assignments.is_empty
+
+
+LETTERS = TopicPartition("letters", 0)
+
+
+@pytest.fixture
+def quarantining() -> Iterator[Lane]:
+    """A lane whose failed records go to a dead-letter topic."""
+    made = Lane(dead_letters=LETTERS.topic)
+    made.application.quarantines = True
+    made.target.topic_ids[LETTERS.topic] = TopicId("e" * 32)
+    yield made
+    made.close()
+
+
+def failing(lane: Lane) -> TransformedCopy:
+    """A copy with one dead letter that was sent: that of record 9."""
+    lane.take(transformed())
+    (copy,) = lane.assignments._copies()
+    assert isinstance(copy, TransformedCopy) and copy.dead_letters is not None
+    copy.on_fetched(fetched(batch(9, 3)), (), NOW)
+    lane.application.answer()
+    assert lane.after(0.0) == [] and copy.intake.ordinal == 1
+    assert copy.dead_letters.next_batch(NOW) is not None
+    return copy
+
+
+def answer_letter(lane: Lane, copy: TransformedCopy, error: int = 0) -> None:
+    letters = copy.dead_letters
+    assert letters is not None
+    letters.on_produced(
+        error=error, base_offset=77, log_append_time_ms=-1, message=None, now_ms=NOW
+    )
+    lane.assignments.answered(letters)
+
+
+def test_answer_with_a_failed_record_is_used_after_its_letter(quarantining: Lane) -> None:
+    copy = failing(quarantining)
+    answer_letter(quarantining, copy)
+    assert quarantining.after(0.0) == [] and copy.intake.ordinal == 2
+
+
+def test_partition_whose_letter_is_refused_is_given_back(quarantining: Lane) -> None:
+    copy = failing(quarantining)
+    answer_letter(quarantining, copy, error=6)
+    (troubled,) = quarantining.after(0.0)
+    assert isinstance(troubled, Troubled)
+    assert (troubled.is_retriable, troubled.wait_ms, copy.intake.ordinal) == (True, 0, 1)
+
+
+def test_partition_whose_letter_is_lost_waits_for_it(quarantining: Lane) -> None:
+    copy = failing(quarantining)
+    assert copy.dead_letters is not None
+    error = PartitionError("gone", code="TARGET_DISCONNECTED", fate=Fate.RETRIABLE)
+    copy.dead_letters.on_disconnected(error, NOW)
+    quarantining.assignments.answered(copy.dead_letters)
+    (troubled,) = quarantining.after(0.0)
+    assert isinstance(troubled, Troubled)
+    assert (troubled.code, troubled.wait_ms) == ("TARGET_DISCONNECTED", USER_TIMEOUT_MS)
+
+
+def test_released_partition_waits_for_its_letter(quarantining: Lane) -> None:
+    copy = failing(quarantining)
+    quarantining.assignments.release([HERE])
+    assert quarantining.after(0.0) == []
+    answer_letter(quarantining, copy)
+    over = only(quarantining.after(0.0)).handed
+    assert over is not None and over.start.upstream == 1
+    assert over.start.dead_letters is not None and over.start.dead_letters.offsets == (9,)
+
+
+@pytest.mark.parametrize(
+    ("given", "topic_id"), [({"source_topic_id": NO_TOPIC_ID}, "e" * 32), ({}, "")]
+)
+def test_records_are_quarantined_only_with_topic_ids(
+    quarantining: Lane, given: dict[str, Any], topic_id: str
+) -> None:
+    quarantining.target.topic_ids[LETTERS.topic] = TopicId(topic_id) if topic_id else NO_TOPIC_ID
+    quarantining.take(transformed(**given))
+    (troubled,) = [one for one in quarantining.said if isinstance(one, Troubled)]
+    assert (troubled.code, troubled.is_retriable) == ("TRANSFORM_UNAVAILABLE", True)

@@ -159,6 +159,7 @@ class Lane:
             isolation=Isolation.READ_COMMITTED,
             known_producers=(PRODUCER, OTHER_FLOW),
             accept_source_loss=False,
+            dead_letters="",
         )
         rules = CopyRules(
             producer_id=PRODUCER,

@@ -156,3 +156,21 @@ def test_lane_ends_if_no_connection_is_served_any_more(rig: Rig) -> None:
     eventually(lambda: not rig.port._server.is_alive)
     with pytest.raises(Exception, match="THREAD_DIED"):
         rig.port.answers()
+
+
+def test_range_that_is_left_out_while_later_ones_are_answered(rig: Rig) -> None:
+    for number in (7, 8, 9):
+        rig.port.offer(a_range(number))
+    with rig.client() as task:
+        task.give(answer(8))
+        assert not rig.port.overtaken(60)
+        rig.clock.now += 59
+        assert not rig.port.overtaken(60)
+        rig.clock.now += 1
+        task.give(answer(9))
+        rig.port.offer(a_range(10))
+        assert [*rig.port.overtaken(60)] == [7]
+        assert rig.port.silent_s() == 0, "the lane has answers"
+        task.give(answer(7))
+        rig.clock.now += 60
+        assert not rig.port.overtaken(60)

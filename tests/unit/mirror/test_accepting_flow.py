@@ -1,4 +1,4 @@
-"""Strangers write to a remote topic again and again, and each time it is accepted: in every order
+"""Another client writes to a remote topic repeatedly, and its records are accepted: in every order
 of steps the copy resumes with exactly the next record, and the map stays true.
 """
 

@@ -1,4 +1,4 @@
-"""Any order of what can happen to a copy: every record once, in its order, and the map true.
+"""Any order of steps of a copy: every record arrives once, in order, and the map is right.
 
 A program is bytes, two for a step (`tests.support.memory_flow`). Hypothesis looks for one that
 breaks a rule, and makes it short; the others are drawn by seed. Each rule that is taken away

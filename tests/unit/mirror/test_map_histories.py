@@ -1,5 +1,5 @@
 """Every history of an offset map reads as the log that it describes: terms that end anywhere, rows
-that are lost, refused or come late, chunks that fill up, and a cleaner that runs at any moment.
+that are lost, rejected or late, chunks that fill up, and a cleaner that runs at any moment.
 
 The log is a list: record n lies at ordinal n, its value is its upstream offset. What a lane reads
 of the source is drawn anew each time, as if the source had been compacted meanwhile: so rows that

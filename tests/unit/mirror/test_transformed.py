@@ -8,94 +8,29 @@ from typing import Any
 import pytest
 from msgspec import structs
 
-from tests.support.one_copy import NOW, K, arguments, batch, fetched, sent, with_epoch
+from tests.support.one_copy import NOW, K, batch, sent, with_epoch
+from tests.support.one_transformed import Rig, odd, values
 from tests.support.python_transformer import (
-    PythonTransformer,
-    RecordFunction,
     records_of,
     transformed,
 )
 from twinlog.errors import CorruptData, Fate
 from twinlog.lane.reporting import hand_over
 from twinlog.mirror.copy import range_intake
-from twinlog.mirror.copy.intake import OutBatch
 from twinlog.mirror.copy.partition import CopyState
 from twinlog.mirror.copy.ranges import RangeAnswer, RangeFailure, SourceRange
-from twinlog.mirror.copy.transformed import RangeDesk, TransformedCopy
 from twinlog.mirror.map.offset_map import Mark, PartitionMap, Run
 from twinlog.mirror.skips import Skip
 from twinlog.mirror.start.request import runs_for_start
 from twinlog.model import SEQUENCE_MODULUS
 from twinlog.wire.record_batch import Codec, read_header
-from twinlog.wire.records import Record, decode_batch, encode_batch
+from twinlog.wire.records import Record, encode_batch
 
 MESSAGE_TOO_LARGE = 10
 
 
-def odd(record: Record) -> Record | None:
-    """Keep records of odd offsets, masked."""
-    if record.value == b"poison":
-        raise ValueError("cannot be masked")
-    return record._replace(value=b"m%d" % record.offset) if record.offset % 2 else None
-
-
 def nothing(_record: Record) -> None:
     """Drop every record."""
-
-
-class Rig:
-    """A transformed copy, and its application."""
-
-    def __init__(self, function: RecordFunction = odd, **given: Any) -> None:
-        self.application = PythonTransformer(function)
-        self.desk = RangeDesk(self.application)
-        self.copy = TransformedCopy(transform="ab", desk=self.desk, **arguments(**given))
-
-    def fetch(self, *batches: bytes) -> int:
-        return self.copy.on_fetched(fetched(*batches), (), NOW)
-
-    @property
-    def ranges(self) -> list[SourceRange]:
-        return list(self.application.waiting.values())
-
-    def deliver(self, *answers: RangeAnswer) -> None:
-        self.application.give(*answers)
-        for _ in self.desk.deliver(NOW):
-            pass
-
-    def answer(self, number: int | None = None) -> None:
-        self.application.answer(number)
-        self.deliver()
-
-    def written(self) -> None:
-        """All announced rows are in the map topic."""
-        while (row := self.copy.tail.next_row()) is not None:
-            self.copy.tail.on_durable(row[1])
-
-    def send(self) -> list[OutBatch]:
-        self.written()
-        return sent(self.copy)
-
-    def acknowledge(self, *batches: OutBatch) -> None:
-        for one in batches:
-            self.respond(K + one.ordinal)
-
-    def respond(self, base_offset: int, error: int = 0) -> None:
-        self.copy.on_produced(
-            error=error, base_offset=base_offset, log_append_time_ms=-1, message=None, now_ms=NOW
-        )
-
-    def copied(self) -> list[OutBatch]:
-        """Send everything, and acknowledge it."""
-        out: list[OutBatch] = []
-        while batches := self.send():
-            self.acknowledge(*batches)
-            out += batches
-        return out
-
-
-def values(batches: list[OutBatch]) -> list[bytes | None]:
-    return [record.value for one in batches for record in decode_batch(one.data)]
 
 
 def runs(rig: Rig) -> list[Run]:
@@ -385,3 +320,50 @@ def test_once_is_done_when_everything_below_its_end_is_decided() -> None:
     assert not rig.copy.wants_fetch and not rig.copy.is_done
     rig.answer()
     assert rig.copy.is_done
+
+
+def test_batch_of_skipped_records_alone_is_read_past() -> None:
+    rig = Rig(lambda record: record, skips=(Skip(first=3, next=4),))
+    rig.fetch(batch(3, 1))
+    rig.fetch(batch(4, 1))
+    rig.answer()
+    assert [one.offsets for one in rig.copied()] == [array("q", [4])]
+    assert rig.copy.acked_upstream == 5
+
+
+def beginning(asked: SourceRange, end: int) -> RangeAnswer:
+    """The answer of an application that has tried the records before `end` only."""
+    found = transformed(structs.replace(asked, end=end), odd)
+    return structs.replace(found, is_part=True)
+
+
+def test_remaining_records_of_a_part_are_another_range() -> None:
+    """Whatever is answered first, and to the first number later."""
+    rig = Rig()
+    rig.fetch(batch(0, 4), batch(4, 4))
+    rig.fetch(batch(8, 4))
+    first, after = rig.ranges
+    rig.answer(after.number)
+    rig.deliver(beginning(rig.application.waiting.pop(first.number), 6))
+    assert values(rig.copied()) == [b"m1", b"m3", b"m5"]
+    assert (rig.copy.acked_ordinal, rig.copy.acked_upstream) == (3, 6), "its last record is decided"
+    (rest,) = rig.ranges
+    assert (rest.first, rest.end, rest.batches) == (6, 8, batch(4, 4))
+    rig.deliver(transformed(first, odd), beginning(first, 5))
+    rig.answer(rest.number)
+    assert values(rig.copied()) == [b"m7", b"m9", b"m11"]
+    assert runs(rig)[-1] == Run(5, 11, K + 5)
+    assert rig.copy.queued_bytes == 0 and rig.copy.is_drained
+
+
+@pytest.mark.parametrize("end", [0, 9, 12])
+def test_part_that_is_none_is_not_used(end: int) -> None:
+    rig = Rig()
+    rig.fetch(batch(0, 9))
+    (asked,) = rig.ranges
+    found = transformed(asked, nothing)
+    rig.deliver(structs.replace(found, end=end, is_part=True))
+    error = rig.copy.source_trouble
+    assert (None if error is None else error.code) == (
+        None if end == 9 else "TRANSFORM_UNAVAILABLE"
+    )

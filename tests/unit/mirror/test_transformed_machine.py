@@ -1,4 +1,4 @@
-"""Any order of what can happen to a transformed copy: each surviving record once, in order, masked.
+"""Any order of steps of a transformed copy: each surviving record arrives once, in order, masked.
 
 The function filters and masks differently each time. Lanes die at any step, answers are lost or
 arrive twice, lanes that are thought dead go on, and the broker forgets the producer ID
@@ -26,6 +26,7 @@ from tests.support.mutants import (
 from tests.support.transformed_flow import TRANSFORMED_STEPS, TransformedFlow
 from twinlog.mirror.copy import range_intake
 from twinlog.mirror.copy.partition import PartitionCopy
+from twinlog.mirror.copy.range_intake import Stretch
 from twinlog.mirror.copy.transformed import TransformedCopy
 from twinlog.mirror.map import map_tail
 from twinlog.mirror.map.offset_map import PartitionMap
@@ -35,7 +36,7 @@ STEPS_TAKEN: Final = int(os.environ.get("TWINLOG_STEPS", "60000"))
 PARTS: Final = 3
 FEW_RUNS: Final = 3
 SMALL_RANGE: Final = 200
-"""So that a response of the source becomes several ranges."""
+"""Small enough that a response of the source becomes several ranges."""
 SEARCHED: Final = 2_000
 
 
@@ -66,7 +67,12 @@ def _uses_any_answer(self: TransformedCopy, now_ms: int) -> None:
     use_answers(self, now_ms)
 
 
-use_answers: Final = TransformedCopy._use_answers
+def _forgets_the_rest(self: Stretch, at: int, _batches: bytes) -> Stretch:
+    return cut(self, at, b"")
+
+
+cut: Final = Stretch.cut
+use_answers: Final = TransformedCopy.use_answers
 RULES: Final = (
     Mutant(
         "wait: no start beside late requests",
@@ -76,29 +82,30 @@ RULES: Final = (
         _starts_at_once,
     ),
     Mutant("map: the end of each batch is named", 1, TransformedCopy, "_end_run", always(None)),
-    Mutant("map: a batch waits for its rows", 33, PartitionCopy, "_needed", always(-1)),
+    Mutant("map: a batch waits for its rows", 6, PartitionCopy, "_needed", always(-1)),
     Mutant("map: what cannot be compared is known", 0, position, "is_transformed", always(False)),
     Mutant(
         "order: answers are used in that of the source",
         0,
         TransformedCopy,
-        "_use_answers",
+        "use_answers",
         _uses_any_answer,
     ),
     Mutant(
         "position: what is not answered is not decided",
-        0,
+        2,
         TransformedCopy,
         "_acknowledge_what_was_read",
         PartitionCopy._acknowledge_what_was_read,
     ),
     Mutant(
         "release: what is acknowledged is handed over",
-        0,
+        5,
         memory_flow,
         "hand_over",
         hands_over_what_was_read,
     ),
+    Mutant("part: the rest is another range", 1, Stretch, "cut", _forgets_the_rest),
     Mutant("term: newer chunks void older ones", 0, PartitionMap, "_put", appends_anywhere),
     Mutant("window: nothing goes out after an error", 2, PartitionCopy, "_trouble", always(None)),
 )

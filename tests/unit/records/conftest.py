@@ -1,4 +1,6 @@
-"""Spark 4.0 has no filters to test with; what reads and writes bytes is tried with both kernels."""
+"""Skips tests of filters on Spark 4.0, which has none, and runs tests of bytes with
+both kernels.
+"""
 
 from __future__ import annotations
 
@@ -17,7 +19,7 @@ collect_ignore: Final = [] if HAS_FILTERS else ["test_filters.py"]
 
 @pytest.fixture(scope="module", params=["compiled", "Python"])
 def each_kernels(request: pytest.FixtureRequest) -> Iterator[None]:
-    """All tests of a module, with each."""
+    """Run all tests of a module with each of the kernels."""
     if request.param == "compiled" and not CHOSEN.is_compiled:
         pytest.skip(f"the kernels are not compiled here: {CHOSEN.why_slow}")
     with use(CHOSEN.kernels if request.param == "compiled" else TWIN):

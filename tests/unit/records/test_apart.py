@@ -1,4 +1,4 @@
-"""What mirrors starts without what DataFrames need."""
+"""A mirror does not load the modules that only DataFrames need."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Places as options say them: words, JSON, times, groups; and offsets as a checkpoint has them."""
+"""Offsets in options (words, JSON, times, groups), and in a checkpoint."""
 
 from __future__ import annotations
 

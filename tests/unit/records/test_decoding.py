@@ -1,5 +1,5 @@
-"""Columns have what records have, and a damaged batch is corrupt exactly where the deep path's
-decoder says so, whichever columns are asked for.
+"""Columns equal the records, and a damaged batch is corrupt exactly if the deep path's decoder says
+so, whichever columns are requested.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ def rows_of(
     columns: Sequence[str] = ALL,
     span: tuple[int, int] = WHOLE,
 ) -> list[dict[str, Any]]:
-    """As the reader decodes a Fetch answer, all in one."""
+    """Return the decoded rows of a Fetch response."""
     buffer, decoder = memoryview(data), ColumnDecoder(TP, columns, LIMIT)
     chunks: list[Any] = []
     for header, at in read_headers(buffer):
@@ -114,7 +114,7 @@ def text(key: str) -> str:
 def test_columns_are_those_of_the_records(
     records: list[Record], codec: Codec, columns: list[str], size: int, few_rows: int
 ) -> None:
-    """However they are cut into batches: values are gathered by a kernel, or one by one."""
+    """Batches may have any size: values are gathered by a kernel, or one by one."""
     batches = [
         bytes(encode_batch(records[at : at + size], codec=codec))
         for at in range(0, len(records), size)
@@ -159,7 +159,9 @@ def test_arrow_types_are_those_that_spark_wants() -> None:
 
 
 def test_of_which_record_each_is_the_copy() -> None:
-    """Batches of two flows and of nobody's, runs that end within a batch, parts of batches."""
+    """There are batches of two flows and of other clients, runs that end within a batch, and parts
+    of batches.
+    """
     runs = {"A": [(40, 100, 40), (42, 150, 42), (44, 160, 44)], "B": [(0, 9, 46)]}
     origins = [
         Origin(
@@ -272,7 +274,7 @@ def test_damage_is_corrupt_where_the_other_decoder_says_so(
 def test_damage_under_the_codec_is_found_as_well(
     records: list[Record], codec: Codec, columns: list[str], data: st.DataObject
 ) -> None:
-    """As a producer with an error of its own would write it, with a right CRC and length."""
+    """The batch has a right CRC and length, as from a faulty producer."""
     payload = bytearray(encode_batch(records, codec=Codec.NONE)[HEADER_BYTES:])
     for _ in range(data.draw(st.integers(1, 2))):
         at = data.draw(st.integers(0, len(payload) - 1))
@@ -283,7 +285,7 @@ def test_damage_under_the_codec_is_found_as_well(
 
 
 def rebuilt(batch: bytes | bytearray, codec: Codec, payload: bytes) -> bytes:
-    """The batch with another payload under its header."""
+    """Return the batch with another payload and the same header fields."""
     made = bytearray(batch[:HEADER_BYTES]) + compress(codec, payload)
     made[8:12] = (len(made) - 12).to_bytes(4, "big")
     return bytes(made)
@@ -316,7 +318,7 @@ def test_lengths_that_lead_nowhere(codec: Codec, row: bytes, count: int, said: s
 
 
 def same_verdict(damaged: bytes, columns: Sequence[str]) -> None:
-    """Both decoders find the same rows, or corruption."""
+    """Check that both decoders find the same rows, or corruption."""
     verdicts: list[object] = []
     for decode in (_by_records(columns), _by_columns(columns)):
         try:

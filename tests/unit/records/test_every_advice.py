@@ -1,4 +1,4 @@
-"""Each piece of advice about an option or a schema is followed, and is then accepted."""
+"""Each piece of advice about an option or a schema is followed, and the result is accepted."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ ELSEWHERE: Final = {
     "the cluster at {} has no topic {}, or the user may not see it{}; check the name and the "
     "addresses; {}": "tests/broker/test_reader.py",
 }
-"""Advice that needs a cluster, and where it is tested."""
+"""Advice that needs a cluster, with the module that tests it."""
 
 SITES: Final = [
     one

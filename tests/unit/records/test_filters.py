@@ -1,4 +1,4 @@
-"""Filters narrow what is read, and never leave out a row that they admit."""
+"""Filters reduce what is read, and never leave out a row that they accept."""
 
 from __future__ import annotations
 

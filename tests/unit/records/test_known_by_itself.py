@@ -1,4 +1,4 @@
-"""What Spark finds without being told: `pyspark_twinlog`."""
+"""Spark finds the format without registration: `pyspark_twinlog`."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ GIVEN = {"kafka.bootstrap.servers": "localhost:9092", "subscribe": "orders"}
 
 
 def test_it_is_the_same_source() -> None:
-    """As Spark looks it up: a class, by its name, of which it makes an instance."""
+    """Spark finds a class by name, and creates an instance."""
     assert issubclass(DefaultSource, DataSource)
     assert DefaultSource.name() == TwinlogSource.name()
     found = pickle.loads(pickle.dumps(DefaultSource))(options=GIVEN)  # noqa: S301 (our own)
@@ -50,7 +50,7 @@ def test_without_pyarrow_it_is_an_error_when_it_is_used(monkeypatch: pytest.Monk
 
 @pytest.mark.skipif(not HAS_FILTERS, reason="Spark passes no filters before 4.1")
 def test_filters_narrow_only_a_reader_that_is_asked_to() -> None:
-    """Spark takes them to be passed to readers that have such a method of their own."""
+    """Spark assumes that readers with such a method want filters."""
     found = [
         TwinlogSource({**GIVEN, **more}).reader(SCHEMA) for more in ({}, {"pushFilters": "true"})
     ]

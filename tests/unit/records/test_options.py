@@ -1,4 +1,4 @@
-"""Options of `format("twinlog")`: those of Spark's source, and a word on each that is wrong."""
+"""Options of `format("twinlog")`: those of Spark's source, and a message for each error."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Ranges cut into tasks, cut off at a limit, and what of them a log has no more."""
+"""Ranges are split for tasks and cut at a limit, and deleted parts of them are detected."""
 
 from __future__ import annotations
 
@@ -162,7 +162,7 @@ def left_out(policy: Policy, *, fails: bool = False) -> LeftOut:
 
 
 def test_gaps_of_a_topic_that_was_compacted_before(caplog: pytest.LogCaptureFixture) -> None:
-    """Each batch may have one: the first are named, and all are counted."""
+    """Each batch may follow a gap: the first ones are named, and all are counted."""
     noted = left_out(Policy.DELETES)
     for at in range(0, 20 * (FEW_GAPS + 3), 20):
         noted.between_batches(at, at + 10, 0)
@@ -184,7 +184,7 @@ def test_a_gap_that_nobody_can_tell_from_compaction(caplog: pytest.LogCaptureFix
 
 
 def test_a_gap_that_the_log_start_has_passed(caplog: pytest.LogCaptureFixture) -> None:
-    """The broker answers from behind it while it deletes from the front."""
+    """The broker deletes from the log start, and responds with records after it."""
     with pytest.raises(RecordsLost) as caught:
         left_out(Policy.COMPACTS, fails=True).between_batches(3, 10, 10)
     assert (caught.value.code, caught.value.lost) == ("RETENTION", (3, 10))

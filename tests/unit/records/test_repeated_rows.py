@@ -1,4 +1,4 @@
-"""What a task that runs again keeps of the rows that another attempt wrote."""
+"""Rows of another attempt that a repeated task keeps."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ ROWS = 30_000
 
 
 def test_a_row_takes_about_90_bytes_whatever_its_size() -> None:
-    """As docs/dataframes.md says."""
+    """docs/dataframes.md has this number."""
     log = appending._Log()
     (table, picked), *_ = rows_of(
         [Record(0, at, None, b"%d" % at * (100 if at % 2 else 1), ()) for at in range(ROWS)]

@@ -1,4 +1,6 @@
-"""What an older PySpark has not is refused, with the version that has it; what is slow is said."""
+"""Features that an older PySpark lacks are refused, with the version that has them. Slow ones cause
+a warning.
+"""
 
 from __future__ import annotations
 
@@ -74,7 +76,7 @@ def session(context: object) -> Any:
 def test_workers_with_another_python(
     tmp_path: Path, caplog: pytest.LogCaptureFixture, exit_code: int, *, warns: bool
 ) -> None:
-    """As without PYSPARK_PYTHON, where Spark takes the first python3 of PATH."""
+    """Without PYSPARK_PYTHON, Spark uses the first python3 in PATH."""
     other = tmp_path / "python3"
     other.write_text(f"#!/bin/sh\nexit {exit_code}\n")
     other.chmod(0o755)

@@ -1,4 +1,4 @@
-"""Micro-batches over a cluster in memory, whose topics are deleted and re-created."""
+"""Micro-batches of an in-memory cluster, whose topics are deleted and re-created."""
 
 from __future__ import annotations
 
@@ -89,7 +89,7 @@ def _missing() -> ClusterError:
 
 
 class Query:
-    """A stream from the earliest offsets: micro-batches as Spark asks for them."""
+    """A stream from the earliest offsets, with micro-batches as requested by Spark."""
 
     def __init__(
         self, patch: pytest.MonkeyPatch, cluster: Cluster, *, at: Any = None, **more: str
@@ -105,7 +105,7 @@ class Query:
         return self.reader.latestOffset(self.at, limit)
 
     def read(self, end: dict[str, Any]) -> list[tuple[str, int, int]]:
-        """The ranges up to this end."""
+        """Return the ranges up to this end."""
         begin, self.at = self.at, end
         found: list[tuple[str, int, int]] = []
         for task in self.reader.partitions(begin, end):
@@ -114,7 +114,7 @@ class Query:
         return found
 
     def run(self, limit: ReadLimit = ALL) -> list[tuple[str, int, int]]:
-        """A micro-batch, or none if nothing is new."""
+        """Run a micro-batch, or none if nothing is new."""
         return self.read(self.plan(limit))
 
 
@@ -234,7 +234,7 @@ def test_a_planned_micro_batch_of_a_topic_that_was_created_again(
 def test_a_topic_that_was_created_again_ends_a_query_that_fails_on_data_loss(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """Also if its log is longer than what was read."""
+    """This applies even if its log is longer than what was read."""
     cluster = Cluster({"a": 20})
     query = Query(monkeypatch, cluster, subscribe="a")
     query.run()
@@ -248,7 +248,7 @@ def test_a_topic_that_was_created_again_ends_a_query_that_fails_on_data_loss(
 def test_offsets_of_a_new_topic_that_are_passed_over_are_named(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, *, has_ids: bool
 ) -> None:
-    """Without an ID it cannot be told from a log that was cut, whose records were read."""
+    """Without an ID it looks like a truncated log whose records were read."""
     cluster = Cluster({"a": 20}, has_ids=has_ids)
     query = Query(monkeypatch, cluster, subscribe="a", failOnDataLoss="false")
     query.run()

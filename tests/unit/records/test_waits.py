@@ -1,4 +1,4 @@
-"""How long a DataFrame waits for a cluster where nobody listens, and what is said then."""
+"""How long a DataFrame waits for an unreachable cluster, and its message."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from twinlog.records.options import parse_options
 
 
 def test_a_read_of_a_wrong_port_ends_before_a_job_would(monkeypatch: pytest.MonkeyPatch) -> None:
-    """And its error is a line and no walk through this package."""
+    """The error is one line, without a traceback of this package."""
     asked: list[float] = []
 
     class Client(ClusterClient):

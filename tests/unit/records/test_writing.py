@@ -1,4 +1,4 @@
-"""Options of writing, and what columns become: without brokers, without Spark."""
+"""Options of writing, and the records made from columns, without brokers or Spark."""
 
 from __future__ import annotations
 
@@ -164,7 +164,7 @@ def test_headers_of_a_slice(begin: int) -> None:
 
 
 def test_headers_under_a_null_are_not_written() -> None:
-    """Arrow keeps what is below a null list; nobody sees it."""
+    """Arrow keeps values below a null list, which are not visible."""
     kind = pa.struct([("key", pa.string()), ("value", pa.binary())])
     entries = pa.array([{"key": "a", "value": b"1"}, {"key": None, "value": b"2"}], kind)
     null = pa.py_buffer(b"\x01")
@@ -218,7 +218,7 @@ def test_a_slice_of_a_column() -> None:
 
 
 def partitioned_rows(columns: dict[str, Any], *, turn: int | None) -> dict[int, list[int]]:
-    """Rows of each partition of three."""
+    """Return the rows of each of three partitions."""
     partitioner = RowPartitioner("t", lambda _: 3, now_ms=NOW_MS, turn=turn)
     found = partitioner.rows_by_partition(columns, len(columns["value"]))
     return {tp.partition: list(rows.offsets()) for tp, rows in found}
@@ -237,7 +237,9 @@ def test_rows_are_placed_by_key_or_in_one_partition() -> None:
 
 
 def test_rows_without_a_key_are_placed_the_same_in_any_order() -> None:
-    """A task that runs again, behind a shuffle, has them in another one: none may change places."""
+    """A task that runs again after a shuffle has them in another order, but none may change its
+    partition.
+    """
     values = [str(row) for row in range(90)]
     key, times = pa.array([None] * 90, pa.binary()), pa.array(range(90), pa.timestamp("ms", "UTC"))
     columns = {"key": key, "value": pa.array(values), "timestamp": times}
@@ -341,7 +343,7 @@ def test_columns_that_are_not_written_are_warned_of(caplog: pytest.LogCaptureFix
 
 
 def test_rows_of_large_tables_do_not_wait_for_ever() -> None:
-    """A partition with one row of each would keep all of them."""
+    """A partition with one row of each would keep all tables in memory."""
     gatherer, tp = Gatherer(1 << 20), TopicPartition("t", 0)
     for at in range(20):
         large = rows_of([Record(0, 1, b"k", b"x" * (8 << 20), ()), Record(1, 1, b"k", b"y", ())])

@@ -1,4 +1,4 @@
-"""Jars that are not the ones we know are not installed."""
+"""Jars with unknown checksums are not installed."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ JARS = {"a-1.jar": b"first", "b-2.jar": b"second"}
 
 @pytest.fixture
 def fetched(monkeypatch: pytest.MonkeyPatch) -> dict[str, bytes]:
-    """What Ivy brings, in place of Ivy; a test may change it."""
+    """The jars that Ivy would download. A test may change them."""
     jars = dict(JARS)
 
     def run_ivy(_jars: object, _cache: Path, into: Path) -> None:
@@ -30,7 +30,7 @@ def fetched(monkeypatch: pytest.MonkeyPatch) -> dict[str, bytes]:
 
 @pytest.fixture(autouse=True)
 def known(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A list with one set; the real one is looked at by its own test."""
+    """A list with one set. Another test checks the real list."""
     path = tmp_path / "list.sha256"
     sums = {name: hashlib.sha256(data).hexdigest() for name, data in JARS.items()}
     path.write_text("".join(f"{digest}  kafka-1.2.3/{name}\n" for name, digest in sums.items()))

@@ -12,7 +12,9 @@ AT_ONCE_S = 5.0
 
 
 def test_nothing_of_the_starter_is_held_open(tmp_path: Path) -> None:
-    """`twinlog sandbox up | tee log` ends, though brokers run on; so does the lock of a script."""
+    """`twinlog sandbox up | tee log` ends although brokers keep running. So does the lock of a
+    script.
+    """
     read, write = os.pipe()
     os.set_inheritable(write, True)
     process = spawn(["sleep", "600.25"], marker="600.25", output=tmp_path / "output")

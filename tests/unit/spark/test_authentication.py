@@ -1,4 +1,4 @@
-"""Which Spark is spoken to with a secret, and which is refused."""
+"""When a Spark is used with a secret, and when it is refused."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What py4j says of a JVM that ends is no line of ours."""
+"""py4j's messages about an ending JVM are not logged."""
 
 import inspect
 import logging
@@ -19,7 +19,7 @@ from twinlog.spark import session
 
 @pytest.fixture
 def dying_jvm() -> Iterator[int]:
-    """A port whose other side takes a command and is gone before it has answered."""
+    """A port whose server accepts a command and closes before it responds."""
     with socket.create_server(("127.0.0.1", 0)) as server:
 
         def serve() -> None:

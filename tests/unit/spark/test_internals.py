@@ -1,4 +1,4 @@
-"""All that is used of PySpark and is not public stands in one decision."""
+"""All used parts of PySpark that are not public are listed in one ADR."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ INNER: Final = (
 
 
 def internals() -> set[str]:
-    """Private names of what is PySpark's, what is assigned to it, and modules of its own use."""
+    """Return private names of PySpark, assignments to it, and modules for its own use."""
     found: set[str] = set()
     for path in SOURCES:
         for node in ast.walk(ast.parse(path.read_text())):

@@ -1,4 +1,4 @@
-"""Spark masters as users write them."""
+"""Spark masters as written by users."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Spark's settings as `spark-submit` reads them, and those that lanes do not allow."""
+"""Spark's settings as read by `spark-submit`, and those that lanes do not allow."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ MASTER = "spark://somewhere:7077"
 
 @pytest.fixture(autouse=True)
 def defaults(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """Spark's own file, as an operator of the cluster writes it."""
+    """Spark's own file, as written by an operator of the cluster."""
     monkeypatch.delenv("SPARK_REMOTE", raising=False)
     monkeypatch.setenv("SPARK_CONF_DIR", str(tmp_path))
     file = tmp_path / "spark-defaults.conf"

@@ -1,4 +1,6 @@
-"""The archive for executors is written by nobody's leave: no link that waits is followed."""
+"""The archive for executors cannot be redirected by another user: existing links are
+not followed.
+"""
 
 from __future__ import annotations
 
@@ -15,7 +17,7 @@ from twinlog.spark.pack import pack
 
 @pytest.fixture(autouse=True)
 def small(monkeypatch: pytest.MonkeyPatch) -> None:
-    """One file in place of everything that is installed."""
+    """One file instead of everything that is installed."""
     monkeypatch.setattr(module, "_files", lambda _names: iter([("a.py", Path(__file__))]))
 
 

@@ -1,4 +1,4 @@
-"""A map is that of one pair of logs: a source topic that was created again is another log."""
+"""A map belongs to one pair of logs: a re-created source topic is another log."""
 
 from __future__ import annotations
 

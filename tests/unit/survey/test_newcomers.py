@@ -1,4 +1,4 @@
-"""Which partitions count as made while the flow ran."""
+"""Which partitions count as created while the flow ran."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def topic(name: str, partitions: int, topic_id: TopicId = ID) -> TopicMetadata:
 
 
 def new_of(newcomers: Newcomers, *topics: TopicMetadata, planned: str = "orders") -> list[int]:
-    """New partitions among the plans of one topic."""
+    """Return the new partitions among the plans of one topic."""
     plans = [
         PartitionPlan(
             source=TopicPartition(each.name, part.partition),

@@ -1,4 +1,6 @@
-"""One table: how far a partition is copied, and what says so, in every combination of facts."""
+"""A table of how far a partition is copied, and by which evidence, for every
+combination of facts.
+"""
 
 from __future__ import annotations
 
@@ -37,13 +39,15 @@ OURS, EARLIER, OTHER = 9, 8, 7
 
 ALL = Copied(Certainty.EXACT, Witness.PRODUCER, 10, 112, 80, 112)
 TWO = Copied(Certainty.EXACT, Witness.PRODUCER, 2, 102, 72, 103)
-"""The log was cut there, or the earlier producer ID wrote so far. Offset 102 has no record."""
+"""The log was truncated there, or the earlier producer ID wrote up to there. Offset 102 has no
+record.
+"""
 MARK = Copied(Certainty.AT_LEAST, Witness.MARK, 4, 105, 74, 105)
 FINAL = replace(MARK, certainty=Certainty.EXACT)
 NONE = Copied(Certainty.AT_LEAST, Witness.MARK, 0, 100, 70, 100)
-"""Where the map begins."""
+"""The beginning of the map."""
 BRANCHES = Copied(Certainty.AT_LEAST, Witness.MARK, 6, 105, resumes_at=105)
-"""One has 4 records up to offset 105, the other 2 up to 110."""
+"""One branch has 4 records up to offset 105, the other 2 up to 110."""
 
 
 def by_end(copied: Copied) -> Copied:
@@ -51,7 +55,8 @@ def by_end(copied: Copied) -> Copied:
 
 
 class Facts(NamedTuple):
-    """The flow wrote ten records to [70, 80), of which the mark has four.
+    """The flow wrote ten records to [70, 80), of which the mark has four. After a promotion, five
+    of new owners follow.
 
     After a promotion, five of new owners follow.
     """
@@ -168,7 +173,7 @@ def producers(last_sequences: dict[int, int]) -> dict[int, ProducerState]:
 
 
 def ownership_of(facts: Facts, end: int | None) -> Ownership:
-    """A leader truncates its sequences with the log."""
+    """Return the ownership. A leader truncates its sequences with the log."""
     newest = 1 if end == 72 and facts.log == "truncated" else 9
     last = {"newest": {OURS: newest, EARLIER: 1}, "earlier": {EARLIER: 1}, "forgotten": {}}
     return Ownership(
@@ -261,7 +266,7 @@ def test_a_partition_without_rows_is_copied_by_nobody() -> None:
 
 
 def test_a_plan_says_whether_records_are_placed_by_key() -> None:
-    """A copy of another kind is none of the flow as it is now."""
+    """A copy of another kind does not belong to the flow as it is configured now."""
     facts = Facts("keyed", "newest", "plain", "nobody", "whole", "same", "read")
     pair = Pairing(source=SOURCE, target=TARGET, source_topic_id=COPIED, target_topic_id=REMOTE)
     for targets, ordinal in ((0, None), (2, 6), (3, None), (None, 6)):
@@ -304,3 +309,46 @@ def test_records_of_others_behind_the_copy_are_told_by_our_sequences(
     known = a_map(PartitionKey(COPIED, REMOTE, 0), (first,))
     assert foreign_after(known, end, producers({OURS: sequence, OTHER: 3})) == foreign
     assert foreign_after(known, end, producers({OTHER: 3})) is None
+
+
+# -- transformed records
+
+
+@pytest.mark.parametrize(
+    ("transforms", "end", "reached"),
+    [
+        (("", ""), 72, 102),
+        (("", "ab"), 72, 103),
+        (("ab", ""), 72, 103),
+        (("ab", "ab"), 72, 103),
+        (("ab", "ab"), 71, 101),
+        (("ab", "ab"), 70, 100),
+        (("ab", "ab"), 74, 105),
+        (("ab", "ab"), 76, 108),
+        (("ab", "ab"), 80, 112),
+    ],
+    ids=["raw", "begun", "removed", "filtered", "kept", "none", "next", "end", "behind"],
+)
+def test_filtered_records_after_the_last_one_are_decided(
+    transforms: tuple[str, str], end: int, reached: int
+) -> None:
+    """The map says how far the source was read. The same row of a raw copy may be of a record that
+    was never sent.
+    """
+    key = PartitionKey(COPIED, REMOTE, 0)
+    known = PartitionMap(key=key, topic="t")
+    chunks = (Run(0, 100, 70),), (Run(2, 103, 72), Run(6, 108, 76))
+    for number, (runs, transform) in enumerate(zip(chunks, transforms, strict=True)):
+        term = Term(1, number)
+        known.apply(
+            ChunkRow(key=key, term=term, chunk=0, topic="t", runs=runs, transform=transform)
+        )
+    found = replica(
+        Pairing(source=SOURCE, target=TARGET, source_topic_id=COPIED, target_topic_id=REMOTE),
+        Maps({key: known}, {}, 1),
+        Ownership(is_shared=False),
+        target=LogState(70, end),
+        later=LogState(end=end),
+    )
+    assert (found.copied.upstream, found.copied.downstream) == (reached, end)
+    assert found.to_target(reached) == (end, True)

@@ -1,4 +1,4 @@
-"""Who reads the state topic, and when again: with answers that a test gives."""
+"""When the state topic is read, by whom, and when again, with prepared responses."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which configs a new remote topic gets: none that its brokers do not know."""
+"""The configs of a new remote topic, without those that its brokers do not know."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def entries(values: Mapping[str, str]) -> list[ConfigEntry]:
 
 
 class Target:
-    """A cluster with the topics `there`, whose brokers know `retention.ms` alone."""
+    """A cluster with the topics `there`, whose brokers know only `retention.ms`."""
 
     def __init__(self, *there: str, is_closed: bool = False) -> None:
         self.there, self.is_closed = there, is_closed
@@ -80,7 +80,7 @@ def test_unknown_configs_are_left_out_and_named_in_one_line(
 def test_without_a_topic_to_describe_the_brokers_are_asked_for_each_name(
     target: Target, tmp_path: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A value that they refuse stays: its topic is not created without it in silence."""
+    """A value that they reject stays, so that the topic is not silently created without it."""
     found = target.configs(tmp_path, monkeypatch)
     assert found.of["orders"] == {"retention.ms": "1"}
     assert found.of["sales"] == {OLDER: "true"}

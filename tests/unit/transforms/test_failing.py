@@ -1,4 +1,4 @@
-"""The search for a record that fails, and what is said of it."""
+"""The search for a record that fails, and its message."""
 
 from __future__ import annotations
 

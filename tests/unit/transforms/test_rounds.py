@@ -1,4 +1,4 @@
-"""What a round does about records that fail, without Spark: a job is computed here."""
+"""How a round handles records that fail, without Spark: jobs are computed here."""
 
 from __future__ import annotations
 
@@ -11,20 +11,24 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec import structs
 
+from tests.support.driver import HandClock
 from twinlog.channel.frames import ChannelAddress
 from twinlog.channel.lending import RangeOffer
 from twinlog.config.flow.transforms import OnError
 from twinlog.errors import TwinlogError
+from twinlog.lane.transforming import UNANSWERED_AFTER_S
 from twinlog.mirror.copy.ranges import RangeFailure
 from twinlog.records.lent import LentRanges, RangePart
-from twinlog.spark.application import RecordSkipped
+from twinlog.spark.application import ApplicationAnswers, RecordSkipped
 from twinlog.transforms.application import Application
 from twinlog.transforms.rounds import (
     CORE_BYTES,
     LEAST_BYTES,
     TASK_BYTES,
     TRIES,
+    UNLIMITED,
     JobFailed,
+    JobTimedOut,
     Rounds,
     shared,
 )
@@ -35,7 +39,7 @@ PORT: Final = ChannelAddress(host="127.0.0.1", port=1, token="t")
 
 @dataclass(slots=True, kw_only=True)
 class ComputedRounds(Rounds):
-    """Its jobs fail for these records."""
+    """Rounds whose jobs fail for these records."""
 
     spark: Any = None
     transform: Any = None
@@ -43,7 +47,7 @@ class ComputedRounds(Rounds):
         default_factory=lambda: LentRanges(ports=(), codec=Codec.NONE, max_bytes=1)
     )
     bad: frozenset[tuple[int, int]] = frozenset()
-    """(number of the range, offset)"""
+    """(number of the range, offset) of each failing record."""
     fails: Callable[[RangePart], str | None] = lambda _: None
     runs: list[list[RangePart]] = field(default_factory=list)
     answers: dict[int, RangePart] = field(default_factory=dict)
@@ -100,13 +104,27 @@ def test_skip_answers_everything_else(bad: set[tuple[int, int]]) -> None:
     assert len(rounds.skipped) == len(bad)
 
 
+@given(st.sets(st.tuples(st.integers(0, 2), st.integers(0, 999)), max_size=6))
+def test_quarantine_answers_everything_else_and_names_what_failed(
+    bad: set[tuple[int, int]],
+) -> None:
+    rounds = ComputedRounds(bad=frozenset(bad), on_error=OnError.QUARANTINE, name="mask, cut")
+    rounds.answer([part(number) for number in range(3)])
+    for number in range(3):
+        found, failed = rounds.answers[number], sorted(at for one, at in bad if one == number)
+        assert (found.end, found.failure, [*found.left_out]) == (1000, None, failed)
+        assert [one.offset for one in found.quarantined] == failed
+        assert {one.transform for one in found.quarantined} <= {"mask, cut"}
+    assert len(rounds.skipped) == len(bad)
+
+
 def test_without_failures_there_is_one_job() -> None:
     rounds = ComputedRounds()
     rounds.answer([part(number) for number in range(3)])
     assert [len(one) for one in rounds.runs] == [3]
 
 
-@pytest.mark.parametrize("on_error", [OnError.STOP, OnError.SKIP])
+@pytest.mark.parametrize("on_error", [*OnError])
 def test_a_failure_of_no_single_record_stops_at_the_first(on_error: OnError) -> None:
     rounds = ComputedRounds(
         fails=lambda one: "too much memory" if one.end - one.first > 10 else None,
@@ -179,6 +197,7 @@ def test_a_round_has_the_waiting_ranges_of_one_chain() -> None:
     assert a.lent.ports == (PORT,)
     assert not b.runs
     assert said == [
+        ApplicationAnswers(),
         RecordSkipped(topic="orders", partition=4, offset=7, text="fails at 7"),
     ]
     assert made.step(0.0)
@@ -187,7 +206,7 @@ def test_a_round_has_the_waiting_ranges_of_one_chain() -> None:
 
 
 def test_a_round_is_limited_by_bytes() -> None:
-    """The first one by few, the next ones by what a second was enough for."""
+    """The first round is limited by few bytes, the next ones by what a second sufficed for."""
     a = ComputedRounds()
     made, _ = application(a=a)
     for number, size in enumerate((1, LEAST_BYTES, 1, CORE_BYTES, CORE_BYTES, 9 * CORE_BYTES)):
@@ -199,7 +218,7 @@ def test_a_round_is_limited_by_bytes() -> None:
 
 
 def test_ranges_with_the_same_records_are_in_different_rounds() -> None:
-    """One was withdrawn, and the next lane has the other: a row must not get into the wrong one."""
+    """One was withdrawn, and the next lane has the other. A row must not get into the wrong one."""
     a = ComputedRounds()
     made, _ = application(a=a)
     old, new, after = (
@@ -214,7 +233,7 @@ def test_ranges_with_the_same_records_are_in_different_rounds() -> None:
 
 
 def test_no_record_is_skipped_because_everything_fails() -> None:
-    """As on a full disk: also a job without records."""
+    """This is like a full disk, and includes a job without records."""
     broken = [True]
     rounds = ComputedRounds(
         fails=lambda _: "No space left" if broken else None, on_error=OnError.SKIP
@@ -264,3 +283,100 @@ def test_offers_of_a_lane_that_has_ended_are_dropped() -> None:
     made.watch.offers.put((PORT, offer(1)))  # offered again before it was answered
     assert made.step(0.0)
     assert [[one.number for one in run] for run in a.runs] == [[1]]
+
+
+# -- a transform that is slow
+
+
+@dataclass(slots=True, kw_only=True)
+class SlowRounds(ComputedRounds):
+    """Each record takes some time, by a clock of their own."""
+
+    record_s: Callable[[int], float]
+    clock: HandClock = field(default_factory=HandClock)
+    waited_s: float = 0.0
+    """The longest time without an answer."""
+    answered_s: float = 10_000.0
+
+    def _run(self, parts: Sequence[RangePart]) -> None:
+        offsets = {at for one in parts for at in range(one.first, one.end)}
+        offsets -= {at for one in parts for at in one.left_out}
+        needed_s, limit_s = sum(map(self.record_s, offsets)), self._limit_s(parts)
+        self.clock.now += min(needed_s, limit_s)
+        if needed_s > limit_s:
+            raise JobTimedOut(f"no result within {limit_s:g} s")
+        super(SlowRounds, self)._run(parts)
+        if all(one.answers for one in parts):
+            self.waited_s = max(self.waited_s, self.clock.now - self.answered_s)
+            self.answered_s = self.clock.now
+
+    def copied(self, end: int) -> int:
+        """Offer the rest of the range again until it is answered. Return where it stops."""
+        first, number = 0, 0
+        while first < end:
+            self.answer([part(number, first, end)])
+            found = self.answers[number]
+            assert found.end > first or found.failure is not None
+            first, number = found.end, number + 1
+            if found.failure is not None:
+                assert found.failure == RangeFailure(offset=first, text="no result within 60 s")
+                break
+        return first
+
+
+def test_a_slow_transform_progresses() -> None:
+    rounds = SlowRounds(record_s=lambda _: 0.5)
+    assert rounds.copied(1000) == 1000
+    assert rounds.waited_s < UNANSWERED_AFTER_S
+    assert rounds.clock.now - 10_000 < 1.5 * 500, "little is computed twice"
+
+
+@pytest.mark.parametrize("at", [0, 1, 500, 998, 999])
+@pytest.mark.parametrize("on_error", [OnError.STOP, OnError.SKIP])
+def test_a_record_that_hangs_is_found_before_the_lane_gives_up(at: int, on_error: OnError) -> None:
+    rounds = SlowRounds(record_s=lambda one: 1e9 if one == at else 1e-6, on_error=on_error)
+    end = rounds.copied(1000)
+    assert end == (at if on_error is OnError.STOP else 1000)
+    assert [failure.offset for _, failure in rounds.skipped] == [at] * (on_error is OnError.SKIP)
+    assert rounds.waited_s < UNANSWERED_AFTER_S
+    assert {*range(1000)} - {at} <= {
+        offset
+        for one in rounds.answers.values()
+        for offset in range(one.first, one.end)
+        if offset not in one.left_out
+    } | {*range(end, 1000)}
+
+
+def test_a_record_that_hangs_does_not_hold_up_other_ranges() -> None:
+    rounds = SlowRounds(record_s=lambda one: 1e9 if one == 0 else 1e-6)
+    rounds.answer([part(0), *(part(number, 1) for number in range(1, 9))])
+    assert all(rounds.answers[number].failure is None for number in range(1, 9))
+    assert rounds.answers[0].failure == RangeFailure(offset=0, text="no result within 60 s")
+    assert rounds.waited_s < UNANSWERED_AFTER_S
+
+
+def test_rounds_have_full_size_again_after_a_moment() -> None:
+    """As after a machine that stood still."""
+    late = [True]
+    rounds = SlowRounds(record_s=lambda _: 61.0 if late else 1e-6)
+    rounds._fails([part(0)])
+    late.clear()
+    assert rounds.most_offsets == 500
+    assert rounds.copied(600_000) == 600_000
+    assert rounds.most_offsets == UNLIMITED
+    assert len(rounds.runs) < 20
+    rounds.answer([part(number) for number in range(1000, 1003)])
+    assert len(rounds.runs[-1]) == 3
+
+
+def test_poison_of_a_slow_transform_is_the_record_that_fails() -> None:
+    rounds = SlowRounds(record_s=lambda _: 0.3, bad=frozenset((n, 150) for n in range(200)))
+    first, number = 0, 0
+    while True:
+        rounds.answer([part(number, first)])
+        found = rounds.answers[number]
+        first, number = found.end, number + 1
+        if found.failure is not None:
+            break
+    assert found.failure.offset == 150
+    assert rounds.waited_s < UNANSWERED_AFTER_S

@@ -36,7 +36,7 @@ compiled = pytest.mark.skipif(
 with_compiler = pytest.mark.skipif(shutil.which("cc") is None, reason="there is no C compiler")
 
 QUICKLY = "-O0"
-"""The compiler takes a fifth of its time."""
+"""Takes a fifth of the compiler's usual time."""
 FOUND_BY: Final = {
     "deltas rise": 1,
     "headers end": 6,

@@ -60,11 +60,11 @@ def names_lines(error: ConfigError) -> bool:
 def error_parts(error: ConfigError) -> Iterator[RenderableType]:
     """Yield the verdict, the errors and the warnings."""
     errors = error.each
-    found = [plural(len(errors), "error")]
+    problems = [plural(len(errors), "error")]
     if error.warnings:
-        found.append(plural(len(error.warnings), "warning"))
+        problems.append(plural(len(error.warnings), "warning"))
     file = errors[0].file
-    yield text(("NOT READY", "bold red"), f": {file}: {', '.join(found)}; no cluster was asked")
+    yield text(("NOT READY", "bold red"), f": {file}: {', '.join(problems)}; no cluster was asked")
     table = _keys_table()
     for one in errors:
         # the usual code gives no information
@@ -77,10 +77,10 @@ def error_parts(error: ConfigError) -> Iterator[RenderableType]:
 
 def warning_parts(warnings: Iterable[ConfigWarning]) -> Iterator[RenderableType]:
     """Yield a table with a row for each warning."""
-    found = list(warnings)
-    if found:
+    shown = list(warnings)
+    if shown:
         table = _keys_table()
-        _add(table, found, found[0].file)
+        _add(table, shown, shown[0].file)
         yield table
 
 
@@ -154,11 +154,11 @@ def explanation_parts(config: MirrorConfig, *, with_defaults: bool) -> Iterator[
 def _keys(keys: Iterable[ExplainedKey], config: MirrorConfig) -> Iterator[RenderableType]:
     for key in keys:
         mark = "" if key.support is Support.ACTS else f"[{key.support}] "
-        said = text(f"{key.key} = ")
-        said.append_text(lines(key.value))
-        said.append_text(text(f"  ({_origin(key, config)})", style="dim"))
-        said.overflow = "fold"
-        yield Padding(said, (0, 0, 0, 2), expand=False)
+        line = text(f"{key.key} = ")
+        line.append_text(lines(key.value))
+        line.append_text(text(f"  ({_origin(key, config)})", style="dim"))
+        line.overflow = "fold"
+        yield Padding(line, (0, 0, 0, 2), expand=False)
         yield Padding(text(mark + key.meaning), (0, 0, 0, 6), expand=False)
 
 
@@ -257,7 +257,7 @@ def check(
         _parts(report, config),
         1 if report.problems else 0,
         problems=_what_is_wrong(report, config),
-        errors=(error_object(one.code, one.message) for one in report.problems),
+        errors=(error_object(problem.code, problem.message) for problem in report.problems),
     )
 
 
@@ -267,6 +267,7 @@ def with_transforms(config: MirrorConfig, report: CheckReport) -> CheckReport:
     """
     from twinlog.config.advice.transforms import unrun_transforms
     from twinlog.control.check.report import Problem
+    from twinlog.mirror.names.naming import dead_letter_topic
 
     flows = [flow for flow in config.flows if flow.transforms.entries]
     if flows:
@@ -274,12 +275,16 @@ def with_transforms(config: MirrorConfig, report: CheckReport) -> CheckReport:
         from twinlog.transforms.loading import check_flows
 
         reports = {one.flow: one for one in report.flows}
-        for flow, one, found in check_flows(flows):
+        for flow, one, checked in check_flows(flows):
             to = reports[str(flow.flow)]
-            if isinstance(found, ConfigError):
-                to.problems.append(Problem.of(found))
+            if isinstance(checked, ConfigError):
+                to.problems.append(Problem.of(checked))
             else:
-                to.transforms.append(f"{one.name} of {one.topics}: {found}")
+                to.transforms.append(f"{one.name} of {one.topics}: {checked}")
+        for flow in flows:
+            if topic := dead_letter_topic(flow.flow, flow.transforms):
+                what = f"records on which a transform fails go to {topic}"
+                reports[str(flow.flow)].transforms.append(what)
     return replace(report, refused=tuple(map(Problem.of, unrun_transforms(config))))
 
 
@@ -287,16 +292,16 @@ def _parts(report: CheckReport, config: MirrorConfig) -> Iterator[RenderableType
     """Yield the verdict, the plan, the problems, and the warnings last."""
     from twinlog.config.advice.explanation import explain
 
-    found = [
+    totals = [
         *([plural(len(report.problems), "problem")] if report.problems else []),
         *([plural(len(config.warnings), "warning")] if config.warnings else []),
     ]
     verdict, style = ("NOT READY", "bold red") if report.problems else ("READY", "bold green")
-    yield text((verdict, style), ": " if found else "", ", ".join(found))
+    yield text((verdict, style), ": " if totals else "", ", ".join(totals))
     for one in report.refused:
         yield _problem("refused by mirror", str(one))
-    for one in report.certificates:
-        yield _problem("certificate", str(one))
+    for certificate in report.certificates:
+        yield _problem("certificate", str(certificate))
     for cluster in report.clusters:
         if cluster.problem is not None:
             yield _problem("not reached", str(cluster.problem))
@@ -342,8 +347,8 @@ def _flow_parts(flow: FlowReport, *, was_asked: bool) -> Iterator[RenderableType
         yield text(f"  guarantee: {flow.guarantee}" + (f" (missing: {missing})" if missing else ""))
     if flow.memory is not None:
         yield text(f"  memory: {_memory(flow.memory)}")
-    for one in flow.transforms:
-        yield text("  ", ("transform ", "cyan"), one)
+    for transform in flow.transforms:
+        yield text("  ", ("transform ", "cyan"), transform)
     for change in flow.changes:
         yield text("  ", ("would change: ", "cyan"), change)
     for note in flow.notes:
@@ -353,10 +358,10 @@ def _flow_parts(flow: FlowReport, *, was_asked: bool) -> Iterator[RenderableType
 
 
 def _memory(need: LaneMemory) -> str:
-    here = size(need.process_bytes + need.lanes * need.lane_bytes)
+    total = size(need.process_bytes + need.lanes * need.lane_bytes)
     limit = "" if need.limit_bytes is None else f" of {size(need.limit_bytes)} allowed"
     return (
-        f"{here}{limit} for {plural(need.lanes, 'lane')} on this machine, {size(need.lane_bytes)} "
+        f"{total}{limit} for {plural(need.lanes, 'lane')} on this machine, {size(need.lane_bytes)} "
         f"each and {size(need.process_bytes)} for driver and JVM; on a Spark master "
         f"{size(need.lane_bytes)} for each lane, beside the heap of its executor"
     )

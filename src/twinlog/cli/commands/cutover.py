@@ -7,7 +7,7 @@ evidence. Then follows each command.
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -20,16 +20,15 @@ from twinlog.cli.options.command import CommandGroup
 from twinlog.cli.options.flow_option import ChosenFlow, on_flow, topic_pattern
 from twinlog.cli.options.option import option, options, reason_option, yes_option
 from twinlog.cli.terminal.output import Answer, is_for_programs, write_line
+from twinlog.control.cutover import GATES
 from twinlog.errors import UsageError
 
 if TYPE_CHECKING:
-    from twinlog.control.cutover.scope import CutoverScope
+    from twinlog.control.cutover.failover import Failover
+    from twinlog.control.cutover.scope import CutoverScope, Say
+    from twinlog.control.cutover.switchover import Switchover
+    from twinlog.control.failback.failback import Failback
 
-GATES: Final = (
-    *("mirror", "topics", "copy", "lag", "replicas", "configs", "acls", "groups", "foreign"),
-    "transactions",
-)
-"""The gates of `control.cutover.gates`, which is not imported for `--help`."""
 RECREATE: Final = (
     "--tail recreate is not supported: it would delete a topic of the source, and Twinlog never "
     "does that; give --tail keep: the tail is saved, and the flow back copies the target's records "
@@ -39,6 +38,10 @@ RECREATE: Final = (
 
 class ShownPlan(Protocol):
     """The plan of a run."""
+
+    @property
+    def is_open(self) -> bool:
+        """Return True if the run could begin, and nothing would be lost."""
 
     def lines(self) -> Iterator[str]: ...
 
@@ -77,15 +80,15 @@ def is_confirmed(flow: str, question: str) -> bool:
 
 
 @contextmanager
-def scope_of(
-    chosen: ChosenFlow, topics: str | None, reason: str = ""
-) -> Iterator[tuple[CutoverScope, Evidence]]:
-    """Yield the flow and topics of the file, and the evidence to collect."""
+def _moving(
+    make: Callable[..., Any], chosen: ChosenFlow, topics: str | None, reason: str = ""
+) -> Iterator[tuple[Any, Evidence]]:
+    """Yield the move of these topics, and the evidence to collect."""
     from twinlog.control.cutover.scope import CutoverScope
 
-    pattern = topic_pattern(topics)
-    with CutoverScope(chosen.setup, pattern, reason=reason) as scope:
-        yield scope, Evidence()
+    shown = Evidence()
+    with CutoverScope(chosen.setup, topic_pattern(topics), reason=reason) as scope:
+        yield make(scope, shown.say), shown
 
 
 @dataclass(slots=True)
@@ -100,26 +103,19 @@ class Evidence:
         self.lines.append(line)
         write_line(line, sys.stderr if is_for_programs() else None)
 
-    def show(self, plan: ShownPlan, *, is_open: bool) -> Answer:
+    def show(self, plan: ShownPlan, *, is_over: bool = False) -> Answer:
         """Print a plan, and return the answer of a command that only shows it."""
         for line in plan.lines():
             self.say(line)
-        return self.answer({"plan": plan}, 0 if is_open else 1)
+        return self.answer({"plan": plan}, 0 if plan.is_open or is_over else 1)
 
     def ends_at(
-        self,
-        plan: ShownPlan,
-        flow: str,
-        question: str,
-        *,
-        is_open: bool,
-        dry_run: bool,
-        yes: bool,
+        self, plan: ShownPlan, flow: str, question: str, *, dry_run: bool, yes: bool
     ) -> Answer | None:
         """Print the plan, and return an answer if the command ends here because of a dry run or
         because the user does not confirm.
         """
-        shown = self.show(plan, is_open=is_open)
+        shown = self.show(plan)
         if dry_run:
             return self.answer({"dry_run": True, "plan": plan}, shown.exit_code)
         return None if yes or is_confirmed(flow, question) else self.nothing()
@@ -131,6 +127,49 @@ class Evidence:
     def answer(self, fields: dict[str, Any], exit_code: int = 0) -> Answer:
         """Return an answer with these fields, and with the lines printed so far as `evidence`."""
         return Answer({**fields, "evidence": self.lines}, exit_code=exit_code, version=self.version)
+
+
+def _show(
+    make: Callable[..., Any], chosen: ChosenFlow, topics: str | None, *, is_status: bool = False
+) -> Answer:
+    """Print the plan. `is_status`: the exit code is 0 also after the promotion."""
+    with _moving(make, chosen, topics) as (work, shown):
+        found = work.plan()
+    return shown.show(found, is_over=is_status and bool(found.promoted))
+
+
+def _moved(work: Switchover | Failover, plan: Any) -> tuple[dict[str, Any], int]:
+    left = work.run(plan)
+    return {"after": work.plan()}, 1 if left else 0
+
+
+def _run(  # noqa: PLR0913 (the options)
+    make: Callable[..., Any],
+    question: str,
+    act: Callable[[Any, Any], tuple[dict[str, Any], int]] = _moved,
+    *,
+    chosen: ChosenFlow,
+    topics: str | None,
+    dry_run: bool,
+    yes: bool,
+    reason: str,
+) -> Answer:
+    """Print the plan, ask for confirmation, and run it. `act` runs a plan and returns the fields of
+    the answer and the exit code.
+    """
+    require_an_answer(yes=yes, dry_run=dry_run)
+    with _moving(make, chosen, topics, reason) as (work, shown):
+        found = work.plan()
+        if end := shown.ends_at(found, found.flow, question, dry_run=dry_run, yes=yes):
+            return end
+        fields, exit_code = act(work, found)
+    return shown.answer({"dry_run": False, "plan": found, **fields}, exit_code)
+
+
+def _abort(make: Callable[..., Any], chosen: ChosenFlow, topics: str | None) -> Answer:
+    with _moving(make, chosen, topics) as (work, shown):
+        work.abort()
+    return shown.answer({})
 
 
 gate_options = option(
@@ -178,7 +217,7 @@ def switchover() -> None:
 @switchover.command("plan")
 @cutover_options
 @gate_options
-def plan_switchover(chosen: ChosenFlow, topics: str | None, most_lag: int) -> Answer:
+def plan_switchover(most_lag: int, **given: Any) -> Answer:
     """Print every gate with its evidence, and where each group would resume.
 
     Exit code 0 if every gate is open, else 1.
@@ -187,19 +226,19 @@ def plan_switchover(chosen: ChosenFlow, topics: str | None, most_lag: int) -> An
     twinlog switchover plan mm2.properties --flow A:B
     twinlog switchover plan mm2.properties --topics 'orders.*' --format json
     """
-    return _show_switchover(chosen, topics, most_lag)
+    return _show(_switchover(most_lag=most_lag), **given)
 
 
 @switchover.command("status")
 @cutover_options
 @gate_options
-def status_switchover(chosen: ChosenFlow, topics: str | None, most_lag: int) -> Answer:
+def status_switchover(most_lag: int, **given: Any) -> Answer:
     """Print the progress of a switchover, as read from both clusters; exit codes as of `plan`.
 
     \b
     twinlog switchover status mm2.properties --flow A:B
     """
-    return _show_switchover(chosen, topics, most_lag)
+    return _show(_switchover(most_lag=most_lag), **given)
 
 
 @switchover.command("run")
@@ -230,18 +269,15 @@ def status_switchover(chosen: ChosenFlow, topics: str | None, most_lag: int) -> 
     help="Timeout of each step.",
 )
 @run_options
-def run_switchover(  # noqa: PLR0913, PLR0917 (the options)
-    chosen: ChosenFlow,
-    topics: str | None,
+def run_switchover(
+    *,
     most_lag: int,
     fence: str,
     fence_hook: str,
     hook: str,
     accepted: tuple[str, ...],
     within_s: int,
-    dry_run: bool,
-    yes: bool,
-    reason: str,
+    **given: Any,
 ) -> Answer:
     """Fence producers, wait until all is copied, set the groups' offsets, and promote.
 
@@ -253,63 +289,35 @@ def run_switchover(  # noqa: PLR0913, PLR0917 (the options)
     twinlog switchover run mm2.properties --flow A:B --yes --hook './move-dns.sh'
     twinlog switchover run mm2.properties --fence none --accept acls
     """
-    from twinlog.control.cutover.switchover import FenceKind, Switchover, Ways
-
-    require_an_answer(yes=yes, dry_run=dry_run)
-    ways = Ways(
-        fence=FenceKind(_checked(fence, fence_hook)),
-        fence_hook=fence_hook,
-        hook=hook,
-        accepted=accepted,
-        most_lag=most_lag,
-        within_s=within_s,
+    require_an_answer(yes=given["yes"], dry_run=given["dry_run"])
+    make = _switchover(
+        fence, fence_hook, hook=hook, accepted=accepted, most_lag=most_lag, within_s=within_s
     )
-    with scope_of(chosen, topics, reason) as (scope, shown):
-        work = Switchover(scope, ways, shown.say)
-        found = work.plan()
-        what = "Producers on the source will be stopped."
-        asked = {"is_open": found.is_open, "dry_run": dry_run, "yes": yes}
-        if end := shown.ends_at(found, scope.name, what, **asked):
-            return end
-        work.run(found)
-        return shown.answer({"dry_run": False, "plan": found, "after": work.plan()})
+    return _run(make, "Producers on the source will be stopped.", **given)
 
 
 @switchover.command("abort")
 @cutover_options
 @fence_options
-def abort_switchover(
-    chosen: ChosenFlow,
-    topics: str | None,
-    fence: str,
-    fence_hook: str,
-) -> Answer:
+def abort_switchover(fence: str, fence_hook: str, **given: Any) -> Answer:
     """Remove the fence; refused after the promotion.
 
     \b
     twinlog switchover abort mm2.properties --flow A:B
     twinlog switchover abort mm2.properties --fence hook --fence-hook './producers.sh'
     """
-    from twinlog.control.cutover.switchover import FenceKind, Switchover, Ways
-
-    ways = Ways(fence=FenceKind(_checked(fence, fence_hook)), fence_hook=fence_hook)
-    with scope_of(chosen, topics) as (scope, shown):
-        Switchover(scope, ways, shown.say).abort()
-    return shown.answer({})
+    return _abort(_switchover(fence, fence_hook), **given)
 
 
-def _checked(fence: str, fence_hook: str) -> str:
+def _switchover(
+    fence: str = "acl", fence_hook: str = "", **options: Any
+) -> Callable[[CutoverScope, Say], Switchover]:
     if (fence == "hook") != bool(fence_hook):
         raise UsageError("--fence-hook is required with --fence hook, and only allowed with it")
-    return fence
+    from twinlog.control.cutover.switchover import FenceKind, Switchover, SwitchoverOptions
 
-
-def _show_switchover(chosen: ChosenFlow, topics: str | None, most_lag: int) -> Answer:
-    from twinlog.control.cutover.switchover import Switchover, Ways
-
-    with scope_of(chosen, topics) as (scope, shown):
-        found = Switchover(scope, Ways(most_lag=most_lag), shown.say).plan()
-    return shown.show(found, is_open=found.is_open)
+    chosen = SwitchoverOptions(fence=FenceKind(fence), fence_hook=fence_hook, **options)
+    return lambda scope, say: Switchover(scope, say, chosen)
 
 
 @click.group("failover", cls=CommandGroup)
@@ -328,7 +336,7 @@ def failover() -> None:
 
 @failover.command("plan")
 @cutover_options
-def plan_failover(chosen: ChosenFlow, topics: str | None) -> Answer:
+def plan_failover(**given: Any) -> Answer:
     """Print what was copied, what is known to be missing, and where each group would resume.
 
     Exit code 0 if every partition is known to be complete, and every group resumes exactly and is
@@ -338,12 +346,12 @@ def plan_failover(chosen: ChosenFlow, topics: str | None) -> Answer:
     twinlog failover plan mm2.properties --flow A:B
     twinlog failover plan mm2.properties --topics 'orders.*' --format json
     """
-    return _show_failover(chosen, topics, "plan")
+    return _show(_failover, **given)
 
 
 @failover.command("status")
 @cutover_options
-def status_failover(chosen: ChosenFlow, topics: str | None) -> Answer:
+def status_failover(**given: Any) -> Answer:
     """Print the progress of a failover, as read from both clusters.
 
     Exit codes as of `plan`; 0 also after the promotion.
@@ -351,19 +359,13 @@ def status_failover(chosen: ChosenFlow, topics: str | None) -> Answer:
     \b
     twinlog failover status mm2.properties --flow A:B
     """
-    return _show_failover(chosen, topics, "status")
+    return _show(_failover, **given, is_status=True)
 
 
 @failover.command("run")
 @cutover_options
 @run_options
-def run_failover(
-    chosen: ChosenFlow,
-    topics: str | None,
-    dry_run: bool,
-    yes: bool,
-    reason: str,
-) -> Answer:
+def run_failover(**given: Any) -> Answer:
     """Set the groups' offsets and promote the remote topics: the copy ends permanently.
 
     Groups are only moved forward. Groups that are in use on the target are left alone and printed.
@@ -374,43 +376,24 @@ def run_failover(
     twinlog failover run mm2.properties --flow A:B --dry-run
     twinlog failover run mm2.properties --flow A:B --yes --reason 'A is lost'
     """
-    from twinlog.control.cutover.failover import Failover
-
-    require_an_answer(yes=yes, dry_run=dry_run)
-    with scope_of(chosen, topics, reason) as (scope, shown):
-        work = Failover(scope)
-        found = work.plan()
-        what = "Records that were not copied stay missing."
-        asked = {"is_open": found.is_clear, "dry_run": dry_run, "yes": yes}
-        if end := shown.ends_at(found, scope.name, what, **asked):
-            return end
-        left = work.run(found, shown.say)
-        after = work.plan()
-    return shown.answer({"dry_run": False, "plan": found, "after": after}, 1 if left else 0)
+    return _run(_failover, "Records that were not copied stay missing.", **given)
 
 
 @failover.command("abort")
 @cutover_options
-def abort_failover(chosen: ChosenFlow, topics: str | None) -> Answer:
+def abort_failover(**given: Any) -> Answer:
     """Take the failover back; refused after the promotion.
 
     \b
     twinlog failover abort mm2.properties --flow A:B
     """
+    return _abort(_failover, **given)
+
+
+def _failover(scope: CutoverScope, say: Say) -> Failover:
     from twinlog.control.cutover.failover import Failover
 
-    with scope_of(chosen, topics) as (scope, shown):
-        Failover(scope).abort(shown.say)
-    return shown.answer({})
-
-
-def _show_failover(chosen: ChosenFlow, topics: str | None, verb: str) -> Answer:
-    from twinlog.control.cutover.failover import Failover
-
-    with scope_of(chosen, topics) as (scope, shown):
-        found = Failover(scope).plan()
-    is_over = verb == "status" and bool(found.promoted)
-    return shown.show(found, is_open=found.is_clear or is_over)
+    return Failover(scope, say)
 
 
 @click.group("failback", cls=CommandGroup)
@@ -429,7 +412,7 @@ def failback() -> None:
 
 @failback.command("plan")
 @cutover_options
-def plan_failback(chosen: ChosenFlow, topics: str | None) -> Answer:
+def plan_failback(**given: Any) -> Answer:
     """Print each partition's tail, what the source lost, and how to start the flow back.
 
     The command reads the whole tail and changes nothing. Exit code 0 if a run could begin, else 1.
@@ -438,18 +421,18 @@ def plan_failback(chosen: ChosenFlow, topics: str | None) -> Answer:
     twinlog failback plan mm2.properties --flow A:B
     twinlog failback plan mm2.properties --topics 'orders.*' --format json
     """
-    return _show_failback(chosen, topics)
+    return _show(_failback, **given)
 
 
 @failback.command("status")
 @cutover_options
-def status_failback(chosen: ChosenFlow, topics: str | None) -> Answer:
+def status_failback(**given: Any) -> Answer:
     """Print the progress of a failback, as read from both clusters; exit codes as of `plan`.
 
     \b
     twinlog failback status mm2.properties --flow A:B
     """
-    return _show_failback(chosen, topics)
+    return _show(_failback, **given)
 
 
 @failback.command("run")
@@ -470,15 +453,7 @@ def status_failback(chosen: ChosenFlow, topics: str | None) -> Answer:
     "If the folder has a save already, it is continued.",
 )
 @run_options
-def run_failback(
-    chosen: ChosenFlow,
-    topics: str | None,
-    tail: str,
-    folder: Path,
-    dry_run: bool,
-    yes: bool,
-    reason: str,
-) -> Answer:
+def run_failback(tail: str, folder: Path, **given: Any) -> Answer:
     """Save the tail, keep or append it to the target, and print how to start the flow back.
 
     Nothing is ever deleted. If a step cannot be done, the run ends with exit code 1 and prints why.
@@ -488,46 +463,35 @@ def run_failback(
     twinlog failback run mm2.properties --flow A:B --tail keep --save ./tail --dry-run
     twinlog failback run mm2.properties --flow A:B --tail replay --save ./tail --yes
     """
-    from twinlog.control.failback.failback import Failback, folder_of
-
     if tail == "recreate":
         raise UsageError(RECREATE)
-    require_an_answer(yes=yes, dry_run=dry_run)
-    with scope_of(chosen, topics, reason) as (scope, shown):
-        work = Failback(scope, shown.say)
-        found = work.plan()
-        what = "The tail will be saved."
-        if tail == "replay":
-            what = "The tail will be saved, and appended permanently to the target."
-        asked = {"is_open": found.is_open, "dry_run": dry_run, "yes": yes}
-        if end := shown.ends_at(found, scope.name, what, **asked):
-            return end
+
+    def save(work: Failback, plan: Any) -> tuple[dict[str, Any], int]:
         try:
-            files = work.run(found, folder_of(scope, folder), replays=tail == "replay")
+            files = work.run(plan, work.saved_in(folder), replays=tail == "replay")
         except OSError as error:
             where = error.filename or folder
             raise UsageError(f"--save: {where}: {error.strerror}") from error
-    return shown.answer({"dry_run": False, "plan": found, "folder": folder, "files": files})
+        return {"folder": folder, "files": files}, 0
+
+    what = "The tail will be saved."
+    if tail == "replay":
+        what = "The tail will be saved, and appended permanently to the target."
+    return _run(_failback, what, save, **given)
 
 
 @failback.command("abort")
 @cutover_options
-def abort_failback(chosen: ChosenFlow, topics: str | None) -> Answer:
+def abort_failback(**given: Any) -> Answer:
     """Take back a replay that has not appended anything; appended records cannot be removed.
 
     \b
     twinlog failback abort mm2.properties --flow A:B
     """
+    return _abort(_failback, **given)
+
+
+def _failback(scope: CutoverScope, say: Say) -> Failback:
     from twinlog.control.failback.failback import Failback
 
-    with scope_of(chosen, topics) as (scope, shown):
-        Failback(scope, shown.say).abort()
-    return shown.answer({})
-
-
-def _show_failback(chosen: ChosenFlow, topics: str | None) -> Answer:
-    from twinlog.control.failback.failback import Failback
-
-    with scope_of(chosen, topics) as (scope, shown):
-        found = Failback(scope, shown.say).plan()
-    return shown.show(found, is_open=found.is_open)
+    return Failback(scope, say)

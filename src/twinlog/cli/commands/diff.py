@@ -46,13 +46,13 @@ def diff(chosen: ChosenFlow, topics: str | None, every: bool) -> Answer:
     from twinlog.control.compare.comparison import compare_flows, matching
 
     matches = matching(topics, "--topics")
-    found = []
+    compared = []
     for one in compare_flows(chosen.all(), matches, with_left_alone=every, say=write_step):
-        found.append(one)
+        compared.append(one)
         different = (text(f"{one.flow}: {line(each)}") for each in one.differences)
         write_parts(parts(one, with_left_alone=every), different)
-    flows = (one.printed(with_left_alone=every) for one in found)
-    return Answer({"flows": flows}, exit_code=1 if any(one.differences for one in found) else 0)
+    flows = (one.printed(with_left_alone=every) for one in compared)
+    return Answer({"flows": flows}, exit_code=1 if any(one.differences for one in compared) else 0)
 
 
 def line(one: Deviation) -> str:
@@ -64,8 +64,8 @@ def line(one: Deviation) -> str:
 def parts(one: FlowComparison, *, with_left_alone: bool) -> Iterator[RenderableType]:
     """Yield the totals, then each aspect's rows."""
     number = len(one.differences)
-    said = plural(number, "difference") if number else "no difference"
-    yield text((one.flow, "bold"), ": ", (said, "yellow" if number else "green"))
+    summary = plural(number, "difference") if number else "no difference"
+    yield text((one.flow, "bold"), ": ", (summary, "yellow" if number else "green"))
     yield _totals(one)
     for note in one.notes:
         yield text("  ", ("note: ", "cyan"), note)
@@ -84,8 +84,8 @@ def _totals(one: FlowComparison) -> Table:
     numbers = ("compared", "different", "left alone")
     table = plain_table("  ", *numbers, numbers=numbers)
     for aspect, total in one.totals().items():
-        found = (total.compared, total.different, total.left_alone)
-        row(table, f"  {aspect}", *map(count, found))
+        counts = (total.compared, total.different, total.left_alone)
+        row(table, f"  {aspect}", *map(count, counts))
     return table
 
 

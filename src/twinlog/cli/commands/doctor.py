@@ -39,24 +39,24 @@ def doctor(chosen: ChosenFlow) -> Answer:
     from twinlog.control.doctor.findings import findings, printed
     from twinlog.control.doctor.observing import observe
 
-    found = [(seen, findings(seen)) for seen in observe(chosen.all(), chosen.file)]
-    reasons = [text(f"{seen.flow}: {one.what}") for seen, some in found for one in some]
+    results = [(seen, findings(seen)) for seen in observe(chosen.all(), chosen.file)]
+    reasons = [text(f"{seen.flow}: {one.what}") for seen, some in results for one in some]
     return Answer(
-        {"flows": starmap(printed, found)},
-        (part for one in found for part in parts(*one)),
+        {"flows": starmap(printed, results)},
+        (part for result in results for part in parts(*result)),
         1 if reasons else 0,
         problems=reasons,
     )
 
 
-def parts(seen: Observation, found: list[Finding]) -> Iterator[Text]:
+def parts(seen: Observation, findings: list[Finding]) -> Iterator[Text]:
     """Yield the measurements, then each reason with what to do."""
     yield text((seen.flow, "bold"), f": {seen.snapshot.state}, {measured(seen)}")
     for note in seen.notes:
         yield text("  ", ("note: ", "cyan"), note)
-    if not found:
+    if not findings:
         yield text("  no bottleneck found", style="green")
-    for number, one in enumerate(found, 1):
+    for number, one in enumerate(findings, 1):
         likelihood = one.likelihood.name.lower()
         yield text(f"  {number}. ", (likelihood, STYLES[likelihood]), f": {one.what}")
         yield text(f"     do: {one.todo}")
@@ -65,7 +65,10 @@ def parts(seen: Observation, found: list[Finding]) -> Iterator[Text]:
 def measured(seen: Observation) -> str:
     """Return the known numbers as one line."""
     behind = "at its end"
-    if any(one.lag is None for one in seen.snapshot.partitions) or not seen.snapshot.partitions:
+    if (
+        any(partition.lag is None for partition in seen.snapshot.partitions)
+        or not seen.snapshot.partitions
+    ):
         behind = "lag unknown"
     if seen.behind:
         behind = f"{count(seen.lag)} records behind ({duration(max(0, seen.lag_ms) / 1000)})"

@@ -147,7 +147,7 @@ def run(  # noqa: PLR0913, PLR0917 (the options)
     load = Load(seconds=seconds, records_per_s=rate, record_bytes=record_bytes)
     plan = work.plan(pattern, most, load, [Part(one) for one in parts or PARTS])
     what = "The drill will create topics on both clusters."
-    if end := shown.ends_at(plan, plan.flow, what, is_open=True, dry_run=dry_run, yes=yes):
+    if end := shown.ends_at(plan, plan.flow, what, dry_run=dry_run, yes=yes):
         return end
     with interrupting():
         result = work.run(plan)
@@ -186,16 +186,16 @@ def clean(chosen: ChosenFlow, yes: bool, dry_run: bool) -> Answer:
     shown = Evidence(version=1)
     setup = chosen.setup
     with prompt_client(setup.source) as source, prompt_client(setup.target) as target:
-        found = [leftovers(source), leftovers(target)]
-        for line in (line for one in found for line in one.lines()):
+        remains = [leftovers(source), leftovers(target)]
+        for line in (line for one in remains for line in one.lines()):
             shown.say(line)
-        running = sorted({mark for one in found for mark in one.running})
+        running = sorted({mark for one in remains for mark in one.running})
         if running:
             shown.say(
                 f"a drill is running: {first_few(running)}; if it was killed, its groups have "
                 "members for up to a minute: run this command again after that"
             )
-        if not any(found):
+        if not any(remains):
             shown.say("no drill has left anything")
         elif not dry_run:
             what = "Everything listed above will be deleted."
@@ -205,4 +205,4 @@ def clean(chosen: ChosenFlow, yes: bool, dry_run: bool) -> Answer:
             if not all(cleaned):
                 return Answer({}, exit_code=1)
             shown.say("everything is removed")
-    return shown.answer({"dry_run": dry_run, "leftovers": [[*one.lines()] for one in found]})
+    return shown.answer({"dry_run": dry_run, "leftovers": [[*one.lines()] for one in remains]})

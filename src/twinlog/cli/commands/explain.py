@@ -45,10 +45,10 @@ def explain(codes: tuple[str, ...]) -> Answer:
     twinlog explain GAP_WRITTEN DIVERGED
     twinlog explain NO_LEADER --format json
     """
-    found = {code: _condition(code) for code in (one.strip("[]").upper() for one in codes)}
+    conditions_of = {code: _condition(code) for code in (one.strip("[]").upper() for one in codes)}
     names = "meaning advice retry fault at_risk"
-    rows = [{"code": code, **picked(one, names)} for code, one in found.items()]
-    return Answer({"codes": rows}, _parts(found))
+    rows = [{"code": code, **picked(one, names)} for code, one in conditions_of.items()]
+    return Answer({"codes": rows}, _parts(conditions_of))
 
 
 def _condition(code: str) -> Condition:
@@ -61,8 +61,8 @@ def _condition(code: str) -> Condition:
     return replace(condition, meaning=meaning, advice=advice)
 
 
-def _parts(found: dict[str, Condition]) -> Iterator[RenderableType]:
-    for number, (code, condition) in enumerate(found.items()):
+def _parts(conditions_of: dict[str, Condition]) -> Iterator[RenderableType]:
+    for number, (code, condition) in enumerate(conditions_of.items()):
         if number:
             yield text()
         yield text((code, "bold"))

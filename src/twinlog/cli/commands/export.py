@@ -118,10 +118,8 @@ def _write(work: Export, path: Path) -> None:
         descriptor = os.open(partial, os.O_WRONLY | os.O_CREAT | os.O_EXCL, PRIVATE)
         with os.fdopen(descriptor, "w", encoding="ascii") as out:
             reported_at = time.monotonic()
-            for one in work.records():
-                by_broker = one.is_log_append_time
-                line = record_line(work.tp.partition, one.record, is_log_append_time=by_broker)
-                out.write(line + "\n")
+            for record in work.records():
+                out.write(record_line(work.tp.partition, record) + "\n")
                 if time.monotonic() - reported_at > PROGRESS_EVERY_S and not is_quiet():
                     reported_at = time.monotonic()
                     done, span = work.counts.position, work.span

@@ -53,13 +53,13 @@ def ready(chosen: ChosenFlow, names: tuple[str, ...]) -> Answer:
     """
     from twinlog.control.check.group_readiness import ready_groups
 
-    found = list(ready_groups(chosen.all(), names))
-    seen = {one.group for each in found for one in each.groups}
+    readiness = list(ready_groups(chosen.all(), names))
+    seen = {one.group for each in readiness for one in each.groups}
     if missing := [name for name in names if name not in seen]:
         raise UsageError(f"--group: no flow selects a group {missing[0]} of its source")
-    is_ready = all(group.is_ready for one in found for group in one.groups)
-    text = (part for one in found for part in parts(one))
-    return Answer({"flows": found}, text, 0 if is_ready else 1, version=2)
+    is_ready = all(group.is_ready for one in readiness for group in one.groups)
+    text = (part for one in readiness for part in parts(one))
+    return Answer({"flows": readiness}, text, 0 if is_ready else 1, version=2)
 
 
 def parts(one: FlowGroups) -> Iterator[RenderableType]:
@@ -84,10 +84,10 @@ def parts(one: FlowGroups) -> Iterator[RenderableType]:
         yield from _offset_rows(ordered)
 
 
-def _groups(found: Iterable[GroupReadiness]) -> Table:
+def _groups(groups: Iterable[GroupReadiness]) -> Table:
     names = ("  group", "may move", "state", "partitions", "lag", "exact", "")
     table = plain_table(*names, numbers=NUMBERS)
-    for one in found:
+    for one in groups:
         exact = sum(not offset.why_not for offset in one.committed)
         row(
             table,
@@ -102,8 +102,8 @@ def _groups(found: Iterable[GroupReadiness]) -> Table:
     return table
 
 
-def _offset_rows(found: Iterable[GroupReadiness]) -> Iterator[RenderableType]:
-    rows = [(group.group, offset) for group in found for offset in group.committed]
+def _offset_rows(groups: Iterable[GroupReadiness]) -> Iterator[RenderableType]:
+    rows = [(group.group, offset) for group in groups for offset in group.committed]
     if not rows:
         return
     if len(rows) > OFFSETS_SHOWN:

@@ -123,8 +123,8 @@ def configure_logs(file: Path | None, log_format: LogFormat, *, verbose: bool) -
         handler.filters = [] if verbose else [_is_for_people]
         handler.setFormatter(formatter)
     # the file and the support bundle get events even if stderr does not show them
-    ours = logging.getLogger("twinlog")
-    ours.setLevel(logging.DEBUG if verbose else logging.INFO)
+    logger = logging.getLogger("twinlog")
+    logger.setLevel(logging.DEBUG if verbose else logging.INFO)
     if file is None:
         return
     try:

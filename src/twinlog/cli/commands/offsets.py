@@ -84,11 +84,11 @@ class GroupChoice:
             return list(dict.fromkeys(self.groups))
         from twinlog.control.compare.comparison import matching
 
-        found = work.names(matching(self.pattern, "--groups"))
-        if not found:
+        groups = work.names(matching(self.pattern, "--groups"))
+        if not groups:
             what = "--all" if self.every else f"--groups: {self.pattern}"
             raise UsageError(f"{what}: the cluster has no such group, or the user may not list it")
-        return found
+        return groups
 
     @property
     def matches(self) -> Callable[[str], bool]:
@@ -205,7 +205,7 @@ def reset(  # noqa: PLR0913, PLR0917 (options of a command)
         "dry_run": dry_run,
         "groups": plans,
     }
-    refused = [text(str(one.refused), style="red") for one in plans if one.refused]
+    refused = [text(str(plan.refused), style="red") for plan in plans if plan.refused]
     return Answer(
         fields,
         [*_done(plans, dry_run=dry_run), *refused],
@@ -314,7 +314,7 @@ def _parts(where: str, plans: Sequence[GroupReset]) -> Iterator[RenderableType]:
     offsets = sum(len(one.offsets) for one in plans)
     yield text(f"{where}, {plural(len(plans), 'group')}, {plural(offsets, 'partition')}")
     table = plain_table("group", "topic", *RESET_NUMBERS, "", numbers=RESET_NUMBERS)
-    every = [(plan, one) for plan in plans for one in plan.offsets]
+    every = [(plan, offset) for plan in plans for offset in plan.offsets]
     for plan, one in every[:ROWS_SHOWN]:
         now = "none" if one.before is None else str(one.before)
         numbers = (str(one.partition), now, str(one.after), str(one.start), str(one.end))
@@ -331,7 +331,7 @@ def _done(plans: Sequence[GroupReset], *, dry_run: bool) -> Iterator[RenderableT
     if dry_run:
         yield text("nothing was changed; without --dry-run these offsets are set")
         return
-    done = [one for one in plans if one.is_done]
+    done = [plan for plan in plans if plan.is_done]
     if done:
         offsets = sum(len(one.offsets) for one in done)
         what = f"{plural(offsets, 'offset')} of {plural(len(done), 'group')} set"
@@ -466,7 +466,7 @@ def rewrite_checkpoint(
     with chosen.open(FlowTranslation) as translation:
         query = spark_checkpoint.query_of(checkpoint)
         marks = spark_checkpoint.move_marks(translation, query, reverse=reverse)
-        found = spark_checkpoint.rewrite_checkpoint(
+        rewritten = spark_checkpoint.rewrite_checkpoint(
             translation, flow, checkpoint, new, reverse=reverse, may_repeat=may_repeat
         )
     fields = {
@@ -474,52 +474,57 @@ def rewrite_checkpoint(
         "reverse": reverse,
         "checkpoint": checkpoint,
         "new": new,
-        "batch": found.noted.batch,
-        "is_committed": found.noted.is_committed,
-        "other_sources": found.other_sources,
-        "offsets": found.offsets,
+        "batch": rewritten.noted.batch,
+        "is_committed": rewritten.noted.is_committed,
+        "other_sources": rewritten.other_sources,
+        "offsets": rewritten.offsets,
         "marks": marks.moved,
         "marks_problem": marks.problem or None,
     }
     sides = (flow.target, flow.source) if reverse else (flow.source, flow.target)
-    return Answer(fields, chain(_shown(found, new, *sides), _shown_marks(marks, *sides)))
+    return Answer(fields, chain(_shown(rewritten, new, *sides), _shown_marks(marks, *sides)))
 
 
-def _shown(found: Rewritten, new: Path, here: str, there: str) -> Iterator[RenderableType]:
-    table = offsets_table(here, there)
-    for one in found.offsets:
-        note = "" if one.is_exact else "the end of the copy: the query had read further"
-        offsets = (str(one.partition), str(one.offset), one.to_topic, str(one.to_offset))
-        row(table, one.topic, *offsets, note)
+def _shown(rewritten: Rewritten, new: Path, source: str, target: str) -> Iterator[RenderableType]:
+    table = offsets_table(source, target)
+    for offset in rewritten.offsets:
+        note = "" if offset.is_exact else "the end of the copy: the query had read further"
+        offsets = (
+            str(offset.partition),
+            str(offset.offset),
+            offset.to_topic,
+            str(offset.to_offset),
+        )
+        row(table, offset.topic, *offsets, note)
     yield table
-    what = "resumes after" if found.noted.is_committed else "repeats"
-    topics = ",".join(sorted({one.to_topic for one in found.offsets}))
-    yield text(f"{new}: the query {what} micro-batch {found.noted.batch}")
-    yield text(f"  read {there} with it, and subscribe to {topics}")
-    if found.other_sources:
-        yield text(f"  sources of other topics, which stay as they are: {found.other_sources}")
+    what = "resumes after" if rewritten.noted.is_committed else "repeats"
+    topics = ",".join(sorted({one.to_topic for one in rewritten.offsets}))
+    yield text(f"{new}: the query {what} micro-batch {rewritten.noted.batch}")
+    yield text(f"  read {target} with it, and subscribe to {topics}")
+    if rewritten.other_sources:
+        yield text(f"  sources of other topics, which stay as they are: {rewritten.other_sources}")
 
 
-def _shown_marks(marks: MovedMarks, here: str, there: str) -> Iterator[RenderableType]:
+def _shown_marks(marks: MovedMarks, source: str, target: str) -> Iterator[RenderableType]:
     for one in marks.moved:
         topics = ",".join(one.topics)
         if one.why_left:
             yield text(
-                f"  its mark (micro-batch {one.batch} in {topics}) is not set on {there}: "
+                f"  its mark (micro-batch {one.batch} in {topics}) is not set on {target}: "
                 f"{one.why_left}. If the query will write to the copy of {topics}, let the mirror "
                 "copy all of it, then run this command again. If it will write to a topic "
                 "without these rows, start it once with missingMark=write"
             )
         else:
             yield text(
-                f"  its mark (micro-batch {one.batch} in {topics}) is set on {there}: if the query "
-                f"will write there, keep its kafka.transactional.id, or set "
+                f"  its mark (micro-batch {one.batch} in {topics}) is set on {target}: if the "
+                f"query will write there, keep its kafka.transactional.id, or set "
                 f"{one.transactional_id} if it has none"
             )
     if marks.problem:
         yield text(
-            f'  if the query writes with format("twinlog"), its mark on {here} is not set on '
-            f"{there}: {marks.problem}"
+            f'  if the query writes with format("twinlog"), its mark on {source} is not set on '
+            f"{target}: {marks.problem}"
         )
 
 
@@ -569,31 +574,41 @@ def translate(
         )
     with chosen.open(FlowTranslation) as translation:
         if group is not None:
-            found = translation.group(group, reverse=reverse)
+            translated = translation.group(group, reverse=reverse)
         else:
             assert topic is not None and offset is not None  # noqa: S101 (checked above)
             tp = TopicPartition(topic, partition or 0)
-            found = TranslatedGroup(offsets=(translation.one(tp, offset, reverse=reverse),))
+            translated = TranslatedGroup(offsets=(translation.one(tp, offset, reverse=reverse),))
     fields = {
         "flow": chosen.name,
         "reverse": reverse,
-        "from_checkpoints": found.from_checkpoints,
-        "offsets": found.offsets,
+        "from_checkpoints": translated.from_checkpoints,
+        "offsets": translated.offsets,
     }
-    return Answer(fields, _translated(found, chosen.config.flow, reverse=reverse))
+    return Answer(fields, _translated(translated, chosen.config.flow, reverse=reverse))
 
 
-def _translated(found: TranslatedGroup, flow: Flow, *, reverse: bool) -> Iterator[RenderableType]:
-    here, there = (flow.target, flow.source) if reverse else (flow.source, flow.target)
-    table = offsets_table(here, there)
-    for one in found.offsets:
-        to_offset = "" if one.to_offset is None else str(one.to_offset)
-        note = "" if one.is_exact else "not exact: not copied yet, or by MirrorMaker 2"
-        if one.to_offset is None:
+def _translated(
+    translated: TranslatedGroup, flow: Flow, *, reverse: bool
+) -> Iterator[RenderableType]:
+    source, target = (flow.target, flow.source) if reverse else (flow.source, flow.target)
+    table = offsets_table(source, target)
+    for offset in translated.offsets:
+        to_offset = "" if offset.to_offset is None else str(offset.to_offset)
+        note = "" if offset.is_exact else "not exact: not copied yet, or by MirrorMaker 2"
+        if offset.to_offset is None:
             note = "not copied by Twinlog"
-        row(table, one.topic, str(one.partition), str(one.offset), one.to_topic, to_offset, note)
+        row(
+            table,
+            offset.topic,
+            str(offset.partition),
+            str(offset.offset),
+            offset.to_topic,
+            to_offset,
+            note,
+        )
     yield table
-    if found.from_checkpoints:
+    if translated.from_checkpoints:
         yield text(
             f"{flow.source} does not respond: these are the offsets of the group's newest "
             "checkpoints",

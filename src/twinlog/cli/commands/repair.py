@@ -98,5 +98,5 @@ def run(chosen: ChosenFlow, *, yes: bool, dry_run: bool, reason: str, topics: st
 
 
 def _text(lines: Iterable[RepairLine]) -> Iterable[str]:
-    said = [text for line in lines for text in line.lines()]
-    return said or ["no partition has stopped because of records of other clients"]
+    texts = [text for line in lines for text in line.lines()]
+    return texts or ["no partition has stopped because of records of other clients"]

@@ -148,7 +148,7 @@ def _text(
 
 
 def _flows(mirrors: Iterable[RunningMirror]) -> Iterator[FlowStatus]:
-    return (flow for one in mirrors for flow in one.flows)
+    return (flow for mirror in mirrors for flow in mirror.flows)
 
 
 def _mirrors(
@@ -186,8 +186,8 @@ def _is_not_well(flow: FlowStatus) -> bool:
     if flow.source_problem:
         return True
     # partitions that are no longer mirrored do not wait for records
-    there = (part for part in flow.partitions if part.state not in NOT_MIRRORED)
-    waits = is_idle and (bool(flow.code) or any(part.lag != 0 for part in there))
+    mirrored = (part for part in flow.partitions if part.state not in NOT_MIRRORED)
+    waits = is_idle and (bool(flow.code) or any(part.lag != 0 for part in mirrored))
     differs = flow.verified is not None and flow.verified.differences > 0
     return waits or differs or flow.state in NOT_WELL
 
@@ -218,22 +218,22 @@ def _led_elsewhere(
     try:
         config = read()
     except TwinlogError as error:
-        found = {
+        statuses = {
             name: replace(flow, reason=f"{flow.reason}; its leader was not queried: {error}")
             for name, flow in waiting.items()
         }
-        return _with_flows(mirrors, lambda flow: found.get(flow.flow, flow))
-    here = {flow.flow for flow in flows}
-    missing = tuple(flow for flow in config.flows if str(flow.flow) not in here)
+        return _with_flows(mirrors, lambda flow: statuses.get(flow.flow, flow))
+    own_flows = {flow.flow for flow in flows}
+    missing = tuple(flow for flow in config.flows if str(flow.flow) not in own_flows)
     wanted = tuple(flow for flow in config.flows if str(flow.flow) in waiting)
     offline = [_offline(file, configured(config, flows=missing), timeout_s)] if missing else []
-    found = {}
+    statuses = {}
     for leader in _asked(configured(config, flows=wanted), timeout_s):
         if leader.where:
             here_said = f"here: {waiting[leader.flow].reason}"
             reason = "; ".join(filter(None, (leader.reason, here_said)))
-            found[leader.flow] = replace(leader, reason=reason)
-    return [*_with_flows(mirrors, lambda flow: found.get(flow.flow, flow)), *offline]
+            statuses[leader.flow] = replace(leader, reason=reason)
+    return [*_with_flows(mirrors, lambda flow: statuses.get(flow.flow, flow)), *offline]
 
 
 def _offline(file: Path, config: MirrorConfig, timeout_s: float) -> RunningMirror:
@@ -254,8 +254,8 @@ def _asked(config: MirrorConfig, timeout_s: float) -> Iterator[FlowStatus]:
     """
     from twinlog.control.check.offline_status import offline_status
 
-    found = offline_status(config, timeout_s, without_source=True)
-    for flow, seen in zip(config.flows, found, strict=True):
+    statuses = offline_status(config, timeout_s, without_source=True)
+    for flow, seen in zip(config.flows, statuses, strict=True):
         if seen.source_problem:
             from twinlog.control.cutover.target_alone import with_copies
 
@@ -282,7 +282,7 @@ def _behind(mirrors: Sequence[RunningMirror]) -> list[RunningMirror]:
     """Return the mirrors with only those topics that have a row with lag or a problem."""
 
     def kept(flow: FlowStatus) -> FlowStatus:
-        topics = {one.topic for one in rows(flow) if one.is_behind}
+        topics = {row.topic for row in rows(flow) if row.is_behind}
         return replace(flow, partitions=tuple(p for p in flow.partitions if p.topic in topics))
 
     return _with_flows(mirrors, kept)
@@ -304,4 +304,4 @@ def _only(mirrors: list[RunningMirror], topics: re.Pattern[str] | None) -> list[
 def _with_flows(
     mirrors: Iterable[RunningMirror], changed: Callable[[FlowStatus], FlowStatus]
 ) -> list[RunningMirror]:
-    return [replace(one, flows=tuple(map(changed, one.flows))) for one in mirrors]
+    return [replace(mirror, flows=tuple(map(changed, mirror.flows))) for mirror in mirrors]

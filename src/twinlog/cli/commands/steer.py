@@ -96,10 +96,10 @@ def steer(  # noqa: PLR0913 (options of commands)
             write_line("nothing was changed", sys.stderr)
             return Answer({}, exit_code=1)
     changes = wish(chosen, ask, reason=reason, dry_run=dry_run, nothing=nothing)
-    said = [_said_change(change, dry_run=dry_run) for change in changes]
+    lines = [_said_change(change, dry_run=dry_run) for change in changes]
     if not dry_run and any(change.is_needed for change in changes):
-        said.append(in_force(file))
-    return Answer({"dry_run": dry_run, "changes": changes}, said)
+        lines.append(in_force(file))
+    return Answer({"dry_run": dry_run, "changes": changes}, lines)
 
 
 def in_force(file: Path) -> str:
@@ -111,8 +111,8 @@ def in_force(file: Path) -> str:
 def _chosen(flows: Sequence[FlowConfig], names: Sequence[str]) -> list[FlowConfig]:
     if not names:
         return [*flows]
-    found = {str(one.flow): one for name in names for one in _matching(flows, name)}
-    return [*found.values()]
+    matching = {str(one.flow): one for name in names for one in _matching(flows, name)}
+    return [*matching.values()]
 
 
 def _matching(flows: Sequence[FlowConfig], name: str) -> list[FlowConfig]:
@@ -121,7 +121,7 @@ def _matching(flows: Sequence[FlowConfig], name: str) -> list[FlowConfig]:
     from twinlog.config.regex.reader import RegexProblem
 
     wanted = name.replace(" ", "")
-    if any(wanted in one.flow.spellings for one in flows):
+    if any(wanted in flow.flow.spellings for flow in flows):
         return [one_flow(flows, name)]
     try:
         matches = linear_matcher(wanted)
@@ -185,7 +185,7 @@ def pause_flows(file: Path, **given: Any) -> Answer:
     twinlog flow pause mm2.properties --reason 'brokers are upgraded'
     twinlog flow pause mm2.properties --flow A:B --dry-run
     """
-    return steer(file, lambda one: one.want(IntentKind.PAUSE), **given)
+    return steer(file, lambda one: one.wanted(IntentKind.PAUSE), **given)
 
 
 @flow.command("resume")
@@ -199,7 +199,7 @@ def resume_flows(file: Path, **given: Any) -> Answer:
     twinlog flow resume mm2.properties
     twinlog flow resume mm2.properties --flow A:B
     """
-    return steer(file, lambda one: one.take_back(IntentKind.PAUSE), **given)
+    return steer(file, lambda one: one.wanted(IntentKind.PAUSE, is_set=False), **given)
 
 
 @flow.command("unthrottle")
@@ -218,8 +218,8 @@ def unthrottle_flows(file: Path, *, flows: Sequence[str], dry_run: bool) -> Answ
     from twinlog.cluster.client import prompt_client
     from twinlog.control.flow.wiring import flow_setup
 
-    found: list[dict[str, Any]] = []
-    said: list[str] = []
+    results: list[dict[str, Any]] = []
+    lines: list[str] = []
     for config in _chosen(load_file(file).flows, flows):
         setup = flow_setup(config)
         with prompt_client(setup.source) as source, prompt_client(setup.target) as target:
@@ -227,7 +227,7 @@ def unthrottle_flows(file: Path, *, flows: Sequence[str], dry_run: bool) -> Answ
             held = hold.read()
             done = Freed.NOTHING if dry_run or held is None else hold.free()
         rate = None if held is None else held.rates[-1]
-        found.append(
+        results.append(
             {
                 "flow": str(config.flow),
                 "bytes_per_second": rate,
@@ -237,8 +237,8 @@ def unthrottle_flows(file: Path, *, flows: Sequence[str], dry_run: bool) -> Answ
         would = "no producer quota is set" if rate is None else done.value
         if rate is not None and dry_run:
             would = f"the quota of {size(rate)}/s for each user and broker would be removed"
-        said.append(f"{config.flow}: {would}")
-    return Answer({"dry_run": dry_run, "flows": found}, said)
+        lines.append(f"{config.flow}: {would}")
+    return Answer({"dry_run": dry_run, "flows": results}, lines)
 
 
 @flow.command("limit")
@@ -278,7 +278,7 @@ def promote_flows(file: Path, **given: Any) -> Answer:
     twinlog flow promote mm2.properties --dry-run
     """
     question = "The remote topics become the originals."
-    return steer(file, lambda one: one.want(IntentKind.PROMOTE), question=question, **given)
+    return steer(file, lambda one: one.wanted(IntentKind.PROMOTE), question=question, **given)
 
 
 @flow.command("demote")
@@ -295,8 +295,8 @@ def demote_flows(file: Path, **given: Any) -> Answer:
     twinlog flow demote mm2.properties --flow A:B
     twinlog flow demote mm2.properties --flow A:B --dry-run
     """
-    question = "The mirror writes to the remote topics again."
-    return steer(file, lambda one: one.take_back(IntentKind.PROMOTE), question=question, **given)
+    given["question"] = "The mirror writes to the remote topics again."
+    return steer(file, lambda one: one.wanted(IntentKind.PROMOTE, is_set=False), **given)
 
 
 @click.group("topic", cls=CommandGroup)
@@ -373,13 +373,13 @@ def skip_record(  # noqa: PLR0913 (what the command was given)
         "change": change,
         "quarantine": None if name is None else {"topic": name, "offsets": offsets},
     }
-    said = [_said(change, dry_run=dry_run)]
+    lines = [_said(change, dry_run=dry_run)]
     if name is not None:
         where = "would be written" if dry_run else f"is at offset {', '.join(map(str, offsets))}"
-        said.append(f"quarantine: it {where} of {name}")
+        lines.append(f"quarantine: it {where} of {name}")
     if change.before is None and not dry_run:
-        said.append(in_force(file))
-    return Answer(fields, said)
+        lines.append(in_force(file))
+    return Answer(fields, lines)
 
 
 @topic.command("pause")
@@ -479,6 +479,6 @@ def _said(change: SkipChange, *, dry_run: bool) -> str:
     what = f"{wanted.flow}: {wanted.topic}-{wanted.partition}: "
     what += f"{'batch' if wanted.skip.is_batch else 'record'} {wanted.skip} "
     if change.before is not None:
-        said = f", {change.before.reason}" if change.before.reason else ""
-        return f"{what}is already skipped, by {change.before.who}, {in_iso(wanted.at_ms)}{said}"
+        reason = f", {change.before.reason}" if change.before.reason else ""
+        return f"{what}is already skipped, by {change.before.who}, {in_iso(wanted.at_ms)}{reason}"
     return f"{what}{'would be' if dry_run else 'is'} skipped [{wanted.code}]"

@@ -76,14 +76,16 @@ def try_transforms(chosen: ChosenFlow, topic: str, limit: int) -> Answer:
     flow = chosen.config
     # its errors name the cluster and the key of the file
     source = cluster_settings(flow.flow.source, flow.clients.source_consumer, str(flow.flow))
-    found = try_flow(flow, source, topic, limit)
-    failures = [one for one in found if one.outcome is TrialOutcome.FAILED]
+    tried = try_flow(flow, source, topic, limit)
+    failures = [one for one in tried if one.outcome is TrialOutcome.FAILED]
     cluster = chosen.config.flow.source
-    records = [one.as_json() for one in found]
+    records = [one.as_json() for one in tried]
     fields = {"cluster": cluster, "topic": topic, "transforms": names, "records": records}
-    head = f"{topic} on {cluster}, through {', '.join(names)}: {_summary(found)}"
+    head = f"{topic} on {cluster}, through {', '.join(names)}: {_summary(tried)}"
+    if failures:
+        head += f"; {_on_error(flow)}"
     exit_code = 1 if failures else 0
-    return Answer(fields, _parts(head, topic, found), exit_code, problems=_lines(topic, failures))
+    return Answer(fields, _parts(head, topic, tried), exit_code, problems=_lines(topic, failures))
 
 
 def _names(flow: FlowConfig, topic: str) -> list[str]:
@@ -97,21 +99,37 @@ def _names(flow: FlowConfig, topic: str) -> list[str]:
     return names
 
 
-def _summary(found: Sequence[TriedRecord]) -> str:
-    counts = Counter(one.outcome for one in found)
+def _summary(tried: Sequence[TriedRecord]) -> str:
+    counts = Counter(one.outcome for one in tried)
     parts = [f"{number} {outcome}" for outcome, number in sorted(counts.items())]
-    return ": ".join(filter(None, (plural(len(found), "record"), ", ".join(parts))))
+    return ": ".join(filter(None, (plural(len(tried), "record"), ", ".join(parts))))
 
 
-def _parts(head: str, topic: str, found: Sequence[TriedRecord]) -> Iterator[RenderableType]:
+def _on_error(flow: FlowConfig) -> str:
+    """Return what a mirror does with a record that fails."""
+    from twinlog.config.flow.transforms import OnError
+    from twinlog.mirror.names.naming import dead_letter_topic
+
+    match flow.transforms.on_error:
+        case OnError.STOP:
+            return "a mirror stops at a failed record"
+        case OnError.SKIP:
+            return "a mirror leaves out failed records"
+        case OnError.QUARANTINE:
+            return (
+                f"a mirror writes failed records to {dead_letter_topic(flow.flow, flow.transforms)}"
+            )
+
+
+def _parts(head: str, topic: str, tried: Sequence[TriedRecord]) -> Iterator[RenderableType]:
     """Yield a row for each column that changes, or with the outcome of the record."""
     yield text((head, "bold"))
-    if not found:
+    if not tried:
         return
     table = plain_table("record", "", numbers=())
     for name in ("before", "after"):
         table.add_column(name, overflow="fold")
-    for one in found:
+    for one in tried:
         record = f"{topic}-{one.partition}:{one.offset}"
         for column, before, after in one.changes:
             row(table, record, column, _cell(before), _cell(after))

@@ -90,30 +90,30 @@ def verify(
         is_deep=deep,
     )
     config = chosen.all()
-    found: list[VerifiedFlow] = []
+    verified: list[VerifiedFlow] = []
     began_ms = int(time.time() * 1000)
     asked = Asked(began_ms=began_ms, topics=topics, since=since, until=until, deep=deep)
     records = Records(config.flows, asked, is_off=others.pop("is_unrecorded"))
     try:
         with (
             ReadingLine("offsets", count) as reading,
-            workers(spark) as some,
+            workers(spark) as tasks,
         ):
-            for one in verify_flows(config, scope, some, reading.step):
+            for result in verify_flows(config, scope, tasks, reading.step):
                 reading.clear()
-                found.append(one)
-                for line in records.add(one):
+                verified.append(result)
+                for line in records.add(result):
                     write_line(line, sys.stderr)
                 # a flow that has none of --topics is not compared, and would look identical
-                if topics is None or one.partitions:
-                    wrong = (text(f"{one.flow}: {line}") for line in problems(one))
-                    write_parts(parts(one), wrong)
+                if topics is None or result.partitions:
+                    wrong = (text(f"{result.flow}: {line}") for line in problems(result))
+                    write_parts(parts(result), wrong)
     except TwinlogError as error:
         error.exit_code = NOT_KNOWN  # exit code 1 would mean a difference
         raise
-    if topics is not None and not any(one.partitions for one in found):
+    if topics is not None and not any(result.partitions for result in verified):
         raise UsageError(f"--topics: no flow mirrors a topic that matches {topics}")
-    answer = worst([one.answer for one in found])
+    answer = worst([result.answer for result in verified])
     fields = {
         "answer": answer,
         "began": in_iso(began_ms),
@@ -121,9 +121,9 @@ def verify(
         "since": since,
         "until": until,
         "deep": deep,
-        "flows": found,
+        "flows": verified,
     }
-    last = () if len(found) == 1 else (answer.value,)
+    last = () if len(verified) == 1 else (answer.value,)
     return Answer(fields, last, answer.exit_code, problems=last, seal=digest)
 
 
@@ -189,8 +189,8 @@ def problems(one: VerifiedFlow) -> Iterator[str]:
     for each in one.partitions:
         if each.why_not:
             yield f"{each.source}: not compared: {each.why_not}"
-        for found in each.compared.differences[:SHOWN_EACH]:
-            yield _difference(each, found)
+        for difference in each.compared.differences[:SHOWN_EACH]:
+            yield _difference(each, difference)
         rest = len(each.compared.differences) - SHOWN_EACH + each.compared.unkept
         if rest > 0:
             yield f"{each.source}: and {count(rest)} more ranges (--format json has them)"

@@ -25,19 +25,19 @@ _ALL = ".*"
 def flows(ctx: click.Context, _parameter: click.Parameter, incomplete: str) -> Items:
     """Return the flows of FILE."""
     config = _config(ctx)
-    return _items([] if config is None else [str(one.flow) for one in config.flows], incomplete)
+    return _items([] if config is None else [str(flow.flow) for flow in config.flows], incomplete)
 
 
 def aliases(ctx: click.Context, _parameter: click.Parameter, incomplete: str) -> Items:
     """Return the clusters of FILE; several are separated by commas."""
     config = _config(ctx)
-    names = [] if config is None else [one.alias for one in config.clusters]
+    names = [] if config is None else [cluster.alias for cluster in config.clusters]
     return _listed(names, incomplete)
 
 
 def topics(ctx: click.Context, _parameter: click.Parameter, incomplete: str) -> Items:
-    """Return the entries of the key `topics` in FILE, and topics that a running mirror of FILE
-    copies.
+    """Return the entries of the key `topics` in FILE, and topics copied by a running mirror of
+    FILE.
     """
     config = _config(ctx)
     flows = () if config is None else config.flows
@@ -58,7 +58,6 @@ def codes(_ctx: click.Context, _parameter: click.Parameter, incomplete: str) -> 
 
 
 def sandbox_clusters(_ctx: click.Context, _parameter: click.Parameter, incomplete: str) -> Items:
-    """Return the clusters of the sandbox."""
     from twinlog.sandbox.registry import status
 
     try:

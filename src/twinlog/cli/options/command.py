@@ -28,8 +28,7 @@ from twinlog.errors import TwinlogError
 
 _FLAG: Final = re.compile(r"--[a-z][\w.-]*")
 WHOLE: Final = 1_000
-"""Maximum length of a sentence in a listing. It is longer than the first sentence of any command's
-help."""
+"""Maximum length of a sentence in a listing, longer than the first one of any command's help."""
 
 
 class _Sectioned(click.Command):
@@ -43,10 +42,10 @@ class _Sectioned(click.Command):
         write_sections(self.get_params(ctx), ctx, formatter)
 
     def get_help_option(self, ctx: click.Context) -> click.Option | None:
-        found = super().get_help_option(ctx)
-        if found is not None:
-            found.allow_from_autoenv = False  # a variable that sets --help would be a mistake
-        return found
+        option = super().get_help_option(ctx)
+        if option is not None:
+            option.allow_from_autoenv = False  # a variable that sets --help would be a mistake
+        return option
 
 
 class Command(_Sectioned):
@@ -55,13 +54,13 @@ class Command(_Sectioned):
             line = f"warning: {name} is no option of `{ctx.command_path}`; did you mean {near}?"
             write_line(line, sys.stderr)
         try:
-            found = super().invoke(ctx)
-            if not isinstance(found, Answer):
-                return found
+            answer = super().invoke(ctx)
+            if not isinstance(answer, Answer):
+                return answer
             # not loaded for `--help`, because it loads rich
             from twinlog.cli.terminal.tables import write_answer
 
-            return write_answer(found)
+            return write_answer(answer)
         except TwinlogError as error:
             error.message = _said(error.message, self, ctx)
             raise
@@ -82,10 +81,10 @@ class CommandGroup(_Sectioned, click.Group):
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """List the subcommands with the whole first sentence of each."""
-        found = [(name, self.get_command(ctx, name)) for name in self.list_commands(ctx)]
+        commands = [(name, self.get_command(ctx, name)) for name in self.list_commands(ctx)]
         with formatter.section("Commands"):
             formatter.write_dl(
-                [(name, one.get_short_help_str(limit=WHOLE)) for name, one in found if one]
+                [(name, one.get_short_help_str(limit=WHOLE)) for name, one in commands if one]
             )
 
     def resolve_command(
@@ -106,16 +105,16 @@ def write_sections(
     parameters: Iterable[click.Parameter], ctx: click.Context, formatter: click.HelpFormatter
 ) -> None:
     """Write options below their sections' headings; options without a section are below Output."""
-    found: dict[Section, list[tuple[str, str]]] = {}
-    for one in parameters:
-        record = None if isinstance(one, click.Argument) else one.get_help_record(ctx)
+    by_section: dict[Section, list[tuple[str, str]]] = {}
+    for parameter in parameters:
+        record = None if isinstance(parameter, click.Argument) else parameter.get_help_record(ctx)
         if record is not None:
-            section = one.section if isinstance(one, Option) else Section.OUTPUT
-            found.setdefault(section, []).append(record)
+            section = parameter.section if isinstance(parameter, Option) else Section.OUTPUT
+            by_section.setdefault(section, []).append(record)
     for section in Section:
-        if section in found:
+        if section in by_section:
             with formatter.section(section):
-                formatter.write_dl(found[section])
+                formatter.write_dl(by_section[section])
 
 
 def _common_options() -> list[click.Parameter]:
@@ -168,21 +167,24 @@ def misspelt_variables(
     because they may be secret.
     """
     prefix = f"{context.auto_envvar_prefix}_"
-    ours = {str(one.variable(context)) for one in context.command.params if isinstance(one, Option)}
+    variables = {
+        str(one.variable(context)) for one in context.command.params if isinstance(one, Option)
+    }
     others = tuple(_of_longer_names(context, prefix))
     for name in sorted(environment):
-        if name.startswith(prefix) and name not in ours and not name.startswith(others):
+        if name.startswith(prefix) and name not in variables and not name.startswith(others):
             from twinlog.config.values.nearest import nearest
 
             # the common prefix would make any two names similar
-            near = nearest(name.removeprefix(prefix), {one.removeprefix(prefix) for one in ours})
+            near = nearest(
+                name.removeprefix(prefix), {variable.removeprefix(prefix) for variable in variables}
+            )
             if near is not None:
                 yield name, prefix + near
 
 
 def _of_longer_names(context: click.Context, prefix: str) -> Iterator[str]:
-    """Yield the longer prefixes of sibling commands, such as TWINLOG_MIRROR_MAKER_ beside
-    TWINLOG_MIRROR_."""
+    """Yield longer prefixes of sibling commands: TWINLOG_MIRROR_MAKER_ beside TWINLOG_MIRROR_."""
     parent = context.parent
     if parent is not None and isinstance(parent.command, click.Group):
         for name in parent.command.list_commands(parent):

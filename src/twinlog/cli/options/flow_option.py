@@ -86,7 +86,7 @@ def on_flow(command: Any) -> Any:
 
     @wraps(command)
     def with_chosen(file: Path, flow: str | None, **given: Any) -> Any:
-        return command(ChosenFlow(file, flow), **given)
+        return command(chosen=ChosenFlow(file, flow), **given)
 
     return on_file(flow_option(with_chosen))
 
@@ -100,7 +100,6 @@ def names_of(topics: str) -> list[str]:
 
 
 def topic_pattern(topics: str | None) -> NamePattern | None:
-    """Return the pattern of --topics, or None for all topics."""
     from twinlog.client.steering import name_pattern
 
     return None if topics is None else name_pattern(names_of(topics))
@@ -115,15 +114,15 @@ def load_file(path: Path) -> MirrorConfig:
 
 def one_flow(flows: Sequence[FlowConfig], name: str | None) -> FlowConfig:
     """Return the flow of that name, or the only one."""
-    names = [str(one.flow) for one in flows]
+    names = [str(flow.flow) for flow in flows]
     if name is None and len(flows) == 1:
         return flows[0]
     if name is None:
         raise UsageError(f"--flow: the file has {len(flows)} flows: {', '.join(names)}")
     wanted = name.replace(" ", "")
-    found = next((one for one in flows if wanted in one.flow.spellings), None)
-    if found is None:
+    chosen = next((one for one in flows if wanted in one.flow.spellings), None)
+    if chosen is None:
         raise UsageError(
             f"--flow: {wanted} is not a flow of the file, which has {', '.join(names)}"
         )
-    return found
+    return chosen

@@ -68,9 +68,7 @@ pair_options = options(
 
 
 def pair(given: dict[str, Any]) -> tuple[Path, Path, PairOptions]:
-    """Remove MirrorMaker 1's flags from a command's options and return them. Wrong usage raises
-    UsageError.
-    """
+    """Remove MirrorMaker 1's flags from a command's options and return them. Raises UsageError."""
     from twinlog.config.files.mirror_maker_1 import PairOptions
 
     flags = {name: given.pop(name) for name in _NAMES}
@@ -78,7 +76,10 @@ def pair(given: dict[str, Any]) -> tuple[Path, Path, PairOptions]:
         if flags[name] is None:
             raise click.UsageError(f"Missing option '--{name}.config'.")
     if flags["handler"] is not None or flags["handler_args"] is not None:
-        raise click.UsageError("--message.handler: a Java class cannot run here.")
+        raise click.UsageError(
+            "--message.handler: a Java class cannot run here. Write it in Python with "
+            "twinlog.transforms (docs/transforms.md)."
+        )
     include, include_flag = _either(flags, "include", "whitelist")
     if include is None:
         raise click.UsageError("Missing option '--include' (or '--whitelist').")

@@ -112,8 +112,7 @@ SHORT: Final = {"--lease-seconds": ("--lease",)}
 
 
 class SpreadClusters(Command):
-    """Accepts `--clusters west-1 west-2`, like MirrorMaker 2's start script, in
-    addition to commas."""
+    """Accepts `--clusters west-1 west-2` like MirrorMaker 2's start script, besides commas."""
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         """Join the words after --clusters, up to the next option or file."""
@@ -171,7 +170,7 @@ def _own_option(definition: KeyDefinition) -> Callable[[F], F]:
     values = definition.choices or (("true", "false") if definition.kind is KeyKind.BOOLEAN else ())
 
     def offer(_ctx: click.Context, _parameter: click.Parameter, incomplete: str) -> list[str]:
-        return [one for one in values if one.startswith(incomplete)]
+        return [value for value in values if value.startswith(incomplete)]
 
     first, blank, rest = definition.meaning.partition(" ")
     # values and keys keep their case

@@ -93,14 +93,14 @@ def watched(
     monitor = Monitor(vital=vital, series=series)
     events = EventLog(config)
     notifier = ServiceNotifier.of(os.environ, os.getpid(), stop)
-    said: dict[str, _Said] = {}
+    texts: dict[str, _Said] = {}
 
     def update(flows: list[FlowSnapshot]) -> None:
         monitor.update(flows)
         for flow in flows:
             text = ": ".join(filter(None, (flow.state, flow.reason)))
-            if flow.flow not in said or said[flow.flow].differs(text):
-                said[flow.flow] = _Said(text)
+            if flow.flow not in texts or texts[flow.flow].differs(text):
+                texts[flow.flow] = _Said(text)
                 FlowLog(log, flow.flow).info("%s", text, code=flow.code)
         notifier.update(flows)
         events.save()
@@ -217,13 +217,13 @@ class _Listener:
         )
         self._serve_later(pause_s)
 
-    def _serve_later(self, pause_s: float, said: str = "") -> None:
+    def _serve_later(self, pause_s: float, reason: str = "") -> None:
         # resolving a host name may take seconds and must not block
         threading.Thread(
-            target=self._retry, args=(pause_s, said), name="twinlog-listen", daemon=True
+            target=self._retry, args=(pause_s, reason), name="twinlog-listen", daemon=True
         ).start()
 
-    def _retry(self, pause_s: float, said: str) -> None:
+    def _retry(self, pause_s: float, reason: str) -> None:
         while not self._is_closed.wait(pause_s):
             pause_s = BINDS_AGAIN_S
             try:
@@ -231,8 +231,8 @@ class _Listener:
             except Exception as error:  # noqa: BLE001 (logged and retried)
                 # the address is still in use, a file of `twinlog.rest.*` is being replaced, or no
                 # thread can start. An exception here would end the copy, which does not need HTTP
-                if str(error) != said:
-                    said = str(error)
+                if str(error) != reason:
+                    reason = str(error)
                     log.warning("HTTP is not served yet: %s", error)
                 continue
             return

@@ -58,9 +58,9 @@ def be(context: click.Context, wanted: Loudness, source: ParameterSource | None)
 
 
 def _wanted(context: click.Context) -> tuple[Loudness, ParameterSource | None]:
-    found: tuple[Loudness, ParameterSource | None]
-    found = context.meta.get(_META, (Loudness.NORMAL, None))
-    return found
+    loudness: tuple[Loudness, ParameterSource | None]
+    loudness = context.meta.get(_META, (Loudness.NORMAL, None))
+    return loudness
 
 
 Part: TypeAlias = "str | RenderableType"

@@ -39,8 +39,9 @@ LINE_EVERY_S: Final = 600.0
 OTHER_ROWS: Final = 6
 """Lines of the terminal that are not for topics."""
 TOPICS_EACH: Final = 3
-"""If one update has more new topics than this, or more topics that get the same code, they share a
-line."""
+"""If one update has more new topics than this, or more that get the same code, they
+share a line.
+"""
 ECHO: Final = len("^C")
 """Free columns for the terminal's own echo of Ctrl-C. If it wrapped into a new line, the next
 screen would not overwrite this one's first line.
@@ -213,7 +214,7 @@ class EventLines:
     def __init__(self, write: Callable[[str], None]) -> None:
         self._write = write
         self._topics: dict[str, dict[str, bool]] = {}
-        """By flow and topic: whether the topic is no longer mirrored."""
+        """Whether the topic is no longer mirrored, by flow and topic."""
         self._waited: dict[str, str] = {}
         """Flows that another process led, with the reason that was shown."""
 
@@ -230,8 +231,8 @@ class EventLines:
             flow.generation is not None
             and (before := self._waited.pop(flow.flow, None)) is not None
         ):
-            said = f"; before: {before}" if before else ""
-            self._write(f"{flow.flow}: this process leads it now{said}")
+            suffix = f"; before: {before}" if before else ""
+            self._write(f"{flow.flow}: this process leads it now{suffix}")
 
     def _sees(self, flow: FlowSnapshot) -> None:
         now: dict[str, list[bool]] = {}
@@ -292,20 +293,20 @@ class StateLines:
         if state != flow.state:
             since = now
             self._seen[flow.flow] = (flow.state, now)
-        said = self._said.get(flow.flow)
+        last = self._said.get(flow.flow)
         if flow.state in PASSING:
             return
         if flow.state in UNREMARKABLE:
-            if said is not None and said.state == FlowState.STANDBY:
+            if last is not None and last.state == FlowState.STANDBY:
                 del self._said[flow.flow]  # a takeover is reported as an event
-            elif said is not None and said.state not in UNREMARKABLE:
-                self._write(f"{flow.flow}: {flow.state} again after {duration(now - said.since)}")
+            elif last is not None and last.state not in UNREMARKABLE:
+                self._write(f"{flow.flow}: {flow.state} again after {duration(now - last.since)}")
                 self._said[flow.flow] = _Said(state=flow.state, at=now, since=now)
             return
-        if said is not None and (said.state == flow.state or now - said.at < self._every_s):
+        if last is not None and (last.state == flow.state or now - last.at < self._every_s):
             return
-        if said is not None and said.state in OUTAGE and flow.state in OUTAGE:
-            since = said.since
+        if last is not None and last.state in OUTAGE and flow.state in OUTAGE:
+            since = last.since
         self._said[flow.flow] = _Said(state=flow.state, at=now, since=since)
         reason = f": {flow.reason}" if flow.reason else ""
         self._write_trouble(f"{flow.flow}: {flow.state}{reason}")
@@ -329,7 +330,7 @@ COLUMNS: Final = (
 def mirror_view(
     flows: list[FlowSnapshot], topics: list[TopicRate], most_rows: int, width: int, now_ms: int
 ) -> RenderableType:
-    """Return the screen; if not all topics fit, failed topics and those with the longest lag are
+    """Return the screen. If it is too small, failed topics and those with the longest lag are
     shown.
     """
     shown = topics
@@ -338,7 +339,9 @@ def mirror_view(
         shown = sorted(topics, key=lambda t: (-t.failed, -(t.lag or 0), -t.records_per_s))[:most]
     parts: list[RenderableType] = []
     for flow in flows:
-        parts += _heading(flow, [one for one in topics if one.flow == flow.flow], width, now_ms)
+        parts += _heading(
+            flow, [topic for topic in topics if topic.flow == flow.flow], width, now_ms
+        )
     if shown:
         named = len(flows) > 1
         parts.append(fitted_table(COLUMNS, [_cells(one, named=named) for one in shown], width))
@@ -358,8 +361,8 @@ def _heading(
     if flow.lanes:
         line.append(plural(flow.lanes, "lane"))
     if len(topics) > 1:
-        speed = sum(one.records_per_s for one in topics)
-        old = is_lag_old(flow.state, (one.state for one in flow.partitions))
+        speed = sum(topic.records_per_s for topic in topics)
+        old = is_lag_old(flow.state, (partition.state for partition in flow.partitions))
         line += [
             f"lag {'at least ' if old else ''}{count(flow.lag)}",
             f"{count(speed)} records/s",
@@ -423,8 +426,7 @@ PASSING_TROUBLE_MS: Final = 30_000
 """Retried failures are reported only if they last longer than this."""
 
 FRESH_MS: Final = 5_000
-"""A failure that began less than this time before its line is written is reported without a start
-time."""
+"""A failure that began less than this time before its line is reported without a start time."""
 
 AGAIN_AFTER_S: Final = 600.0
 """Minimum time between two reports of a recurring failure."""
@@ -492,14 +494,14 @@ class FailureLines:
     def update(self, now: float, now_ms: int, flows: Iterable[FlowSnapshot]) -> None:
         """Write new failures, and failures that are over; `now` is monotonic."""
         known = list(flows)
-        found = {one.key: one for one in failing(known, now_ms)}
+        failures = {one.key: one for one in failing(known, now_ms)}
         troubled = {
             FailureKey(flow.flow, part.topic, part.code)
             for flow in known
             for part in flow.partitions
         }
         fresh: dict[tuple[str, str], list[Failing]] = {}
-        for key, one in found.items():
+        for key, one in failures.items():
             if key in self._open:
                 continue
             self._open[key] = now
@@ -529,13 +531,13 @@ class FailureLines:
             for part in flow.partitions
             if part.state not in NOT_MIRRORED
         }
-        said: dict[tuple[str, str, bool], dict[str, float]] = {}
+        topics_by_end: dict[tuple[str, str, bool], dict[str, float]] = {}
         for key in ended:
             began = self._open.pop(key)
             if self._reported_at.get(key) == began:
                 is_mirrored = (key.flow, key.topic) in mirrored
-                said.setdefault((key.flow, key.code, is_mirrored), {})[key.topic] = began
-        for (flow, code, is_mirrored), topics in said.items():
+                topics_by_end.setdefault((key.flow, key.code, is_mirrored), {})[key.topic] = began
+        for (flow, code, is_mirrored), topics in topics_by_end.items():
             for names in [[*topics]] if len(topics) > TOPICS_EACH else [[name] for name in topics]:
                 lasted = duration(now - min(topics[name] for name in names))
                 end = f"{code} is over after {lasted}"

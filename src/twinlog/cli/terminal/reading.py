@@ -30,9 +30,9 @@ class ReadingLine:
     """The line that shows the progress. It is not shown if stderr is not a terminal, and is erased
     at the end of the block."""
 
-    def __init__(self, unit: str, said: Callable[[int], str]) -> None:
-        """`said`: formats a number of units."""
-        self._unit, self._said = unit, said
+    def __init__(self, unit: str, text_of: Callable[[int], str]) -> None:
+        """`text_of`: formats a number of units."""
+        self._unit, self._text_of = unit, text_of
         self._name = ""
         self._began = self._last = 0.0
 
@@ -50,8 +50,8 @@ class ReadingLine:
         share = 100 * done // total if total else 100
         numbers = (
             f"{share} %",
-            f"{self._said(done)} of {self._said(total)} {self._unit}",
-            f"{self._said(int(rate))}/s",
+            f"{self._text_of(done)} of {self._text_of(total)} {self._unit}",
+            f"{self._text_of(int(rate))}/s",
         )
         # stdout may be a file, or another terminal
         width = max(1, (os.get_terminal_size(sys.stderr.fileno()).columns or 80) - ECHO)

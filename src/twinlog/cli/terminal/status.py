@@ -58,8 +58,8 @@ AS_USUAL: Final = (
     PartitionState.DONE,
     PartitionState.AT_END,
 )
-"""States of a healthy copy. Partitions in these states share a row, which shows the first of these
-states.
+"""States of a healthy copy. Partitions in these states share a row, which shows the
+first of them.
 """
 
 ONLY: Final = "all 1"
@@ -103,9 +103,7 @@ class Row:
 
 
 def rows(flow: FlowStatus) -> list[Row]:
-    """Return a row for each topic, or several if its partitions have different problems or unusual
-    states.
-    """
+    """Return a row per topic, or several if its partitions differ in problems or unusual states."""
     topics: dict[str, dict[tuple[str, str], list[PartitionStatus]]] = {}
     for part in flow.partitions:
         code = "" if flow.speaks_for(part) else part.code
@@ -156,8 +154,6 @@ def is_lag_old(state: str, partition_states: Iterable[str]) -> bool:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Totals:
-    """Totals of one flow or of all flows."""
-
     flows: int
     topics: int
     partitions: int
@@ -185,14 +181,16 @@ def totals(flows: Iterable[FlowStatus]) -> Totals:
     )
 
 
-def troubles(flow: FlowStatus, found: Iterable[Row]) -> Iterator[tuple[Row, ...]]:
+def troubles(flow: FlowStatus, shown_rows: Iterable[Row]) -> Iterator[tuple[Row, ...]]:
     """Yield rows with problems, grouped by message. The flow's own problem is shown with the flow
     and not repeated.
     """
     same: dict[tuple[str, str, str], list[Row]] = {}
-    for one in found:
-        if one.trouble and not flow.speaks_for(one):
-            same.setdefault((one.state, one.code, one.message), []).append(one)
+    for shown_row in shown_rows:
+        if shown_row.trouble and not flow.speaks_for(shown_row):
+            same.setdefault((shown_row.state, shown_row.code, shown_row.message), []).append(
+                shown_row
+            )
     yield from map(tuple, same.values())
 
 
@@ -208,7 +206,7 @@ class ShownParts:
     most_rows: int | None = None
     """Maximum number of topic rows, or None for no limit."""
     lagging: bool = False
-    """Only topics with lag."""
+    """Whether only topics with lag are shown."""
 
 
 def screen(
@@ -218,18 +216,18 @@ def screen(
     flows = [flow for one in mirrors for flow in one.flows]
     left = wanted.most_rows
     number = 0
-    for one in mirrors:
-        yield _mirror_line(one, now_ms)
-        for flow in one.flows:
+    for mirror in mirrors:
+        yield _mirror_line(mirror, now_ms)
+        for flow in mirror.flows:
             yield from _flow_lines(flow, wanted.width, now_ms)
-            found = [each for each in rows(flow) if each.is_behind or not wanted.lagging]
-            number += len(found)
-            shown = found if left is None else _most_urgent(found, left)
+            shown_rows = [each for each in rows(flow) if each.is_behind or not wanted.lagging]
+            number += len(shown_rows)
+            shown = shown_rows if left is None else _most_urgent(shown_rows, left)
             left = None if left is None else left - len(shown)
             if shown:
                 yield table(shown, wanted.width, now_ms)
-            if len(shown) < len(found):
-                yield text(f"  and {plural(len(found) - len(shown), 'more row')}", style="dim")
+            if len(shown) < len(shown_rows):
+                yield text(f"  and {plural(len(shown_rows) - len(shown), 'more row')}", style="dim")
             for alike in troubles(flow, shown):
                 yield _trouble_line(alike, now_ms)
             if flow.groups:
@@ -258,9 +256,9 @@ ALWAYS: Final = 5
 NOT_KNOWN: Final = ("", "?")
 
 
-def table(found: Iterable[Row], width: int, now_ms: int) -> Table:
+def table(shown_rows: Iterable[Row], width: int, now_ms: int) -> Table:
     """Return a row for each topic, with the columns that fit and have at least one known value."""
-    cells = [_cells(one, now_ms) for one in found]
+    cells = [_cells(one, now_ms) for one in shown_rows]
     # some values are unknown if the source is unavailable or the clusters are queried only once
     kept = [
         number
@@ -286,17 +284,15 @@ def _cells(one: Row, now_ms: int) -> list[Cell]:
     ]
 
 
-def _most_urgent(found: list[Row], most: int) -> list[Row]:
-    """Return `most` rows: first those with a message, then the longest lags; in their original
-    order.
-    """
-    if len(found) <= most:
-        return found
+def _most_urgent(shown_rows: list[Row], most: int) -> list[Row]:
+    """Return `most` rows in their order: those with a message first, then the longest lags."""
+    if len(shown_rows) <= most:
+        return shown_rows
     urgent = sorted(
-        found, key=lambda one: (not one.message, -(one.lag or 0), -(one.records_per_s or 0))
+        shown_rows, key=lambda one: (not one.message, -(one.lag or 0), -(one.records_per_s or 0))
     )
     kept = {id(one) for one in urgent[: max(most, 0)]}
-    return [one for one in found if id(one) in kept]
+    return [row for row in shown_rows if id(row) in kept]
 
 
 def _mirror_line(one: RunningMirror, now_ms: int) -> Text:
@@ -437,8 +433,8 @@ def _total(flows: Sequence[FlowStatus]) -> Iterator[Piece]:
 def group_table(positions: Iterable[GroupPosition], width: int) -> Table:
     """Return a table with a row for each group and topic."""
     groups: dict[tuple[str, str], list[GroupPosition]] = {}
-    for one in positions:
-        groups.setdefault((one.group, one.topic), []).append(one)
+    for position in positions:
+        groups.setdefault((position.group, position.topic), []).append(position)
     shown = plain_table(numbers=())
     name = max(12, (width - 40) // 2)
     shown.add_column("  group", no_wrap=True, overflow="ellipsis", max_width=name)
@@ -446,32 +442,32 @@ def group_table(positions: Iterable[GroupPosition], width: int) -> Table:
     shown.add_column("parts", justify="right", no_wrap=True)
     shown.add_column("left to read", justify="right", no_wrap=True)
     shown.add_column("offsets", overflow="fold")
-    for (group, topic), found in groups.items():
+    for (group, topic), group_positions in groups.items():
         row(
             shown,
             f"  {group}",
             topic,
-            str(len(found)),
-            _left(found),
-            _offsets(found),
+            str(len(group_positions)),
+            _left(group_positions),
+            _offsets(group_positions),
         )
     return shown
 
 
-def _left(found: Iterable[GroupPosition]) -> str:
+def _left(group_positions: Iterable[GroupPosition]) -> str:
     """Return the number of records between a group's offset, current or to be set, and the end of
     the copy.
     """
-    positions = [(largest((one.at, one.resumes_at)), one.end) for one in found]
+    positions = [(largest((one.at, one.resumes_at)), one.end) for one in group_positions]
     left = [max(0, end - at) for at, end in positions if at is not None and end is not None]
     return count(sum(left)) if len(left) == len(positions) else "?"
 
 
-def _offsets(found: list[GroupPosition]) -> str:
+def _offsets(positions: list[GroupPosition]) -> str:
     """Return whether the offsets are set on the target, and whether they are exact."""
-    unset = sum(one.at is None for one in found)
-    inexact = next((one.why_not_exact for one in found if one.why_not_exact), "")
-    if unset == len(found):
+    unset = sum(position.at is None for position in positions)
+    inexact = next((one.why_not_exact for one in positions if one.why_not_exact), "")
+    if unset == len(positions):
         line = "not set: `failover` sets them"
     else:
         line = f"set, but of {unset} not" if unset else "set"
@@ -494,12 +490,12 @@ class Speeds:
     def fill_in(self, mirrors: Mirrors, now: float) -> Mirrors:
         """Return the mirrors with missing rates; `now` is monotonic."""
         seen: dict[tuple[str, str], tuple[float, int | None]] = {}
-        found = [
-            replace(one, flows=tuple(self._with_rates(flow, seen, now) for flow in one.flows))
-            for one in mirrors
+        filled = [
+            replace(mirror, flows=tuple(self._with_rates(flow, seen, now) for flow in mirror.flows))
+            for mirror in mirrors
         ]
         self._before = seen
-        return found
+        return filled
 
     def _with_rates(
         self, flow: FlowStatus, seen: dict[tuple[str, str], tuple[float, int | None]], now: float
@@ -525,18 +521,18 @@ def watch(read: Callable[[], Mirrors], *, lagging: bool, nothing: str) -> Mirror
     On a terminal an alternate screen is used, and the previous content is restored at the end.
     """
     speeds = Speeds()
-    found: Mirrors = []
+    mirrors: Mirrors = []
 
     def parts(width: int, most: int | None) -> Iterator[RenderableType]:
         now = datetime.now().astimezone()
         yield text(f"{now:%H:%M:%S}, every {EVERY_S:.0f} s; Ctrl-C ends it", style="dim")
-        if not found:
+        if not mirrors:
             yield text(nothing)
         wanted = ShownParts(width=width, most_rows=most, lagging=lagging)
-        yield from screen(found, wanted, int(time.time() * 1000))
+        yield from screen(mirrors, wanted, int(time.time() * 1000))
 
     def step() -> None:
-        found[:] = speeds.fill_in(read(), time.monotonic())
+        mirrors[:] = speeds.fill_in(read(), time.monotonic())
 
     before = signal.signal(signal.SIGTERM, signal.default_int_handler)
     try:
@@ -554,6 +550,6 @@ def watch(read: Callable[[], Mirrors], *, lagging: bool, nothing: str) -> Mirror
                 live.update(Group(*parts(console.width, most)), refresh=True)
                 time.sleep(EVERY_S)
     except KeyboardInterrupt:
-        return found
+        return mirrors
     finally:
         signal.signal(signal.SIGTERM, before)

@@ -25,8 +25,7 @@ from twinlog.quantities import duration
 from twinlog.shown import shown
 
 PIPED_WIDTH = 400
-"""Width of output that is not to a terminal: wide enough that no cell is cut. Trailing blanks are
-removed."""
+"""Width of output that is not to a terminal, which cuts no cell. Trailing blanks are removed."""
 
 Piece = str | tuple[str, str]
 """A text, or a text and its style."""
@@ -55,12 +54,12 @@ def row(table: Table, *cells: RenderableType) -> None:
     table.add_row(*(text(cell) if isinstance(cell, str) else cell for cell in cells))
 
 
-def offsets_table(here: str, there: str) -> Table:
+def offsets_table(source: str, target: str) -> Table:
     """Return a table of offsets on one cluster and their offsets on another; the last column is for
     remarks.
     """
-    numbers = ("partition", "offset", f"offset on {there}")
-    return plain_table(here, *numbers[:2], there, numbers[2], "", numbers=numbers)
+    numbers = ("partition", "offset", f"offset on {target}")
+    return plain_table(source, *numbers[:2], target, numbers[2], "", numbers=numbers)
 
 
 def plain_table(*columns: str, numbers: Container[str]) -> Table:
@@ -127,8 +126,7 @@ class Column:
     name: str
     justify: Literal["left", "right"]
     rank: int
-    """The column with the highest rank is left out first. Columns with rank 0 are
-    never left out."""
+    """The column with the highest rank is left out first, one with rank 0 is never left out."""
 
 
 def fitted_table(
@@ -181,8 +179,7 @@ def _len(cell: Cell) -> int:
 
 
 def since(at_ms: int, now_ms: int) -> str:
-    """Return a time such as `14:03:11 (5 min)`, in local time, with the date if it was on another
-    day."""
+    """Return a local time such as `14:03:11 (5 min)`, with the date if it was on another day."""
     at, now = (datetime.fromtimestamp(ms / 1000).astimezone() for ms in (at_ms, now_ms))
     clock = f"{at:%H:%M:%S}" if at.date() == now.date() else f"{at:%Y-%m-%d %H:%M}"
     return f"{clock} ({duration(max(0, now_ms - at_ms) / 1000)})"

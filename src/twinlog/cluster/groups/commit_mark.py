@@ -50,9 +50,9 @@ def read_mark(
     offsets: GroupOffsets, cluster_id: str | None
 ) -> tuple[CommitMark | None, list[TopicPartition]]:
     """Return the newest valid mark, and the partitions whose offset is no valid mark."""
-    found = {tp: _rows(one, cluster_id or "") for tp, one in offsets.items()}
-    rows = {tp: count for tp, count in found.items() if count is not None}
-    invalid = sorted(found.keys() - rows.keys())
+    marks = {tp: _rows(one, cluster_id or "") for tp, one in offsets.items()}
+    rows = {tp: count for tp, count in marks.items() if count is not None}
+    invalid = sorted(marks.keys() - rows.keys())
     if not rows:
         return None, invalid
     last = max(rows, key=lambda tp: offsets[tp].offset)

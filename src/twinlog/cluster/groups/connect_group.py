@@ -52,14 +52,14 @@ def connect_group(coordinators: Coordinators, group: str) -> ConnectGroup:
     def ask(node: int, names: Sequence[str]) -> dict[str, ConnectGroup | TwinlogError]:
         out: dict[str, ConnectGroup | TwinlogError] = {}
         request = DescribeGroupsRequest(groups=list(names), include_authorized_operations=False)
-        for one in coordinators.client.attempt(node, request, maximum=MISSING_IS_DEAD).groups:
-            name, code = str(one.group_id), int(one.error_code)
+        for described in coordinators.client.attempt(node, request, maximum=MISSING_IS_DEAD).groups:
+            name, code = str(described.group_id), int(described.error_code)
             if code and code != GROUP_ID_NOT_FOUND:
                 out[name] = coordinators.error(code, "describing", name)
                 continue
             out[name] = group_of(
                 (bytes(member.member_metadata or b""), bytes(member.member_assignment or b""))
-                for member in one.members
+                for member in described.members
             )
         return out
 

@@ -92,11 +92,11 @@ class Coordinators:
         failed: dict[str, TwinlogError] = {}
         unknown = [group for group in known if group not in self._nodes]
         if unknown:
-            for group, found in self._find(unknown, doing).items():
-                if isinstance(found, TwinlogError):
-                    failed[group] = found
+            for group, node in self._find(unknown, doing).items():
+                if isinstance(node, TwinlogError):
+                    failed[group] = node
                 else:
-                    self._nodes[group] = found
+                    self._nodes[group] = node
         by_node: dict[int, list[str]] = {}
         for group in known:
             if group in self._nodes:
@@ -110,14 +110,16 @@ class Coordinators:
         if version >= FIND_MANY:
             request = FindCoordinatorRequest(key_type=GROUP, coordinator_keys=list(groups))
             answer = self.client.send(None, request, minimum=FIND_MANY, maximum=WITHOUT_SHARES)
-            found = [(str(one.key), one) for one in answer.coordinators]
+            coordinators = [
+                (str(coordinator.key), coordinator) for coordinator in answer.coordinators
+            ]
         else:
-            found = []
+            coordinators = []
             for group in groups:
                 request = FindCoordinatorRequest(key=group, key_type=GROUP)
-                found.append((group, self.client.send(None, request, maximum=FIND_MANY - 1)))
+                coordinators.append((group, self.client.send(None, request, maximum=FIND_MANY - 1)))
         out: dict[str, int | TwinlogError] = {}
-        for group, one in found:
+        for group, one in coordinators:
             code = int(one.error_code)
             out[group] = int(one.node_id) if not code else self.error(code, doing, group)
         return out

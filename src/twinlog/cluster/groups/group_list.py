@@ -99,14 +99,14 @@ def _described(coordinators: Coordinators, names: Sequence[str]) -> dict[str, Gr
     def ask(node: int, some: Sequence[str]) -> dict[str, Group | TwinlogError]:
         out: dict[str, Group | TwinlogError] = {}
         request = DescribeGroupsRequest(groups=list(some), include_authorized_operations=False)
-        for one in coordinators.client.attempt(node, request, maximum=MISSING_IS_DEAD).groups:
-            name, code = str(one.group_id), int(one.error_code)
+        for group in coordinators.client.attempt(node, request, maximum=MISSING_IS_DEAD).groups:
+            name, code = str(group.group_id), int(group.error_code)
             error = coordinators.error(code, "describing", name) if code else None
-            out[name] = error or _group(one, "")
+            out[name] = error or _group(group, "")
         return out
 
-    found = coordinators.ask(names, ask, doing="describing") if names else {}
-    return {name: group for name, group in found.items() if isinstance(group, Group)}
+    described = coordinators.ask(names, ask, doing="describing") if names else {}
+    return {name: group for name, group in described.items() if isinstance(group, Group)}
 
 
 def delete_groups(
@@ -119,11 +119,11 @@ def delete_groups(
     def ask(node: int, some: Sequence[str]) -> dict[str, TwinlogError | bool]:
         answer = coordinators.client.attempt(node, DeleteGroupsRequest(groups_names=list(some)))
         out: dict[str, TwinlogError | bool] = {}
-        for one in answer.results:
-            name, code = str(one.group_id), int(one.error_code)
+        for result in answer.results:
+            name, code = str(result.group_id), int(result.error_code)
             is_gone = code in (0, GROUP_ID_NOT_FOUND)
             out[name] = True if is_gone else coordinators.error(code, "deleting", name, "DELETE")
         return out
 
-    found = coordinators.ask(names, ask, doing="deleting")
-    return {name: one if isinstance(one, TwinlogError) else None for name, one in found.items()}
+    results = coordinators.ask(names, ask, doing="deleting")
+    return {name: one if isinstance(one, TwinlogError) else None for name, one in results.items()}

@@ -27,7 +27,6 @@ DOING: Final = "listing the members of"
 
 class Member(NamedTuple):
     client_id: str
-    """`client.id` of the member."""
     host: str
     """Address, as the broker sees it."""
 
@@ -54,7 +53,7 @@ def group_members(
 
 def named(members: Sequence[Member]) -> str:
     """Return text like `shop-1 at 10.0.0.7, shop-2 at 10.0.0.8 and 3 more`."""
-    return first_few(str(one) for one in members) if members else "members unknown"
+    return first_few(str(member) for member in members) if members else "members unknown"
 
 
 _BRIEF: Final = {"include_authorized_operations": False}
@@ -75,8 +74,8 @@ def _described(
         out: dict[str, Members | TwinlogError] = {}
         for start in range(0, len(some), GROUPS_AT_ONCE):
             message = request(list(some[start : start + GROUPS_AT_ONCE]))
-            for one in coordinators.client.attempt(node, message, maximum=maximum).groups:
-                out[str(one.group_id)] = _of(coordinators, one)
+            for group in coordinators.client.attempt(node, message, maximum=maximum).groups:
+                out[str(group.group_id)] = _of(coordinators, group)
         return out
 
     return coordinators.ask(names, ask, doing=DOING)
@@ -86,8 +85,8 @@ def _of(coordinators: Coordinators, one: Any) -> Members | TwinlogError:
     code = int(one.error_code)
     if code and code != GROUP_ID_NOT_FOUND:
         return coordinators.error(code, DOING, str(one.group_id))
-    found = (Member(str(each.client_id), str(each.client_host)) for each in one.members or ())
-    return tuple(sorted(found))
+    members = (Member(str(each.client_id), str(each.client_host)) for each in one.members or ())
+    return tuple(sorted(members))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -97,7 +96,7 @@ class GroupSide:
     state: str | None
     """Kafka's term, `Dead` if the group does not exist, or None if the user may not describe it."""
     members: tuple[Member, ...] | None
-    """None if they are unknown."""
+    """The members, or None if they are unknown."""
     problem: str = ""
     """Why state or members are unknown, or empty."""
     is_active: bool = False
@@ -143,17 +142,15 @@ class GroupSides:
 
 
 def group_sides(
-    coordinators: Coordinators, found: Mapping[str, Group], wanted: Iterable[str]
+    coordinators: Coordinators, listed: Mapping[str, Group], wanted: Iterable[str]
 ) -> GroupSides:
-    """Return the groups that are `wanted`. `found` are all groups that the cluster lists, without
-    those that Twinlog's user may not describe.
-    """
+    """Return the `wanted` groups. `listed`: all groups that Twinlog's user may describe."""
     names = list(wanted)
-    active = [found[name] for name in names if name in found and found[name].is_active]
+    active = [listed[name] for name in names if name in listed and listed[name].is_active]
     client = coordinators.client
-    unseen = unseen_groups(client, [name for name in names if name not in found])
+    unseen = unseen_groups(client, [name for name in names if name not in listed])
     return GroupSides(
-        found=found,
+        found=listed,
         members=group_members(coordinators, active),
         unseen={
             name: error_for(

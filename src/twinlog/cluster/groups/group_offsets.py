@@ -43,7 +43,7 @@ MANY_GROUPS: Final = 8
 """The first version of OffsetFetch for many groups (Kafka 3.0, KIP-709)."""
 
 BY_NAME: Final = 9
-"""From version 10 on, OffsetFetch and OffsetCommit identify topics by ID."""
+"""The last version of OffsetFetch and OffsetCommit that identifies topics by name."""
 
 GROUPS_AT_ONCE: Final = 50
 """Small, because one group's commit causes the response for all of them to be decoded again."""
@@ -127,8 +127,8 @@ class OffsetReader:
         if message is None and last is not None:
             self._last[question] = last
             return last.offsets
-        found = {str(each.group_id): each for each in message.groups}
-        out = {group: _of_group(self._coordinators, group, one) for group, one in found.items()}
+        by_group = {str(each.group_id): each for each in message.groups}
+        out = {group: _of_group(self._coordinators, group, one) for group, one in by_group.items()}
         offsets = {group: one for group, one in out.items() if not isinstance(one, TwinlogError)}
         if len(offsets) == len(out):
             self._last[question] = _Answer(digest, offsets)
@@ -200,20 +200,20 @@ def _of_group(
     code = int(answer.error_code)
     if code == GROUP_ID_NOT_FOUND:
         return {}
-    parts = [one for topic in answer.topics for one in topic.partitions]
-    if not code and any(one.error_code == UNSTABLE_OFFSET_COMMIT for one in parts):
+    parts = [partition for topic in answer.topics for partition in topic.partitions]
+    if not code and any(part.error_code == UNSTABLE_OFFSET_COMMIT for part in parts):
         code = UNSTABLE_OFFSET_COMMIT
     return coordinators.error(code, READING, group) if code else _offsets(answer)
 
 
 def _offsets(answer: Message) -> dict[TopicPartition, Committed]:
     return {
-        TopicPartition(topic.name, one.partition_index): Committed(
-            offset=one.committed_offset, metadata=one.metadata or ""
+        TopicPartition(topic.name, partition.partition_index): Committed(
+            offset=partition.committed_offset, metadata=partition.metadata or ""
         )
         for topic in answer.topics
-        for one in topic.partitions
-        if one.committed_offset >= 0 and not one.error_code
+        for partition in topic.partitions
+        if partition.committed_offset >= 0 and not partition.error_code
     }
 
 
@@ -244,8 +244,11 @@ def _committed(
 ) -> CommitResult | TwinlogError:
     out: dict[TopicPartition, TwinlogError | None] = {}
     for topic in lane.finish().topics:
-        for one in topic.partitions:
-            code, tp = int(one.error_code), TopicPartition(str(topic.name), one.partition_index)
+        for partition in topic.partitions:
+            code, tp = (
+                int(partition.error_code),
+                TopicPartition(str(topic.name), partition.partition_index),
+            )
             out[tp] = None
             if code:
                 of_topic = code == TOPIC_AUTHORIZATION_FAILED

@@ -212,15 +212,15 @@ class GroupCalls:
         if now < self._next_look_up:
             return
         try:
-            found = self._find_coordinator()
+            coordinator = self._find_coordinator()
         except TwinlogError as error:
             log.debug("lookup of the coordinator during a delayed call failed error=%s", error)
-            found = node
+            coordinator = node
         self._next_look_up = self._client.patience.clock() + LOOK_UP_EVERY_S
-        if found != node:
+        if coordinator != node:
             connection.close()
             raise Disconnected(
-                f"{connection.peer} does not respond, and broker {found} has become the "
+                f"{connection.peer} does not respond, and broker {coordinator} has become the "
                 f"coordinator of group {self._group.group_id}"
             )
 

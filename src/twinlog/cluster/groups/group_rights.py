@@ -44,14 +44,14 @@ def unreadable_groups(client: ClusterClient, groups: Sequence[str]) -> list[str]
         return []
     request = DescribeGroupsRequest(groups=list(groups), include_authorized_operations=True)
     answer = client.send(None, request, minimum=WITH_OPERATIONS, maximum=MISSING_IS_DEAD)
-    return [str(found.group_id) for found in answer.groups if _is_denied(found)]
+    return [str(described.group_id) for described in answer.groups if _is_denied(described)]
 
 
-def _is_denied(found: Message) -> bool:
-    code = int(found.error_code)
+def _is_denied(described: Message) -> bool:
+    code = int(described.error_code)
     if code != NONE:
         return lookup(code).kind is Unauthorized
-    rights = operations(found.authorized_operations)
+    rights = operations(described.authorized_operations)
     return rights is not None and Operation.READ not in rights
 
 
@@ -66,5 +66,7 @@ def unseen_groups(client: ClusterClient, groups: Sequence[str]) -> frozenset[str
         return frozenset()
     request = DescribeGroupsRequest(groups=list(groups), include_authorized_operations=False)
     answer = client.send(None, request, maximum=MISSING_IS_DEAD)
-    denied = (one for one in answer.groups if int(one.error_code) == GROUP_AUTHORIZATION_FAILED)
+    denied = (
+        group for group in answer.groups if int(group.error_code) == GROUP_AUTHORIZATION_FAILED
+    )
     return frozenset(str(one.group_id) for one in denied)

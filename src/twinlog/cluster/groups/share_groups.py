@@ -57,7 +57,7 @@ class _State:
 
     start: int
     lag: int
-    """-1 if unknown."""
+    """The number of unprocessed records, or -1 if unknown."""
 
 
 _States: TypeAlias = Mapping[TopicPartition, _State]
@@ -134,16 +134,16 @@ def alter_start_offsets(
 def _fetch(
     coordinators: Coordinators, groups: Iterable[str], position: Callable[[_State, int], int]
 ) -> dict[str, GroupOffsets | TwinlogError]:
-    found = _describe(coordinators, groups)
+    described = _describe(coordinators, groups)
     counted = {
         group: states
-        for group, states in found.items()
-        if not isinstance(states, TwinlogError) and any(one.lag >= 0 for one in states.values())
+        for group, states in described.items()
+        if not isinstance(states, TwinlogError) and any(state.lag >= 0 for state in states.values())
     }
     tps = {tp for states in counted.values() for tp in states}
     # ends before lags, so that the lag counts every record below the end
     ends = list_offsets(coordinators.client, tps, LATEST)
-    found |= _describe(coordinators, counted)
+    described |= _describe(coordinators, counted)
 
     def offset(tp: TopicPartition, one: _State) -> int:
         end = ends.get(tp)
@@ -153,7 +153,7 @@ def _fetch(
         group: states
         if isinstance(states, TwinlogError)
         else {tp: Committed(offset=offset(tp, one)) for tp, one in states.items()}
-        for group, states in found.items()
+        for group, states in described.items()
     }
 
 
@@ -184,15 +184,15 @@ def _states(coordinators: Coordinators, group: str, answer: Message) -> _States 
         return coordinators.error(code, READING, group)
     out: dict[TopicPartition, _State] = {}
     for topic in answer.topics:
-        for one in topic.partitions:
-            tp = TopicPartition(str(topic.topic_name), int(one.partition_index))
-            code = int(one.error_code)
+        for partition in topic.partitions:
+            tp = TopicPartition(str(topic.topic_name), int(partition.partition_index))
+            code = int(partition.error_code)
             if code == UNKNOWN_TOPIC_OR_PARTITION:
                 continue  # the topic was deleted
             if code:
                 return _of_partition(coordinators, code, "reading", group, tp)
-            if one.start_offset >= 0:
-                out[tp] = _State(start=int(one.start_offset), lag=int(one.lag))
+            if partition.start_offset >= 0:
+                out[tp] = _State(start=int(partition.start_offset), lag=int(partition.lag))
     return out
 
 
@@ -217,9 +217,9 @@ def _altered(
         return coordinators.error(code, SETTING, group, right="READ")
     out: dict[TopicPartition, TwinlogError | None] = {}
     for topic in answer.responses:
-        for one in topic.partitions:
-            tp = TopicPartition(str(topic.topic_name), int(one.partition_index))
-            code = int(one.error_code)
+        for partition in topic.partitions:
+            tp = TopicPartition(str(topic.topic_name), int(partition.partition_index))
+            code = int(partition.error_code)
             out[tp] = _of_partition(coordinators, code, "setting", group, tp) if code else None
     return out
 

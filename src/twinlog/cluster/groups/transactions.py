@@ -147,10 +147,10 @@ class Transactions:
         """
 
         def ask() -> None:
-            found = self._described()
-            if found.identity != self.identity:
+            described = self._described()
+            if described.identity != self.identity:
                 return
-            if found.is_open:
+            if described.is_open:
                 self.end(committed=False)
             self._new_epoch(self.identity)
 
@@ -160,12 +160,12 @@ class Transactions:
             if error.code != self._fenced.code:
                 raise
 
-    def _new_epoch(self, behind: ProducerIdentity) -> ProducerIdentity:
+    def _new_epoch(self, former: ProducerIdentity) -> ProducerIdentity:
         request = InitProducerIdRequest(
             transactional_id=self.transactional_id,
             transaction_timeout_ms=self._timeout_ms,
-            producer_id=behind.producer_id,
-            producer_epoch=behind.producer_epoch,
+            producer_id=former.producer_id,
+            producer_epoch=former.producer_epoch,
         )
         answer = self._client.attempt(
             self._coordinator(), request, maximum=WITHOUT_TWO_PHASE_COMMIT
@@ -318,8 +318,11 @@ class Transactions:
         def ask(node: int, _: Sequence[str]) -> dict[str, bool | TwinlogError]:
             answer = self._client.attempt(node, request, maximum=BEFORE_VERSION_2)
             for topic in answer.topics:
-                for one in topic.partitions:
-                    number, doing = int(one.error_code), "committing offsets in a transaction of"
+                for partition in topic.partitions:
+                    number, doing = (
+                        int(partition.error_code),
+                        "committing offsets in a transaction of",
+                    )
                     if number == TOPIC_AUTHORIZATION_FAILED:
                         right = f"READ on topic {topic.name}"
                         name = self._client.alias

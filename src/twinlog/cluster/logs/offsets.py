@@ -66,8 +66,8 @@ def list_offsets(
     isolation: Isolation = Isolation.READ_UNCOMMITTED,
     timeout_s: float | None = None,
 ) -> dict[TopicPartition, OffsetResult | TwinlogError]:
-    """Return offsets at LATEST, EARLIEST or MAX_TIMESTAMP, or of the first record at or after a
-    time (ms).
+    """Return offsets at LATEST, EARLIEST or MAX_TIMESTAMP, or the first ones not
+    older than a time.
     """
     topic_of = ListOffsetsRequest.ListOffsetsTopic
 
@@ -98,15 +98,15 @@ def list_offsets(
         )
         out: dict[TopicPartition, OffsetResult | TwinlogError] = {}
         for topic in answer.topics:
-            for found in topic.partitions:
-                tp = TopicPartition(str(topic.name), int(found.partition_index))
+            for partition in topic.partitions:
+                tp = TopicPartition(str(topic.name), int(partition.partition_index))
                 out[tp] = OffsetResult(
-                    offset=int(found.offset),
-                    timestamp=int(found.timestamp),
-                    leader_epoch=int(found.leader_epoch),
+                    offset=int(partition.offset),
+                    timestamp=int(partition.timestamp),
+                    leader_epoch=int(partition.leader_epoch),
                 )
-                if found.error_code:
-                    out[tp] = _error(client, found.error_code, "listing offsets of", tp)
+                if partition.error_code:
+                    out[tp] = _error(client, partition.error_code, "listing offsets of", tp)
         return out
 
     return ask_leaders(client, tps, ask, doing="listing offsets of", timeout_s=timeout_s)
@@ -171,13 +171,13 @@ def _epoch_ends(
         )
         out: dict[TopicPartition, EpochEnd | TwinlogError] = {}
         for topic in client.attempt(node, request).topics:
-            for found in topic.partitions:
-                tp = TopicPartition(str(topic.topic), int(found.partition))
+            for partition in topic.partitions:
+                tp = TopicPartition(str(topic.topic), int(partition.partition))
                 out[tp] = EpochEnd(
-                    leader_epoch=int(found.leader_epoch), end_offset=int(found.end_offset)
+                    leader_epoch=int(partition.leader_epoch), end_offset=int(partition.end_offset)
                 )
-                if found.error_code:
-                    out[tp] = _error(client, found.error_code, "reading the log end of", tp)
+                if partition.error_code:
+                    out[tp] = _error(client, partition.error_code, "reading the log end of", tp)
         return out
 
     return ask_leaders(client, tps, ask, doing="reading the log end of", timeout_s=timeout_s)

@@ -20,7 +20,7 @@ NO_TRANSACTION_TIMEOUT_MS: Final = 2**31 - 1
 """The value of an idempotent producer without transactions, as in Java."""
 
 WITHOUT_TWO_PHASE_COMMIT: Final = 5
-"""Version 6 adds flags for two-phase commit (KIP-939)."""
+"""The last version without flags for two-phase commit (KIP-939)."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -98,8 +98,8 @@ def describe_producers(
         )
         out: dict[TopicPartition, Producers | TwinlogError] = {}
         for topic in client.attempt(node, request).topics:
-            for found in topic.partitions:
-                tp = TopicPartition(str(topic.name), int(found.partition_index))
+            for partition in topic.partitions:
+                tp = TopicPartition(str(topic.name), int(partition.partition_index))
                 out[tp] = {
                     int(p.producer_id): ProducerState(
                         producer_epoch=int(p.producer_epoch),
@@ -107,15 +107,15 @@ def describe_producers(
                         last_timestamp=int(p.last_timestamp),
                         current_transaction_start_offset=int(p.current_txn_start_offset),
                     )
-                    for p in found.active_producers
+                    for p in partition.active_producers
                 }
-                if found.error_code:
+                if partition.error_code:
                     out[tp] = error_for(
-                        found.error_code,
+                        partition.error_code,
                         cluster=client.alias,
                         doing=f"describing the producers of {tp}",
                         acl=f"READ on topic {tp.topic}",
-                        detail=found.error_message,
+                        detail=partition.error_message,
                     )
         return out
 
@@ -127,10 +127,10 @@ def known_producers(
 ) -> dict[TopicPartition, Producers]:
     """Return the producers of the partitions whose leader reports them. Others are left out."""
     try:
-        found = describe_producers(client, tps)
+        described = describe_producers(client, tps)
     except Unsupported:
         return {}
-    return {tp: one for tp, one in found.items() if not isinstance(one, TwinlogError)}
+    return {tp: one for tp, one in described.items() if not isinstance(one, TwinlogError)}
 
 
 def transaction_starts(

@@ -49,10 +49,10 @@ MAX_ANSWER_BYTES: Final = 50 * 1024 * 1024
 
 ACKS_ALL: Final = -1
 BY_NAME: Final = 12
-"""From version 13 on, Fetch and Produce identify topics by ID."""
+"""The last version of Fetch and Produce that identifies topics by name."""
 
 PARTITIONS_ADDED_BEFORE: Final = 11
-"""From version 12 on, Produce itself adds its partition to the transaction (KIP-890)."""
+"""The last version of Produce that does not add its partition to the transaction (KIP-890)."""
 
 NO_TIME: Final = -1
 """The append time in the response to a new batch in a CreateTime topic."""
@@ -88,7 +88,7 @@ class FetchedRecords:
     last_stable_offset: int
     log_start: int
     aborted: tuple[AbortedTransaction, ...]
-    """Empty unless READ_COMMITTED was requested."""
+    """The aborted transactions. Empty unless READ_COMMITTED was requested."""
 
 
 FetchFrom = tuple[int, int]
@@ -134,15 +134,13 @@ Read = Callable[[TopicPartition, int, int], FetchedRecords | TwinlogError]
 
 
 def batch_from(read: Read, tp: TopicPartition, offset: int, end: int) -> BatchHeader | None:
-    """Return the batch that contains the offset, or the next one, or None if it begins at or after
-    `end`.
-    """
+    """Return the batch with the offset, or the next one, or None if it begins at or after `end`."""
     if offset >= end:
         return None
     answer = or_raise(read(tp, offset, FIRST_BYTES))
     headers = (one for one, _ in read_headers(answer.records) if one.next_offset > offset)
-    found = next(headers, None)
-    return None if found is None or found.base_offset >= end else found
+    header = next(headers, None)
+    return None if header is None or header.base_offset >= end else header
 
 
 class _Reading:
@@ -207,15 +205,18 @@ class _Reading:
             out[tp] = answer if before is None else before
             return
         offset, wanted_bytes = self._wanted[tp]
-        found = answer if before is None else _joined(before, answer)
+        joined = answer if before is None else _joined(before, answer)
         if self._most < wanted_bytes:
-            size, behind = _whole(answer.records)
+            size, next_offset = _whole(answer.records)
             left_bytes = wanted_bytes - size
-            if offset < behind < self._end(answer) and 2 * left_bytes > self._first_wanted[tp][1]:
-                self._parts[tp] = found
-                self._wanted[tp] = behind, left_bytes
+            if (
+                offset < next_offset < self._end(answer)
+                and 2 * left_bytes > self._first_wanted[tp][1]
+            ):
+                self._parts[tp] = joined
+                self._wanted[tp] = next_offset, left_bytes
                 return
-        out[tp] = found
+        out[tp] = joined
 
     def _end(self, answer: FetchedRecords) -> int:
         is_committed = self._isolation is Isolation.READ_COMMITTED
@@ -250,10 +251,10 @@ class _Reading:
         )
         out: Answers = {}
         for topic in answer.responses:
-            for found in topic.partitions:
-                tp = TopicPartition(str(topic.topic), int(found.partition_index))
-                code = int(found.error_code)
-                out[tp] = self._error(code, tp) if code else _fetched(found)
+            for partition in topic.partitions:
+                tp = TopicPartition(str(topic.topic), int(partition.partition_index))
+                code = int(partition.error_code)
+                out[tp] = self._error(code, tp) if code else _fetched(partition)
         # a throttled response has no topics (FetchContext.getThrottledResponse in Kafka)
         is_throttled = throttle_ms(answer) > 0
         if is_throttled:
@@ -313,13 +314,13 @@ class _Reading:
 
 def _whole(records: memoryview) -> tuple[int, int]:
     """Return the size of all whole batches, and the offset after them (-1: unknown)."""
-    size, behind = 0, -1
+    size, next_offset = 0, -1
     try:
         for header, at in read_headers(records):
-            size, behind = at + header.length, header.next_offset
+            size, next_offset = at + header.length, header.next_offset
     except CorruptData:
         return size, -1  # code that reads the batch reports it
-    return size, behind
+    return size, next_offset
 
 
 def _joined(before: FetchedRecords, answer: FetchedRecords) -> FetchedRecords:
@@ -332,15 +333,15 @@ def _joined(before: FetchedRecords, answer: FetchedRecords) -> FetchedRecords:
     )
 
 
-def _fetched(found: Message) -> FetchedRecords:
+def _fetched(partition: Message) -> FetchedRecords:
     return FetchedRecords(
-        records=memoryview(found.records or b""),
-        high_watermark=int(found.high_watermark),
-        last_stable_offset=int(found.last_stable_offset),
-        log_start=int(found.log_start_offset),
+        records=memoryview(partition.records or b""),
+        high_watermark=int(partition.high_watermark),
+        last_stable_offset=int(partition.last_stable_offset),
+        log_start=int(partition.log_start_offset),
         aborted=tuple(
             AbortedTransaction(int(a.producer_id), int(a.first_offset))
-            for a in found.aborted_transactions or ()
+            for a in partition.aborted_transactions or ()
         ),
     )
 
@@ -429,21 +430,23 @@ def _produce(
     )
     out: dict[TopicPartition, Appended | TwinlogError] = {}
     for topic in answer.responses:
-        for found in topic.partition_responses:
-            tp = TopicPartition(str(topic.name), int(found.index))
-            out[tp] = Appended(int(found.base_offset), int(found.log_append_time_ms) == NO_TIME)
-            if found.error_code:
+        for partition in topic.partition_responses:
+            tp = TopicPartition(str(topic.name), int(partition.index))
+            out[tp] = Appended(
+                int(partition.base_offset), int(partition.log_append_time_ms) == NO_TIME
+            )
+            if partition.error_code:
                 out[tp] = _error(
-                    client, found.error_code, "appending to", tp, "WRITE", _detail(found)
+                    client, partition.error_code, "appending to", tp, "WRITE", _detail(partition)
                 )
     return out
 
 
-def _detail(found: Message) -> str | None:
-    for record in found.record_errors or ():
+def _detail(partition: Message) -> str | None:
+    for record in partition.record_errors or ():
         if record.batch_index_error_message:
             return f"record {record.batch_index}: {record.batch_index_error_message}"
-    return found.error_message if isinstance(found.error_message, str) else None
+    return partition.error_message if isinstance(partition.error_message, str) else None
 
 
 def _error(

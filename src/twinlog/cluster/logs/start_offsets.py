@@ -42,14 +42,14 @@ def begin_offsets(
     timed = [tp for at, tps in by_time.items() if at >= 0 for tp in tps]
     ends = list_offsets(client, timed, LATEST, isolation=isolation) if timed else {}
     for at, tps in by_time.items():
-        for tp, found in list_offsets(client, tps, at, isolation=isolation).items():
-            out[tp] = _offset(found, ends.get(tp))
+        for tp, result in list_offsets(client, tps, at, isolation=isolation).items():
+            out[tp] = _offset(result, ends.get(tp))
     return out
 
 
-def _offset(found: OffsetResult | TwinlogError, end: OffsetResult | TwinlogError | None) -> Begin:
-    if isinstance(found, TwinlogError):
-        return found
-    if found.offset >= 0 or end is None:
-        return found.offset
+def _offset(result: OffsetResult | TwinlogError, end: OffsetResult | TwinlogError | None) -> Begin:
+    if isinstance(result, TwinlogError):
+        return result
+    if result.offset >= 0 or end is None:
+        return result.offset
     return end if isinstance(end, TwinlogError) else end.offset

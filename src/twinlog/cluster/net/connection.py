@@ -207,9 +207,7 @@ class Connection:
         return answer
 
     def wait_readable(self, timeout_s: float) -> bool:
-        """Return whether a response, or the end of the connection, begins to arrive within that
-        time.
-        """
+        """Return whether a response, or the connection's end, begins to arrive within that time."""
         if isinstance(self.sock, ssl.SSLSocket) and self.sock.pending():
             return True
         if self.sock.fileno() < 0:

@@ -47,7 +47,7 @@ def connect(
     try:
         if not 0 < port <= MAX_PORT:  # the C library would use it modulo 65536
             raise OverflowError(f"ports are 1 to {MAX_PORT}")
-        found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
+        addresses = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
     except IO_ERRORS as error:
         is_valid = isinstance(error, OSError)
         what = "the name cannot be resolved" if is_valid else "it is not a valid address"
@@ -58,9 +58,9 @@ def connect(
     reasons: list[str] = []
     last: IoError | None = None
     kind_of_error: type[Unreachable] = Refused
-    for index, (family, kind, protocol, _, address) in enumerate(found):
+    for index, (family, kind, protocol, _, address) in enumerate(addresses):
         # an address that drops packets must not use up the time of the next ones
-        share = (deadline - time.monotonic()) / (len(found) - index)
+        share = (deadline - time.monotonic()) / (len(addresses) - index)
         sock = None
         try:
             sock = socket.socket(family, kind, protocol)

@@ -25,9 +25,7 @@ SPARE_BYTES: Final = 2 * STEP_BYTES
 """Maximum unused part of a buffer. Limits of memory count only the response in it."""
 
 MOST_KEPT: Final = 16
-"""As many as a copy with a backlog uses: one is filled while the batches in the others wait for the
-target.
-"""
+"""Number used by a copy with a backlog: one is filled while batches in the others are in flight."""
 
 
 class FramePool:
@@ -53,19 +51,19 @@ class FramePool:
 
     def _reuse(self, size: int) -> bytearray | None:
         """Return an unreferenced buffer that fits, or None. Drops surplus ones."""
-        found: bytearray | None = None
+        reused: bytearray | None = None
         free = 0
         for _ in range(len(self._kept)):
             frame = self._kept.popleft()
             if _is_free(frame):
-                if found is None and size <= len(frame) <= size + SPARE_BYTES:
-                    found = frame
+                if reused is None and size <= len(frame) <= size + SPARE_BYTES:
+                    reused = frame
                 else:
                     free += len(frame)
                     if free > self._free_bytes:
                         continue
             self._kept.append(frame)
-        return found
+        return reused
 
 
 def _is_free(frame: bytearray) -> bool:

@@ -107,5 +107,5 @@ def reason(error: IoError) -> str:
     """Return a short text for one of `IO_ERRORS`, in lower case."""
     if isinstance(error, TimeoutError):
         return "it took too long"
-    said = error.strerror if isinstance(error, OSError) else None
-    return (said or str(error) or type(error).__name__).lower()
+    text = error.strerror if isinstance(error, OSError) else None
+    return (text or str(error) or type(error).__name__).lower()

@@ -122,8 +122,8 @@ class HotConnection:
 
     @property
     def is_ending(self) -> bool:
-        """Whether to send no more requests, because the broker is about to end the SASL session
-        (KIP-368).
+        """Whether to send no more, because the broker is about to end the SASL
+        session (KIP-368).
         """
         return self._session_ends_at is not None and time.monotonic() >= self._session_ends_at
 

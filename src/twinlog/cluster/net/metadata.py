@@ -51,18 +51,20 @@ class TopicMetadata:
     @property
     def is_led(self) -> bool:
         """Whether it exists and all its partitions have a leader."""
-        return not self.error and all(one.leader >= 0 for one in self.partitions)
+        return not self.error and all(partition.leader >= 0 for partition in self.partitions)
 
     @property
     def tps(self) -> list[TopicPartition]:
         """Its partitions, by name."""
-        return [TopicPartition(self.name, one.partition) for one in self.partitions]
+        return [TopicPartition(self.name, partition.partition) for partition in self.partitions]
 
     def partition(self, number: int) -> PartitionMetadata | None:
         """Return the partition, or None if the response lacks it."""
         if number < len(self.partitions) and self.partitions[number].partition == number:
             return self.partitions[number]
-        return next((one for one in self.partitions if one.partition == number), None)
+        return next(
+            (partition for partition in self.partitions if partition.partition == number), None
+        )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -76,8 +78,8 @@ class ClusterMetadata:
 
     def has(self, topic: str, topic_id: TopicId) -> bool:
         """Return whether the topic with this name and this ID exists."""
-        found = self.topics.get(topic)
-        return found is not None and not found.error and found.topic_id == topic_id
+        known = self.topics.get(topic)
+        return known is not None and not known.error and known.topic_id == topic_id
 
     def partition(self, tp: TopicPartition) -> PartitionMetadata | None:
         """Return the partition, or None if the response lacks it."""

@@ -154,16 +154,16 @@ class ConnectionPool:
             reasons.setdefault(why or failure.message, []).append(address)
         # the alias of a DataFrame's cluster is an address, which the message has anyway
         name = "Kafka" if settings.is_of_dataframes else settings.alias
-        said = "; ".join(f"{name} ({', '.join(who)}): {why}" for why, who in reasons.items())
+        why_all = "; ".join(f"{name} ({', '.join(who)}): {why}" for why, who in reasons.items())
         if all(isinstance(failure, EndpointAway) for failure in failures.values()):
-            return EndpointAway(said, reason=said)  # the brokers themselves respond
-        message = f"{said}; check {settings.key('bootstrap.servers')} and "
+            return EndpointAway(why_all, reason=why_all)  # the brokers themselves respond
+        message = f"{why_all}; check {settings.key('bootstrap.servers')} and "
         if all(failure.code == "NOT_KAFKA" for failure in failures.values()):
             return CorruptData(f"{message}{settings.key('security.protocol')}", code="NOT_KAFKA")
         is_refused = all(isinstance(failure, Refused) for failure in failures.values())
         likely = next(filter(None, map(self._likely_cause, failures.values())), "")
         return (Refused if is_refused else Unreachable)(
-            f"{message}the network{likely}", reason=said
+            f"{message}the network{likely}", reason=why_all
         )
 
     def _likely_cause(self, failure: TwinlogError) -> str:

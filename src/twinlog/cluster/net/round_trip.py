@@ -32,8 +32,8 @@ class RequestsInFlight:
         self.size = self.least
 
     def adapt(self, took_s: float, trip_s: float, *, is_full: bool) -> None:
-        """Adapt the number to a response that took this long. `is_full`: whether the maximum was
-        in flight.
+        """Adapt the number to a response that took this long. `is_full`: the maximum
+        was in flight.
         """
         if is_full and took_s < 2 * trip_s:
             self.size = min(self.most, self.size + 1)

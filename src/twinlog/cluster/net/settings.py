@@ -21,7 +21,7 @@ _ALSO_IN: Final = {
     "sasl.oauthbearer.token.endpoint.url": "sasl.jaas.config",
     "sasl.jaas.config": "sasl.oauthbearer.client.credentials.*",
 }
-"""For a key, another key that may contain its value instead."""
+"""Another key that may contain the value of a key."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -31,15 +31,15 @@ class ClusterSettings:
     alias: str
     bootstrap: tuple[tuple[str, int], ...]
     security: SecuritySettings | None = None
-    """None: plain text without authentication."""
+    """The security settings. None: plain text without authentication."""
     client_id: str = "twinlog"
     request_timeout_ms: int = DEFAULT_REQUEST_TIMEOUT_MS
 
     file: str = ""
-    """For messages: the file, if its keys have no alias as prefix, as in MirrorMaker 1."""
+    """The file, for messages, if its keys have no alias as prefix, as in MirrorMaker 1."""
 
     origins: tuple[tuple[str, str, str], ...] = field(default=(), compare=False)
-    """For messages, of each key from a file: name for a client, name in the file, location."""
+    """For each key from a file: name for a client, name in the file, location. For messages."""
 
     @property
     def addresses(self) -> str:
@@ -64,15 +64,15 @@ class ClusterSettings:
                 if key == one:
                     return f"{written} ({location})"
                 if start != one and key.startswith(start):
-                    ours = written.removesuffix(key) + one if written.endswith(key) else written
-                    return f"{ours} ({location})"
+                    key_name = written.removesuffix(key) + one if written.endswith(key) else written
+                    return f"{key_name} ({location})"
         if self.file:
             return f"{name} in {self.file}"
         return f"{'kafka' if self.is_of_dataframes else self.alias}.{name}"
 
     def naming(self, text: str) -> str:
         """Return the text with each TLS and SASL key replaced by the name that the user knows."""
-        return _SECURITY_KEY.sub(lambda found: self.key(found[0]), text)
+        return _SECURITY_KEY.sub(lambda match: self.key(match[0]), text)
 
 
 def parse_bootstrap(text: str, key: str = "bootstrap.servers") -> tuple[tuple[str, int], ...]:
@@ -84,10 +84,10 @@ def parse_bootstrap(text: str, key: str = "bootstrap.servers") -> tuple[tuple[st
 
 
 def _address(text: str, key: str) -> Address:
-    found = parse_address(text)
-    if found is None or not found.port:
+    address = parse_address(text)
+    if address is None or not address.port:
         raise ConfigError(
             f"{key}: {text!r} is not an address: write host:port, for example kafka1:9092, with a "
             f"port from 1 to {MAX_PORT}"
         )
-    return found
+    return address

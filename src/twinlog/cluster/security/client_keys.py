@@ -25,8 +25,8 @@ class ClientKeys:
         """Key and path of every file that was requested, also if it could not be read."""
 
     def inside(self, key: str, values: Mapping[str, str]) -> ClientKeys:
-        """Return the options in the value of a key. Their files are added to `files` of this
-        object.
+        """Return the options in the value of a key. Their files are added to this
+        object's `files`.
         """
         inner = ClientKeys(values, where=self.where, within=key)
         inner.files = self.files

@@ -100,8 +100,8 @@ def _is(tokens: list[_Token], at: int, character: str) -> bool:
 def _text(tokens: list[_Token], at: int, expected: str) -> str:
     if at < len(tokens) and tokens[at].is_text:
         return tokens[at].text
-    found = tokens[at].what if at < len(tokens) else "the end of the text"
-    raise BrokenJaas(f"{expected}; found {found}")
+    what = tokens[at].what if at < len(tokens) else "the end of the text"
+    raise BrokenJaas(f"{expected}; found {what}")
 
 
 def _tokens(text: str) -> Iterator[_Token]:

@@ -45,14 +45,12 @@ class Identity:
 
 
 def trusted_from_store(data: bytes, password: str | None) -> str:
-    """Return the trusted certificates of a JKS or PKCS#12 file. Many files need no password for
-    that.
-    """
+    """Return the trusted certificates of a JKS or PKCS#12 file, often without a password."""
     if data.startswith(jks.MAGIC):
         store = jks.read_jks(data, password)
         return _trusted((*store.certificates, *(key.chain[0] for key in store.keys if key.chain)))
-    found = _load_pkcs12(data, password)
-    return _trusted(_certificates_of(found))
+    content = _load_pkcs12(data, password)
+    return _trusted(_certificates_of(content))
 
 
 def trusted_from_pem(text: str) -> str:
@@ -66,10 +64,10 @@ def identity_from_store(data: bytes, store_password: str, key_password: str | No
 
     if not data.startswith(jks.MAGIC):
         # such a file has one password: keytool accepts no different one for its key
-        found = _load_pkcs12(data, store_password)
-        if found.key is None:
+        content = _load_pkcs12(data, store_password)
+        if content.key is None:
             raise BrokenStore("it contains no private key")
-        return _identity(found.key, _certificates_of(found))
+        return _identity(content.key, _certificates_of(content))
     store = jks.read_jks(data, store_password)
     if not store.keys:
         raise BrokenStore("it contains no private key")
@@ -158,10 +156,10 @@ def _load_pkcs12(data: bytes, password: str | None) -> PKCS12KeyAndCertificates:
         raise WrongPassword("of the store is wrong, or the file is damaged") from None
 
 
-def _certificates_of(found: PKCS12KeyAndCertificates) -> list[bytes]:
+def _certificates_of(store: PKCS12KeyAndCertificates) -> list[bytes]:
     from cryptography.hazmat.primitives.serialization import Encoding
 
-    all_of_them = [*([found.cert] if found.cert else []), *found.additional_certs]
+    all_of_them = [*([store.cert] if store.cert else []), *store.additional_certs]
     return [each.certificate.public_bytes(Encoding.DER) for each in all_of_them]
 
 
@@ -176,21 +174,19 @@ def _pem(certificates: Sequence[bytes]) -> str:
 
 
 def _certificates_in(text: str) -> list[bytes]:
-    found = []
+    certificates = []
     for label, block in _blocks(text):
         if label in ("CERTIFICATE", "X509 CERTIFICATE"):
             body = "".join(block.splitlines()[1:-1])
             try:
-                found.append(base64.b64decode(body, validate=True))
+                certificates.append(base64.b64decode(body, validate=True))
             except binascii.Error:
                 raise BrokenStore("one of its CERTIFICATE blocks is damaged") from None
-    return found
+    return certificates
 
 
 def _blocks(text: str) -> Iterator[tuple[str, str]]:
-    """Yield label and text of each PEM block. In a .properties file, its lines may be joined with
-    spaces.
-    """
+    """Yield label and text of each PEM block. A .properties file may join its lines with spaces."""
     for match in _PEM_BLOCK.finditer(text):
         label, body = match[1].strip(), match[2]
         if ":" not in body:  # no headers, as in the older encrypted form

@@ -143,23 +143,23 @@ def load_oauth(keys: ClientKeys, options: dict[str, str]) -> OAuthSettings:
 def _from_strimzi(keys: ClientKeys, options: dict[str, str]) -> tuple[ClientKeys, dict[str, str]]:
     """Translate options of Strimzi's handler to the keys and options of Kafka's own handler."""
     jaas = keys.inside(JAAS, options)
-    found: dict[str, str] = {}
+    options_found: dict[str, str] = {}
     extensions: dict[str, str] = {}
     for name, value in options.items():
         if name in _STRIMZI_OPTIONS:
-            found[_STRIMZI_OPTIONS[name]] = value
+            options_found[_STRIMZI_OPTIONS[name]] = value
         elif name.startswith(_STRIMZI_EXTENSION):
             extensions[_EXTENSION + name.removeprefix(_STRIMZI_EXTENSION)] = value
         elif name.startswith("oauth.") and name not in _STRIMZI_IDLE:
             jaas.fail(name, "not supported, because only client credentials are: remove the option")
     for name, key in _STRIMZI_NEEDS.items():
-        if not found.get(key):
+        if not options_found.get(key):
             jaas.fail(name, "not set: requests with client credentials need it")
-    if not found.pop(ENDPOINT_ALGORITHM, "https").strip():
+    if not options_found.pop(ENDPOINT_ALGORITHM, "https").strip():
         jaas.fail(f"oauth.{ENDPOINT_ALGORITHM}", "host names are always checked; remove the option")
-    trust = {key: found.pop(key) for key in list(found) if key.startswith("ssl.")}
+    trust = {key: options_found.pop(key) for key in list(options_found) if key.startswith("ssl.")}
     handler = f"org.apache.kafka.common.security.oauthbearer.{KAFKA_HANDLER}"
-    translated = {SCOPE: "", RETRIEVER: "", **found, LOGIN_HANDLER: handler}
+    translated = {SCOPE: "", RETRIEVER: "", **options_found, LOGIN_HANDLER: handler}
     return keys.replaced(translated), {**trust, **extensions}
 
 
@@ -209,7 +209,7 @@ def _extensions(
     jaas: ClientKeys, options: dict[str, str], prefix: str
 ) -> tuple[tuple[str, str], ...]:
     """Return the extensions (RFC 7628): key-value pairs that are sent beside the token."""
-    found = []
+    extensions = []
     for option in sorted(options):
         if not option.startswith(prefix):
             continue
@@ -218,5 +218,5 @@ def _extensions(
             jaas.fail(option, "an extension's name has letters only and is not 'auth'")
         if not _EXTENSION_VALUE.fullmatch(value):
             jaas.fail(option, "an extension's value has printable ASCII characters only")
-        found.append((name, value))
-    return tuple(found)
+        extensions.append((name, value))
+    return tuple(extensions)

@@ -44,10 +44,10 @@ def marks_of(files: Iterable[tuple[str, str]]) -> tuple[Mark, ...]:
 
 def _mark(path: str) -> Mark:
     try:
-        found = os.stat(path)  # noqa: PTH116 (a name that is no path raises ValueError as well)
+        state = os.stat(path)  # noqa: PTH116 (a name that is no path raises ValueError as well)
     except (OSError, ValueError):
         return path, -1, -1, -1
-    return path, found.st_mtime_ns, found.st_size, found.st_ino
+    return path, state.st_mtime_ns, state.st_size, state.st_ino
 
 
 class FollowedFiles:
@@ -77,17 +77,17 @@ class FollowedFiles:
             return False
         changed = [mark[0] for mark in marks if mark not in (self._used or ())]
         try:
-            found = self._read()
+            current = self._read()
         except ConfigError as error:
             self._is_wrong(error, changed, now)
             return False
         # marks from before the reading, so that the next check notices a change during it
-        same_files = found.files == self.settings.files
-        self._used = marks if same_files else marks_of(found.files)
+        same_files = current.files == self.settings.files
+        self._used = marks if same_files else marks_of(current.files)
         self._wrong_since, self._reported = None, ""
-        if found == self.settings:
+        if current == self.settings:
             return False
-        self.settings = found
+        self.settings = current
         log.info("new connections use the renewed key files: %s", ", ".join(changed))
         return True
 

@@ -72,11 +72,11 @@ def scram_messages(
     """
     hash_name = HASHES[mechanism]
     escaped = username.replace("=", "=3D").replace(",", "=2C")
-    ours = f"n={escaped},r={nonce}" + (",tokenauth=true" if is_delegation_token else "")
-    theirs = _text((yield (_HEADER + ours).encode()), mechanism)
-    match = _SERVER_FIRST.fullmatch(theirs)
+    client_first = f"n={escaped},r={nonce}" + (",tokenauth=true" if is_delegation_token else "")
+    server_first = _text((yield (_HEADER + client_first).encode()), mechanism)
+    match = _SERVER_FIRST.fullmatch(server_first)
     if match is None:
-        raise _unexpected(theirs, mechanism)
+        raise _unexpected(server_first, mechanism)
     if not match["nonce"].startswith(nonce) or match["nonce"] == nonce:
         raise AuthenticationFailed(f"{mechanism}: the broker's nonce does not match the request")
     salted = hashlib.pbkdf2_hmac(
@@ -86,7 +86,7 @@ def scram_messages(
         _iterations(match, mechanism),
     )
     without_proof = f"c={_HEADER_BASE64},r={match['nonce']}"
-    transcript = f"{ours},{theirs},{without_proof}".encode()
+    transcript = f"{client_first},{server_first},{without_proof}".encode()
     client_key = hmac.digest(salted, b"Client Key", hash_name)
     stored_key = hashlib.new(hash_name, client_key).digest()
     signature = hmac.digest(stored_key, transcript, hash_name)

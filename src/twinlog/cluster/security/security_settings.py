@@ -51,8 +51,8 @@ def _masked(settings: SecuritySettings | OAuthSettings) -> str:
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
 class OAuthSettings:
-    """The source of OAUTHBEARER tokens: an endpoint, a fixed token, or the client itself (for
-    tests).
+    """The source of OAUTHBEARER tokens: an endpoint, a fixed token, or the client
+    itself (tests).
     """
 
     token_endpoint_url: str | None = None
@@ -91,7 +91,7 @@ class SecuritySettings:
     check_hostname: bool = True
     tls_versions: tuple[str, ...] = TLS_VERSIONS
     cipher_suites: tuple[str, ...] = ()
-    """By their Java (IANA) names. Empty for the default list."""
+    """Cipher suites by their Java (IANA) names. Empty for the default list."""
     sasl_mechanism: str | None = None
     username: str = ""
     password: str = ""

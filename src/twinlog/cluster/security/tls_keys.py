@@ -37,9 +37,7 @@ STORE_TYPES: Final = ("JKS", "PKCS12", PEM)
 
 
 def with_tls(settings: SecuritySettings, keys: ClientKeys) -> SecuritySettings:
-    """Return the settings with those of the ssl.* keys, whose files are all read. Raises
-    ConfigError.
-    """
+    """Return the settings with those of the ssl.* keys. Reads all files. Raises ConfigError."""
     keys.only_known_class(
         ENGINE, frozenset({"DefaultSslEngineFactory"}), "Java code cannot run here; remove the key"
     )

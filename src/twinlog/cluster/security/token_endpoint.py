@@ -126,9 +126,7 @@ def _refusal(status: int, body: bytes, settings: OAuthSettings) -> ClusterError:
 
 
 def _oauth_error(body: bytes, settings: OAuthSettings) -> str:
-    """Return `error` and `error_description` (RFC 6749, 5.2), without the secret, which they may
-    repeat.
-    """
+    """Return `error` and `error_description` (RFC 6749, 5.2). The secret is removed from both."""
     try:
         answer = json.loads(body)
         words = [answer["error"], answer.get("error_description")]

@@ -20,9 +20,7 @@ TOPICS_PER_REQUEST: Final = 100
 
 
 class ConfigChange(NamedTuple):
-    """A new value of one config. None removes the topic's own value, so that the cluster's default
-    applies.
-    """
+    """A new value of one config, or None to remove the topic's own value."""
 
     name: str
     value: str | None

@@ -17,7 +17,7 @@ class ClusterInfo:
     cluster_id: str
     brokers: tuple[Broker, ...]
     operations: frozenset[Operation] | None
-    """None if the brokers do not report them."""
+    """The permitted operations, or None if the brokers do not report them."""
 
 
 def describe_cluster(client: ClusterClient) -> ClusterInfo:

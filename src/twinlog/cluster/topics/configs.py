@@ -44,9 +44,10 @@ def _describe_topics(
     def ask(pending: Sequence[str]) -> Any:
         return client.attempt(None, _request(TOPIC, pending, None), minimum=WITH_SOURCE).results
 
-    found = of_each_topic(client, names, ask, doing="describing", right="DESCRIBE_CONFIGS")
+    described = of_each_topic(client, names, ask, doing="describing", right="DESCRIBE_CONFIGS")
     return {
-        name: one if isinstance(one, TwinlogError) else _entries(one) for name, one in found.items()
+        name: one if isinstance(one, TwinlogError) else _entries(one)
+        for name, one in described.items()
     }
 
 
@@ -98,8 +99,8 @@ def describe_broker_configs(
 
     Every broker is queried, because each has its own file, and callers need the strictest value.
     """
-    found = {node: _describe_broker(client, node, names) for node in client.metadata([]).brokers}
-    return {node: configs for node, configs in found.items() if configs is not None}
+    by_node = {node: _describe_broker(client, node, names) for node in client.metadata([]).brokers}
+    return {node: configs for node, configs in by_node.items() if configs is not None}
 
 
 def _describe_broker(

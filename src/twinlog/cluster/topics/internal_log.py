@@ -206,8 +206,8 @@ def ends_of_logs(client: ClusterClient, tps: Iterable[TopicPartition]) -> dict[T
     ListOffsets waits until the leader knows it. The watermark in a Fetch response of a new leader
     may be older.
     """
-    found = list_offsets(client, tps, LATEST)
-    return {tp: or_raise(one).offset for tp, one in found.items()}
+    offsets = list_offsets(client, tps, LATEST)
+    return {tp: or_raise(one).offset for tp, one in offsets.items()}
 
 
 def _log_start_above(

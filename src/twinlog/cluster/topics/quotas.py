@@ -68,7 +68,7 @@ def client_quotas(client: ClusterClient, entity: Entity = ()) -> list[Quota]:
     def ask() -> list[Quota]:
         answer = client.attempt(None, request)
         client.check(answer, "reading quotas", acl="DESCRIBE_CONFIGS on the cluster")
-        found = [
+        quotas = [
             Quota(
                 entity=tuple(
                     sorted(
@@ -82,7 +82,7 @@ def client_quotas(client: ClusterClient, entity: Entity = ()) -> list[Quota]:
             for entry in answer.entries or ()
             for value in entry.values
         ]
-        return sorted(found, key=lambda one: (one.whose, one.key))
+        return sorted(quotas, key=lambda one: (one.whose, one.key))
 
     return client.retrying(ask)
 
@@ -109,16 +109,16 @@ def set_quotas(client: ClusterClient, entity: Entity, values: Mapping[str, float
     )
 
     def ask() -> None:
-        for one in client.attempt(None, request).entries:
-            client.check(one, "setting quotas", acl="ALTER_CONFIGS on the cluster")
+        for entry in client.attempt(None, request).entries:
+            client.check(entry, "setting quotas", acl="ALTER_CONFIGS on the cluster")
 
     client.retrying(ask)
 
 
 def producer_quota(client: ClusterClient) -> float | None:
     """Return the producer quota of DEFAULT_USER in bytes per second and broker, or None."""
-    found = client_quotas(client, DEFAULT_USER)
-    return next((one.value for one in found if one.key == PRODUCER), None)
+    quotas = client_quotas(client, DEFAULT_USER)
+    return next((quota.value for quota in quotas if quota.key == PRODUCER), None)
 
 
 def set_producer_quota(client: ClusterClient, rate: float | None) -> None:

@@ -24,6 +24,7 @@ from twinlog.wire.error_codes import (
     INVALID_REPLICATION_FACTOR,
     LEADER_NOT_AVAILABLE,
     TOPIC_ALREADY_EXISTS,
+    UNKNOWN_TOPIC_OR_PARTITION,
     error_for,
 )
 
@@ -33,13 +34,22 @@ CONTROLLER_WAIT_MS: Final = 20_000
 """Time limit for the controller, below the request timeout, so that its response arrives."""
 
 DEFAULT: Final = -1
-"""As a number of partitions or replicas: the brokers' default."""
+"""The brokers' default number of partitions or replicas."""
 
 WITH_DEFAULTS: Final = 4
 """The first version of CreateTopics that accepts DEFAULT (KIP-464, Kafka 2.4)."""
 
 BY_NAME: Final = 5
 """Later versions of DeleteTopics also accept topic IDs."""
+
+KEPT: Final = {
+    "cleanup.policy": "delete",
+    "retention.ms": "-1",
+    "retention.bytes": "-1",
+    "max.message.bytes": str(100 << 20),  # Kafka's socket.request.max.bytes
+    "message.timestamp.type": "CreateTime",
+}
+"""Configs of a topic that keeps every record of others, as it was."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -87,19 +97,21 @@ def _create(client: ClusterClient, request: Message) -> TopicCreation:
     wanted = request.topics[0]
 
     def check(answer: Message) -> None:
-        found = answer.topics[0]
-        if found.error_code in (0, TOPIC_ALREADY_EXISTS):
+        created = answer.topics[0]
+        if created.error_code in (0, TOPIC_ALREADY_EXISTS):
             return
-        if found.error_code == INVALID_REPLICATION_FACTOR:
+        if created.error_code == INVALID_REPLICATION_FACTOR:
             raise _replication_error(client, wanted)
         acl = f"CREATE on topic {wanted.name} (or on the cluster)"
-        client.check(found, f"creating topic {wanted.name}", acl=acl)
+        client.check(created, f"creating topic {wanted.name}", acl=acl)
 
     defaults = DEFAULT in {wanted.num_partitions, wanted.replication_factor}
     minimum = WITH_DEFAULTS if defaults else None
-    found = client.to_controller(request, check, minimum=minimum).topics[0]
-    is_new = found.error_code == 0
-    partitions = found.num_partitions if wanted.num_partitions == DEFAULT else wanted.num_partitions
+    created = client.to_controller(request, check, minimum=minimum).topics[0]
+    is_new = created.error_code == 0
+    partitions = (
+        created.num_partitions if wanted.num_partitions == DEFAULT else wanted.num_partitions
+    )
     return TopicCreation(
         is_new=is_new,
         partitions=int(partitions) if is_new and partitions is not None else -1,
@@ -114,6 +126,15 @@ def _replication_error(client: ClusterClient, wanted: Message) -> ClusterError:
         doing=f"creating topic {wanted.name} with replication factor {wanted.replication_factor}",
         advice=f"live brokers: {live}; set replication.factor to at most {live}, or start more",
     )
+
+
+def ensure_kept_topic(client: ClusterClient, name: str, *, replication_factor: int) -> None:
+    """Create a topic of one partition for records that must not be lost, unless it exists."""
+    if client.metadata([name]).topics[name].error == UNKNOWN_TOPIC_OR_PARTITION:
+        create_topic(
+            client, name, partitions=1, replication_factor=replication_factor, configs=KEPT
+        )
+    wait_for_topic(client, name)
 
 
 def wait_for_topic(
@@ -133,7 +154,7 @@ def wait_for_topic(
     def attempt() -> TopicMetadata:
         topic = client.metadata([name], allow_missing=False).topics[name]
         if len(topic.partitions) < partitions or any(
-            one.leader < 0 for one in topic.partitions if one.partition >= first
+            partition.leader < 0 for partition in topic.partitions if partition.partition >= first
         ):
             raise error_for(
                 LEADER_NOT_AVAILABLE, cluster=client.alias, doing=f"waiting for topic {name}"
@@ -142,7 +163,7 @@ def wait_for_topic(
 
     deadline = client.deadline()
     topic = client.retrying(attempt, timeout_s=deadline.left_s)
-    new = [one.partition for one in topic.partitions if one.partition >= first]
+    new = [partition.partition for partition in topic.partitions if partition.partition >= first]
     tps = [TopicPartition(name, number) for number in new]
     for answer in list_offsets(client, tps, LATEST, timeout_s=deadline.left_s).values():
         or_raise(answer)
@@ -157,10 +178,10 @@ def create_partitions(client: ClusterClient, name: str, total: int) -> None:
     )
 
     def check(answer: Message) -> None:
-        found = answer.results[0]
-        if found.error_code and not _has_grown(client, name, total):
+        result = answer.results[0]
+        if result.error_code and not _has_grown(client, name, total):
             doing = f"growing topic {name} to {total} partitions"
-            client.check(found, doing, acl=f"ALTER on topic {name}")
+            client.check(result, doing, acl=f"ALTER on topic {name}")
 
     client.to_controller(request, check)
 

@@ -49,9 +49,7 @@ _CLIENTS_OF = {
 
 
 def check_flow_keys(raw: Settings) -> None:
-    """Raise ConfigError for a key with a blank before its arrow, because the key would end at the
-    blank.
-    """
+    """Raise ConfigError for a key with a blank before its arrow, at which the key would end."""
     for setting in raw.values():
         if setting.value.startswith(_ARROW):
             raise refuse(
@@ -83,9 +81,7 @@ def _of_no_flow(key: str, aliases: Collection[str]) -> KeyEffect:
 
 
 def check_own_keys(raw: Settings, aliases: Collection[str]) -> None:
-    """Raise ConfigError for unknown `twinlog.*` keys and for those in a place where they are not
-    read.
-    """
+    """Raise ConfigError for `twinlog.*` keys that are unknown, or are not read in this place."""
     for setting in raw.values():
         for prefix in prefixes(setting.key, aliases):
             name = setting.key.removeprefix(prefix)
@@ -345,15 +341,13 @@ def glob_like(entry: str) -> str | None:
 
 
 def _always_ahead(entry: str) -> str | None:
-    """Return the body of a negative look-ahead that every name satisfies, if the whole entry
-    depends on it.
-    """
+    """Return the body of a negative look-ahead that every name satisfies and that decides alone."""
     start = entry.removeprefix("^")
     if not start.startswith(_AHEAD_NOT) or _has_choices(entry):
         return None
     body = _group(start)[len(_AHEAD_NOT) : -1]
-    behind = start[len(_AHEAD_NOT) + len(body) + 1 :]
-    if _POSITIONAL.search(body) or behind[:1] in ("?", "*", "{"):
+    rest = start[len(_AHEAD_NOT) + len(body) + 1 :]
+    if _POSITIONAL.search(body) or rest[:1] in ("?", "*", "{"):
         return None
     try:
         return body if compile_java(body).match("") else None
@@ -383,7 +377,7 @@ def _has_choices(text: str) -> bool:
 
 def _unescaped(text: str) -> list[tuple[int, str]]:
     """Return the characters that may be operators; those of classes are replaced with blanks."""
-    found: list[tuple[int, str]] = []
+    separators: list[tuple[int, str]] = []
     at = classes = 0
     while at < len(text):
         char = text[at]
@@ -391,6 +385,6 @@ def _unescaped(text: str) -> list[tuple[int, str]]:
             at += 2
             continue
         classes += (char == "[") - (char == "]" and classes > 0)
-        found.append((at, " " if classes else char))
+        separators.append((at, " " if classes else char))
         at += 1
-    return found
+    return separators

@@ -1,12 +1,11 @@
-"""Determines whether a key has an effect where it is written, and if not, what was probably
-meant.
-"""
+"""Determines whether a key has an effect where it is written, or else what was probably meant."""
 
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 
+from twinlog.config.flow.connect import CONNECT_PREFIXES
 from twinlog.config.flow.custom_classes import METHODS, SEPARATES
 from twinlog.config.keys.client_keys import (
     CLIENT_KEYS,
@@ -40,8 +39,7 @@ _CONVERTERS = ("key.converter.", "value.converter.", "header.converter.")
 _OF_TRANSFORMS = f"{TRANSFORMS}."
 _FREE_PREFIXES = (
     _OF_TRANSFORMS,
-    "transforms.",
-    "predicates.",
+    *CONNECT_PREFIXES,
     "topic.creation.",
     "metrics.context.",
     *_CONVERTERS,
@@ -57,13 +55,12 @@ _HTTPS = (
     f"{CERTIFICATE_FILE} and {PRIVATE_KEY_FILE}"
 )
 _WITHOUT_EFFECT = {
-    "predicates": "nothing evaluates them, because Twinlog has no transforms",
     "topic.creation.enable": "",
     "topic.creation.": _MAKES_NO_TOPIC,
     **dict.fromkeys(LISTENER_PREFIXES, _HTTPS),
 }
-"""Reasons why keys of MirrorMaker 2, or keys with a prefix, have no effect; empty if they have
-one.
+"""Reasons why MirrorMaker 2's keys, or keys with a prefix, have no effect; empty if
+they have one.
 """
 
 
@@ -72,17 +69,12 @@ def why_without_effect(name: str) -> str:
     return next((why for start, why in _WITHOUT_EFFECT.items() if name.startswith(start)), "")
 
 
-_BYTES = ("key.converter", "value.converter", "header.converter")
 _PLUGINS = (
     *("metric.reporters", "rest.extension.classes", "partitioner.class", "security.providers"),
     *("plugin.path", "connector.client.config.override.policy", "interceptor.classes"),
     *("forwarding.admin.class", *METHODS),
 )
 """Last parts of keys whose values are Java classes, or a folder of them."""
-_UNCHANGED = (
-    *("org.apache.kafka.connect.converters.ByteArrayConverter", "ByteArrayConverter"),
-    *("org.apache.kafka.connect.storage.SimpleHeaderConverter", "SimpleHeaderConverter"),
-)
 _OF_ADOPTION = ("group.id", "offset.storage.topic")
 """Keys that `twinlog mirror --adopt-mm2` reads."""
 _KAFKAS = ("org.apache.kafka.", "All", "None", "Principal")
@@ -93,10 +85,6 @@ def why_no_plugin(name: str, value: str) -> str:
     text if the key names none, or one that changes nothing.
     """
     classes = [one for one in map(str.strip, value.split(",")) if one]
-    if name.endswith(_BYTES) and not all(one in _UNCHANGED for one in classes):
-        return "no converter runs here, because records are copied as bytes; remove the line"
-    if name.endswith("transforms") and name != TRANSFORMS and classes:
-        return "no transform runs here, so the line has no effect; remove it"
     is_java = not all(one.startswith(_KAFKAS) or SEPARATES in one for one in classes)
     if name.endswith(_PLUGINS) and is_java:
         return "no Java class is loaded here, so the line has no effect; remove it"
@@ -147,8 +135,8 @@ def judge_general(name: str) -> KeyEffect:
     if name in CONNECTOR_NAMES | OWN_FLOW_NAMES | PROCESS_KEYS or is_connection_key(name):
         # an invented ssl.* name must not pass as a connection key
         return _judge_connection("", name)
-    families = ("replication.policy", _OF_TRANSFORMS, *TOP_LEVEL_WORKER_PREFIXES)
-    if name.startswith((*families, *LISTENER_PREFIXES)):
+    families = ("replication.policy", _OF_TRANSFORMS, *CONNECT_PREFIXES, *LISTENER_PREFIXES)
+    if name.startswith((*families, *TOP_LEVEL_WORKER_PREFIXES)):
         return _known_or_near("", name)
     role = _role_of(name)
     if role:
@@ -181,6 +169,8 @@ def _known_or_near(prefix: str, name: str) -> KeyEffect:
     """Return the effect of a key below a prefix that is read as a whole, although only certain
     names have a meaning.
     """
+    if name.startswith(CONNECT_PREFIXES):
+        return _dead("a transform is read per flow", f"write <flow>.{name}")
     family = {key for key in CONNECTOR_NAMES | WORKER_KEYS if key.startswith("replication.policy")}
     if name.startswith("replication.policy") and name not in family:
         return _unknown(prefix, name, family)
@@ -207,6 +197,8 @@ def judge_cluster(alias: str, name: str) -> KeyEffect:
 
 def _judge_of_no_cluster(prefix: str, name: str) -> KeyEffect:
     """Return the effect of a key that neither a cluster nor a client's role reads."""
+    if name.startswith(CONNECT_PREFIXES):
+        return _dead("is a setting of a flow, not of a cluster", f"write {prefix[:-1]}->X.{name}")
     if name in OWN_PROCESS_NAMES:
         return _dead("is a setting of the process", f"write {name}")
     if name in _ANY_CLIENT:

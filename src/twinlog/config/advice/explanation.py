@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import Final
 
+from twinlog.config.flow.connect import CHAIN, CONNECT_PREFIXES
 from twinlog.config.flow.precedence import prefixes
 from twinlog.config.flow.schema import FlowConfig, MirrorConfig
 from twinlog.config.flow.transforms import PARTS, TRANSFORMS_PREFIX
@@ -55,7 +56,7 @@ def explain(config: FlowConfig) -> ExplainedFlow:
     """Return the flow's own keys followed by those of its clients."""
     return ExplainedFlow(
         flow=str(config.flow),
-        keys=(*_flow_keys(config.settings), *_client_keys(config)),
+        keys=(*_flow_keys(config.settings), *_connect_keys(config), *_client_keys(config)),
         differences=tuple(_differences(config)),
     )
 
@@ -63,12 +64,12 @@ def explain(config: FlowConfig) -> ExplainedFlow:
 def without_meaning(config: MirrorConfig) -> tuple[ExplainedKey, ...]:
     """Return the lines that are accepted without effect, in the order of the file."""
     aliases = [cluster.alias for cluster in config.clusters]
-    found = []
+    keys = []
     for setting in config.lines:
         meaning = _nothing(setting.key, aliases)
         if meaning is not None:
-            found.append(_explained(setting, Support.NO_MEANING, meaning))
-    return tuple(found)
+            keys.append(_explained(setting, Support.NO_MEANING, meaning))
+    return tuple(keys)
 
 
 def _flow_keys(settings: Settings) -> Iterator[ExplainedKey]:
@@ -87,6 +88,12 @@ def _flow_keys(settings: Settings) -> Iterator[ExplainedKey]:
         part = name.rpartition(".")[2]
         if part in PARTS:
             yield _explained(setting, Support.ACTS, f"a transform: {PARTS[part]}")
+
+
+def _connect_keys(config: FlowConfig) -> Iterator[ExplainedKey]:
+    for name, setting in config.settings.items():
+        if name.startswith(CONNECT_PREFIXES) and setting not in config.transforms.unread:
+            yield _explained(setting, Support.ACTS, "an option of `transforms` or `predicates`")
 
 
 def _client_keys(config: FlowConfig) -> Iterator[ExplainedKey]:
@@ -151,8 +158,6 @@ def _explained(setting: Setting, support: Support, meaning: str) -> ExplainedKey
 
 _ROOTS: Final = {
     "topic.creation.": "topic.creation.groups",
-    "transforms.": "predicates",
-    "predicates.": "predicates",
     **{f"{name}.converter.": f"{name}.converter" for name in ("key", "value", "header")},
 }
 """Keys with these prefixes have names chosen by users; the key on the right has their meaning."""
@@ -191,6 +196,11 @@ def _differences(config: FlowConfig) -> Iterator[str]:
     if config.lanes.tasks_max is None:
         yield "tasks.max is not set: a flow has as many lanes as there are cores, not 1"
     yield "copies are exactly once without exactly.once.source.support, if --probe reports so"
+    if any(one.connect for one in config.transforms.entries):
+        yield (
+            f"{config.settings[CHAIN].key}: applied to copied records only; a dedicated "
+            "MirrorMaker 2 applies it to its heartbeats and checkpoints as well"
+        )
     if "acks" in producer and trimmed(producer["acks"]) not in ("all", "-1"):
         yield (
             f"{producer.origin('acks').key}: acks is always all; with less, records that count as "

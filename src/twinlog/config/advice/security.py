@@ -50,10 +50,10 @@ def audit_security(flows: Collection[FlowConfig]) -> Iterator[ConfigWarning]:
     """
     seen: set[tuple[Setting, str]] = set()
     for flow in flows:
-        for found, message, code in _of_flow(flow):
-            if (found, message) not in seen:
-                seen.add((found, message))
-                yield warning(code, found, message)
+        for setting, message, code in _of_flow(flow):
+            if (setting, message) not in seen:
+                seen.add((setting, message))
+                yield warning(code, setting, message)
 
 
 def _of_flow(flow: FlowConfig) -> Iterator[tuple[Setting, str, WarningCode]]:
@@ -64,10 +64,10 @@ def _of_flow(flow: FlowConfig) -> Iterator[tuple[Setting, str, WarningCode]]:
         flow.clients.target_admin,
     )
     for client in clients:
-        for found, message in _of_client(client):
-            yield found, message, WarningCode.INSECURE
-        for found, message in _without_protocol(client):
-            yield found, message, WarningCode.NO_PROTOCOL
+        for setting, message in _of_client(client):
+            yield setting, message, WarningCode.INSECURE
+        for setting, message in _without_protocol(client):
+            yield setting, message, WarningCode.NO_PROTOCOL
     for key in (_POLICY, *METHODS):
         custom = flow.settings.get(key)
         if custom is None or SEPARATES not in custom.value:
@@ -85,10 +85,10 @@ def _without_protocol(client: ClientProperties) -> Iterator[tuple[Setting, str]]
         return
     for key, protocol in _NEED_A_PROTOCOL.items():
         if key in client and trimmed(client[key]):
-            found = client.origin(key)
-            wanted = found.key.removesuffix(key) + SECURITY_PROTOCOL
+            setting = client.origin(key)
+            wanted = setting.key.removesuffix(key) + SECURITY_PROTOCOL
             yield (
-                found,
+                setting,
                 f"has no effect: {wanted} is not set, so connections are PLAINTEXT; write "
                 f"{wanted} = {protocol}",
             )
@@ -97,14 +97,14 @@ def _without_protocol(client: ClientProperties) -> Iterator[tuple[Setting, str]]
 
 def audit_secrets(raw: Settings) -> Iterator[ConfigWarning]:
     """Yield one warning for all passwords in the file itself, at the first of them."""
-    found = [one for one in raw.values() if one.line is not None and _holds_secret(one)]
-    if not found:
+    secrets = [one for one in raw.values() if one.line is not None and _holds_secret(one)]
+    if not secrets:
         return
-    others = sorted({one.line for one in found[1:] if one.line is not None})
+    others = sorted({one.line for one in secrets[1:] if one.line is not None})
     also = f" (also on line {', '.join(map(str, others))})" if others else ""
     yield warning(
         WarningCode.SECRET_IN_FILE,
-        found[0],
+        secrets[0],
         f"a secret in the file{also}: everyone who can read the file can read it; write "
         f"${{env:NAME}}, and config.providers = env, config.providers.env.class = "
         "org.apache.kafka.common.config.provider.EnvVarConfigProvider",

@@ -7,14 +7,14 @@ it is in the wrong place.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import Final
 
+from twinlog.config.flow.connect import CHAIN
 from twinlog.config.flow.schema import FlowConfig, MirrorConfig, PolicyKind
-from twinlog.config.flow.transforms import OnError
-from twinlog.config.keys.key_table import TRANSFORMS, TRANSFORMS_ON_ERROR
+from twinlog.config.keys.key_table import TRANSFORMS
 from twinlog.config.values.origin import Setting
-from twinlog.config.values.warnings import WarningCode
+from twinlog.config.values.warnings import ConfigWarning, WarningCode, warning
 from twinlog.errors import ConfigError
 
 _UNREAD: Final = (WarningCode.DEAD_KEY, WarningCode.UNKNOWN_KEY)
@@ -24,13 +24,20 @@ _TODO: Final = (
 )
 
 
+def audit_transforms(flows: Iterable[FlowConfig]) -> Iterator[ConfigWarning]:
+    """Yield a warning for each line of Kafka Connect's transforms that no transform reads."""
+    for one in dict.fromkeys(line for flow in flows for line in flow.transforms.unread):
+        what = "no transform of `transforms` reads it, so it has no effect, as in Kafka Connect"
+        yield warning(WarningCode.DEAD_KEY, one, f"{what}; correct or remove the line")
+
+
 def refuse_transforms(config: MirrorConfig, *, elsewhere: str = "") -> MirrorConfig:
     """Return the configuration. Raises ConfigError (TRANSFORMS_NOT_RUN) if it has transforms that
     do not run. `elsewhere`: the Spark that runs the lanes, if that is not on this machine.
     """
-    found = unrun_transforms(config, elsewhere=elsewhere)
-    if found:
-        first, *more = found
+    errors = unrun_transforms(config, elsewhere=elsewhere)
+    if errors:
+        first, *more = errors
         first.more = tuple(more)
         raise first
     return config
@@ -38,21 +45,18 @@ def refuse_transforms(config: MirrorConfig, *, elsewhere: str = "") -> MirrorCon
 
 def unrun_transforms(config: MirrorConfig, *, elsewhere: str = "") -> list[ConfigError]:
     """Return an error for each line because of which transforms do not run."""
-    found = [error for flow in config.flows for error in _of_flow(flow, elsewhere)]
-    return found + [
-        _error(one.file, one.line, one.key, "this line of a transform is not read")
-        for one in config.warnings
-        if one.code in _UNREAD and TRANSFORMS in one.key
+    errors = [error for flow in config.flows for error in _of_flow(flow, elsewhere)]
+    return errors + [
+        _error(warning.file, warning.line, warning.key, "this line of a transform is not read")
+        for warning in config.warnings
+        if warning.code in _UNREAD and TRANSFORMS in warning.key
     ]
 
 
 def _of_flow(flow: FlowConfig, elsewhere: str) -> Iterator[ConfigError]:
     if not flow.transforms.entries:
         return
-    listed = flow.settings[TRANSFORMS]
-    if flow.transforms.on_error is OnError.QUARANTINE:
-        what = "mirrors quarantine no records yet, only stop and skip work"
-        yield _of_line(flow.settings[TRANSFORMS_ON_ERROR], what)
+    listed = flow.settings[CHAIN if flow.transforms.entries[0].connect else TRANSFORMS]
     if flow.policy.kind is PolicyKind.IDENTITY:
         what = (
             "a mirror transforms only topics to which no other client writes, and the replication "

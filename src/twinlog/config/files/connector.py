@@ -15,7 +15,7 @@ from typing import Final
 
 from twinlog.config.files.names import Names, names_by_prefix
 from twinlog.config.keys.client_keys import class_name
-from twinlog.config.keys.flow_keys import CONNECTOR_ONLY
+from twinlog.config.keys.flow_keys import section_of
 from twinlog.config.values.origin import Setting, refuse
 from twinlog.config.values.types import trimmed
 from twinlog.config.values.warnings import ConfigWarning, WarningCode, warning
@@ -44,7 +44,7 @@ _OFF: Final = {
     },
     _HEARTBEAT: {"emit.heartbeats.enabled": "false"},
 }
-"""By class: the keys that disable the work of a connector."""
+"""The keys that disable the work of a connector, by class."""
 _OWN: Final = frozenset(("name", CLASS, "tasks.max"))
 """Keys that differ between the connectors of a flow."""
 
@@ -72,12 +72,12 @@ class Connector:
 
 def is_connector(keys: Iterable[str]) -> bool:
     """Return True if these are the keys of a connector, not of an mm2.properties."""
-    found = set(keys)
-    if any("->" in key for key in found):
+    names = set(keys)
+    if any("->" in key for key in names):
         return False
-    if CLASS in found:
+    if CLASS in names:
         return True
-    return "clusters" not in found and any(key.startswith(_ADDRESSES) for key in found)
+    return "clusters" not in names and any(key.startswith(_ADDRESSES) for key in names)
 
 
 def read_connector(given: Mapping[str, Setting]) -> Connector:
@@ -114,7 +114,7 @@ def flow_of_connectors(
     if _HEARTBEAT in names:
         values[f"{flow}.emit.heartbeats.enabled"] = "true"
     kind = leading.keys[CLASS]
-    found = {key: replace(kind, key=key, value=value) for key, value in values.items()}
+    settings = {key: replace(kind, key=key, value=value) for key, value in values.items()}
     warnings = [_read_as(one, names) for one in running]
     for connector in running:
         for one in connector.keys.values():
@@ -123,16 +123,14 @@ def flow_of_connectors(
                 warnings.append(warning(WarningCode.DEAD_KEY, one, message))
             elif message is None:
                 for key in _keys(one, flow):
-                    found[key] = replace(one, key=key, field=one.key)
-    return found, tuple(warnings)
+                    settings[key] = replace(one, key=key, field=one.key)
+    return settings, tuple(warnings)
 
 
 def _why_unused(one: Setting, connector: Connector, leading: Connector) -> str | None:
-    """Return why a key is not used, an empty text if that has no consequences, or None if the key
-    is used.
-    """
+    """Return why a key is not used, or an empty text if that is harmless, or None if it is used."""
     section = _SECTIONS[connector.name]
-    owner = next((own for own, keys in CONNECTOR_ONLY.items() if one.key in keys), None)
+    owner = section_of(one.key)
     used = None if connector is leading else leading.keys.get(one.key)
     if owner == section or (owner is None and used is None):
         return None
@@ -177,9 +175,7 @@ def _read_as(one: Connector, names: Collection[str]) -> ConfigWarning:
 
 
 def _flow(given: Mapping[str, Setting]) -> Flow:
-    """Return the flow between the aliases, or from `source` to `target` if they are not valid
-    names.
-    """
+    """Return the flow between the aliases, or `source` to `target` if they are not valid names."""
     aliases = [_alias(given, side) or side for side in _SIDES]
     named = all(map(_ALIAS.fullmatch, aliases)) and len(set(aliases)) == len(aliases)
     return Flow(*(aliases if named else _SIDES))

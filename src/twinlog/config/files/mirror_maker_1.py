@@ -17,6 +17,7 @@ from twinlog.config.files.names import names_by_prefix
 from twinlog.config.files.properties import PropertiesText, decode, parse_properties
 from twinlog.config.files.providers import provider_key
 from twinlog.config.files.raw import RawConfig, audit_text, read_bytes, settings_of
+from twinlog.config.flow.connect import IN_PYTHON
 from twinlog.config.keys.client_keys import is_connection_key
 from twinlog.config.keys.flow_keys import MIRROR_PACKAGE
 from twinlog.config.values.origin import Setting, Settings, refuse
@@ -87,12 +88,10 @@ class PairOptions:
 
 
 def read_pair(consumer: Path, producer: Path, options: PairOptions) -> RawConfig:
-    """Return both files as one configuration. Raises ConfigError with file and line for invalid
-    files.
-    """
+    """Return both files as one configuration. Raises ConfigError for invalid files."""
     reading, writing = _read(consumer, "consumer"), _read(producer, "producer")
-    here, there = settings_of(reading), settings_of(writing)
-    group = here.get(_GROUP)
+    source, target = settings_of(reading), settings_of(writing)
+    group = source.get(_GROUP)
     if group is None:
         raise ConfigError(
             "missing; add the group of this MirrorMaker", file=str(consumer), key=_GROUP
@@ -101,19 +100,21 @@ def read_pair(consumer: Path, producer: Path, options: PairOptions) -> RawConfig
         raise refuse(group, "has no group", "write the group of this MirrorMaker")
     alias = _alias(options.source or group.value)
     idle: list[Setting] = []
-    found: list[Setting] = [
+    settings: list[Setting] = [
         Setting(key="clusters", value=f"{alias}, {TARGET}", file=DEFAULTS),
         Setting(key="emit.heartbeats.enabled", value="false", file=DEFAULTS),
         Setting(key=f"{alias}.consumer.auto.offset.reset", value="latest", file=DEFAULTS),
     ]
-    found += _of_cluster(here, alias, "consumer", _IDLE_CONSUMER | {_GROUP, _METADATA_AGE}, idle)
-    found += _of_cluster(there, TARGET, "producer", _IDLE_PRODUCER, idle)
-    found += _of_flow(f"{alias}->{TARGET}", group, here.get(_METADATA_AGE), options)
+    settings += _of_cluster(
+        source, alias, "consumer", _IDLE_CONSUMER | {_GROUP, _METADATA_AGE}, idle
+    )
+    settings += _of_cluster(target, TARGET, "producer", _IDLE_PRODUCER, idle)
+    settings += _of_flow(f"{alias}->{TARGET}", group, source.get(_METADATA_AGE), options)
     return RawConfig(
         file=str(consumer),
         more_files=(str(producer),),
         # a later setting replaces a default before it
-        settings=Settings({one.key: one for one in found}),
+        settings=Settings({setting.key: setting for setting in settings}),
         duplicates=reading.duplicates + writing.duplicates,
         warnings=(
             *audit_text(reading),
@@ -148,7 +149,7 @@ def _of_cluster(
         if key in _OLD:
             raise refuse(one, f"is of {_OLD[key]}", "write bootstrap.servers = host:9092")
         if key == "interceptor.classes":
-            raise refuse(one, "Twinlog cannot run Java classes", "remove the line")
+            raise refuse(one, "Twinlog cannot run Java classes", IN_PYTHON)
         if key in not_passed:
             if key in _IDLE_CONSUMER | _IDLE_PRODUCER:
                 idle.append(one)

@@ -34,7 +34,7 @@ class Names:
         """Return the error, with all errors that it contains, with the file's names."""
         first, *more = (self._error(one) for one in error.each)
         first.more = tuple(more)
-        first.warnings = tuple(self.warning(one) for one in error.warnings)
+        first.warnings = tuple(self.warning(warning) for warning in error.warnings)
         return first
 
     def _error(self, error: ConfigError) -> ConfigError:
@@ -53,9 +53,9 @@ class Names:
         return replace(warning, key=key, message=message)
 
     def _said(self, text: str) -> str:
-        said = self._mentioned.sub(lambda found: self._name(found[0]), text)
+        renamed = self._mentioned.sub(lambda match: self._name(match[0]), text)
         # two keys of mm2.properties can have one name
-        return re.sub(r"(?<!\S)(\S+) or \1(?!\S)", r"\1", said)
+        return re.sub(r"(?<!\S)(\S+) or \1(?!\S)", r"\1", renamed)
 
 
 def names_by_prefix(aliases: Collection[str], prefixes: Mapping[str, str]) -> Names:

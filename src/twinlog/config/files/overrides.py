@@ -27,10 +27,10 @@ class Override:
 
 def with_overrides(settings: Settings, overrides: Iterable[Override]) -> Settings:
     """Return the settings with those of the command line applied."""
-    found = dict(settings)
+    overridden = dict(settings)
     for one in overrides:
         if one.everywhere:
-            for key in [key for key in found if key.endswith(f".{one.key}")]:
-                del found[key]
-        found[one.key] = Setting(key=one.key, value=one.value, file=one.flag)
-    return Settings(found)
+            for key in [key for key in overridden if key.endswith(f".{one.key}")]:
+                del overridden[key]
+        overridden[one.key] = Setting(key=one.key, value=one.value, file=one.flag)
+    return Settings(overridden)

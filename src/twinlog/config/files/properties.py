@@ -27,9 +27,7 @@ _SEPARATORS = "=:"
 _ESCAPES = {"t": "\t", "r": "\r", "n": "\n", "f": "\f"}
 _ESCAPE = re.compile(r"\\(.)", re.DOTALL)
 _ESCAPED_IN_FILES = frozenset("\\trnfu :=#!\"'")
-"""Characters that Properties.store escapes, that have a meaning, and quotes, which users escape in
-JAAS.
-"""
+"""Characters that Properties.store escapes, that have a meaning, and quotes (escaped in JAAS)."""
 _UNICODE_DIGITS = 4
 _HEX = frozenset("0123456789abcdefABCDEF")
 
@@ -92,9 +90,7 @@ def parse_properties(text: str, *, file: str = "<text>") -> PropertiesText:
 
 
 def _logical_lines(text: str) -> Iterator[tuple[int, str]]:
-    """Yield the logical lines that are not comments, each with the number of its first natural
-    line.
-    """
+    """Yield the logical lines without comments, each with the number of its first natural line."""
     pending = ""
     first_line = 0
     unfinished = False
@@ -124,17 +120,15 @@ def _logical_lines(text: str) -> Iterator[tuple[int, str]]:
 def _natural_lines(text: str) -> Iterator[tuple[str, str]]:
     """Yield the natural lines, each with its line end (empty if the last line has none)."""
     start = 0
-    for found in _LINE_END.finditer(text):
-        yield text[start : found.start()], found[0]
-        start = found.end()
+    for match in _LINE_END.finditer(text):
+        yield text[start : match.start()], match[0]
+        start = match.end()
     if start < len(text):
         yield text[start:], ""
 
 
 def _split(logical: str) -> tuple[str, str]:
-    """Return key and value, still escaped. The key ends at the first unescaped blank, `=` or
-    `:`.
-    """
+    """Return key and value, still escaped. The key ends at an unescaped blank, `=` or `:`."""
     position = 0
     while position < len(logical) and logical[position] not in _BLANKS + _SEPARATORS:
         position += 2 if logical[position] == "\\" else 1
@@ -147,9 +141,9 @@ def _split(logical: str) -> tuple[str, str]:
 
 def _dropped(text: str) -> Iterator[str]:
     """Yield the characters after backslashes that have no effect."""
-    for found in _ESCAPE.finditer(text):
-        if found[1] not in _ESCAPED_IN_FILES:
-            yield found[1]
+    for match in _ESCAPE.finditer(text):
+        if match[1] not in _ESCAPED_IN_FILES:
+            yield match[1]
 
 
 def _unescape(text: str, *, file: str, line: int) -> str:

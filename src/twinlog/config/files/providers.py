@@ -41,7 +41,9 @@ def resolve_providers(raw: Settings, environment: Mapping[str, str]) -> Settings
     scopes = {
         prefix: _lookups(raw, prefix, environment) for prefix in reversed(provider_scopes(raw))
     }
-    every = {name: one for found in scopes.values() for name, one in found.items()}
+    every = {
+        name: one for scope_settings in scopes.values() for name, one in scope_settings.items()
+    }
     every |= scopes.get("", {})
     if not every:
         return raw
@@ -109,19 +111,19 @@ def _resolved(setting: Setting, lookups: Mapping[str, Provider]) -> Setting:
         provider = lookups.get(variable[1])
         path, key = variable[3] or "", variable[4]
         try:
-            found = provider.look_up(path, key) if provider else None
+            result = provider.look_up(path, key) if provider else None
         except (OSError, UnicodeDecodeError) as error:
             raise refuse(
                 setting,
                 f"{variable[0]} cannot be read: {getattr(error, 'strerror', None) or error}",
                 "check path and permissions",
             ) from error
-        if found is None or provider is None:
+        if result is None or provider is None:
             return variable[0]
         used = True
         if (file := provider.file(path, key)) is not None:
             files.append(file)
-        return found
+        return result
 
     value = _VARIABLE.sub(value_of, setting.value)
     if not used:

@@ -26,11 +26,11 @@ class RawConfig:
     errors: tuple[ConfigError, ...] = ()
     """Errors in the file's format that did not stop the rest from being read."""
     names: Names | None = None
-    """Set if the format has other names for the keys."""
+    """The names of keys, if the format has other ones."""
     more_files: tuple[str, ...] = ()
     """Files in addition to `file`, if several are one configuration."""
     connectors: tuple[Connector, ...] = ()
-    """Set if the settings are those of connectors on Kafka Connect."""
+    """The connectors on Kafka Connect to which the settings belong."""
 
 
 def read_bytes(path: Path, wanted: str) -> bytes:

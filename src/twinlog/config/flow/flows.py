@@ -39,9 +39,7 @@ from twinlog.model import Flow, Isolation, StartKind
 
 
 def read_flow(raw: Settings, flow: Flow) -> FlowConfig:
-    """Return the configuration of an enabled flow. Raises ConfigError for the first invalid
-    value.
-    """
+    """Return the configuration of an enabled flow. Raises ConfigError for an invalid value."""
     settings = flow_settings(raw, flow)
     values = FlowValues(settings)
     values.check_all()
@@ -55,18 +53,22 @@ def read_flow(raw: Settings, flow: Flow) -> FlowConfig:
     )
     refuse_java_classes(settings, clients)
     refuse_contradictions(settings, consumer)
+    source_alias, policy = (
+        values.text_or("source.cluster.alias", flow.source),
+        policy_config(settings),
+    )
     producer = clients.target_producer
     refreshes, refresh_s = values.rounds("refresh.topics")
     syncs_configs, configs_s = values.rounds("sync.topic.configs")
     syncs_acls, acls_s = values.rounds("sync.topic.acls")
     return FlowConfig(
         flow=flow,
-        source_alias=values.text_or("source.cluster.alias", flow.source),
+        source_alias=source_alias,
         target_alias=values.text_or("target.cluster.alias", flow.target),
         topics=values.names("topics"),
         topics_exclude=values.names("topics.exclude"),
         heartbeats_replication_enabled=values.boolean("heartbeats.replication.enabled"),
-        policy=policy_config(settings),
+        policy=policy,
         refresh=RefreshConfig(enabled=refreshes, interval_seconds=refresh_s),
         new_topics=NewTopicsConfig(
             enabled=values.boolean("topic.creation.enable"),
@@ -126,7 +128,7 @@ def read_flow(raw: Settings, flow: Flow) -> FlowConfig:
             settings.get("twinlog.compression"),
             gathers=values.choice_or("twinlog.latency", "balanced") == "balanced",
         ),
-        transforms=read_transforms(settings),
+        transforms=read_transforms(settings, flow, policy.prefix(source_alias)),
         producer_id_expiration_ms=values.number_or_none("twinlog.target.producer.id.expiration.ms"),
         state_topic_replication_factor=values.replicas("twinlog.state.topic.replication.factor"),
         clients=clients,
@@ -150,7 +152,7 @@ def _reset(consumer: ClientProperties) -> StartKind:
 
 _EMITS_SYNCS = "emit.offset-syncs.enabled"
 _SYNCS_PREFIXES = ("offset-syncs-", "offset-syncs.topic.")
-"""As in MirrorSourceConfig.validate (KIP-1031)."""
+"""The prefixes that MirrorSourceConfig.validate checks (KIP-1031)."""
 
 _EXACTLY_ONCE = "exactly.once.support"
 _NEW_PARTITIONS = "twinlog.new.topic.partitions"
@@ -223,8 +225,8 @@ def refuse_contradictions(settings: Settings, consumer: ClientProperties) -> Non
 
 def own_heartbeat(values: FlowValues, flow: Flow) -> tuple[HeartbeatConfig, ...]:
     """Return the heartbeat of an enabled flow, written to its target."""
-    found = _heartbeat(values, flow, into_target=True)
-    return () if found is None else (found,)
+    heartbeat = _heartbeat(values, flow, into_target=True)
+    return () if heartbeat is None else (heartbeat,)
 
 
 def read_offset_syncs(values: FlowValues) -> OffsetSyncsConfig | None:
@@ -250,10 +252,12 @@ def with_lone_heartbeats(
         if pair in out or (nearby and pair.target not in nearby):
             continue
         for writer, into_target in _writers(tuple(out), pair.target):
-            found = _heartbeat(FlowValues(flow_settings(raw, pair)), pair, into_target=into_target)
-            if found is not None:
+            heartbeat = _heartbeat(
+                FlowValues(flow_settings(raw, pair)), pair, into_target=into_target
+            )
+            if heartbeat is not None:
                 config = out[writer]
-                out[writer] = replace(config, heartbeats=(*config.heartbeats, found))
+                out[writer] = replace(config, heartbeats=(*config.heartbeats, heartbeat))
             break
     return tuple(out.values())
 

@@ -57,5 +57,5 @@ def offset_storage(
 
 
 def _value(settings: Mapping[str, Setting], key: str) -> str:
-    found = settings.get(key)
-    return "" if found is None else found.value.strip()
+    setting = settings.get(key)
+    return "" if setting is None else setting.value.strip()

@@ -6,6 +6,7 @@ the wrong topics, so an unknown class is an error and never ignored.
 
 from __future__ import annotations
 
+from twinlog.config.flow.connect import IN_PYTHON
 from twinlog.config.flow.custom_classes import METHODS, SEPARATES, keeps_names
 from twinlog.config.flow.schema import FlowProperties, PolicyConfig, PolicyKind
 from twinlog.config.keys.client_keys import CLIENT_KEYS, Role, class_name
@@ -32,17 +33,19 @@ POLICY_CLASSES = {
 
 _ADMIN = "forwarding.admin.class"
 _CONVERTERS = ("key.converter", "value.converter", "header.converter")
+_BYTES = ("org.apache.kafka.connect.converters.ByteArrayConverter", "ByteArrayConverter")
 _CANNOT_RUN = "Twinlog cannot run the Java class"
 _COPY_DIFFERS = "the copy would differ"
 _REMOVE = "remove the line from flows that Twinlog runs"
+_CHANGES_RECORDS = (_COPY_DIFFERS, IN_PYTHON)
 _CLASSES_OF_CLIENTS = {
-    "interceptor.classes": _COPY_DIFFERS,
-    "key.serializer": _COPY_DIFFERS,
-    "value.serializer": _COPY_DIFFERS,
-    "security.providers": "connections would be secured differently",
+    "interceptor.classes": _CHANGES_RECORDS,
+    "key.serializer": _CHANGES_RECORDS,
+    "value.serializer": _CHANGES_RECORDS,
+    "security.providers": ("connections would be secured differently", _REMOVE),
 }
 _KAFKAS = "org.apache.kafka."
-"""Kafka's own classes are not refused: they change nothing, or are reported in a warning."""
+"""Clients' classes of Kafka itself are not refused, because they change nothing."""
 
 
 def policy_config(settings: Settings) -> PolicyConfig:
@@ -115,8 +118,8 @@ def _policy_kind(given: Setting | None) -> PolicyKind:
 
 
 def refuse_java_classes(settings: Settings, clients: FlowProperties) -> None:
-    """Raise ConfigError for classes that would change what is copied, or how connections are
-    secured.
+    """Raise ConfigError for classes that would change what is copied, or how clients
+    are secured.
     """
     _refuse_other_classes(settings, clients)
     for name, method in METHODS.items():
@@ -139,33 +142,26 @@ def refuse_java_classes(settings: Settings, clients: FlowProperties) -> None:
             "remove the line if topics can be created on the target itself; or create them "
             "beforehand, with topic.creation.enable = false",
         )
-    transforms = settings.get("transforms")
-    if transforms is not None and to_list(transforms):
-        raise refuse(
-            transforms,
-            f"Twinlog cannot run {transforms.shown}, so {_COPY_DIFFERS}",
-            _REMOVE,
-        )
 
 
 def _refuse_other_classes(settings: Settings, clients: FlowProperties) -> None:
-    """Raise ConfigError for a class of a client or a converter that is not Kafka's own."""
+    """Raise ConfigError for a class of a client that is not Kafka's own, and for a converter that
+    changes bytes.
+    """
     for role, client in (
         (Role.CONSUMER, clients.source_consumer),
         (Role.ADMIN, clients.source_admin),
         (Role.ADMIN, clients.target_admin),
         (Role.PRODUCER, clients.target_producer),
     ):
-        for name, effect in _CLASSES_OF_CLIENTS.items():
-            if name in client and name in CLIENT_KEYS[role]:
-                _refuse_class(client.origin(name), effect)
+        for name, (effect, todo) in _CLASSES_OF_CLIENTS.items():
+            if name not in client or name not in CLIENT_KEYS[role]:
+                continue
+            given = client.origin(name)
+            if not all(class_name(one).startswith(_KAFKAS) for one in to_list(given) if one):
+                raise refuse(given, f"{_CANNOT_RUN} {given.shown}, so {effect}", todo)
     for name in _CONVERTERS:
         converter = settings.get(name) or settings.get(f"target.cluster.{name}")
-        if converter is not None:
-            _refuse_class(converter, _COPY_DIFFERS)
-
-
-def _refuse_class(given: Setting, effect: str) -> None:
-    classes = [one for one in to_list(given) if one and not class_name(one).startswith(_KAFKAS)]
-    if classes:
-        raise refuse(given, f"{_CANNOT_RUN} {given.shown}, so {effect}", _REMOVE)
+        if converter is not None and class_name(converter.value) not in ("", *_BYTES):
+            what = f"{_CANNOT_RUN} {converter.shown}, which changes the bytes of records"
+            raise refuse(converter, what, IN_PYTHON)

@@ -32,39 +32,39 @@ _ROLE_NAMES = tuple(role.value for role in Role)
 def cluster_settings(raw: Settings, alias: str) -> Settings:
     """Return the settings of one cluster: its own lines, and top-level connection settings for keys
     without such a line."""
-    found = raw.stripped(f"{alias}.")
-    connection = {name: found[name] for name in found if is_connection_key(name)}
+    settings = raw.stripped(f"{alias}.")
+    connection = {name: settings[name] for name in settings if is_connection_key(name)}
     general = {name: raw[name] for name in raw if is_connection_key(name)}
     for name, setting in connection.items():
-        _fill_roles(found, name, setting)
+        _fill_roles(settings, name, setting)
     for name, setting in general.items():
-        _fill_roles(found, name, setting)
-        found.setdefault(name, setting)
-    return Settings(found)
+        _fill_roles(settings, name, setting)
+        settings.setdefault(name, setting)
+    return Settings(settings)
 
 
-def _fill_roles(found: dict[str, Setting], name: str, setting: Setting) -> None:
+def _fill_roles(settings: dict[str, Setting], name: str, setting: Setting) -> None:
     for role in Role:
-        found.setdefault(f"{role}.{name}", setting)
+        settings.setdefault(f"{role}.{name}", setting)
 
 
 def flow_settings(raw: Settings, flow: Flow) -> Settings:
     """Return the settings of a flow's connectors. Later steps override earlier ones."""
-    found = {
+    settings = {
         name: setting
         for name, setting in raw.items()
         if name in CONNECTOR_NAMES | OWN_FLOW_NAMES or name.startswith(_EVERY_FLOW_PREFIXES)
     }
     target = cluster_settings(raw, flow.target)
-    found |= _of_cluster("source", cluster_settings(raw, flow.source))
-    found |= _of_cluster("target", target)
+    settings |= _of_cluster("source", cluster_settings(raw, flow.source))
+    settings |= _of_cluster("target", target)
     # Twinlog's own per-target keys; MirrorMaker 2 has no such step
-    found |= {name: target[name] for name in target if name in OWN_TARGET_NAMES}
-    found |= raw.stripped(f"{flow}.")
+    settings |= {name: target[name] for name in target if name in OWN_TARGET_NAMES}
+    settings |= raw.stripped(f"{flow}.")
     for old, new in RENAMED.items():
-        if old in found:
-            found.setdefault(new, found[old])
-    return Settings(found)
+        if old in settings:
+            settings.setdefault(new, settings[old])
+    return Settings(settings)
 
 
 def _of_cluster(side: str, settings: Mapping[str, Setting]) -> dict[str, Setting]:

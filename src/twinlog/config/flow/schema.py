@@ -68,6 +68,14 @@ class PolicyConfig:
     renames: Renames = NO_RENAMES
     """Renames of source topics, applied before the policy."""
 
+    def prefix(self, source_alias: str) -> str | None:
+        """Return what remote topics have before the source's name, or None if they are named
+        differently.
+        """
+        if self.custom or self.renames:
+            return None
+        return "" if self.kind is PolicyKind.IDENTITY else f"{source_alias}{self.separator}"
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HeartbeatConfig:

@@ -54,21 +54,21 @@ class Starts:
         return cls(otherwise=_of_reset(reset))
 
     def topic(self, topic: str) -> TopicStart:
-        found = (start for pattern, start in self.entries if pattern.matches(topic))
-        return next(found, self.otherwise)
+        matching = (start for pattern, start in self.entries if pattern.matches(topic))
+        return next(matching, self.otherwise)
 
     def at(self, tp: TopicPartition, *, is_new: bool = False) -> StartAt:
         """Return where the copy of a source partition starts. `is_new`: it was created after the
         flow's first run.
         """
-        found = self.topic(tp.topic).at(tp.partition)
-        if is_new and self.new_from_earliest and found.kind is not StartKind.OFFSET:
+        start_at = self.topic(tp.topic).at(tp.partition)
+        if is_new and self.new_from_earliest and start_at.kind is not StartKind.OFFSET:
             return EARLIEST
-        return found
+        return start_at
 
     def __str__(self) -> str:
-        said = [f"{pattern}:{start.text}" for pattern, start in self.entries]
-        return ", ".join([*said, self.otherwise.text])
+        entries = [f"{pattern}:{start.text}" for pattern, start in self.entries]
+        return ", ".join([*entries, self.otherwise.text])
 
 
 def to_starts(setting: Setting, reset: StartKind) -> Starts:
@@ -150,14 +150,12 @@ class Priorities:
 
     def weight(self, topic: str) -> int:
         """Return the topic's weight in the budget."""
-        found = (weight for pattern, weight in self.entries if pattern.matches(topic))
-        return next(found, DEFAULT_WEIGHT)
+        matching = (weight for pattern, weight in self.entries if pattern.matches(topic))
+        return next(matching, DEFAULT_WEIGHT)
 
 
 def to_priorities(setting: Setting) -> Priorities:
-    """Parse `payments.*:10, logs.*:1`: Java regular expressions for whole names, each with a
-    weight.
-    """
+    """Parse `payments.*:10, logs.*:1`: Java regular expressions for whole names, with weights."""
     entries = []
     for entry in to_list(setting):
         pattern, colon, weight = entry.rpartition(":")

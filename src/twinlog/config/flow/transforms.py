@@ -8,6 +8,8 @@
 
 A line that would have no effect is an error, because records that somebody meant to mask would be
 copied as they are. Functions are imported by `twinlog.transforms`, not here.
+
+Transforms of Kafka Connect (`connect`) come before them.
 """
 
 from __future__ import annotations
@@ -20,23 +22,27 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Final
 
+from twinlog.config.flow.connect import CHAIN, ConnectStep, read_chain
 from twinlog.config.keys.key_table import (
     DEFINITIONS,
     TRANSFORMS,
     TRANSFORMS_ENVIRONMENT,
     TRANSFORMS_ON_ERROR,
+    TRANSFORMS_QUARANTINE,
     TRANSFORMS_REMOVED,
 )
 from twinlog.config.regex.patterns import NamePattern, compile_names
 from twinlog.config.values.nearest import suggestion
 from twinlog.config.values.origin import Setting, Settings, refuse
 from twinlog.config.values.types import to_choice, to_list, to_names, trimmed
+from twinlog.model import Flow
 
 TRANSFORMS_PREFIX: Final = f"{TRANSFORMS}."
 _ON_ERROR: Final = TRANSFORMS_ON_ERROR.removeprefix(TRANSFORMS_PREFIX)
 _ENVIRONMENT: Final = TRANSFORMS_ENVIRONMENT.removeprefix(TRANSFORMS_PREFIX)
 _REMOVED: Final = TRANSFORMS_REMOVED.removeprefix(TRANSFORMS_PREFIX)
-_OTHERS: Final = (_ON_ERROR, _ENVIRONMENT, _REMOVED)
+_QUARANTINE: Final = TRANSFORMS_QUARANTINE.removeprefix(TRANSFORMS_PREFIX)
+_OTHERS: Final = (_ON_ERROR, _QUARANTINE, _ENVIRONMENT, _REMOVED)
 """Keys that do not belong to a transform."""
 _TOPICS: Final = "topics"
 _FUNCTION: Final = "function"
@@ -51,6 +57,10 @@ PARTS: Final = {
 _NAME: Final = re.compile(r"[A-Za-z0-9_-]+")
 _DOTTED: Final = r"[^\W\d]\w*(?:\.[^\W\d]\w*)*"
 _MODULE_AND_FUNCTION: Final = re.compile(f"{_DOTTED}:{_DOTTED}")
+_NOT_MIRRORED: Final = re.compile(
+    r"__(?!(?:consumer_offsets|transaction_state|share_group_state|cluster_metadata)$)"
+    r"[A-Za-z0-9._-]{1,247}"
+)
 _SELECT: Final = re.compile(r"select\b", re.IGNORECASE)
 
 
@@ -77,8 +87,10 @@ class TransformConfig:
     function: str = ""
     """`package.module:function`"""
     sql: str = ""
+    connect: ConnectStep | None = None
+    """The transform of Kafka Connect that `sql` is made from."""
     origin: Setting = field(repr=False, compare=False)
-    """The line of `function` or `sql`."""
+    """The line of `function` or `sql`, or the class of a transform of Kafka Connect."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -87,14 +99,22 @@ class TransformsConfig:
 
     entries: tuple[TransformConfig, ...] = ()
     on_error: OnError = OnError.STOP
+    quarantine_topic: str = ""
+    """The dead-letter topic; empty: the default name."""
     environment: tuple[str, ...] = ()
     """Names of environment variables that functions get."""
     removed: NamePattern = NO_NAMES
     """Topics whose transforms were removed on purpose."""
+    unread: tuple[Setting, ...] = field(default=(), repr=False, compare=False)
+    """Lines of Kafka Connect's transforms that no transform reads."""
 
     def of_topic(self, topic: str) -> tuple[TransformConfig, ...]:
         """Return the transforms of a source topic."""
-        return tuple(one for one in self.entries if one.topics.matches(topic))
+        return tuple(entry for entry in self.entries if entry.topics.matches(topic))
+
+    def connect_steps(self, topic: str) -> tuple[ConnectStep, ...]:
+        """Return the transforms that MirrorMaker 2 applies to a source topic as well."""
+        return tuple(one.connect for one in self.of_topic(topic) if one.connect is not None)
 
     def digest_of(self, topic: str) -> str:
         """Return the digest of a source topic's transforms, in hex; empty if it has none.
@@ -107,7 +127,7 @@ class TransformsConfig:
     @property
     def digest(self) -> str:
         """Digest of all transforms and of the topics that have them; empty if there are none."""
-        chain = [(str(one.topics), one.function, one.sql) for one in self.entries]
+        chain = [(str(entry.topics), entry.function, entry.sql) for entry in self.entries]
         return _digest([self.on_error.value, chain]) if chain else ""
 
 
@@ -115,8 +135,13 @@ def _digest(parts: object) -> str:
     return hashlib.sha256(json.dumps(parts).encode()).hexdigest()[:32]
 
 
-def read_transforms(settings: Settings) -> TransformsConfig:
-    """Return the transforms of a flow. Raises ConfigError for the first invalid line."""
+def read_transforms(settings: Settings, flow: Flow, prefix: str | None) -> TransformsConfig:
+    """Return the transforms of a flow. Raises ConfigError for the first invalid line.
+
+    `prefix` is before the source's name in the names of remote topics; None: they are named
+    differently.
+    """
+    chain = read_chain(settings, flow, prefix)
     listed = settings.get(TRANSFORMS)
     names = () if listed is None else to_list(listed)
     for name in names:
@@ -127,12 +152,26 @@ def read_transforms(settings: Settings) -> TransformsConfig:
     on_error = settings.get(TRANSFORMS_ON_ERROR)
     removed = settings.get(TRANSFORMS_REMOVED)
     environment = settings.get(TRANSFORMS_ENVIRONMENT)
+    quarantine = settings.get(TRANSFORMS_QUARANTINE)
     choices = DEFINITIONS[TRANSFORMS_ON_ERROR].choices
+    own = (_transform(settings, name, listed) for name in names if listed is not None)
     return TransformsConfig(
-        entries=tuple(_transform(settings, name, listed) for name in names if listed is not None),
+        entries=(*map(_of_connect, chain.steps), *own),
         on_error=OnError.STOP if on_error is None else OnError(to_choice(on_error, choices)),
+        quarantine_topic="" if quarantine is None else _checked_topic(quarantine),
         environment=() if environment is None else tuple(to_list(environment)),
         removed=NO_NAMES if removed is None else to_names(removed),
+        unread=chain.unread,
+    )
+
+
+def _of_connect(step: ConnectStep) -> TransformConfig:
+    return TransformConfig(
+        name=f"{CHAIN}.{step.name}",
+        topics=step.topics,
+        sql=step.sql,
+        connect=step,
+        origin=step.origin,
     )
 
 
@@ -199,6 +238,17 @@ def _checked_function(setting: Setting) -> str:
             setting,
             f"{setting.shown} does not name a function of a module",
             "write package.module:function",
+        )
+    return value
+
+
+def _checked_topic(setting: Setting) -> str:
+    value = trimmed(setting.value)
+    if not _NOT_MIRRORED.fullmatch(value):
+        raise refuse(
+            setting,
+            f"{setting.shown} may be mirrored by another flow, or is not the name of a topic",
+            "write a name that begins with __, such as __orders-dead-letters",
         )
     return value
 

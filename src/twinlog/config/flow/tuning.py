@@ -23,7 +23,8 @@ MOST_REQUEST_BYTES: Final = 64 * MEBIBYTE
 LEAST_TIMEOUT_MS: Final = 1_000
 LEAST_WAIT_MS, MOST_WAIT_MS = 5, 500
 """How long a Fetch may wait at the broker. A broker answers the requests of a connection in order,
-so newly assigned and revoked partitions wait for the current Fetch."""
+so newly assigned and revoked partitions wait for the current Fetch.
+"""
 
 GATHER_MS: Final = 4
 
@@ -48,11 +49,11 @@ class Tuning:
     join_bytes: int = 0
     """Small batches are joined up to this size; 0: never."""
     rack: str = ""
-    """Rack of this client: partitions are fetched from a replica there, if the leader names one
-    (KIP-392).
+    """Rack of this client. Partitions are fetched from a replica there, if there is
+    one (KIP-392).
     """
     recompression: Recompression | None = None
-    """None: all batches keep their codec."""
+    """The codec for other batches. None: all batches keep their codec."""
 
 
 def read_tuning(
@@ -94,8 +95,7 @@ def is_cut(asked: Setting) -> bool:
 
 
 def lane_memory(own: Setting | None, producer: ClientProperties, usual: int) -> int:
-    """Return twinlog.lane.memory.bytes, or else the producer's buffer.memory, or else
-    the default."""
+    """Return twinlog.lane.memory.bytes, else the producer's buffer.memory, else the default."""
     if own is not None or "buffer.memory" not in producer:
         return usual
     asked = to_number(producer.origin("buffer.memory"), width="long", low=0)

@@ -145,11 +145,11 @@ _OF_ANY: Final = {
 
 
 def _without_meaning(role: Role) -> dict[str, str]:
-    found: dict[str, str] = {}
+    meanings: dict[str, str] = {}
     for group in (_WITHOUT[role], _OF_ANY):
         for names, meaning in group.items():
-            found |= dict.fromkeys(words(names), meaning)
-    return found
+            meanings |= dict.fromkeys(words(names), meaning)
+    return meanings
 
 
 def _rows() -> tuple[ClientKey, ...]:

@@ -14,7 +14,7 @@ _BOOLEAN, _SHORT, _INT, _LONG = KeyKind.BOOLEAN, KeyKind.SHORT, KeyKind.INT, Key
 _STRING, _CHOICE, _LIST, _NAMES = KeyKind.STRING, KeyKind.CHOICE, KeyKind.LIST, KeyKind.NAMES
 
 MIRROR_PACKAGE = "org.apache.kafka.connect.mirror."
-_BYTES = "bytes are never converted; classes other than Kafka's are refused"
+_BYTES = "bytes are never converted; only `ByteArrayConverter` is accepted"
 
 DEFAULT_TOPICS_EXCLUDE = r"mm2.*\.internal, .*\.replica, __.*"
 DEFAULT_GROUPS_EXCLUDE = "console-consumer-.*, connect-.*, __.*"
@@ -149,8 +149,10 @@ _CONNECT = (
          "Twinlog loads no Java classes"),
     _key("header.converter.plugin.version", _STRING, None, _NOTHING,
          "Twinlog loads no Java classes"),
-    _key("transforms", _LIST, "", _ACTS, "must be empty: Java classes cannot run in Twinlog"),
-    _key("predicates", _LIST, "", _NOTHING, "used only by transforms"),
+    _key("transforms", _LIST, "", _ACTS,
+         "Kafka Connect's transforms, of the classes `Filter`, `InsertHeader` and `DropHeaders`"),
+    _key("predicates", _LIST, "", _ACTS,
+         "conditions of `transforms`: `TopicNameMatches`, `HasHeaderKey`, `RecordIsTombstone`"),
     _key("config.action.reload", _STRING, "restart", _NOTHING, "used only by Kafka Connect"),
     _key("config.providers", _LIST, "", _ACTS, "providers that resolve ${name:..} in values"),
     _key("errors.retry.timeout", _LONG, "0", _NOTHING, "retriable errors are always retried"),
@@ -172,3 +174,12 @@ CONNECTOR_ONLY = {
     "heartbeatConnector": frozenset(key.name for key in _HEARTBEAT),
 }
 """Keys that only one of the three connectors reads, by Strimzi's name for the connector."""
+
+
+def section_of(key: str) -> str | None:
+    """Return the only connector from which a key is read, by Strimzi's name, or None if it is
+    shared. Each connector may have transforms, but only copied records are transformed here.
+    """
+    if key.partition(".")[0] in ("transforms", "predicates"):
+        return "sourceConnector"
+    return next((section for section, keys in CONNECTOR_ONLY.items() if key in keys), None)

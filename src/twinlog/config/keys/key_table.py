@@ -28,6 +28,7 @@ METRICS_LABELS: Final = "twinlog.metrics.labels"
 METRICS_PARTITIONS: Final = "twinlog.metrics.partitions"
 TRANSFORMS: Final = "twinlog.transforms"
 TRANSFORMS_ON_ERROR: Final = "twinlog.transforms.on-error"
+TRANSFORMS_QUARANTINE: Final = "twinlog.transforms.quarantine.topic"
 TRANSFORMS_ENVIRONMENT: Final = "twinlog.transforms.environment"
 TRANSFORMS_REMOVED: Final = "twinlog.transforms.removed"
 
@@ -119,9 +120,12 @@ OWN_KEYS: Final = (
          "`twinlog.transforms.NAME.sql` (docs/transforms.md)"),
     _key(TRANSFORMS_ON_ERROR, _CHOICE, "stop", _ACTS,
          "what happens to a record on which a transform fails: its partition stops (`stop`), it is "
-         "left out (`skip`), or it is written to a dead-letter topic (`quarantine`, which mirrors "
-         "do not run yet)",
+         "left out (`skip`), or it is written to a dead-letter topic (`quarantine`)",
          choices=("stop", "skip", "quarantine")),
+    _key(TRANSFORMS_QUARANTINE, _STRING, None, _ACTS,
+         "the dead-letter topic on the target, for `quarantine`. The name must begin with `__`, so "
+         "that no flow mirrors the topic; default: `mm2-twinlog-dead-letters.A.internal` for a "
+         "source `A`"),
     _key(TRANSFORMS_ENVIRONMENT, _LIST, "", _ACTS,
          "names of environment variables that the functions of transforms get, such as the key of "
          "a pseudonym; others with credentials are not passed to them"),
@@ -188,5 +192,4 @@ OWN_FLOW_NAMES = frozenset(definition.name for definition in OWN_KEYS)
 OWN_TARGET_NAMES = frozenset(
     definition.name for definition in FLOW_KEYS + OWN_KEYS if definition.scope is KeyScope.TARGET
 )
-"""Keys that are also read as `B.key`: Twinlog's own target keys, and one key of Connect's workers.
-"""
+"""Keys that are also read as `B.key`: Twinlog's own target keys, and one of Connect's workers."""

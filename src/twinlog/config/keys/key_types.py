@@ -53,8 +53,7 @@ class KeyDefinition:
     low: int | None = None
     choices: tuple[str, ...] = ()
     replaces: tuple[str, ...] = ()
-    """Deprecated names, accepted with a warning. They are read only if the current name is absent.
-    """
+    """Deprecated names, accepted with a warning, and read only without the current name."""
 
 
 OWN_PREFIX = "twinlog."

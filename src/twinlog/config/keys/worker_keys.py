@@ -28,7 +28,7 @@ WORKER_KEYS = words("""
     topic.tracking.enable value.converter value.converter.plugin.version worker.sync.timeout.ms
     worker.unsync.backoff.ms
     """)
-"""`B.key`, for the worker of all flows into B."""
+"""Keys that are read as `B.key`, for the worker of all flows into B."""
 
 PROCESS_KEYS = words("""
     clusters dedicated.mode.enable.internal.rest access.control.allow.methods
@@ -96,7 +96,7 @@ _GROUPS: Final = {
     "connector.client.config.override.policy": "overrides are always allowed",
     "key.converter value.converter header.converter key.converter.plugin.version "
     "value.converter.plugin.version header.converter.plugin.version": (
-        "bytes are never converted; classes other than Kafka's are refused"
+        "bytes are never converted; only `ByteArrayConverter` is accepted"
     ),
     "plugin.discovery plugin.path": "Twinlog loads no Java classes",
     "metric.reporters metrics.num.samples metrics.recording.level metrics.sample.window.ms": (

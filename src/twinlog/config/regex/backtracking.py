@@ -30,9 +30,7 @@ _EVERY: Final = (1 << len(_ALPHABET)) - 1
 _UNROLLED: Final = 16
 """Counted repetitions are expanded up to this count, and treated as unbounded above."""
 MOST_POSITIONS: Final = 80
-"""Repetitions with more characters are not checked, because the pairs of positions would be too
-many.
-"""
+"""Repetitions with more characters are not checked, because they have too many position pairs."""
 
 _Pair = tuple[int, int]
 _Graph = dict[_Pair, list[_Pair]]
@@ -144,8 +142,8 @@ class _Automaton:
         if len(self.masks) >= MOST_POSITIONS:
             raise _TooLargeError
         self.masks.append(mask)
-        here = (len(self.masks) - 1,)
-        return _Part(0, here, here)
+        last_mask = (len(self.masks) - 1,)
+        return _Part(0, last_mask, last_mask)
 
     def is_ambiguous(self) -> bool:
         """Return True if two ways lead from a position back to it by the same text."""

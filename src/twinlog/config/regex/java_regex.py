@@ -43,9 +43,7 @@ def compile_java(pattern: str) -> re.Pattern[str]:
 
 
 class _Translator:
-    """Recursive descent over one expression. Each method returns the Python text of what it
-    read.
-    """
+    """Recursive descent over one expression. Methods return the Python text of what they read."""
 
     def __init__(self, pattern: str) -> None:
         self._reader = RegexReader(pattern)
@@ -194,9 +192,7 @@ class _Translator:
         return name
 
     def _set_flags(self) -> bool:
-        """Read flags up to `)` or `:`. Return True if a group follows, to which alone they
-        apply.
-        """
+        """Read flags up to `)` or `:`. Return True if they apply only to the next group."""
         reader = self._reader
         on = True
         while True:

@@ -84,14 +84,14 @@ class _Positions:
                 return self.sequence(argument[3])
             case "BRANCH":
                 parts = [self.sequence(choice) for choice in argument[1]]
-                found = _Part(is_empty=False)
+                whole = _Part(is_empty=False)
                 for part in parts:
-                    found = _Part(
-                        found.is_empty or part.is_empty,
-                        found.first | part.first,
-                        found.last | part.last,
+                    whole = _Part(
+                        whole.is_empty or part.is_empty,
+                        whole.first | part.first,
+                        whole.last | part.last,
                     )
-                return found
+                return whole
             case "MAX_REPEAT" | "MIN_REPEAT":
                 return self._repeat(*argument)
             case "LITERAL" | "NOT_LITERAL" | "IN" | "ANY":
@@ -123,8 +123,8 @@ class _Positions:
             raise RegexProblem(f"it has more than {MOST_POSITIONS} characters and repetitions", 1)
         self.takes.append(takes)
         self.follow.append(0)
-        here = 1 << (len(self.takes) - 1)
-        return _Part(False, here, here)
+        bit = 1 << (len(self.takes) - 1)
+        return _Part(False, bit, bit)
 
     def matcher(self, whole: _Part) -> Callable[[str], bool]:
         takes, follow = self.takes, self.follow
@@ -179,8 +179,8 @@ def char_test(code: str, argument: Any) -> Callable[[str], bool]:
                 kinds.append(re.compile(_CATEGORIES[str(value)]))
 
     def takes(char: str) -> bool:
-        found = any(low <= ord(char) <= high for low, high in ranges)
-        return (found or any(kind.match(char) is not None for kind in kinds)) != is_negated
+        is_in = any(low <= ord(char) <= high for low, high in ranges)
+        return (is_in or any(kind.match(char) is not None for kind in kinds)) != is_negated
 
     return takes
 

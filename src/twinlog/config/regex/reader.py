@@ -81,21 +81,21 @@ class RegexReader:
                 self._position += 1
 
     def digits(self) -> str:
-        found = ""
+        text = ""
         while self.peek() and self.peek() in "0123456789":
-            found += self.literal()
-        return found
+            text += self.literal()
+        return text
 
     def until(self, end: str, what: str) -> str:
         """Return the text before `end`, and skip both."""
         column = self.column
-        found = ""
+        text = ""
         while not self.starts(end):
             if self.at_end:
                 raise self.problem(f"{what} is not closed", column)
-            found += self.literal()
+            text += self.literal()
         self._position += len(end)
-        return found
+        return text
 
     def octal(self) -> str:
         r"""Read the digits after \0: up to three, at most 377."""

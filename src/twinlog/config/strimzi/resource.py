@@ -18,7 +18,7 @@ from twinlog.config.files.names import ARROW, REST, Names
 from twinlog.config.files.providers import PROVIDERS, provider_key
 from twinlog.config.files.raw import RawConfig
 from twinlog.config.keys.client_keys import BOOTSTRAP_SERVERS
-from twinlog.config.keys.flow_keys import CONNECTOR_ONLY
+from twinlog.config.keys.flow_keys import section_of
 from twinlog.config.strimzi.fields import (
     CLUSTER,
     CONNECTOR,
@@ -66,8 +66,7 @@ _CONNECT_TOPICS: Final = {
     "config.storage.topic": "mirrormaker2-cluster-configs",
     "status.storage.topic": "mirrormaker2-cluster-status",
 }
-"""Defaults that the operator sets if the resource does not: where MirrorMaker 2 stored its state.
-"""
+"""Defaults that the operator sets if the resource does not: topics of MirrorMaker 2's state."""
 _TARGET_KEYS: Final = {
     "groupId": "group.id",
     "offsetStorageTopic": "offset.storage.topic",
@@ -92,8 +91,8 @@ class _ResourceReader:
         self._reader = SectionReader()
         self._secrets = Secrets(secrets)
         self._security = SecurityReader(self._reader, self._secrets)
-        self._found = Collected(self._file)
-        self._mirrors = MirrorReader(self._reader, self._found)
+        self._collected = Collected(self._file)
+        self._mirrors = MirrorReader(self._reader, self._collected)
         self._clusters: dict[str, Node] = {}
 
     @property
@@ -103,9 +102,7 @@ class _ResourceReader:
         return (*self._reader.errors, *([missing_folder] if missing_folder else []))
 
     def raise_all(self, error: ConfigError) -> NoReturn:
-        """Raise `error` with all errors found before. Leave it out if it is a consequence of one of
-        them.
-        """
+        """Raise `error` with all errors found before, or these alone if it is their consequence."""
         follows = error.lacks in self._reader.meant
         errors = [*self._errors, *([] if follows else [error])]
         first, *more = sorted(errors, key=lambda one: one.line or 0)
@@ -127,8 +124,8 @@ class _ResourceReader:
         target = self._target(spec)
         flows = [self._ends(mirror, target) for mirror in mirrors.items()]
         first = next(iter(self._clusters.values()))
-        self._found.set("clusters", ", ".join(self._clusters), spec.get("clusters", first))
-        self._found.set("emit.heartbeats.enabled", "false", mirrors)
+        self._collected.set("clusters", ", ".join(self._clusters), spec.get("clusters", first))
+        self._collected.set("emit.heartbeats.enabled", "false", mirrors)
         runs = [self._mirrors.read(flow, node, fields) for flow, node, fields in flows]
         if not any(runs):
             raise mirrors.refuse(
@@ -136,15 +133,15 @@ class _ResourceReader:
                 "add `sourceConnector: {}` to a mirror",
             )
         pod = pod_of(document["spec"].fields())
-        self._found.settings = with_secrets(self._found.settings, self._secrets, pod)
+        self._collected.settings = with_secrets(self._collected.settings, self._secrets, pod)
         self._use_secrets(kind)
         self._say_idle(OF_PODS if pod else ())
         return RawConfig(
             file=self._file,
-            settings=Settings(self._found.settings),
-            warnings=tuple(self._found.warnings),
+            settings=Settings(self._collected.settings),
+            warnings=tuple(self._collected.warnings),
             errors=self._errors,
-            names=FieldNames(self._found),
+            names=FieldNames(self._collected),
         )
 
     def _check_version(self, kind: Node) -> None:
@@ -155,7 +152,7 @@ class _ResourceReader:
         group, _, name = version.text().rpartition("/")
         if group and name in VERSIONS:
             if version.text() not in known:
-                self._found.read_as(version, f"read as {_GROUP}{name}, the same resource")
+                self._collected.read_as(version, f"read as {_GROUP}{name}, the same resource")
         else:
             raise version.refuse(
                 f'"{version.text()}" is not a version of {KIND}', f"write {' or '.join(known)}"
@@ -182,15 +179,15 @@ class _ResourceReader:
             alias = self._cluster(node, fields)
             for name, key in _TARGET_KEYS.items():
                 if name in fields:
-                    self._found.set(f"{alias}.{key}", fields[name].text(), fields[name])
+                    self._collected.set(f"{alias}.{key}", fields[name].text(), fields[name])
             return alias
         connect = spec.get("connectCluster")
         if connect is None:
             return None
         alias = self._known_alias(connect)
         for key, value in _CONNECT_TOPICS.items():
-            if f"{alias}.{key}" not in self._found.settings:
-                self._found.set(f"{alias}.{key}", value, connect)
+            if f"{alias}.{key}" not in self._collected.settings:
+                self._collected.set(f"{alias}.{key}", value, connect)
         return alias
 
     def _cluster(self, node: Node, fields: Mapping[str, Node]) -> str:
@@ -208,14 +205,14 @@ class _ResourceReader:
                 "give each cluster one alias of its own",
             )
         self._clusters[alias] = fields["alias"]
-        self._found.sections[f"{alias}."] = node.path
+        self._collected.sections[f"{alias}."] = node.path
         servers = fields["bootstrapServers"]
-        self._found.set(f"{alias}.bootstrap.servers", servers.text(), servers)
+        self._collected.set(f"{alias}.bootstrap.servers", servers.text(), servers)
         for pair in self._security.read(fields):
-            self._found.set(f"{alias}.{pair.key}", pair.value, pair.at)
+            self._collected.set(f"{alias}.{pair.key}", pair.value, pair.at)
         for key, value in (fields["config"].fields() if "config" in fields else {}).items():
             shared = f"{key}.".startswith(f"{PROVIDERS}.")
-            self._found.set(key if shared else f"{alias}.{key}", value.text(), value)
+            self._collected.set(key if shared else f"{alias}.{key}", value.text(), value)
         return alias
 
     def _known_alias(self, node: Node) -> str:
@@ -249,22 +246,22 @@ class _ResourceReader:
         """Add the provider that reads secrets, if one is needed."""
         if not self._secrets.is_used:
             return
-        if f"{PROVIDERS}.{PROVIDER}.class" in self._found.settings:
+        if f"{PROVIDERS}.{PROVIDER}.class" in self._collected.settings:
             raise kind.refuse(
                 f"the config provider name `{PROVIDER}` is needed for secrets",
                 "rename your provider",
             )
-        named = self._found.settings.pop(PROVIDERS, None)
+        named = self._collected.settings.pop(PROVIDERS, None)
         names = f"{named.value}, {PROVIDER}" if named and named.value.strip() else PROVIDER
-        self._found.set(PROVIDERS, names, kind)
-        self._found.set(f"{PROVIDERS}.{PROVIDER}.class", PROVIDER_CLASS, kind)
+        self._collected.set(PROVIDERS, names, kind)
+        self._collected.set(f"{PROVIDERS}.{PROVIDER}.class", PROVIDER_CLASS, kind)
 
     def _say_idle(self, used: tuple[str, ...]) -> None:
         idle = [node for node, field in self._reader.idle if field.name not in used]
         if not idle:
             return
         listed = ", ".join(f"{node.path} (line {node.line})" for node in idle)
-        self._found.say(f"without effect: {listed}; see docs/strimzi.md")
+        self._collected.say(f"without effect: {listed}; see docs/strimzi.md")
 
 
 # Messages name the field of a resource that sets a key, because that is what the user edits. For a
@@ -276,10 +273,10 @@ _PATTERN_OF: Final = {key: name for name, key in PATTERNS.items()}
 class FieldNames(Names):
     """Maps keys in the messages of one resource to its fields."""
 
-    def __init__(self, found: Collected) -> None:
-        self._fields = {key: one.field for key, one in found.settings.items()}
-        self._sections = dict(found.sections)
-        flows = [re.escape(one) for one in self._sections if ARROW in one]
+    def __init__(self, collected: Collected) -> None:
+        self._fields = {key: one.field for key, one in collected.settings.items()}
+        self._sections = dict(collected.sections)
+        flows = [re.escape(section) for section in self._sections if ARROW in section]
         # a word that begins with an alias may be a topic, so only known keys are replaced
         of_clusters = {one for one in self._sections if ARROW not in one}
         keys = {one + BOOTSTRAP_SERVERS for one in of_clusters} | {
@@ -302,10 +299,7 @@ class FieldNames(Names):
         if rest in _PATTERN_OF:
             return f"{path}.{_PATTERN_OF[rest]}"
         rest = rest.removeprefix("source.") if rest.startswith("source.consumer.") else rest
-        connector = next(
-            (one for one, keys in CONNECTOR_ONLY.items() if rest in keys), "sourceConnector"
-        )
-        return f"{path}.{connector}.config.{rest}"
+        return f"{path}.{section_of(rest) or _SOURCE}.config.{rest}"
 
 
 class MirrorReader:
@@ -317,38 +311,38 @@ class MirrorReader:
       if `A.consumer.x` is absent, so the key becomes `A->B.source.consumer.x`.
     """
 
-    def __init__(self, reader: SectionReader, found: Collected) -> None:
+    def __init__(self, reader: SectionReader, collected: Collected) -> None:
         self._reader = reader
-        self._found = found
+        self._collected = collected
 
     def read(self, flow: Flow, mirror: Node, fields: Mapping[str, Node]) -> bool:
         """Read a mirror. Return True if any of its connectors runs."""
-        self._found.sections[f"{flow}."] = mirror.path
+        self._collected.sections[f"{flow}."] = mirror.path
         sections = {
             name: self._reader.section(fields[name], CONNECTOR)
             for name in _CONNECTORS
             if name in fields
         }
         running = {name: one for name, one in sections.items() if not self._is_paused(one)}
-        self._found.set(f"{flow}.enabled", "true" if running else "false", mirror)
+        self._collected.set(f"{flow}.enabled", "true" if running else "false", mirror)
         if not running:
             return False
         for name, key in PATTERNS.items():
             if name in fields and not (key == "topics" and _SOURCE not in running):
-                self._found.set(f"{flow}.{key}", fields[name].text(), fields[name])
+                self._collected.set(f"{flow}.{key}", fields[name].text(), fields[name])
         if "tasksMax" in running.get(_SOURCE, {}):
             tasks = running[_SOURCE]["tasksMax"]
-            self._found.set(f"{flow}.tasks.max", tasks.text(), tasks)
+            self._collected.set(f"{flow}.tasks.max", tasks.text(), tasks)
         for name, section in running.items():
             if name != _SOURCE and "tasksMax" in section and section["tasksMax"].text() != "1":
                 only = (
                     f"has no effect, because one process does the work of a {name}; set tasksMax "
                     f"of {_SOURCE} for more lanes"
                 )
-                self._found.warn(section["tasksMax"], only)
+                self._collected.warn(section["tasksMax"], only)
         if _SOURCE not in running:
-            self._found.set(f"{flow}.topics", "", mirror)
-            self._found.set(f"{flow}.heartbeats.replication.enabled", "false", mirror)
+            self._collected.set(f"{flow}.topics", "", mirror)
+            self._collected.set(f"{flow}.heartbeats.replication.enabled", "false", mirror)
         self._connectors(flow, running)
         self._switches(flow, mirror, running)
         return True
@@ -369,17 +363,17 @@ class MirrorReader:
         for name, section in running.items():
             config = section["config"].fields() if "config" in section else {}
             for key, value in config.items():
-                owner = next((one for one, keys in CONNECTOR_ONLY.items() if key in keys), None)
+                owner = section_of(key)
                 is_of_source = key.startswith(_CONSUMER) and ".override." not in key
                 full = f"{flow}.source.{key}" if is_of_source else f"{flow}.{key}"
                 if name == (owner or leading) or (
-                    provider_key(key) and full not in self._found.settings
+                    provider_key(key) and full not in self._collected.settings
                 ):
                     self._set(full, key, value)
                 elif owner is not None:
-                    self._found.warn(value, f"is not a key of a {name}; write it in {owner}")
+                    self._collected.warn(value, f"has no effect in a {name}; write it in {owner}")
                 elif not self._is_the_same(full, value):
-                    self._found.warn(
+                    self._collected.warn(
                         value,
                         (f"all connectors share this key, and the value in {leading} is used"),
                     )
@@ -388,26 +382,26 @@ class MirrorReader:
         """Set a key of a connector's config. If there is a field for the key, the field takes
         precedence, as with the operator.
         """
-        there = self._found.settings.get(full) if key in _OF_FIELDS else None
-        if there is None:
-            self._found.set(full, value.text(), value)
-        elif there.value != value.text():
-            over = f"has no effect, because {there.field} on line {there.line} takes precedence"
-            self._found.warn(value, over)
+        before = self._collected.settings.get(full) if key in _OF_FIELDS else None
+        if before is None:
+            self._collected.set(full, value.text(), value)
+        elif before.value != value.text():
+            over = f"has no effect, because {before.field} on line {before.line} takes precedence"
+            self._collected.warn(value, over)
 
     def _is_the_same(self, full: str, value: Node) -> bool:
-        there = self._found.settings.get(full)
-        return there is not None and there.value == value.text()
+        before = self._collected.settings.get(full)
+        return before is not None and before.value == value.text()
 
     def _switches(
         self, flow: Flow, mirror: Node, running: Mapping[str, Mapping[str, Node]]
     ) -> None:
-        if f"{flow}.emit.heartbeats.enabled" not in self._found.settings:
+        if f"{flow}.emit.heartbeats.enabled" not in self._collected.settings:
             on = "true" if _HEARTBEAT in running else "false"
-            self._found.set(f"{flow}.emit.heartbeats.enabled", on, mirror)
+            self._collected.set(f"{flow}.emit.heartbeats.enabled", on, mirror)
         if _CHECKPOINT not in running:
             for key in ("emit.checkpoints.enabled", "sync.group.offsets.enabled"):
-                self._found.set(f"{flow}.{key}", "false", mirror)
+                self._collected.set(f"{flow}.{key}", "false", mirror)
 
 
 class Collected:
@@ -422,10 +416,10 @@ class Collected:
 
     def set(self, key: str, value: str, at: Node) -> None:
         """Store a value with its line. Raises ConfigError if the key is already set."""
-        there = self.settings.get(key)
-        if there is not None:
+        before = self.settings.get(key)
+        if before is not None:
             raise at.refuse(
-                f"already set by {there.field} on line {there.line}", ("remove one of them")
+                f"already set by {before.field} on line {before.line}", ("remove one of them")
             )
         self.settings[key] = Setting(
             key=key, value=value, file=at.file, line=at.line, field=at.path

@@ -56,7 +56,7 @@ class Secrets:
         self._folder = None if folder is None else folder.absolute()
         self.is_used = False
         self.error: ConfigError | None = None
-        """Set if a folder is needed but was not given. Reported once for all secrets."""
+        """The error if a folder is needed but was not given. Reported once for all secrets."""
         if self._folder is not None and _NOT_IN_A_VARIABLE.search(str(self._folder)):
             raise ConfigError(
                 f"--secrets: {self._folder}: a path with one of : {{ }} $ cannot be "
@@ -110,10 +110,10 @@ class Secrets:
             names = sorted(path.name for path in folder.iterdir() if path.is_file())
         except OSError as error:
             raise _unreadable(secret, folder, error) from error
-        found = [name for name in names if fnmatchcase(name, pattern.text()) and _is_name(name)]
-        if not found:
+        chosen = [name for name in names if fnmatchcase(name, pattern.text()) and _is_name(name)]
+        if not chosen:
             raise pattern.refuse(f"no file of {folder} matches", "correct the pattern")
-        return [self._variable(folder / name) for name in found]
+        return [self._variable(folder / name) for name in chosen]
 
     def _secret(self, secret: Node | Named) -> Path:
         if self._folder is None:
@@ -213,12 +213,12 @@ def pod_of(spec: Mapping[str, Node]) -> Pod:
 
 
 def _volumes(section: Node | None) -> dict[str, str]:
-    found = {}
+    secrets = {}
     for volume in _items(section, "volumes"):
         secret = _text(_below(volume, "secret"), "secretName")
         if secret:
-            found[_text(volume, "name")] = secret
-    return found
+            secrets[_text(volume, "name")] = secret
+    return secrets
 
 
 def _below(node: Node | None, *names: str) -> Node | None:
@@ -228,38 +228,38 @@ def _below(node: Node | None, *names: str) -> Node | None:
 
 
 def _items(node: Node | None, name: str) -> list[Node]:
-    found = _below(node, name)
-    return [] if found is None else found.items()
+    items = _below(node, name)
+    return [] if items is None else items.items()
 
 
 def _text(node: Node | None, name: str) -> str:
-    found = _below(node, name)
-    return "" if found is None else found.text()
+    child = _below(node, name)
+    return "" if child is None else child.text()
 
 
 def with_secrets(settings: Mapping[str, Setting], secrets: Secrets, pod: Pod) -> dict[str, Setting]:
     """Return the settings with the operator's providers, and secrets as files of the folder."""
-    found = {key: _in_the_pod(one, secrets, pod) for key, one in settings.items()}
-    found.update(_added(dict(found)))
-    ours = {
+    resolved = {key: _in_the_pod(one, secrets, pod) for key, one in settings.items()}
+    resolved.update(_added(dict(resolved)))
+    operators = {
         (prefix, name)
-        for prefix in provider_scopes(found)
-        for name in to_list(found[prefix + PROVIDERS])
-        if (kind := found.get(f"{prefix}{PROVIDERS}.{name}.class"))
+        for prefix in provider_scopes(resolved)
+        for name in to_list(resolved[prefix + PROVIDERS])
+        if (kind := resolved.get(f"{prefix}{PROVIDERS}.{name}.class"))
         and class_name(kind.value) in SECRET_PROVIDERS
     }
-    if not ours:
-        return found
-    theirs = tuple(f"{prefix}{PROVIDERS}.{name}." for prefix, name in ours)
+    if not operators:
+        return resolved
+    prefixes = tuple(f"{prefix}{PROVIDERS}.{name}." for prefix, name in operators)
     out = {
-        key: _resolved(one, {name for _, name in ours}, secrets)
-        for key, one in found.items()
-        if not key.startswith(theirs)
+        key: _resolved(one, {name for _, name in operators}, secrets)
+        for key, one in resolved.items()
+        if not key.startswith(prefixes)
     }
-    for prefix in {prefix for prefix, _ in ours}:
+    for prefix in {prefix for prefix, _ in operators}:
         key = prefix + PROVIDERS
-        rest = [name for name in to_list(found[key]) if (prefix, name) not in ours]
-        out[key] = replace(found[key], value=", ".join(rest))
+        rest = [name for name in to_list(resolved[key]) if (prefix, name) not in operators]
+        out[key] = replace(resolved[key], value=", ".join(rest))
         if not rest:
             del out[key]
     return out
@@ -274,7 +274,9 @@ def _added(settings: Mapping[str, Setting]) -> Iterator[tuple[str, Setting]]:
     }
     listed = settings.get(PROVIDERS)
     for name, kind in _ADDED.items():
-        user = next((one for one in settings.values() if f"${{{name}:" in one.value), None)
+        user = next(
+            (setting for setting in settings.values() if f"${{{name}:" in setting.value), None
+        )
         if user is None or name in named:
             continue
         names = [*([] if listed is None else to_list(listed)), name]

@@ -58,12 +58,12 @@ class SecurityReader:
 
     def _trust(self, tls: Node) -> Iterator[KeyValue]:
         listed = self._reader.section(tls, TLS).get("trustedCertificates")
-        found = [
+        certificates = [
             text for entry in (listed.items() if listed else ()) for text in self._files(entry)
         ]
-        if listed is not None and found:
+        if listed is not None and certificates:
             yield KeyValue("ssl.truststore.type", "PEM", listed)
-            yield KeyValue("ssl.truststore.certificates", "\n".join(found), listed)
+            yield KeyValue("ssl.truststore.certificates", "\n".join(certificates), listed)
 
     def _files(self, entry: Node) -> list[str]:
         fields = self._reader.section(entry, CERTIFICATE)

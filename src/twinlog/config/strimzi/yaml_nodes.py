@@ -65,17 +65,17 @@ class Node:
             return {}
         if not isinstance(self._node, yaml.MappingNode):
             raise self.refuse("is not a mapping", "write `name: value` lines below it")
-        found: dict[str, Node] = {}
+        by_name: dict[str, Node] = {}
         for key_node, value_node in self._node.value:
             key = Node(self.file, self.path, key_node, key_node).text()
             path = f"{self.path}.{key}" if self.path else key
-            if key in found:
-                here = Node(self.file, path, value_node, key_node)
-                raise here.refuse(
-                    f"is already set on line {found[key].line}", "remove one of the two"
+            if key in by_name:
+                field = Node(self.file, path, value_node, key_node)
+                raise field.refuse(
+                    f"is already set on line {by_name[key].line}", "remove one of the two"
                 )
-            found[key] = Node(self.file, path, value_node, key_node)
-        return {key: node for key, node in found.items() if not node.is_null}
+            by_name[key] = Node(self.file, path, value_node, key_node)
+        return {key: node for key, node in by_name.items() if not node.is_null}
 
     def items(self) -> list[Node]:
         if self.is_null:
@@ -146,9 +146,7 @@ def parse_yaml(text: str, *, file: str) -> Iterator[Node]:
 
 
 class _Loader(yaml.SafeLoader):
-    """Stops at a depth that no resource has, because parsing time grows with the square of the
-    depth.
-    """
+    """A depth that no resource has. Parsing time grows with the square of the depth."""
 
     _depth = 0
 

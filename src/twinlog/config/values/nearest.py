@@ -46,5 +46,5 @@ def _differs_by_spelling(name: str, known: str) -> bool:
 
 def suggestion(name: str, known: Iterable[str]) -> str:
     """Return `did you mean X?`, or an empty text if no name is close."""
-    found = nearest(name, known)
-    return f"did you mean {found}?" if found else ""
+    known_name = nearest(name, known)
+    return f"did you mean {known_name}?" if known_name else ""

@@ -27,7 +27,7 @@ _WHOLE_PLACEHOLDER = re.compile(
     + r"""|(?<![^\s"'=,/@])(?:\$(?:[A-Z_][A-Z0-9_]*|[a-z]+(?:_[a-z]+)*)|<[A-Za-z][^<>"]*>"""
     + r"""|%[A-Za-z_]\w*%)(?![^\s"';:,/@])"""
 )
-"""Also `$X`, `<X>` and `%X%`, but only in secrets, addresses and aliases, because other values may
+"""A placeholder, or `$X`, `<X>` or `%X%` in secrets, addresses and aliases. Other values may
 contain such text.
 """
 _FILLED_IN = re.compile(r"(^|\.)(clusters|bootstrap\.servers|cluster\.alias|[a-z.]*\.url)$")

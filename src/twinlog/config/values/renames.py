@@ -40,14 +40,14 @@ class RenameRule:
     _parts: tuple[str | int, ...] = field(repr=False, compare=False)
 
     def renamed(self, topic: str) -> str | None:
-        """Return the new name, or None if the rule does not match. It may be invalid as a topic
-        name.
+        """Return the new name, which may be an invalid topic name, or None if the rule does not
+        match.
         """
-        found = self._regex.fullmatch(topic)
-        if found is None:
+        match = self._regex.fullmatch(topic)
+        if match is None:
             return None
         return "".join(
-            part if isinstance(part, str) else (found.group(part) or "") for part in self._parts
+            part if isinstance(part, str) else (match.group(part) or "") for part in self._parts
         )
 
     def __str__(self) -> str:
@@ -64,8 +64,8 @@ class Renames:
         return bool(self.rules)
 
     def rule(self, topic: str) -> RenameRule | None:
-        """Return the rule that applies to a source topic, or None. Invalid topic names have
-        none.
+        """Return the rule that applies to a source topic, or None. An invalid topic
+        name has none.
         """
         if not is_topic_name(topic):
             return None

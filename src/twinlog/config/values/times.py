@@ -7,8 +7,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Final
 
 FIRST_MS: Final = 100_000_000_000
-"""In 1973. A smaller number is probably a time in seconds or an offset. As a time it would select
-all records."""
+"""A time in 1973. Smaller numbers are probably seconds or offsets, and would select all records."""
 
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 _DIGITS: Final = re.compile(r"-?[0-9]+")
@@ -31,9 +30,7 @@ class NoTime(ValueError):
 
 
 def to_milliseconds(text: str) -> int:
-    """Return milliseconds since 1970, rounded up, so that no older record is included. Raises
-    NoTime.
-    """
+    """Return ms since 1970, rounded up so that no older record is included. Raises NoTime."""
     if _DIGITS.fullmatch(text):
         if len(text) > _MOST_DIGITS or int(text) < FIRST_MS:
             raise NoTime(
@@ -57,13 +54,11 @@ def to_milliseconds(text: str) -> int:
 
 
 def span_in_milliseconds(text: str) -> int:
-    """Return an ISO 8601 duration in days and smaller units, such as `P2DT3H` or `PT30M`. Raises
-    NoTime.
-    """
-    found = _SPAN.fullmatch(text)
-    if found is None or not any(found.groups()):
+    """Return an ISO 8601 duration in days and smaller units (`P2DT3H`, `PT30M`). Raises NoTime."""
+    match = _SPAN.fullmatch(text)
+    if match is None or not any(match.groups()):
         raise NoTime(f'"{text}" is not a duration', "write PT30M, PT2H30M or P1D")
-    days, hours, minutes, seconds = (float(one or 0) for one in found.groups())
+    days, hours, minutes, seconds = (float(group or 0) for group in match.groups())
     return round(1000 * (seconds + 60 * (minutes + 60 * (hours + 24 * days))))
 
 

@@ -101,9 +101,17 @@ def to_choice(setting: Setting, choices: Sequence[str], *, any_case: bool = Fals
 
 def to_names(setting: Setting) -> NamePattern:
     """Parse a list of regular expressions. An error names the column in the value."""
+    return _compiled(setting, to_list(setting))
+
+
+def to_pattern(setting: Setting) -> NamePattern:
+    """Parse one regular expression. An error names the column in the value."""
+    return _compiled(setting, (setting.value,))
+
+
+def _compiled(setting: Setting, entries: Sequence[str]) -> NamePattern:
     from twinlog.config.regex.patterns import compile_names  # no lane needs this import
 
-    entries = to_list(setting)
     try:
         return compile_names(entries)
     except RegexProblem as problem:

@@ -1,6 +1,11 @@
 """Adopts the work of a MirrorMaker 2: finds where each partition resumes in topics that it wrote.
 
-The steps, in order, and only while this process leads the flow:
+**Problem.** A MirrorMaker 2 notes its positions from time to time, so after a crash the target has
+records after the noted one, perhaps some twice. A copy that resumed at the noted position would
+copy them again, and one at the target's end does not know which source record is the last one
+there. MirrorMaker 2 may also still be running, and would continue to write.
+
+**Steps**, in order, and only while this process leads the flow:
 
 1. No worker of its Connect group runs the connector, no transaction is open in a target topic, and
    for some seconds neither its positions nor its topics advance. Otherwise: `MM2_RUNNING`.
@@ -13,7 +18,10 @@ The steps, in order, and only while this process leads the flow:
 
 After that row it is a partition like any other: earlier records of the target are not Twinlog's,
 and later records of another producer are detected. A partition whose position is not found does not
-start, and reports why (`control.adopt.take_over`).
+start, and reports why (`control.adopt.take_over`, which also has what may die at each step).
+
+**Rejected:** to resume at the noted position, which repeats records, and to use offset syncs for
+it: they are sparse, and the newest one may be far before the end.
 """
 
 from __future__ import annotations
@@ -29,8 +37,10 @@ from twinlog.cluster.groups.connect_group import connect_group
 from twinlog.cluster.groups.coordinators import Coordinators
 from twinlog.cluster.logs.offsets import EARLIEST, LATEST, list_offsets, offset_at
 from twinlog.cluster.topics.internal_log import append, ends_of_logs
+from twinlog.config.flow.connect import ConnectStep
 from twinlog.config.flow.offset_storage import OffsetStorage
 from twinlog.config.flow.schema import FlowConfig, PolicyKind
+from twinlog.config.flow.transforms import TransformsConfig
 from twinlog.control.adopt.mm2_positions import (
     NO_PAIRS,
     Pairs,
@@ -60,7 +70,7 @@ from twinlog.model import Isolation, TopicPartition
 from twinlog.survey.committed_log import read_committed
 from twinlog.survey.state_reader import has_state, state_rows
 from twinlog.wire.record_batch import BatchHeader
-from twinlog.wire.records import Record
+from twinlog.wire.records import Headers, Record
 
 STATE_WITHIN_S: Final = 10.0
 QUIET_S: Final = 4.0
@@ -84,9 +94,9 @@ class Adopted:
     noted: int
     """The last source offset that MirrorMaker 2 noted as copied, or -1 if none."""
     jumped_back: bool
-    """Some of its last records are on the target twice."""
+    """Whether some of its last records are on the target twice."""
     is_again: bool
-    """Twinlog had copied it before."""
+    """Whether Twinlog had copied it before."""
     before: tuple[Pair, ...]
     """Offset pairs of some of the records on the target."""
 
@@ -117,28 +127,28 @@ class Adoption:
     @property
     def begins_again(self) -> bool:
         """Ordinals of some partitions begin again, which takes another producer ID."""
-        return any(one.is_again for one in self.partitions)
+        return any(partition.is_again for partition in self.partitions)
 
     def said(self) -> Iterator[str]:
         """Yield all facts for the operator."""
-        for one in self.partitions:
-            yield from one.lines()
+        for partition in self.partitions:
+            yield from partition.lines()
         yield from self.notes
         for problem in self.refused.values():
             yield f"not taken over from MirrorMaker 2: {problem}"
 
     def rows(self, generation: int, producer_id: int) -> Iterator[ChunkRow]:
         """Yield the rows of the offset map."""
-        for one in self.partitions:
+        for partition in self.partitions:
             yield ChunkRow(
-                key=one.plan.map_key,
+                key=partition.plan.map_key,
                 term=Term(generation, BEFORE_STARTS),
                 chunk=0,
-                topic=one.plan.source.topic,
-                runs=(Run(0, one.upstream, one.downstream),),
-                mark=Mark(0, one.downstream),
+                topic=partition.plan.source.topic,
+                runs=(Run(0, partition.upstream, partition.downstream),),
+                mark=Mark(0, partition.downstream),
                 producer_id=producer_id,
-                before=one.before,
+                before=partition.before,
             )
 
 
@@ -177,14 +187,16 @@ class Adopter:
     source: ClusterClient
     target: ClusterClient
     syncs: SyncsTopic | None
-    """None if it writes no offset syncs."""
+    """The topic of its offset syncs, or None if it writes none."""
     isolation: Isolation
-    """MirrorMaker 2 copied no records of aborted transactions."""
+    """Whether MirrorMaker 2 copied no records of aborted transactions."""
+    transforms: TransformsConfig = field(default_factory=TransformsConfig)
+    """MirrorMaker 2 applied those of Kafka Connect, so records are compared after them."""
     accept_loss: bool = False
     is_shared: bool = False
-    """Topics keep their names, so applications write to them as well."""
+    """Whether topics keep their names, so that applications write to them as well."""
     may_run: bool = False
-    """MirrorMaker 2 may still run; then the result is only shown, not used."""
+    """Whether MirrorMaker 2 may still run. Then the result is only shown, not used."""
     _company: frozenset[int] = frozenset()
     """Producer IDs of Twinlog's other flows; their records are neither MirrorMaker 2's nor another
     client's.
@@ -291,12 +303,14 @@ class Adopter:
             code="PARTITIONS_DIFFER",
         )
 
-    def _is_anothers(self, tp: TopicPartition, begin: int, end: int, ours: set[int]) -> bool:
+    def _is_anothers(
+        self, tp: TopicPartition, begin: int, end: int, own_producers: set[int]
+    ) -> bool:
         """Return True if another producer wrote the last batch of a topic that Twinlog wrote to."""
         last = None
         for header, _ in self._written(tp, begin, end):
             last = header
-        return last is not None and (last.magic < 2 or last.producer_id not in ours)
+        return last is not None and (last.magic < 2 or last.producer_id not in own_producers)
 
     def _has_grown(self, tp: TopicPartition, before: int, now: int) -> bool:
         """Return True if a producer other than Twinlog's other flows wrote to the partition."""
@@ -352,8 +366,8 @@ class Adopter:
         return strange
 
     def _starts(self, tps: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
-        found = list_offsets(self.target, list(tps), EARLIEST)
-        return {tp: or_raise(one).offset for tp, one in found.items()}
+        starts = list_offsets(self.target, list(tps), EARLIEST)
+        return {tp: or_raise(one).offset for tp, one in starts.items()}
 
     def _ends(self, tps: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
         return ends_of_logs(self.target, list(tps))
@@ -373,9 +387,11 @@ class Adopter:
         upstream, jumped = noted + 1, False
         tail, with_timestamp = self._tail(plan.target, *bounds)
         if tail:
-            found = self._align(plan, noted, tail, with_timestamp=with_timestamp, is_again=is_again)
-            if found is not None:
-                upstream, jumped = max(found.upstream, noted) + 1, found.jumped_back
+            aligned = self._align(
+                plan, noted, tail, with_timestamp=with_timestamp, is_again=is_again
+            )
+            if aligned is not None:
+                upstream, jumped = max(aligned.upstream, noted) + 1, aligned.jumped_back
         elif noted < 0:
             may_lack = plan.target.topic in self._target_may_lack
             if self._company and bounds[0] == 0 < bounds[1] and not may_lack:
@@ -436,16 +452,17 @@ class Adopter:
             source_may_lack=tp.topic in self._source_may_lack,
             target_may_lack=plan.target.topic in self._target_may_lack,
         )
+        steps = self.transforms.connect_steps(tp.topic)
         begin = max(log_start, noted + 1 - LOOKBACK)
         for _, records in read_committed(self.source, tp, begin, end, isolation=self.isolation):
             alignment.add(
                 (record.offset, identity(record, with_timestamp=with_timestamp))
-                for record in records
+                for record in _transformed(records, steps)
             )
-            if found := alignment.search(is_end=False, source_end=end):
-                return found
-        if found := alignment.search(is_end=True, source_end=end):
-            return found
+            if aligned := alignment.search(is_end=False, source_end=end):
+                return aligned
+        if aligned := alignment.search(is_end=True, source_end=end):
+            return aligned
         counts = noted >= 0 and not is_again
         if counts and (log_start == noted + 1 or (self.accept_loss and log_start > noted)):
             return None
@@ -477,9 +494,20 @@ def adopter_of(
         target=target,
         syncs=SyncsTopic.of(flow),
         isolation=flow.isolation_level,
+        transforms=flow.transforms,
         accept_loss=flow.accept_source_loss,
         is_shared=flow.policy.kind is PolicyKind.IDENTITY,
     )
+
+
+def _transformed(records: Iterable[Record], steps: Sequence[ConnectStep]) -> Iterator[Record]:
+    """Yield the records that pass all steps, with their headers after them."""
+    for record in records:
+        headers: Headers | None = record.headers
+        for step in steps:
+            headers = None if headers is None else step.headers_of(record.value, headers)
+        if headers is not None:
+            yield record._replace(headers=headers)
 
 
 def _is_ours(known: PartitionMap | None) -> bool:

@@ -48,31 +48,31 @@ def read_positions(target: ClusterClient, storage: OffsetStorage) -> Positions:
         )
     tps = [TopicPartition(storage.topic, number) for number in range(len(topic.partitions))]
     ends, starts = ends_of_logs(target, tps), list_offsets(target, tps, EARLIEST)
-    found = Positions(partitions=len(tps))
+    positions = Positions(partitions=len(tps))
     for tp in tps:
         start = or_raise(starts[tp])
         for _, records in read_committed(target, tp, start.offset, ends[tp]):
             for record in records:
-                _apply(found, record, storage)
-    return found
+                _apply(positions, record, storage)
+    return positions
 
 
-def _apply(found: Positions, record: Record, storage: OffsetStorage) -> None:
+def _apply(positions: Positions, record: Record, storage: OffsetStorage) -> None:
     key = PositionKey.decode(record.key)
     if key is None or key.cluster != storage.cluster:
         return
     if key.connector != storage.connector:
-        found.others.add(key.connector)
+        positions.others.add(key.connector)
         return
     offset = decode_position(record.value)
     if offset is None:
-        found.noted.pop(key.source, None)
+        positions.noted.pop(key.source, None)
     else:
-        found.noted[key.source] = offset
+        positions.noted[key.source] = offset
 
 
 Pairs = Mapping[TopicPartition, Sequence[Pair]]
-"""By source partition, in the order in which they were written."""
+"""Offset pairs by source partition, in the order in which they were written."""
 
 NO_PAIRS: Final[Pairs] = {}
 

@@ -42,16 +42,16 @@ class TakeOver:
 
     flow: FlowConfig
     storage: OffsetStorage | None
-    """None if the flow adopts nothing."""
+    """MirrorMaker 2's offset storage, or None if the flow adopts nothing."""
     clients: Callable[[], tuple[ClusterClient, ClusterClient]]
     """Returns the clients of source and target."""
     map_reader: MapReader
     log_once: Callable[[str], None]
     once: bool
-    """There is no later check, so errors that may pass are failures as well."""
+    """Whether this is the only check, so that errors that may pass count as failures."""
     _claim: Claim | None = None
     _verdicts: dict[Copied, Refusal | None] = field(default_factory=dict)
-    """None if the partition may start as any other."""
+    """Why a partition must not start, or None if it may start as any other."""
     _adopted: set[Copied] = field(default_factory=set)
     _has_judged: bool = False
 
@@ -60,9 +60,11 @@ class TakeOver:
         if self.storage is None:
             return NOTHING
         maps = self.map_reader.read()
-        unread = {p.source: found for p in plans if (found := maps.problem(p.source)) is not None}
-        ours = {key[:3] for key, known in maps.items() if known.runs}
-        known = {plan.source for plan in plans if _ids(plan) in ours}
+        unread = {
+            p.source: problem for p in plans if (problem := maps.problem(p.source)) is not None
+        }
+        begun = {key[:3] for key, known in maps.items() if known.runs}
+        known = {plan.source for plan in plans if _ids(plan) in begun}
         # partitions that MirrorMaker 2 continued after Twinlog begin again under another
         # producer id: with the next claim
         passed = unread.keys() | (known if self._claim is not None else set())
@@ -70,7 +72,7 @@ class TakeOver:
         adoption = adopter.survey([plan for plan in plans if plan.source not in passed], maps)
         for line in adoption.said():
             self.log_once(line)
-        adopted = {one.plan.source for one in adoption.partitions}
+        adopted = {partition.plan.source for partition in adoption.partitions}
         for plan in plans:
             error: TwinlogError | None = unread.get(plan.source)
             error = error or adoption.refused.get(plan.source)

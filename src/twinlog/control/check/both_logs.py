@@ -83,9 +83,9 @@ def _asked(
                 in_sync=led.isr,
             )
         )
-    there = [tp for tp, one in facts.items() if not one.problem]
-    stable = read_ends(client, there, isolation=Isolation.READ_COMMITTED)
-    for tp, log in read_ends(client, there, Want.STARTS).items():
+    existing = [tp for tp, one in facts.items() if not one.problem]
+    stable = read_ends(client, existing, isolation=Isolation.READ_COMMITTED)
+    for tp, log in read_ends(client, existing, Want.STARTS).items():
         problem = log.problem or stable[tp].problem
         facts[tp] = replace(
             facts[tp],

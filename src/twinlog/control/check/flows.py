@@ -31,7 +31,7 @@ from twinlog.control.check.reported_status import lives_here, status_rows
 from twinlog.control.duties.acl_sync import OFF_KEY, find_acl_changes
 from twinlog.control.duties.config_sync import closed_configs, find_drift, lowered
 from twinlog.control.flow.flow_setup import FlowSetup
-from twinlog.control.groups.group_rights import group_notes
+from twinlog.control.groups.left_out import group_notes
 from twinlog.errors import BrokerRefused, TwinlogError, Unauthorized, Unsupported
 from twinlog.mirror.findings import Span, foreign_data
 from twinlog.mirror.map.offset_map import PartitionKey
@@ -41,6 +41,7 @@ from twinlog.mirror.names.naming import (
     PROBE_TOPIC,
     STATE_TOPIC,
     STATUS_TOPIC,
+    dead_letter_topic,
     map_topic_of,
 )
 from twinlog.mirror.names.renaming import unkept_names
@@ -260,7 +261,8 @@ class _FlowCheck:
 
     def internal_topics(self) -> None:
         own = (STATE_TOPIC, map_topic_of(self._flow.flow))
-        for name in own:
+        letters = dead_letter_topic(self._flow.flow, self._flow.transforms)
+        for name in (*own, *filter(None, [letters])):
             for error in self._own_topic(name):
                 self._problem(error)
         self._report.notes += unseen_configs(
@@ -309,19 +311,18 @@ class _FlowCheck:
             )
 
     def foreign_data(self) -> None:
-        """Report prefixed remote topics that have records although no row of the offset map covers
-        them."""
+        """Report prefixed remote topics with records that no row of the offset map covers."""
         if self._setup.is_identity:
             return
         keyed = self._flow.keyed_partitions
         there = {
-            TopicPartition(one.topic, number): TopicPartition(one.remote_topic, number)
-            for one in self._report.topics
-            if one.plan not in (Plan.CREATE, Plan.MISSING)
+            TopicPartition(topic.topic, number): TopicPartition(topic.remote_topic, number)
+            for topic in self._report.topics
+            if topic.plan not in (Plan.CREATE, Plan.MISSING)
             # other topics are treated as shared
-            if not keyed or one.partitions == one.remote_partitions
-            if may(self._there, one.remote_topic, Operation.READ)
-            for number in range(min(one.partitions, one.remote_partitions))
+            if not keyed or topic.partitions == topic.remote_partitions
+            if may(self._there, topic.remote_topic, Operation.READ)
+            for number in range(min(topic.partitions, topic.remote_partitions))
         }
         known = self._mapped if there else ()
         unknown = {tp: remote for tp, remote in there.items() if self._key(tp, remote) not in known}
@@ -331,8 +332,8 @@ class _FlowCheck:
             if problem is not None:
                 self._problem(problem, tp.topic)
             elif start is not None and end is not None and start < end:
-                found = foreign_data(remote, Span(start, end))
-                self._problem(found.in_flow(str(self._flow.flow)), tp.topic)
+                span = foreign_data(remote, Span(start, end))
+                self._problem(span.in_flow(str(self._flow.flow)), tp.topic)
 
     def _key(self, tp: TopicPartition, remote: TopicPartition) -> PartitionKey:
         return PartitionKey(
@@ -389,8 +390,7 @@ SHOWN: Final = 20
 def check_syncs(
     flow: FlowConfig, source: ClusterClient, target: ClusterClient, report: FlowReport
 ) -> None:
-    """Add the changes that the syncs would make to the report, and the rights that they lack as
-    notes."""
+    """Add to the report what the syncs would change, and the rights that they lack."""
     if not flow.new_topics.enabled:
         return
     refused = {problem.topic for problem in report.problems}
@@ -408,7 +408,9 @@ def check_syncs(
     if flow.config_sync.enabled:
         _configs(flow, remotes, source, target, report)
     if flow.acl_sync.enabled:
-        made = {one.topic: one.remote_topic for one in report.topics if one.plan is Plan.CREATE}
+        made = {
+            topic.topic: topic.remote_topic for topic in report.topics if topic.plan is Plan.CREATE
+        }
         _acls(flow, remotes | made, source, target, report)
 
 
@@ -434,8 +436,8 @@ def _configs(
 ) -> None:
     drift = find_drift(flow, remotes, source, target)
     changes = [
-        f"config of {remote}: {', '.join(map(str, found))}"
-        for remote, found in drift.topics.items()
+        f"config of {remote}: {', '.join(map(str, differences))}"
+        for remote, differences in drift.topics.items()
     ]
     report.changes += changes[:SHOWN]
     if len(changes) > SHOWN:
@@ -457,7 +459,7 @@ def _acls(
     report: FlowReport,
 ) -> None:
     try:
-        found = find_acl_changes(flow, remotes, source, target)
+        changes = find_acl_changes(flow, remotes, source, target)
     except Unauthorized as error:
         report.notes.append(f"ACLs are not copied: {error}; or {OFF_KEY}")
         return
@@ -465,12 +467,16 @@ def _acls(
         if error.code != SECURITY_DISABLED:
             raise
         return
-    for what, acls in (("to be created", found.missing), ("to be deleted", found.leftover)):
+    for what, acls in (("to be created", changes.missing), ("to be deleted", changes.leftover)):
         if acls:
             shown = first_few(map(str, acls))
             report.changes.append(f"{plural(len(acls), 'ACL')} {what}: {shown}")
     rights = describe_cluster(target).operations
-    if (found.missing or found.leftover) and rights is not None and Operation.ALTER not in rights:
+    if (
+        (changes.missing or changes.leftover)
+        and rights is not None
+        and Operation.ALTER not in rights
+    ):
         report.notes.append(
             f"ACLs are not copied to {flow.flow.target}: grant ALTER on the cluster, or {OFF_KEY} "
             "[CLUSTER_UNAUTHORIZED]"
@@ -581,10 +587,10 @@ def _source_group(flow: FlowConfig, source: ClusterClient, report: FlowReport) -
 
 
 def _groups_to_set(flow: FlowConfig, source: ClusterClient, target: ClusterClient) -> Iterator[str]:
-    found = list_groups(Coordinators(source))
+    groups = list_groups(Coordinators(source))
     chosen = [
         name
-        for name, one in found.items()
+        for name, one in groups.items()
         if (one.has_offsets or one.is_share) and flow.groups.selects(name)
     ]
     refused = unreadable_groups(target, chosen)

@@ -29,8 +29,7 @@ from twinlog.control.groups.counterparts import (
     TargetOffsets,
     why_no_counterpart,
 )
-from twinlog.control.groups.group_rights import sees_groups, unseen_line
-from twinlog.control.groups.shared_topics import other_flows, skipping_groups
+from twinlog.control.groups.left_out import other_flows, sees_groups, skipping_groups, unseen_line
 from twinlog.errors import TwinlogError
 from twinlog.model import TopicPartition
 from twinlog.quantities import first_few, plural, total
@@ -56,7 +55,7 @@ class CommittedOffset:
     """End of the source's log."""
     to_topic: str | None
     to_offset: int | None
-    """None if it has no counterpart on the target."""
+    """The counterpart on the target, or None if there is none."""
     why_not: str
     """Why the counterpart is not exact; empty if it is."""
 
@@ -160,7 +159,7 @@ def _of_flow(setup: FlowSetup, names: frozenset[str]) -> FlowGroups:
         others = other_flows(led.config, target, remotes.values())
         for line in skipping_groups(led.config, remotes, others, dict(_read(survey.offsets))):
             out.note(line)
-        selected = {one.name: one for one in survey.selected}
+        selected = {topic.name: topic for topic in survey.selected}
         of_source = group_sides(here, selected, selected)
         of_target = group_sides(survey.there_client, survey.there, selected)
     out.left_out = survey.left_out
@@ -172,31 +171,35 @@ def _of_flow(setup: FlowSetup, names: frozenset[str]) -> FlowGroups:
 
 def survey_groups(
     led: LedFlow,
-    here: Coordinators,
-    there: Coordinators,
+    source_groups: Coordinators,
+    target_groups: Coordinators,
     names: frozenset[str] = frozenset(),
 ) -> GroupSurvey:
     """Return the selected groups, their offsets, and the counterparts on the target."""
-    found = [one for one in list_groups(here).values() if one.has_offsets or one.is_share]
+    groups = [
+        group
+        for group in list_groups(source_groups).values()
+        if group.has_offsets or group.is_share
+    ]
     selects = led.config.groups.selects
     selected = sorted(
-        (one for one in found if selects(one.name) and (not names or one.name in names)),
+        (one for one in groups if selects(one.name) and (not names or one.name in names)),
         key=lambda one: one.name,
     )
-    consumers = [one.name for one in selected if not one.is_share]
-    offsets = offsets_of(here, consumers, [one.name for one in selected if one.is_share])
+    consumers = [topic.name for topic in selected if not topic.is_share]
+    offsets = offsets_of(source_groups, consumers, [one.name for one in selected if one.is_share])
     tps = {tp for _, some in _read(offsets) for tp in some}
-    finder = TargetOffsets(led, here.client, there.client)
+    finder = TargetOffsets(led, source_groups.client, target_groups.client)
     counterparts = finder.find(tps, finder.views()) if tps else {}
     return GroupSurvey(
         led=led,
         selected=tuple(selected),
-        left_out=sum(not selects(one.name) for one in found),
+        left_out=sum(not selects(one.name) for one in groups),
         offsets=offsets,
         counterparts=counterparts,
         without_counterpart=_without_counterpart(tps, counterparts, led),
-        there=list_groups(there),
-        there_client=there,
+        there=list_groups(target_groups),
+        there_client=target_groups,
     )
 
 
@@ -207,7 +210,6 @@ def readiness(
     here: GroupSide,
     there: GroupSide,
 ) -> GroupReadiness:
-    """Return the readiness of one group."""
     offsets = survey.offsets[group.name]
     config = survey.led.config.flow
     why_not: list[str] = []
@@ -256,9 +258,9 @@ def _committed_offsets(
         to_topic, to_offset, why_not = None, None, survey.without_counterpart.get(tp, "")
         if not why_not:
             counterpart = survey.counterparts[tp]
-            found = counterpart.translate(one.offset)
-            to_topic, to_offset = counterpart.target.topic, found.offset
-            why_not = "" if found.is_exact else _not_exact(counterpart, one.offset)
+            translation = counterpart.translate(one.offset)
+            to_topic, to_offset = counterpart.target.topic, translation.offset
+            why_not = "" if translation.is_exact else _not_exact(counterpart, one.offset)
         yield CommittedOffset(
             topic=tp.topic,
             partition=tp.partition,

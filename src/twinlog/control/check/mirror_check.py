@@ -41,8 +41,7 @@ from twinlog.control.flow.wiring import (
     lanes_of,
     neighbours_of,
 )
-from twinlog.control.groups.group_rights import selected_offsets
-from twinlog.control.groups.shared_topics import other_flows, skipping_groups
+from twinlog.control.groups.left_out import other_flows, selected_offsets, skipping_groups
 from twinlog.errors import AdoptionRefused, TwinlogError
 from twinlog.machine import memory_limit, usable_cores
 from twinlog.mirror.plan import PartitionPlan
@@ -73,9 +72,9 @@ def check(
     setups = [flow_setup(flow, adopts(flow), neighbours) for flow in config.flows]
     with ExitStack() as closing:
         asked = AskedClusters(closing, gives_up_s)
-        asked.ask((one for setup in setups for one in setup.clusters()), say)
+        asked.ask((cluster for setup in setups for cluster in setup.clusters()), say)
         clients = asked.clients
-        seen = {one: _reported(one, asked.answer(one)) for one in clients}
+        seen = {client: _reported(client, asked.answer(client)) for client in clients}
         neighbours.learn({one.alias: one.cluster_id for one in seen.values()})
         flows = [
             _flow(setup, offset_storage(config, setup.config), clients, seen, with_probe)
@@ -88,7 +87,7 @@ def check(
     ending, over = _certificates(clients)
     # a report for each cluster, or several if its clients have different problems
     reports = dict.fromkeys(seen.values())
-    failed = {one.alias for one in reports if one.problem is not None}
+    failed = {report.alias for report in reports if report.problem is not None}
     return CheckReport(
         file=config.file,
         warnings=(*(str(warning) for warning in config.warnings), *ending),
@@ -103,16 +102,16 @@ def _certificates(
 ) -> tuple[tuple[str, ...], tuple[Problem, ...]]:
     """Return warnings about certificates that expire soon, and problems of expired ones."""
     now = time.time()
-    found = urgent(certificate_ends(clusters), now)
+    ends = urgent(certificate_ends(clusters), now)
     return (
         tuple(
             f"{end.line(now)} [CERTIFICATE_ENDS_SOON]"
-            for ending, end in found
+            for ending, end in ends
             if ending is Ending.SOON
         ),
         tuple(
             Problem(code="CERTIFICATE_EXPIRED", message=end.line(now))
-            for ending, end in found
+            for ending, end in ends
             if ending is Ending.OVER
         ),
     )
@@ -138,7 +137,9 @@ def _flow(
     with_probe: bool,
 ) -> FlowReport:
     report = FlowReport(flow=setup.name)
-    silent = sorted({seen[one].alias for one in setup.clusters() if seen[one].problem is not None})
+    silent = sorted(
+        {seen[cluster].alias for cluster in setup.clusters() if seen[cluster].problem is not None}
+    )
     if silent:
         report.notes.append(f"not checked: {', '.join(silent)} cannot be reached")
         return report
@@ -151,8 +152,11 @@ def _flow(
             suggest_adoption(setup, storage, asked[:2], report)
         if with_probe:
             ensure_probe_topic(asked.target, setup.config.state_topic_replication_factor)
-            found = probe(asked.target)
-            report.guarantee, report.missing_capabilities = found.guarantee, found.missing
+            capabilities = probe(asked.target)
+            report.guarantee, report.missing_capabilities = (
+                capabilities.guarantee,
+                capabilities.missing,
+            )
     except TwinlogError as error:
         report.problems.append(Problem.of(error))
     return report
@@ -173,7 +177,7 @@ def _shared_topics(
             writers.setdefault(key, set()).add(report.flow)
     for setup, report in reports.items():
         source, target = clients[setup.source], clients[setup.target]
-        remotes = {one.topic: one.remote_topic for one in report.topics}
+        remotes = {topic.topic: topic.remote_topic for topic in report.topics}
         cluster_id = seen[setup.target].cluster_id
         try:
             begun = other_flows(setup.config, target, remotes.values())
@@ -181,11 +185,13 @@ def _shared_topics(
                 name: begun.get(name, frozenset()) | (writers[cluster_id, name] - {report.flow})
                 for name in remotes.values()
             }
-            found = selected_offsets(setup.config, source) if any(others.values()) else None
+            selected = selected_offsets(setup.config, source) if any(others.values()) else None
         except TwinlogError as error:
             report.problems.append(Problem.of(error))
             continue
-        offsets = {g: one for g, one in (found or {}).items() if not isinstance(one, TwinlogError)}
+        offsets = {
+            g: one for g, one in (selected or {}).items() if not isinstance(one, TwinlogError)
+        }
         report.notes += skipping_groups(setup.config, remotes, others, offsets)
 
 
@@ -218,16 +224,18 @@ def check_adoption(
     """
     source, target = clients
     remote = {topic.topic: topic.remote_topic for topic in report.topics}
-    here = source.metadata(sorted(remote)).topics if remote else {}
-    there = target.metadata(sorted({*remote.values()})).topics if remote else {}
+    at_source = source.metadata(sorted(remote)).topics if remote else {}
+    at_target = target.metadata(sorted({*remote.values()})).topics if remote else {}
     plans = [
         plan
         for name, remote_name in remote.items()
-        for plan in _plans(here[name], there[remote_name], by_key=setup.config.keyed_partitions)
+        for plan in _plans(
+            at_source[name], at_target[remote_name], by_key=setup.config.keyed_partitions
+        )
     ]
     maps = read_maps(target, setup.config.flow, after=NO_ENDS)
     adoption = _survey(adopter_of(setup.config, storage, source, target), plans, maps, report)
-    taken = {str(one.plan.target) for one in adoption.partitions}
+    taken = {str(partition.plan.target) for partition in adoption.partitions}
     report.problems = [
         problem
         for problem in report.problems
@@ -270,13 +278,13 @@ def suggest_adoption(
         syncs is not None and not setup.is_identity
     ):  # this flow's own syncs topic has no foreign records
         left.append((target if syncs.on_target else source, syncs.name))
-    found = [
+    used = [
         f"{name} on {client.alias}"
         for client, name in left
         if not client.metadata([name]).topics[name].error
     ]
-    if found:
-        report.notes.append(suggestion(found, names))
+    if used:
+        report.notes.append(suggestion(used, names))
 
 
 def not_ours(report: FlowReport, *, is_identity: bool) -> list[str]:
@@ -284,35 +292,39 @@ def not_ours(report: FlowReport, *, is_identity: bool) -> list[str]:
     copy."""
     if is_identity:
         known = (Plan.EXISTS, Plan.GROW)
-        return [one.topic for one in report.topics if one.plan in known and one.begins]
+        return [topic.topic for topic in report.topics if topic.plan in known and topic.begins]
     return sorted(
-        {one.topic for one in report.problems if one.code == "FOREIGN_DATA" and one.topic}
+        {
+            problem.topic
+            for problem in report.problems
+            if problem.code == "FOREIGN_DATA" and problem.topic
+        }
     )
 
 
-def suggestion(found: Sequence[str], names: Sequence[str]) -> str:
-    """Return the note. `found`: topics that a MirrorMaker 2 uses. `names`: those that it may have
-    copied.
-    """
+def suggestion(used: Sequence[str], names: Sequence[str]) -> str:
+    """Return the note. `used`: a MirrorMaker 2's topics; `names`: those that it may have copied."""
     return (
-        f"{' and '.join(found)} may belong to a MirrorMaker 2. If it copied {first_few(names)}, "
+        f"{' and '.join(used)} may belong to a MirrorMaker 2. If it copied {first_few(names)}, "
         "take over its work: `twinlog check FILE --adopt-mm2` shows from which offsets; then stop "
         "MirrorMaker 2, and start `twinlog mirror FILE --adopt-mm2`"
     )
 
 
-def _plans(here: TopicMetadata, there: TopicMetadata, *, by_key: bool) -> Iterator[PartitionPlan]:
+def _plans(
+    at_source: TopicMetadata, at_target: TopicMetadata, *, by_key: bool
+) -> Iterator[PartitionPlan]:
     """Yield the plans of the partitions that both topics have."""
-    if here.error or there.error:
+    if at_source.error or at_target.error:
         return
-    count = len(there.partitions)
-    targets = count if by_key and count != len(here.partitions) else 0
-    for partition in range(min(len(here.partitions), len(there.partitions))):
+    count = len(at_target.partitions)
+    targets = count if by_key and count != len(at_source.partitions) else 0
+    for partition in range(min(len(at_source.partitions), len(at_target.partitions))):
         yield PartitionPlan(
-            source=TopicPartition(here.name, partition),
-            target=TopicPartition(there.name, partition),
-            source_topic_id=here.topic_id,
-            target_topic_id=there.topic_id,
+            source=TopicPartition(at_source.name, partition),
+            target=TopicPartition(at_target.name, partition),
+            source_topic_id=at_source.topic_id,
+            target_topic_id=at_target.topic_id,
             limit_bytes=0,
             targets=targets,
         )

@@ -97,13 +97,13 @@ def topic_begins(
     partitions = {topic.name: topic.tps for topic in topics}
     new = {tp for tps in partitions.values() for tp in tps if not has_position(tp)}
     of_group, starts = _starts_of(flow, source, new)
-    found = begin_offsets(source, starts, isolation=flow.isolation_level)
+    begins = begin_offsets(source, starts, isolation=flow.isolation_level)
     ends = read_ends(source, [tp for tp in new if flow.start.at(tp).kind is StartKind.OFFSET])
     out = {}
     for name, tps in partitions.items():
         offsets: dict[int, int] = {}
         for tp in tps:
-            begin, end = found.get(tp), ends[tp].end if tp in ends else None
+            begin, end = begins.get(tp), ends[tp].end if tp in ends else None
             if isinstance(begin, TwinlogError):
                 on_problem(begin, name)
             elif begin is not None:
@@ -112,9 +112,13 @@ def topic_begins(
                     for error in beyond(tp, begin, end):
                         on_problem(error, name)
         grouped = any(tp in of_group for tp in tps)
-        said = f"group {flow.source_group.group_id}" if grouped else flow.start.topic(name).text
+        configured = (
+            f"group {flow.source_group.group_id}" if grouped else flow.start.topic(name).text
+        )
         kinds = {starts[tp].kind for tp in tps if tp in new}
-        out[name] = TopicBegin(text=_begin_text(said, kinds, offsets, len(tps)), offsets=offsets)
+        out[name] = TopicBegin(
+            text=_begin_text(configured, kinds, offsets, len(tps)), offsets=offsets
+        )
     return out
 
 
@@ -135,25 +139,29 @@ def _starts_of(
     of_group: Starts = {}
     group = flow.source_group.group_id
     if group and tps:
-        found = fetch_offsets(Coordinators(source), [group])[group]
+        committed = fetch_offsets(Coordinators(source), [group])[group]
         # after an error `mirror` refuses to start, and check reports the missing right
-        if not isinstance(found, TwinlogError):
-            of_group = {tp: StartAt(StartKind.OFFSET, one.offset) for tp, one in found.items()}
+        if not isinstance(committed, TwinlogError):
+            of_group = {tp: StartAt(StartKind.OFFSET, one.offset) for tp, one in committed.items()}
     return of_group, {tp: of_group.get(tp, flow.start.at(tp)) for tp in tps}
 
 
 def _begin_text(
-    said: str, kinds: set[StartKind], offsets: Mapping[int, int], partitions: int
+    configured: str, kinds: set[StartKind], offsets: Mapping[int, int], partitions: int
 ) -> str:
     if not offsets:
-        return "at the copied position" if partitions else said
+        return "at the copied position" if partitions else configured
     if kinds - {StartKind.EARLIEST, StartKind.LATEST}:
         pairs = [f"{partition}={offset}" for partition, offset in sorted(offsets.items())]
         more = ["..."] if len(pairs) > PARTITIONS_SHOWN else []
         shown = ";".join(pairs[:PARTITIONS_SHOWN] + more)
-        said = said if said == shown else f"{said} ({shown})"
+        configured = configured if configured == shown else f"{configured} ({shown})"
     stand = partitions - len(offsets)
-    return f"{said}, {plural(stand, 'partition')} at the copied position" if stand else said
+    return (
+        f"{configured}, {plural(stand, 'partition')} at the copied position"
+        if stand
+        else configured
+    )
 
 
 # The clusters of several flows. Each is queried once to check whether it responds.
@@ -182,8 +190,8 @@ class AskedClusters:
         return self._answers[settings]
 
     def problem(self, settings: ClusterSettings) -> TwinlogError | None:
-        found = self._answers[settings]
-        return found if isinstance(found, TwinlogError) else None
+        answer = self._answers[settings]
+        return answer if isinstance(answer, TwinlogError) else None
 
     def ask(
         self, wanted: Iterable[ClusterSettings], say: Callable[[str], None] = lambda _: None
@@ -261,8 +269,8 @@ def _open(setup: FlowSetup, clusters: AskedClusters) -> _OfflineFlow | FlowSnaps
 
 
 def _unknown(setup: FlowSetup, error: TwinlogError) -> FlowSnapshot:
-    said = str(error.without_flow())
-    unknown = _snapshot(setup.name, FlowState.UNKNOWN, said, None, ())
+    reason = str(error.without_flow())
+    unknown = _snapshot(setup.name, FlowState.UNKNOWN, reason, None, ())
     return replace(unknown, code=error.code, error=error.without_flow())
 
 
@@ -339,8 +347,11 @@ class _OfflineFlow:
         """Return the interface of the flow for duties (`resting_flow`)."""
         parts, replicas, ends = self._read()
         snapshot = self._run(parts)
-        by_source = {TopicPartition(one.topic, one.partition): one for one in snapshot.partitions}
-        views = tuple(_view(one, by_source.get(one.pair.source)) for one in replicas)
+        by_source = {
+            TopicPartition(partition.topic, partition.partition): partition
+            for partition in snapshot.partitions
+        }
+        views = tuple(_view(replica, by_source.get(replica.pair.source)) for replica in replicas)
         return LedFlow(
             config=self._flow,
             policy=self.setup.policy,
@@ -356,12 +367,14 @@ class _OfflineFlow:
 
     def _read(self) -> tuple[list[PartitionSnapshot], list[Replica], Ends]:
         """Return all partitions, the copies of those with a remote topic, and the target's ends."""
-        found = discover(self._flow, self.setup.policy, self._source, self._target, create=False)
-        new = self._new(set(found.missing))
-        sources = [*(plan.source for plan in found.plans), *new]
+        discovery = discover(
+            self._flow, self.setup.policy, self._source, self._target, create=False
+        )
+        new = self._new(set(discovery.missing))
+        sources = [*(plan.source for plan in discovery.plans), *new]
         picture = read_flow(
             self._target,
-            [plan.target for plan in found.plans],
+            [plan.target for plan in discovery.plans],
             Want.TIMES,
             after=read_ends(self._source, sources, isolation=self._flow.isolation_level),
             is_shared=self.setup.is_identity,
@@ -370,8 +383,8 @@ class _OfflineFlow:
             seen=self._there,
         )
         now_ms = int(time.time() * 1000)
-        replicas = [picture.replica(plan, plan.targets) for plan in found.plans]
-        never = [one.pair.source for one in replicas if one.copied.ordinal is None]
+        replicas = [picture.replica(plan, plan.targets) for plan in discovery.plans]
+        never = [replica.pair.source for replica in replicas if replica.copied.ordinal is None]
         begins = begins_now(self._flow, self._source, [*never, *new])
         parts = [self._partition(one, begins.get(one.pair.source), now_ms) for one in replicas]
         parts += [
@@ -459,18 +472,18 @@ class _OfflineFlow:
         counts = {name: len(one.partitions) for name, one in there.items() if one is not None}
         return promoted_snapshots(self._intents, (), counts, remote)
 
-    def _partition(self, found: Replica, begin: Begin | None, now_ms: int) -> PartitionSnapshot:
-        source, remote, end = found.pair.source, found.pair.target.topic, found.source.end
-        problem = found.source.problem or (found.problem if found.key is None else None)
+    def _partition(self, replica: Replica, begin: Begin | None, now_ms: int) -> PartitionSnapshot:
+        source, remote, end = replica.pair.source, replica.pair.target.topic, replica.source.end
+        problem = replica.source.problem or (replica.problem if replica.key is None else None)
         if problem is not None:
             return _part(source, remote, PartitionState.FAILED, error=problem)
-        copied, upstream = found.copied.ordinal, found.copied.resumes_at
+        copied, upstream = replica.copied.ordinal, replica.copied.resumes_at
         if copied is None or upstream is None or end is None:
-            return _never_copied(source, remote, begin, found.source)
+            return _never_copied(source, remote, begin, replica.source)
         lag = max(0, end - upstream)
         if 0 < lag <= MARKERS_AT_MOST and self._are_markers(source, upstream, end):
             lag = 0
-        newest_ms, lag_ms = found.target.newest_ms or 0, None if lag else 0
+        newest_ms, lag_ms = replica.target.newest_ms or 0, None if lag else 0
         if lag and newest_ms > 0:
             lag_ms = max(0, now_ms - newest_ms)
         return _part(
@@ -493,13 +506,13 @@ class _OfflineFlow:
         return bool(left) and all(b.is_control for b in left) and left[-1].last_offset >= end - 1
 
 
-def _view(found: Replica, part: PartitionSnapshot | None) -> PartitionView:
+def _view(replica: Replica, part: PartitionSnapshot | None) -> PartitionView:
     """Return the view of a partition for duties.
 
     If it has no lag, everything below the source's end is copied, including transaction markers
     after its last record, which are not in the map.
     """
-    pair, end, copied = found.pair, found.source.end, found.copied
+    pair, end, copied = replica.pair, replica.source.end, replica.copied
     reach = None
     is_whole = part is not None and part.lag == 0 < part.records
     is_exact = copied.certainty is Certainty.EXACT
@@ -518,7 +531,10 @@ def _view(found: Replica, part: PartitionSnapshot | None) -> PartitionView:
 
 def _overlaid(seen: FlowSnapshot, status: PublishedStatus) -> FlowSnapshot:
     """Add to a snapshot what only the leader knows: states, problems, and the possible loss."""
-    unusual = {TopicPartition(one.topic, one.partition): one for one in status.unusual}
+    unusual = {
+        TopicPartition(partition.topic, partition.partition): partition
+        for partition in status.unusual
+    }
     parts = []
     for part in seen.partitions:
         # only the leader knows the time of a loss, and its row does not contain it

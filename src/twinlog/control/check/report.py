@@ -70,10 +70,8 @@ class LaneMemory:
     """The memory that a flow's lanes need; all sizes are bytes."""
 
     lanes: int
-    """Lanes on this machine."""
     lane_bytes: int
-    """Memory of one lane and its successor. On a Spark cluster they need it beside an executor's
-    heap."""
+    """Memory of one lane and its successor, on a Spark cluster beside an executor's heap."""
     process_bytes: int
     """Memory of driver and JVM."""
     limit_bytes: int | None = None
@@ -94,10 +92,10 @@ class FlowReport:
     changes: list[str] = field(default_factory=list)
     """What the syncs of configs and ACLs would change on existing topics."""
     guarantee: str | None = None
-    """None if the target was not probed."""
+    """The guarantee of the flow, or None if the target was not probed."""
     missing_capabilities: tuple[str, ...] = ()
     memory: LaneMemory | None = None
-    """None if the topics are unknown."""
+    """The memory of the lanes, or None if the topics are unknown."""
 
     @property
     def partitions(self) -> int:

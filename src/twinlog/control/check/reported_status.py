@@ -36,7 +36,8 @@ from twinlog.wire.error_codes import TOPIC_AUTHORIZATION_FAILED, UNKNOWN_TOPIC_O
 
 CLOCKS_DIFFER_MS: Final = 2000
 """Tolerance of start times: a process's start time is known to the second, and the wall clock may
-be adjusted."""
+be adjusted.
+"""
 
 
 class LastRun(NamedTuple):
@@ -95,7 +96,8 @@ def _gone(text: str) -> LastRun:
 
 def lives_here(host: str, pid: int, at_ms: int) -> bool | None:
     """Return whether this host had a process with this pid at that time that is still alive, or
-    None for other hosts."""
+    None for other hosts.
+    """
     import psutil
 
     if host != socket.gethostname():
@@ -127,9 +129,10 @@ class Reported:
 
     status: PublishedStatus | None
     """The status that its leader, or a process that fails to set it up, reports; None if no process
-    does."""
+    does.
+    """
     intents: FlowIntents | None
-    """None if the commands in effect are unknown."""
+    """The intents of the flow, or None if they are unknown."""
     run: LastRun | None = None
     """How the flow last ran, if there is no status; None if unknown."""
     verify_runs: tuple[VerifyRun, ...] | None = None
@@ -149,14 +152,14 @@ def reports_of(
     """
     with ClusterClient(target, api_timeout_s=give_up_s) as client:
         # by name, because every open page queries repeatedly, also clusters with many topics
-        there = client.metadata([STATE_TOPIC, STATUS_TOPIC])
-        error = there.topics[STATE_TOPIC].error
+        at_target = client.metadata([STATE_TOPIC, STATUS_TOPIC])
+        error = at_target.topics[STATE_TOPIC].error
         state: StateRows | None = NO_ROWS
         if error == TOPIC_AUTHORIZATION_FAILED:
             state = None
         elif error != UNKNOWN_TOPIC_OR_PARTITION:
             state = state_rows(client)
-        status = status_rows(client, there, now_ms)
+        status = status_rows(client, at_target, now_ms)
     of_status = _by_flow(status or ())
     return {
         flow: _report(
@@ -242,9 +245,9 @@ def _claims(flow: str, state: Rows) -> Iterator[tuple[bytes | None, bytes | None
             yield key, value
 
 
-def status_rows(target: ClusterClient, there: ClusterMetadata, now_ms: int) -> Rows | None:
+def status_rows(target: ClusterClient, at_target: ClusterMetadata, now_ms: int) -> Rows | None:
     """Return the last minutes of the status topic, or None if it is missing or unreadable."""
-    if not may(there, STATUS_TOPIC, Operation.READ):
+    if not may(at_target, STATUS_TOPIC, Operation.READ):
         return None
     return rows_since(target, now_ms - WRITTEN_WITHIN_MS)
 

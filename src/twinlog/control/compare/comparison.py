@@ -87,7 +87,7 @@ def compare_configs(
         return
     names = {its: name for name, its in remote.items()}
     drift = find_drift(flow, copies_by_name(flow, source, target), source, target)
-    found = [
+    deviations = [
         _config(names[its], one, off)
         for its, some in drift.topics.items()
         if its in names
@@ -97,9 +97,9 @@ def compare_configs(
         kept = (
             (names[its], one) for its, some in drift.kept.items() if its in names for one in some
         )
-        found += [_config(name, one, KEPT) for name, one in kept]
-        found += _never_copied(flow, source, target, remote)
-    out.add(Aspect.CONFIG, len(remote) - len(drift.unread), found)
+        deviations += [_config(name, one, KEPT) for name, one in kept]
+        deviations += _never_copied(flow, source, target, remote)
+    out.add(Aspect.CONFIG, len(remote) - len(drift.unread), deviations)
     if drift.unread:
         out.notes.append(unread_configs(flow, drift.unread))
     if drift.closed:
@@ -119,12 +119,15 @@ def _never_copied(
 ) -> Iterator[Deviation]:
     """Yield topic-level values that differ and that the filter leaves out."""
     chosen = ConfigPropertyFilter.of(flow)
-    here = describe_topic_configs(source, remote)
-    there = describe_topic_configs(target, remote.values())
+    source_configs = describe_topic_configs(source, remote)
+    target_configs = describe_topic_configs(target, remote.values())
     for name, its in remote.items():
-        ours, theirs = _entries(here[name]), _entries(there[its])
-        for key in sorted({*ours, *theirs}):
-            one, other = ours.get(key), theirs.get(key)
+        source_entries, target_entries = (
+            _entries(source_configs[name]),
+            _entries(target_configs[its]),
+        )
+        for key in sorted({*source_entries, *target_entries}):
+            one, other = source_entries.get(key), target_entries.get(key)
             if one is None or chosen.may_be_copied(one) or not (_is_own(one) or _is_own(other)):
                 continue
             if one.is_sensitive or other is None or other.value == one.value:
@@ -133,10 +136,10 @@ def _never_copied(
             yield Deviation(Aspect.CONFIG, name, key, *values, NOT_COPIED)
 
 
-def _entries(found: list[ConfigEntry] | TwinlogError) -> dict[str, ConfigEntry]:
-    if isinstance(found, TwinlogError):
+def _entries(entries: list[ConfigEntry] | TwinlogError) -> dict[str, ConfigEntry]:
+    if isinstance(entries, TwinlogError):
         return {}
-    return {entry.name: entry for entry in found}
+    return {entry.name: entry for entry in entries}
 
 
 def _is_own(one: ConfigEntry | None) -> bool:
@@ -160,7 +163,7 @@ def compare_acls(
         return
     try:
         total = len(topic_acls(source))
-        found = find_acl_changes(flow, copies_by_name(flow, source, target), source, target)
+        changes = find_acl_changes(flow, copies_by_name(flow, source, target), source, target)
     except Unauthorized as error:
         out.note(f"ACLs are not compared: {error}")
         return
@@ -170,8 +173,8 @@ def compare_acls(
         out.note(f"there are no ACLs to compare: {error}")
         return
     names = sorted(remote.values())
-    missing = [one for one in found.missing if _covers(one, names)]
-    leftover = [one for one in found.leftover if _covers(one, names)]
+    missing = [one for one in changes.missing if _covers(one, names)]
+    leftover = [one for one in changes.leftover if _covers(one, names)]
     lacks = (Deviation(Aspect.ACL, str(one), "", "there", "missing", off) for one in missing)
     has = (Deviation(Aspect.ACL, str(one), "", "missing", "there", off) for one in leftover)
     out.add(Aspect.ACL, total, [*lacks, *has])
@@ -182,28 +185,31 @@ def _covers(acl: TopicAcl, names: Sequence[str]) -> bool:
     if acl.name == EVERY_TOPIC:
         return True
     at = bisect_left(names, acl.name)
-    found = names[at] if at < len(names) else ""
-    return found.startswith(acl.name) if acl.pattern == Pattern.PREFIXED else found == acl.name
+    name = names[at] if at < len(names) else ""
+    return name.startswith(acl.name) if acl.pattern == Pattern.PREFIXED else name == acl.name
 
 
 def compare_quotas(source: ClusterClient, target: ClusterClient, out: FlowComparison) -> None:
     """Compare quotas, for information only: they are not mirrored."""
     try:
-        ours, theirs = (
+        source_quotas, target_quotas = (
             {(one.whose, one.key): one.value for one in client_quotas(client)}
             for client in (source, target)
         )
     except (Unauthorized, Unsupported) as error:
         out.note(f"quotas are not compared: {error}")
         return
-    found = []
-    for key in (keys := sorted({*ours, *theirs})):
-        here, there = (
-            "none" if key not in values else f"{values[key]:.15g}" for values in (ours, theirs)
+    deviations = []
+    for key in (keys := sorted({*source_quotas, *target_quotas})):
+        source_value, target_value = (
+            "none" if key not in values else f"{values[key]:.15g}"
+            for values in (source_quotas, target_quotas)
         )
-        if ours.get(key) != theirs.get(key):
-            found.append(Deviation(Aspect.QUOTA, *key, here, there, OF_CLUSTERS))
-    out.add(Aspect.QUOTA, len(keys), found)
+        if source_quotas.get(key) != target_quotas.get(key):
+            deviations.append(
+                Deviation(Aspect.QUOTA, *key, source_value, target_value, OF_CLUSTERS)
+            )
+    out.add(Aspect.QUOTA, len(keys), deviations)
 
 
 # The results of a comparison as values: differences, and what the flow leaves alone.
@@ -262,9 +268,9 @@ class FlowComparison:
     notes: list[str] = field(default_factory=list)
     """Failed comparisons, and why."""
 
-    def add(self, aspect: Aspect, compared: int, found: Iterable[Deviation]) -> None:
+    def add(self, aspect: Aspect, compared: int, deviations: Iterable[Deviation]) -> None:
         self.compared[aspect] = compared
-        self.deviations += found
+        self.deviations += deviations
 
     def note(self, line: str) -> None:
         """Add a note about a failed comparison, once."""
@@ -274,18 +280,20 @@ class FlowComparison:
     @property
     def differences(self) -> list[Deviation]:
         """Deviations that the flow should have made equal."""
-        return [one for one in self.deviations if one.is_difference]
+        return [deviation for deviation in self.deviations if deviation.is_difference]
 
     def totals(self) -> dict[Aspect, Total]:
         out = {}
         for aspect in Aspect:
             if aspect in self.compared:
-                here = [one for one in self.deviations if one.aspect is aspect]
-                different = sum(one.is_difference for one in here)
+                of_aspect = [
+                    deviation for deviation in self.deviations if deviation.aspect is aspect
+                ]
+                different = sum(one.is_difference for one in of_aspect)
                 out[aspect] = Total(
                     compared=self.compared[aspect],
                     different=different,
-                    left_alone=len(here) - different,
+                    left_alone=len(of_aspect) - different,
                 )
         return out
 
@@ -340,29 +348,32 @@ def compare_topic_configs(
 ) -> FlowComparison:
     """Compare only the topic configs of one flow."""
     out = FlowComparison(flow=setup.name)
-    here, there = source.metadata(None), target.metadata(None)
-    flow, remote = _remotes(setup, target, here, matches)
-    present = {name: its for name, its in remote.items() if its in there.topics}
-    narrowed = _narrowed(flow, here, matches)
+    source_metadata, target_metadata = source.metadata(None), target.metadata(None)
+    flow, remote = _remotes(setup, target, source_metadata, matches)
+    present = {name: its for name, its in remote.items() if its in target_metadata.topics}
+    narrowed = _narrowed(flow, source_metadata, matches)
     compare_configs(narrowed, source, target, present, out, with_left_alone=False)
     return out
 
 
 def _remotes(
-    setup: FlowSetup, target: ClusterClient, here: ClusterMetadata, matches: Callable[[str], bool]
+    setup: FlowSetup,
+    target: ClusterClient,
+    source_metadata: ClusterMetadata,
+    matches: Callable[[str], bool],
 ) -> tuple[FlowConfig, dict[str, str]]:
     """Return the flow with its released topics, and the remote names of the topics to compare."""
     released = state_rows_if_any(target).intents(setup.name).released
     flow = replace(setup.config, released=released)
-    mirrored = {n: t for n, t in mirrored_topics(flow, here).items() if matches(n)}
+    mirrored = {n: t for n, t in mirrored_topics(flow, source_metadata).items() if matches(n)}
     return flow, remote_names(flow, mirrored)
 
 
 def _narrowed(
-    flow: FlowConfig, here: ClusterMetadata, matches: Callable[[str], bool]
+    flow: FlowConfig, source_metadata: ClusterMetadata, matches: Callable[[str], bool]
 ) -> FlowConfig:
     """Return the flow without topics that are not compared, for the sync of configs."""
-    unseen = frozenset(name for name in here.topics if not matches(name))
+    unseen = frozenset(name for name in source_metadata.topics if not matches(name))
     return replace(flow, released=flow.released | unseen)
 
 
@@ -378,21 +389,27 @@ class _Comparer:
 
     def compared(self, matches: Callable[[str], bool]) -> FlowComparison:
         out = FlowComparison(flow=self._setup.name)
-        here, there = self._source.metadata(None), self._target.metadata(None)
-        flow, remote = _remotes(self._setup, self._target, here, matches)
-        present = {name: its for name, its in remote.items() if its in there.topics}
+        source_metadata, target_metadata = self._source.metadata(None), self._target.metadata(None)
+        flow, remote = _remotes(self._setup, self._target, source_metadata, matches)
+        present = {name: its for name, its in remote.items() if its in target_metadata.topics}
 
         def report(what: str) -> None:
             if len(remote) >= MANY:
                 self._say(f"{self._setup.name}: comparing {what}")
 
-        topics = [one for one in compare_topics(flow, here, there, remote) if matches(one.name)]
+        topics = [
+            one
+            for one in compare_topics(flow, source_metadata, target_metadata, remote)
+            if matches(one.name)
+        ]
         out.add(Aspect.TOPIC, len(remote), topics)
-        partitions = compare_partitions(flow, here.topics, there.topics, present)
+        partitions = compare_partitions(
+            flow, source_metadata.topics, target_metadata.topics, present
+        )
         out.add(Aspect.PARTITIONS, len(present), partitions)
-        factors = compare_replication(flow, here.topics, there.topics, present)
+        factors = compare_replication(flow, source_metadata.topics, target_metadata.topics, present)
         out.add(Aspect.REPLICATION_FACTOR, len(present), factors)
-        narrowed = _narrowed(flow, here, matches)
+        narrowed = _narrowed(flow, source_metadata, matches)
         with_left_alone = self._with_left_alone
         report(f"configs of {plural(len(present), 'topic')}")
         compare_configs(
@@ -437,32 +454,35 @@ def remote_names(flow: FlowConfig, topics: Mapping[str, TopicMetadata]) -> dict[
 
 
 def compare_topics(
-    flow: FlowConfig, here: ClusterMetadata, there: ClusterMetadata, remote: Mapping[str, str]
+    flow: FlowConfig,
+    source_metadata: ClusterMetadata,
+    target_metadata: ClusterMetadata,
+    remote: Mapping[str, str],
 ) -> Iterator[Deviation]:
     """Yield topics that exist on one side only; `remote` has the remote names of mirrored ones."""
     for name, wanted in remote.items():
-        if wanted not in there.topics:
-            yield Deviation(Aspect.TOPIC, name, "", _size(here.topics[name]), MISSING)
-    for name, error in refused_names(flow, selected_topics(flow, here)).items():
+        if wanted not in target_metadata.topics:
+            yield Deviation(Aspect.TOPIC, name, "", _size(source_metadata.topics[name]), MISSING)
+    for name, error in refused_names(flow, selected_topics(flow, source_metadata)).items():
         target = f"not copied [{error.code}]"
-        yield Deviation(Aspect.TOPIC, name, "", _size(here.topics[name]), target)
+        yield Deviation(Aspect.TOPIC, name, "", _size(source_metadata.topics[name]), target)
     selector = TopicSelector.of(flow)
-    for name, topic in here.topics.items():
+    for name, topic in source_metadata.topics.items():
         verdict = Verdict.INTERNAL if topic.is_internal else selector.verdict(name)
         if verdict in SHOWN_VERDICTS:
             yield Deviation(Aspect.TOPIC, name, "", _size(topic), "", verdict.value)
     if flow.policy.kind is PolicyKind.IDENTITY:
         return  # names do not show which topics of the target are copies
     policy = policy_of(flow)
-    copied = {*remote_names(flow, here.topics).values()}
-    for name, topic in there.topics.items():
+    copied = {*remote_names(flow, source_metadata.topics).values()}
+    for name, topic in target_metadata.topics.items():
         if is_own_topic(name) or policy.is_internal_topic(name):
             continue
         if is_remote_topic_of(policy, flow.source_alias, name) and name not in copied:
             # with rename rules the remote name does not contain the source's
             upstream = None if flow.policy.renames else policy.upstream_topic(name)
-            found = _size(topic)
-            yield Deviation(Aspect.TOPIC, upstream or name, "", MISSING, found, NO_SOURCE)
+            size_of_topic = _size(topic)
+            yield Deviation(Aspect.TOPIC, upstream or name, "", MISSING, size_of_topic, NO_SOURCE)
 
 
 def _size(topic: TopicMetadata) -> str:
@@ -471,16 +491,16 @@ def _size(topic: TopicMetadata) -> str:
 
 def compare_partitions(
     flow: FlowConfig,
-    here: Mapping[str, TopicMetadata],
-    there: Mapping[str, TopicMetadata],
+    source_topics: Mapping[str, TopicMetadata],
+    target_topics: Mapping[str, TopicMetadata],
     remote: Mapping[str, str],
 ) -> Iterator[Deviation]:
     """Yield differing partition counts. A remote topic grows with its source, and never shrinks."""
     for name, its in remote.items():
-        found = there.get(its)
-        if found is None or found.error:
+        topic = target_topics.get(its)
+        if topic is None or topic.error:
             continue
-        wanted, count = len(here[name].partitions), len(found.partitions)
+        wanted, count = len(source_topics[name].partitions), len(topic.partitions)
         if count != wanted:
             why = _why_other_count(flow, more=count > wanted)
             yield Deviation(Aspect.PARTITIONS, name, "", str(wanted), str(count), why)
@@ -496,8 +516,8 @@ def _why_other_count(flow: FlowConfig, *, more: bool) -> str:
 
 def compare_replication(
     flow: FlowConfig,
-    here: Mapping[str, TopicMetadata],
-    there: Mapping[str, TopicMetadata],
+    source_topics: Mapping[str, TopicMetadata],
+    target_topics: Mapping[str, TopicMetadata],
     remote: Mapping[str, str],
 ) -> Iterator[Deviation]:
     """Yield differing replication factors. Remote topics should have `replication.factor`,
@@ -505,19 +525,19 @@ def compare_replication(
     """
     wanted = flow.new_topics.replication_factor
     for name, its in remote.items():
-        found = there.get(its)
-        if found is None or not found.partitions or not here[name].partitions:
+        topic = target_topics.get(its)
+        if topic is None or not topic.partitions or not source_topics[name].partitions:
             continue
-        counts = sorted({len(one.replicas) for one in found.partitions})
-        said = ", ".join(map(str, counts))
+        counts = sorted({len(partition.replicas) for partition in topic.partitions})
+        text = ", ".join(map(str, counts))
         if wanted > 0 and counts != [wanted]:
-            ours = f"replication.factor = {wanted}"
-            yield Deviation(Aspect.REPLICATION_FACTOR, name, "", ours, said)
-        theirs = sorted({len(one.replicas) for one in here[name].partitions})
-        if theirs != counts and (wanted <= 0 or counts == [wanted]):
+            expected = f"replication.factor = {wanted}"
+            yield Deviation(Aspect.REPLICATION_FACTOR, name, "", expected, text)
+        source_counts = sorted({len(one.replicas) for one in source_topics[name].partitions})
+        if source_counts != counts and (wanted <= 0 or counts == [wanted]):
             why = "replication.factor sets that of remote topics"
-            ours = ", ".join(map(str, theirs))
-            yield Deviation(Aspect.REPLICATION_FACTOR, name, "", ours, said, why)
+            expected = ", ".join(map(str, source_counts))
+            yield Deviation(Aspect.REPLICATION_FACTOR, name, "", expected, text, why)
 
 
 # Compares the offsets of the target's groups with those that the flow's sync would set.
@@ -530,8 +550,8 @@ OTHER_KIND: Final = "a group of another type has that name on the target"
 
 def compare_groups(
     led: LedFlow,
-    here: Coordinators,
-    there: Coordinators,
+    source: Coordinators,
+    target: Coordinators,
     out: FlowComparison,
     *,
     with_left_alone: bool,
@@ -540,49 +560,53 @@ def compare_groups(
     sync_s = led.config.groups.sync_s
     if sync_s is None and not with_left_alone:
         return
-    survey = survey_groups(led, here, there)
+    survey = survey_groups(led, source, target)
     off = SYNC_OFF if sync_s is None else ""
     follows = f"it is active on {led.config.flow.source}, and synchronized every {sync_s} s"
     offsets = offsets_of(
-        there,
-        [one.name for one in survey.selected if not one.is_share],
+        target,
+        [topic.name for topic in survey.selected if not topic.is_share],
         [one.name for one in survey.selected if one.is_share],
         furthest=True,
     )
-    found: list[Deviation] = []
+    deviations: list[Deviation] = []
     for group in survey.selected:
-        theirs = offsets.get(group.name, {})
-        if isinstance(theirs, TwinlogError):
-            out.note(f"group {group.name} is not compared: {theirs}")
+        target_offsets = offsets.get(group.name, {})
+        if isinstance(target_offsets, TwinlogError):
+            out.note(f"group {group.name} is not compared: {target_offsets}")
             continue
         counterpart = survey.there.get(group.name)
         why = off or why_left_alone(group, counterpart) or (follows if group.is_active else "")
-        found += _of_group(group, survey, theirs, why)
-    out.add(Aspect.GROUP, len(survey.selected), found)
+        deviations += _of_group(group, survey, target_offsets, why)
+    out.add(Aspect.GROUP, len(survey.selected), deviations)
 
 
-def why_left_alone(group: Group, there: Group | None) -> str:
+def why_left_alone(group: Group, counterpart: Group | None) -> str:
     """Return why a group of the target may have other offsets; empty if it is synchronized."""
-    if there is None:
+    if counterpart is None:
         return ""
-    if there.is_active:
+    if counterpart.is_active:
         return ACTIVE_THERE
-    is_same = there.is_share if group.is_share else there.has_offsets
+    is_same = counterpart.is_share if group.is_share else counterpart.has_offsets
     return "" if is_same else OTHER_KIND
 
 
 def _of_group(
-    group: Group, survey: GroupSurvey, theirs: GroupOffsets, why: str
+    group: Group, survey: GroupSurvey, target_offsets: GroupOffsets, why: str
 ) -> Iterator[Deviation]:
-    ours = survey.offsets[group.name]
-    if isinstance(ours, TwinlogError):
+    source_offsets = survey.offsets[group.name]
+    if isinstance(source_offsets, TwinlogError):
         return
-    for tp, committed in sorted(ours.items()):
+    for tp, committed in sorted(source_offsets.items()):
         if tp in survey.without_counterpart or tp not in survey.counterparts:
             continue
         counterpart = survey.counterparts[tp]
         wanted = counterpart.translate(committed.offset).offset
-        stands = theirs[counterpart.target].offset if counterpart.target in theirs else None
+        stands = (
+            target_offsets[counterpart.target].offset
+            if counterpart.target in target_offsets
+            else None
+        )
         if stands == wanted:
             continue
         is_ahead = stands is not None and stands > wanted

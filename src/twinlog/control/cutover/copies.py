@@ -16,7 +16,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Final
 
-from twinlog.client import export
+from twinlog.client.export import first_records
 from twinlog.cluster.client import ClusterClient
 from twinlog.cluster.net.metadata import ClusterMetadata, TopicMetadata
 from twinlog.config.flow.schema import FlowConfig
@@ -27,7 +27,7 @@ from twinlog.mirror.names.filters import policy_of
 from twinlog.mirror.names.renaming import plain_upstream
 from twinlog.mirror.plan import Pairing
 from twinlog.mirror.state.copies import CopyRow
-from twinlog.model import NO_TOPIC_ID, TopicId, TopicPartition
+from twinlog.model import NO_TOPIC_ID, Isolation, TopicId, TopicPartition
 from twinlog.survey.ends import Want, read_ends
 from twinlog.survey.picture import read_flow
 from twinlog.survey.replica import Certainty, Replica
@@ -92,7 +92,6 @@ class FlowUpstreams:
         return row if row is not None and row.is_of(remote, topic_id) else None
 
 
-NO_ENDS: Final[Mapping[TopicPartition, int]] = {}
 NOTHING: Final = "nothing of it was copied"
 FORGOTTEN: Final = (
     "others may have written to it since it was promoted, and the brokers have forgotten where the "
@@ -259,15 +258,14 @@ def copies(scope: CutoverScope, covers: Callable[[str], bool] | None = None) -> 
 
 
 def incomplete(
-    scope: CutoverScope, found: Iterable[Copy], ends: Mapping[TopicPartition, int] = NO_ENDS
+    scope: CutoverScope, found: Iterable[Copy], ends: Mapping[TopicPartition, int] | None = None
 ) -> list[Copy]:
     """Return the copies that lack a record of the source below these ends, by default the source's.
     Any other copy lacks at most markers, and records that were rolled back or compacted away.
     """
     listed = [one for one in found if not one.unlisted]
-    spans = {
-        one.source: Span(one.copied_to, ends.get(one.source, one.source_end or 0)) for one in listed
-    }
+    known = {one.source: one.source_end or 0 for one in listed} | dict(ends or {})
+    spans = {one.source: Span(one.copied_to, known[one.source]) for one in listed}
     lacking = records_in(scope, spans)
     return [one for one in listed if one.source in lacking]
 
@@ -278,8 +276,8 @@ def records_in(
     """Return the first record in these ranges that the flow would copy, or might copy: its offset
     by partition.
     """
-    committed = scope.reads_committed
-    return export.first_records(scope.source, spans, with_aborted=not committed)
+    with_aborted = scope.config.isolation_level is Isolation.READ_UNCOMMITTED
+    return first_records(scope.source, spans, with_aborted=with_aborted)
 
 
 # -- the source

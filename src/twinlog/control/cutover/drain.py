@@ -92,10 +92,9 @@ class FenceProof:
         while began - since < still_s:  # from the end of one check to the beginning of another
             if time.monotonic() > deadline:
                 who = first_few(map(str, writers.values()), MOST_WRITERS)
-                raise FlowError(
+                raise self._scope.error(
                     f"producers still write on the source: {who}; stop them and run "
                     "the same command again, or remove the fence with twinlog switchover abort",
-                    flow=self._scope.name,
                     code="FENCE_LEAKS",
                     fate=Fate.FATAL,
                 )
@@ -191,21 +190,20 @@ class Drain:
         self._rows_ms: list[int] = []
         """Times of the status rows that were read after a deletion was detected."""
 
-    def wait(self, say: Say, *, within_s: float) -> list[Copy]:
-        """Return the copies, once each is complete. Raises FlowError if that takes too long:
+    def wait(self, say: Say, *, within_s: float) -> None:
+        """Wait until each copy is complete. Raises FlowError if that takes too long:
         NOT_DRAINED names the missing records and the reason, SOURCE_TRUNCATED the deleted offsets.
         """
         began = last_said = last_led = whole_since = time.monotonic()
         while True:
-            missing, found = self._missing(), copies(self._scope)
-            left, lost = self._incomplete(found), self._lost(found)
+            found, missing, left, lost = self._look()
             if not (missing or left or lost):
                 records = sum(self._ends.values())
                 say(
                     f"{plural(len(found), 'partition')} complete up to the last stable offset "
                     f"({count(records)} offsets)"
                 )
-                return found
+                return
             now = time.monotonic()
             if lost and now - whole_since > self._row_within_s:
                 raise self._truncated(lost)
@@ -224,11 +222,14 @@ class Drain:
 
     def is_over(self) -> bool:
         """Return True if no record is missing now."""
-        found = copies(self._scope)
-        return not (self._missing() or self._incomplete(found) or self._lost(found))
+        return not any(self._look()[1:])
 
-    def _incomplete(self, found: Sequence[Copy]) -> list[Copy]:
-        return incomplete(self._scope, found, self._ends)
+    def _look(self) -> tuple[list[Copy], Ends, list[Copy], list[Copy]]:
+        """Return the copies, the ends that readers do not see yet, and the copies that lack records
+        or that the source has, or may have, deleted records of.
+        """
+        missing, found = self._missing(), copies(self._scope)
+        return found, missing, incomplete(self._scope, found, self._ends), self._lost(found)
 
     def _lost(self, found: Sequence[Copy]) -> list[Copy]:
         """Return the copies for which the source has, or may have, deleted records before they were
@@ -251,11 +252,10 @@ class Drain:
 
     def _truncated(self, lost: Sequence[Copy]) -> FlowError:
         what = first_few(f"{one.source} {one.deleted}" for one in lost)
-        return FlowError(
+        return self._scope.error(
             f"the source deleted records before they were copied ({what}): they are on neither "
             "side, and nothing was promoted; remove the fence with twinlog switchover abort, "
             "or continue without them with --accept copy",
-            flow=self._scope.name,
             code="SOURCE_TRUNCATED",
         )
 
@@ -283,9 +283,8 @@ class Drain:
         todo = "twinlog status shows the cause"
         if not is_led:
             todo = "no mirror runs: start one with twinlog mirror FILE"
-        return FlowError(
+        return self._scope.error(
             f"{text}; {todo}; then run the same command again, or remove the "
             "fence with twinlog switchover abort",
-            flow=self._scope.name,
             code="NOT_DRAINED",
         )

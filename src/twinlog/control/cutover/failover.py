@@ -6,13 +6,11 @@ groups. So the plan is made from both clusters.
 
     groups -> promote -> wait until the copy has ended -> groups again
 
-1. *Groups* are set from their last known commits, never backwards. If the run dies after this step,
-   groups are where a group sync would have set them, and a running mirror continues to copy.
-2. *Promote* writes a row to the state topic. After that only `flow demote` leads back, and only
-   before anybody has written to the remote topics.
-3. *Wait* until no lane can append any more (`promotion`).
-4. *Groups again*: if a mirror was still running, the copy has advanced since step 1, and a group
-   that was ahead of the copy may resume at a later offset. The copy has ended, so this is final.
+The table of `control.cutover` has the phases. Groups are set from their last known commits. If a
+mirror was still running, it continues to copy until the promotion, which only `flow demote` undoes,
+and only before anybody has written to the remote topics. Groups are set again because the copy
+may have advanced since, and a group that was ahead of it may resume at a later offset. The copy has
+ended then, so this is final.
 
 Every step reads the current state and does what is missing. So a run that dies anywhere, or whose
 response is lost, can be repeated and ends the same way; two runs at a time do the same work twice.
@@ -49,8 +47,8 @@ class FailoverPlan:
     """The result of a failover if it ran now, with the records and groups that would be lost."""
 
     FIELDS = (
-        "flow is_clear promoted? source_problem? notes told=newest groups_problem? partitions "
-        "groups"
+        "flow is_clear=is_open promoted? source_problem? notes told=newest groups_problem? "
+        "partitions groups"
     )
 
     flow: str
@@ -86,7 +84,7 @@ class FailoverPlan:
         return 0
 
     @property
-    def is_clear(self) -> bool:
+    def is_open(self) -> bool:
         """Return True if no loss is known, and every group resumes exactly."""
         if not self.copies or any(not self._is_whole(copy) for copy in self.copies):
             return False
@@ -147,8 +145,8 @@ class FailoverPlan:
 class Failover:
     """Runs one failover command; not thread-safe."""
 
-    def __init__(self, scope: CutoverScope) -> None:
-        self._scope = scope
+    def __init__(self, scope: CutoverScope, say: Say = lambda _: None) -> None:
+        self._scope, self._say = scope, say
         self._groups = CutoverGroups(scope, is_failover=True)
 
     def plan(self) -> FailoverPlan:
@@ -187,14 +185,13 @@ class Failover:
         found = copies(self._scope)
         return found, self._groups.plan(found)
 
-    def run(self, plan: FailoverPlan, say: Say) -> list[GroupPlan]:
+    def run(self, plan: FailoverPlan) -> list[GroupPlan]:
         """Run all steps. Return the groups that would resume at the wrong offset."""
-        scope, topics = self._scope, plan.topics
+        scope, say, topics = self._scope, self._say, plan.topics
         scope.require_copied()
         if not scope.is_whole and not topics:
-            raise FlowError(
+            raise scope.error(
                 "nothing was copied of a topic that matches --topics: see twinlog status",
-                flow=scope.name,
                 code="NOT_COPIED",
             )
         if is_promoted(scope, scope.intents(), topics):
@@ -205,8 +202,9 @@ class Failover:
             say("  nobody has written to the remote topics")
             promote(scope, topics)
             say(f"promote: {'the flow' if scope.is_whole else plural(len(topics), 'topic')}")
-        wait_until_over(scope, plan.copies, lambda line: say(f"promote: {line}"))
-        left = self._settle(say)
+        remotes = {copy.target.topic for copy in plan.copies}
+        wait_until_over(scope, remotes, lambda line: say(f"promote: {line}"))
+        left = self._settle()
         require_promoted(scope, topics)
         for one in left:
             say(f"groups: {one.group} is not set: {_why(one)}")
@@ -218,18 +216,18 @@ class Failover:
             say(f"done: clients may move to the target; {after}")
         return left
 
-    def abort(self, say: Say) -> None:
+    def abort(self) -> None:
         """Report that there is nothing to undo. After the promotion, raise FlowError (PROMOTED)."""
         if some_are_promoted(self._scope, self._scope.intents()):
-            raise no_return(self._scope.name)
-        say("nothing was promoted, so there is nothing to undo; groups that were set keep")
-        say("  their offsets, as after a group sync")
+            raise no_return(self._scope)
+        self._say("nothing was promoted, so there is nothing to undo; groups that were set keep")
+        self._say("  their offsets, as after a group sync")
 
-    def _settle(self, say: Say) -> list[GroupPlan]:
-        self._groups.set_all(self._survey()[1], say)
+    def _settle(self) -> list[GroupPlan]:
+        self._groups.set_all(self._survey()[1], self._say)
         after = self._survey()[1]
         done = sum(one.is_done for one in after)
-        say(f"groups: {done} of {plural(len(after), 'group')} at their offsets, or further")
+        self._say(f"groups: {done} of {plural(len(after), 'group')} at their offsets, or further")
         return [one for one in after if not one.is_done]
 
 
@@ -244,11 +242,10 @@ def _why(one: GroupPlan) -> str:
     return str(nowhere[0]) if nowhere else "its offsets were rejected: run the command again"
 
 
-def no_return(flow: str) -> FlowError:
+def no_return(scope: CutoverScope) -> FlowError:
     """Return the error for a cutover that cannot be undone."""
-    return FlowError(
+    return scope.error(
         "it was promoted, and producers may have written to the remote topics since: "
         "nothing was changed; if you know that nobody has, undo it with twinlog flow demote",
-        flow=flow,
         code="PROMOTED",
     )

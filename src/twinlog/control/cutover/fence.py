@@ -21,7 +21,7 @@ from twinlog.cluster.client import ClusterClient
 from twinlog.cluster.topics.acls import create_topic_acls, delete_topic_acls, topic_acls
 from twinlog.cluster.topics.configs import describe_broker_configs
 from twinlog.control.cutover.scope import CutoverScope
-from twinlog.errors import FlowError, TwinlogError
+from twinlog.errors import TwinlogError
 from twinlog.mirror.names.acl_rules import EVERYBODY, fenced_topics
 from twinlog.mirror.state.intents import FlowIntents, IntentKind
 from twinlog.quantities import first_few
@@ -90,11 +90,10 @@ class AclFence:
         ours = {*wanted_fences(scope, scope.intents())}
         found = topic_acls(scope.source, needs="ALTER")
         if open_ := shut_out(scope.source, topics, found):
-            raise FlowError(
+            raise scope.error(
                 f"{first_few(open_)} on the source has no ACL, and brokers have "
                 f"{OPEN_WITHOUT_ACL}: a fence by ACL would keep readers out as well; allow them by "
                 "ACLs first, or stop producers yourself with --fence hook or none",
-                flow=scope.name,
                 code="FENCE_SHUTS_OUT",
             )
         others = fenced_topics(found) - ours
@@ -120,7 +119,7 @@ class AclFence:
         if not mine:
             return []
         delete_topic_acls(scope.source, [fence_acl(topic) for topic in mine])
-        scope.steering.write(scope.steering.wanted(IntentKind.FENCE, mine, is_set=False))
+        scope.steering.set(IntentKind.FENCE, mine, is_set=False)
         return mine
 
     def standing(self, intents: FlowIntents) -> list[str]:
@@ -129,11 +128,14 @@ class AclFence:
         """
         mine = wanted_fences(self._scope, intents)
         try:
-            found = fenced_topics(topic_acls(self._scope.source)) if mine else set()
+            return sorted({*mine} - {*self.missing(mine)}) if mine else []
         except TwinlogError:
             # the gates are checked in this case, and putting up the fence reports the error
             return []
-        return [topic for topic in mine if topic in found]
+
+    def missing(self, topics: Iterable[str]) -> list[str]:
+        """Return those of these topics that no fence protects now."""
+        return sorted({*topics} - fenced_topics(topic_acls(self._scope.source)))
 
     def open_brokers(self, topics: Sequence[str]) -> list[int]:
         """Return the brokers of the source that do not enforce the fence yet."""

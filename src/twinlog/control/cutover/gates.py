@@ -21,7 +21,7 @@ from twinlog.control.cutover.newest_status import NewestStatus
 from twinlog.control.cutover.scope import CutoverScope
 from twinlog.control.duties.acl_sync import find_acl_changes
 from twinlog.control.duties.config_sync import find_drift
-from twinlog.errors import BrokerRefused, FlowError, TwinlogError, Unsupported
+from twinlog.errors import BrokerRefused, TwinlogError, Unsupported
 from twinlog.mirror.names.acl_rules import fenced_topics
 from twinlog.quantities import count, first_few, plural, total
 from twinlog.survey.copied_topics import copies_by_name
@@ -31,11 +31,6 @@ from twinlog.wire.topic_acl import TopicAcl
 HANGING_S: Final = 60.0
 """An open transaction that is older is reported. This is Kafka's default transaction timeout of
 producers."""
-GATES: Final = (
-    *("mirror", "topics", "copy", "lag", "replicas", "configs", "acls", "groups", "foreign"),
-    "transactions",
-)
-"""Names of the gates, in the order in which they are checked."""
 FEW: Final = 5
 
 
@@ -73,9 +68,9 @@ class Gates:
         self._newest = newest
         self._here = scope.source.metadata(None)
         self._there = scope.target.metadata(None)
-        remotes = {copy.target.topic for copy in copies}
+        self._targets = targets = {copy.target.topic for copy in copies}
         by_name = copies_by_name(scope.config, scope.source, scope.target)
-        self._remotes = {name: its for name, its in by_name.items() if its in remotes}
+        self._remotes = {name: its for name, its in by_name.items() if its in targets}
 
     def all(self, *, most_lag: int) -> list[Gate]:
         """Return every gate, in order."""
@@ -162,29 +157,27 @@ class Gates:
         if off := configs_off(config):
             return _gate("configs", (), f"the flow copies none ({off}), so they are not compared")
         drift = find_drift(config, self._remotes, self._scope.source, self._scope.target)
-        remotes = {copy.target.topic for copy in self._copies}
         problems = [
             f"{remote}: {', '.join(map(str, some))}"
             for remote, some in sorted(drift.topics.items())
-            if remote in remotes
+            if remote in self._targets
         ]
         problems += [
             f"configs of {name} may not be read: {error}"
             for name, error in sorted(drift.unread.items())
             if self._scope.covers(name)
         ]
-        evidence = f"those of {plural(len(remotes), 'remote topic')} are in sync"
+        evidence = f"those of {plural(len(self._targets), 'remote topic')} are in sync"
         return _gate("configs", problems, evidence)
 
     def _acls(self) -> Gate:
         scope = self._scope
-        remotes = {copy.target.topic for copy in self._copies}
         off, changes = acls_off(scope.config), list[TopicAcl]()
         try:
             if not off:
                 found = find_acl_changes(scope.config, self._remotes, scope.source, scope.target)
                 changes = [*found.missing, *found.leftover]
-            denied = fenced_topics(topic_acls(scope.target)).intersection(remotes)
+            denied = fenced_topics(topic_acls(scope.target)).intersection(self._targets)
             sources = sorted({copy.source.topic for copy in self._copies})
             open_ = shut_out(scope.source, sources, topic_acls(scope.source))
         except BrokerRefused as error:
@@ -193,7 +186,7 @@ class Gates:
             return _gate("acls", (), f"no ACLs to compare: {error}", *self._fences())
         except TwinlogError as error:
             return _gate("acls", [f"they cannot be compared: {error}"])
-        problems = [f"not in sync: {acl}" for acl in changes if acl.name in remotes]
+        problems = [f"not in sync: {acl}" for acl in changes if acl.name in self._targets]
         problems += [f"no client may write to {name} on the target" for name in sorted(denied)]
         problems += [
             f"{name} is open without ACLs: a fence keeps readers out too" for name in open_
@@ -262,10 +255,9 @@ def require_open(scope: CutoverScope, gates: Iterable[Gate], accepted: Iterable[
     closed = [gate for gate in gates if not gate.is_open and gate.name not in taken]
     if closed:
         names = ", ".join(gate.name for gate in closed)
-        raise FlowError(
+        raise scope.error(
             f"{plural(len(closed), 'gate')} closed ({names}): "
             f"{closed[0].name}: {closed[0].evidence[0]}; nothing was changed",
-            flow=scope.name,
             code="GATE_CLOSED",
         )
 

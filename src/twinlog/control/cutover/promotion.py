@@ -15,12 +15,11 @@ If the run dies after the row, the copy still ends, and the next run finds the r
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from typing import Final
 
 from twinlog.cluster.groups.membership import Membership
 from twinlog.cluster.logs.offsets import log_ends
-from twinlog.control.cutover.copies import Copy
 from twinlog.control.cutover.scope import CutoverScope, Say
 from twinlog.control.leading.lead import SetupWaiting, take_part, wait_to_lead
 from twinlog.errors import Fate, FlowError, NotLeader, TwinlogError
@@ -54,10 +53,9 @@ def is_promoted(scope: CutoverScope, intents: FlowIntents, topics: Sequence[str]
 def require_promoted(scope: CutoverScope, topics: Sequence[str]) -> None:
     """Raise FlowError (NOT_PROMOTED) if the scope is no longer promoted."""
     if not is_promoted(scope, scope.intents(), topics):
-        raise FlowError(
+        raise scope.error(
             "it was demoted while this command ran, so the flow copies again: start no client on "
             "the target; find out who demoted it, then run the same command again",
-            flow=scope.name,
             code="NOT_PROMOTED",
         )
 
@@ -70,22 +68,22 @@ def some_are_promoted(scope: CutoverScope, intents: FlowIntents) -> bool:
 
 def promote(scope: CutoverScope, topics: Sequence[str]) -> None:
     """Write the promotion rows that do not exist yet."""
-    steering = scope.steering
-    names = [""] if scope.is_whole else topics
-    steering.write(steering.wanted(IntentKind.PROMOTE, names))
+    scope.steering.set(IntentKind.PROMOTE, [""] if scope.is_whole else topics)
 
 
 def wait_until_over(
-    scope: CutoverScope, copies: Sequence[Copy], say: Say, *, is_fenced: bool = False
+    scope: CutoverScope, remotes: Collection[str], say: Say, *, is_fenced: bool = False
 ) -> None:
-    """Wait until the copy can no longer write to the remote topics. `is_fenced`: everything on the
-    source is copied, and no producer can write to it.
+    """Wait until the copy can no longer write to these remote topics. `is_fenced`: everything on
+    the source is copied, and no producer can write to it.
 
     Raises FlowError (COPY_RUNS) if that cannot be shown; the promotion remains, and the same
     command checks again.
     """
     if not scope.is_whole and scope.intents().promotion is None:
-        _wait_until_still(scope, copies, say, FENCED_STILL_S if is_fenced else OPEN_STILL_S)
+        _wait_until_still(
+            scope, sorted(remotes), say, FENCED_STILL_S if is_fenced else OPEN_STILL_S
+        )
         return
     over = _ended(scope, FOLLOWS_WITHIN_S)
     if over is None:
@@ -144,22 +142,20 @@ def _lead_until_over(scope: CutoverScope, say: Say) -> str:
 def _runs(scope: CutoverScope, history: FlowHistory | None) -> FlowError:
     latest = None if history is None else history.latest
     where = "somewhere" if latest is None else f"on {latest.host} (process {latest.pid})"
-    return FlowError(
+    return scope.error(
         f"it was promoted, but the mirror {where} has not reported that its lanes have "
         "ended: producers must not write yet; find out why it does not follow, or end it, and run "
         "the same command again",
-        flow=scope.name,
         code="COPY_RUNS",
         fate=Fate.RETRIABLE,
     )
 
 
-def _wait_until_still(scope: CutoverScope, copies: Sequence[Copy], say: Say, led_s: float) -> None:
+def _wait_until_still(scope: CutoverScope, topics: Sequence[str], say: Say, led_s: float) -> None:
     """Wait until nothing is appended for longer than a leader takes to release topics, measured
     from the end of one check to the start of the next. A log that cannot be checked does not count
     as still, because a request of this flow may be pending at its leader.
     """
-    topics = sorted({copy.target.topic for copy in copies})
     deadline = time.monotonic() + ENDS_WITHIN_S
     before, since = _ends(scope, topics), time.monotonic()
     while True:

@@ -10,19 +10,18 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Final, Self
 
-from twinlog.client.steering import FlowSteering
+from twinlog.client.steering import GIVES_UP_S, FlowSteering
 from twinlog.cluster.client import prompt_client
 from twinlog.cluster.groups.coordinators import Coordinators
 from twinlog.cluster.groups.group_list import list_groups
 from twinlog.cluster.net.metadata import ClusterMetadata
 from twinlog.config.regex.patterns import NamePattern
 from twinlog.control.flow.flow_setup import FlowSetup
-from twinlog.errors import TwinlogError
+from twinlog.errors import Fate, FlowError, TwinlogError
 from twinlog.mirror.names.filters import TopicSelector, policy_of
 from twinlog.mirror.state.generations import Claim, FlowHistory
 from twinlog.mirror.state.intents import FlowIntents, IntentKind
 from twinlog.mirror.state.rows import StateRows
-from twinlog.model import Isolation
 from twinlog.survey.flow_clusters import never_led, source_changed, target_changed
 from twinlog.survey.state_reader import state_rows_if_any
 
@@ -31,7 +30,6 @@ Say = Callable[[str], None]
 
 SOURCE_ANSWERS_WITHIN_S: Final = 10.0
 """Time limit for the source. It may be lost, which is a reason for a cutover."""
-GIVES_UP_S: Final = 60.0
 
 
 class CutoverScope:
@@ -90,11 +88,6 @@ class CutoverScope:
         """Return the flow's name."""
         return self.setup.name
 
-    @property
-    def reads_committed(self) -> bool:
-        """Return True if the flow copies no records of open or aborted transactions."""
-        return self.config.isolation_level is Isolation.READ_COMMITTED
-
     def covers(self, topic: str) -> bool:
         """Return True if a source topic is part of the cutover. Heartbeats topics are not, because
         a mirror writes them. Released topics are not, because they are not copied.
@@ -128,6 +121,10 @@ class CutoverScope:
     def remote(self, topic: str) -> str:
         """Return the name of the topic's remote topic."""
         return self.policy.format_remote_topic(self.config.source_alias, topic)
+
+    def error(self, message: str, *, code: str, fate: Fate | None = None) -> FlowError:
+        """Return an error of this flow."""
+        return FlowError(message, flow=self.name, code=code, fate=fate)
 
     def require_source(self) -> None:
         """Raise the reason why the source cannot be used, if there is one."""

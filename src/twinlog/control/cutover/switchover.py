@@ -2,17 +2,9 @@
 
     gates -> fence -> proof of the fence -> drain -> groups -> promote -> hook
 
-1. *Gates* change nothing. They are checked before the fence only: after it, lag grows no more, and
-   each step checks its own conditions.
-2. *Fence*: intents, then ACLs (`fence`). If the run dies here, producers are fenced or not; the
-   next run, or `abort`, finds the intents.
-3. *Proof* and *drain* change nothing. If a log grows after the proof, the check right before the
-   promotion finds it.
-4. *Groups* are set, never backwards (`groups`). If the run dies after this step, groups are where a
-   group sync would have set them.
-5. *Promote*: the point of no return (`promotion`). Until then `abort` removes the fence, and the
-   flow continues unchanged.
-6. *Hook*: a repeated command runs it again.
+The table of `control.cutover` has the phases. Gates are checked before the fence only: after it,
+lag grows no more, and each step checks its own conditions. Until the promotion `abort` removes the
+fence, and the flow continues unchanged.
 
 A zombie (a run that was frozen, and continues after another run, or after `abort`) can only do what
 the rows of the state topic still allow. Right before its promotion it checks whether its fence is
@@ -29,7 +21,6 @@ from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from typing import Final
 
-from twinlog.cluster.topics.acls import topic_acls
 from twinlog.control.cutover.copies import FORGOTTEN, Copy, copies, incomplete, records_in
 from twinlog.control.cutover.drain import Drain, Ends, FenceProof
 from twinlog.control.cutover.failover import no_return
@@ -47,7 +38,6 @@ from twinlog.control.cutover.promotion import (
 from twinlog.control.cutover.scope import CutoverScope, Say
 from twinlog.errors import FlowError, TwinlogError
 from twinlog.mirror.findings import Span
-from twinlog.mirror.names.acl_rules import fenced_topics
 from twinlog.mirror.names.renaming import unkept_names
 from twinlog.quantities import count, duration, first_few, plural, total
 
@@ -69,8 +59,8 @@ class FenceKind(StrEnum):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Ways:
-    """Options of a switchover."""
+class SwitchoverOptions:
+    """The options of a switchover."""
 
     fence: FenceKind = FenceKind.ACL
     fence_hook: str = ""
@@ -133,8 +123,8 @@ class Switchover:
     """Runs one switchover command; not thread-safe."""
 
     scope: CutoverScope
-    ways: Ways
-    say: Say
+    say: Say = lambda _: None
+    options: SwitchoverOptions = SwitchoverOptions()
     before_groups: Callable[[], None] = lambda: None
     """Called after producers are fenced off and everything is copied. It may stop consumers."""
     groups: CutoverGroups = field(init=False)
@@ -158,7 +148,7 @@ class Switchover:
         if not is_over:
             excluded = self.groups.excluded()
             gates = Gates(scope, found, groups, newest_status(scope), excluded).all(
-                most_lag=self.ways.most_lag
+                most_lag=self.options.most_lag
             )
         standing = self.fence.standing(intents)
         who = "promoted" if promotion is None else f"promoted {promotion}"
@@ -173,18 +163,20 @@ class Switchover:
             notes=tuple(unkept_names(scope.config, topics)),
         )
 
-    def run(self, plan: SwitchoverPlan) -> None:
-        """Run all steps that are not done. Raises FlowError if one fails; completed steps remain,
-        and the same command continues from there.
+    def run(self, plan: SwitchoverPlan) -> Sequence[GroupPlan]:
+        """Run all steps that are not done. Return the groups that would resume at the wrong offset:
+        none. Raises FlowError if a step fails; completed steps remain, and the same command
+        continues from there.
         """
         began = time.monotonic()
         if plan.promoted:
             self.say("promote: already done")
         else:
             began = self._until_promoted(plan)
+        remotes = {copy.target.topic for copy in plan.copies}
         wait_until_over(
             self.scope,
-            plan.copies,
+            remotes,
             lambda line: self.say(f"promote: {line}"),
             is_fenced=not plan.promoted,
         )
@@ -200,9 +192,10 @@ class Switchover:
         took = f", {duration(time.monotonic() - began)} after the fence"
         self.say(f"promote: clients may move to the target{'' if plan.promoted else took};")
         self.say(f"  {self._fence_now(plan.topics)}")
-        if self.ways.hook:
-            run_hook(self.ways.hook, hook_environment(self.scope, "switch"))
+        if self.options.hook:
+            run_hook(self.scope, self.options.hook, "switch")
             self.say("hook: done")
+        return ()
 
     def abort(self) -> None:
         """Remove the fence. Raises FlowError (PROMOTED) after the point of no return. This needs as
@@ -210,14 +203,14 @@ class Switchover:
         """
         self.scope.require_source()
         if some_are_promoted(self.scope, self.scope.intents()):
-            raise no_return(self.scope.name)
-        if self.ways.fence is FenceKind.HOOK:
-            run_hook(self.ways.fence_hook, hook_environment(self.scope, "unfence"))
+            raise no_return(self.scope)
+        if self.options.fence is FenceKind.HOOK:
+            run_hook(self.scope, self.options.fence_hook, "unfence")
             self.say("fence: removed by the hook")
         mine = self.fence.take_down()
         if some_are_promoted(self.scope, self.scope.intents()):
             self.fence.put_back(mine)  # another run promoted in the meantime
-            raise no_return(self.scope.name)
+            raise no_return(self.scope)
         self.say(f"fence: removed from {plural(len(mine), 'topic')}; the flow continues as before")
 
     # -- steps
@@ -228,12 +221,11 @@ class Switchover:
         if plan.is_begun:
             self.say("gates: were passed before the fence")
         else:
-            require_open(self.scope, plan.gates, self.ways.accepted)
+            require_open(self.scope, plan.gates, self.options.accepted)
         if not self.scope.is_led():
-            raise FlowError(
+            raise self.scope.error(
                 "no mirror runs to copy the remaining records: start one with twinlog "
                 "mirror FILE, and run the same command again",
-                flow=self.scope.name,
                 code="NOT_DRAINED",
             )
         began = time.monotonic()
@@ -241,11 +233,11 @@ class Switchover:
         proof = FenceProof(self.scope, plan.topics)
         ends = proof.wait(
             lambda line: self.say(f"proof: {line}"),
-            still_s=self.ways.fence.still_s,
-            within_s=self.ways.within_s,
+            still_s=self.options.fence.still_s,
+            within_s=self.options.within_s,
         )
-        drain = Drain(self.scope, ends, accepts_loss="copy" in self.ways.accepted)
-        drain.wait(lambda line: self.say(f"drain: {line}"), within_s=self.ways.within_s)
+        drain = Drain(self.scope, ends, accepts_loss="copy" in self.options.accepted)
+        drain.wait(lambda line: self.say(f"drain: {line}"), within_s=self.options.within_s)
         self.before_groups()
         self._groups(ends)
         self._check_again(plan.topics, proof, ends, drain)
@@ -255,11 +247,11 @@ class Switchover:
         return began
 
     def _fence(self, topics: Sequence[str]) -> None:
-        match self.ways.fence:
+        match self.options.fence:
             case FenceKind.NONE:
                 self.say("fence: none; the operator has stopped the producers")
             case FenceKind.HOOK:
-                run_hook(self.ways.fence_hook, hook_environment(self.scope, "fence"))
+                run_hook(self.scope, self.options.fence_hook, "fence")
                 self.say("fence: by the hook")
             case FenceKind.ACL:
                 others = self.fence.put_up(topics)
@@ -269,14 +261,13 @@ class Switchover:
                 self._until_enforced(topics)
 
     def _until_enforced(self, topics: Sequence[str]) -> None:
-        deadline = time.monotonic() + self.ways.within_s
+        deadline = time.monotonic() + self.options.within_s
         while open_ := self.fence.open_brokers(topics):
             if time.monotonic() > deadline:
-                raise FlowError(
+                raise self.scope.error(
                     f"brokers {open_} of the source do not enforce the fence "
                     "yet; run the same command again, or remove it with twinlog switchover "
                     "abort",
-                    flow=self.scope.name,
                     code="FENCE_LEAKS",
                 )
             time.sleep(POLL_S)
@@ -284,7 +275,7 @@ class Switchover:
 
     def _groups(self, ends: Ends) -> None:
         """Set every group, until each is at its offset and none still reads on the source."""
-        deadline = time.monotonic() + self.ways.within_s
+        deadline = time.monotonic() + self.options.within_s
         waits = False
         while True:
             # the copies are complete, so setting offsets does not change them
@@ -295,10 +286,9 @@ class Switchover:
             if not left:
                 break
             if time.monotonic() > deadline:
-                raise FlowError(
+                raise self.scope.error(
                     f"{first_few(left)}; run the same command again, or remove "
                     "the fence with twinlog switchover abort",
-                    flow=self.scope.name,
                     code="GROUPS_LEFT",
                 )
             if not waits:
@@ -310,7 +300,7 @@ class Switchover:
         self.say(f"groups: {plural(len(plans), 'group')} compared, each at its offset or further")
 
     def _left(self, plans: Iterable[GroupPlan], refused: Mapping[str, str]) -> Iterator[str]:
-        taken = "groups" in self.ways.accepted
+        taken = "groups" in self.options.accepted
         for one in plans:
             if not taken:
                 yield from one.nowhere()
@@ -356,12 +346,10 @@ class Switchover:
         unlisted = {f"{one.source.topic}: {one.unlisted}": 0 for one in found if one.unlisted}
         stopped = newest_status(scope).codes(scope.covers)
         for gate, problems in (("topics", unlisted), ("copy", stopped)):
-            if gate not in self.ways.accepted and (some := first_few(problems)):
+            if gate not in self.options.accepted and (some := first_few(problems)):
                 raise self._changed(f"gate {gate} is closed now: {some}", "GATE_CLOSED")
-        if self.ways.fence is FenceKind.ACL:
-            fences = fenced_topics(topic_acls(scope.source))
-            if open_ := sorted({*topics} - fences):
-                raise self._changed(f"the fence was removed from {first_few(open_)}")
+        if self.options.fence is FenceKind.ACL and (open_ := self.fence.missing(topics)):
+            raise self._changed(f"the fence was removed from {first_few(open_)}")
         if writers := proof.has_moved(ends):
             raise self._changed(f"the source was written to: {first_few(map(str, writers))}")
         if not drain.is_over():
@@ -372,20 +360,17 @@ class Switchover:
         fence and then looks for a promotion; a run promotes and then looks for the fence. So at
         least one of the two sees the other.
         """
-        if self.ways.fence is not FenceKind.ACL:
-            return
-        fences = fenced_topics(topic_acls(self.scope.source))
-        if open_ := sorted({*topics} - fences):
+        if self.options.fence is FenceKind.ACL and (open_ := self.fence.missing(topics)):
             self.say(f"fence: it was removed from {first_few(open_)}: it is put up again")
             self.fence.put_back(open_)
             self._until_enforced(topics)
 
     def _fence_now(self, topics: Sequence[str]) -> str:
         """Return a line that reports whether ACLs still keep producers off the source."""
-        if self.ways.fence is not FenceKind.ACL:
+        if self.options.fence is not FenceKind.ACL:
             return "keep producers off the source yourself: no ACL does"
         try:
-            open_ = sorted({*topics} - fenced_topics(topic_acls(self.scope.source)))
+            open_ = self.fence.missing(topics)
         except TwinlogError as error:
             return f"keep producers off the source yourself: its ACLs are unknown: {error}"
         if open_:
@@ -421,23 +406,21 @@ class Switchover:
         if not late:
             return
         what = f"records were written to the source after the copy ({first_few(late)})"
-        if "copy" in self.ways.accepted:
+        if "copy" in self.options.accepted:
             self.say(f"promote: {what}: they exist only there")
             return
         demote = "flow demote" if scope.is_whole else "topic demote"
-        raise FlowError(
+        raise scope.error(
             f"it was promoted, but {what}: do not move clients; stop the producers on the "
             f"source, undo the promotion with twinlog {demote}, and run the same command "
             "again; or leave the records there with --accept copy",
-            flow=scope.name,
             code="FENCE_LEAKS",
         )
 
     def _changed(self, what: str, code: str = "FENCE_LEAKS") -> FlowError:
-        return FlowError(
+        return self.scope.error(
             f"{what}; nothing was promoted: run the same command again, or "
             "remove the fence with twinlog switchover abort",
-            flow=self.scope.name,
             code=code,
         )
 
@@ -470,39 +453,32 @@ def _overlaps(plans: Iterable[GroupPlan]) -> Iterator[str]:
 STDERR: Final = 2
 
 
-def hook_environment(scope: CutoverScope, step: str) -> dict[str, str]:
-    """Return the environment variables of a hook, in addition to this process's own."""
-    servers = {
-        side: ",".join(f"{host}:{port}" for host, port in settings.bootstrap)
-        for side, settings in (("SOURCE", scope.setup.source), ("TARGET", scope.setup.target))
-    }
-    return {
+def run_hook(scope: CutoverScope, command: str, step: str) -> None:
+    """Run the command in a shell until it ends. Its environment names the step, the flow, and both
+    clusters.
+
+    Raises FlowError (HOOK_FAILED) if the shell's exit code is not 0 or the shell cannot be started.
+    """
+    environment = {
+        **os.environ,
         "TWINLOG_STEP": step,
         "TWINLOG_FLOW": scope.name,
         "TWINLOG_SOURCE": scope.config.flow.source,
         "TWINLOG_TARGET": scope.config.flow.target,
-        "TWINLOG_SOURCE_BOOTSTRAP": servers["SOURCE"],
-        "TWINLOG_TARGET_BOOTSTRAP": servers["TARGET"],
     }
-
-
-def run_hook(command: str, environment: Mapping[str, str]) -> None:
-    """Run the command in a shell until it ends.
-
-    Raises FlowError (HOOK_FAILED) if the shell's exit code is not 0 or the shell cannot be started.
-    """
-    words = ["/bin/sh", "-c", command]
+    for side, settings in (("SOURCE", scope.setup.source), ("TARGET", scope.setup.target)):
+        servers = ",".join(f"{host}:{port}" for host, port in settings.bootstrap)
+        environment[f"TWINLOG_{side}_BOOTSTRAP"] = servers
     try:
-        done = subprocess.run(words, env={**os.environ, **environment}, stdout=STDERR, check=False)
+        done = subprocess.run(
+            ["/bin/sh", "-c", command], env=environment, stdout=STDERR, check=False
+        )
+        why = f"it ended with {done.returncode}" if done.returncode else ""
     except (OSError, ValueError) as error:
-        raise _failed(environment, str(error)) from error
-    if done.returncode:
-        raise _failed(environment, f"it ended with {done.returncode}")
-
-
-def _failed(environment: Mapping[str, str], why: str) -> FlowError:
-    return FlowError(
-        f"{environment['TWINLOG_FLOW']}: the hook for the step {environment['TWINLOG_STEP']} "
-        f"failed: {why}; fix it and run the same command again",
-        code="HOOK_FAILED",
-    )
+        why = str(error)
+    if why:
+        raise FlowError(
+            f"{scope.name}: the hook for the step {step} failed: {why}; fix it and run the same "
+            "command again",
+            code="HOOK_FAILED",
+        )

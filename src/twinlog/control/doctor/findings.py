@@ -101,8 +101,7 @@ class Observation:
     cores: int | None = None
     """Cores of this host; None if the flow's process runs on another host."""
     silent_ms: int = 0
-    """How long the report of its process, which is alive, is overdue; 0 if it is not, or unknown.
-    """
+    """How long the report of its live process is overdue; 0 if it is not, or unknown."""
     rates: Mapping[TopicPartition, float] | None = None
     """Bytes per second of each partition, measured now; None if unknown."""
     reported_rate: float | None = None
@@ -120,7 +119,7 @@ class Observation:
     def behind(self) -> tuple[PartitionStatus, ...]:
         """Partitions with a lag, without those that an open transaction holds back."""
         parts = self.snapshot.partitions
-        return tuple(one for one in parts if one.lag and not one.is_held_back)
+        return tuple(part for part in parts if part.lag and not part.is_held_back)
 
     @cached_property
     def lag(self) -> int:
@@ -133,8 +132,8 @@ class Observation:
 
     @cached_property
     def batches(self) -> tuple[int, int]:
-        """For partitions with a lag: the number of batches that their lanes have read, and how many
-        of these were decoded or compressed again.
+        """Batches that the lanes of lagging partitions have read, and how many of these were
+        decoded or compressed again.
         """
         return sum(one.batches for one in self.behind), sum(one.recoded for one in self.behind)
 
@@ -200,13 +199,13 @@ def quota(seen: Observation) -> Iterator[Finding]:
     is_throttled = seen.snapshot.state is FlowState.THROTTLED
     if not (is_throttled or seen.is_slow):
         return
-    ours = [
+    quotas = [
         (side, one)
         for side, key in ((seen.source, CONSUMER), (seen.target, PRODUCER))
         for one in side.quotas or ()
         if one.key in (key, REQUESTS)
     ]
-    for side, one in ours:
+    for side, one in quotas:
         likelihood = Likelihood.LIKELY if is_throttled else _binds(seen, one)
         if likelihood is not None:
             yield Finding(
@@ -216,7 +215,7 @@ def quota(seen: Observation) -> Iterator[Finding]:
                 "each broker)",
                 f"raise it: kafka-configs.sh --alter --add-config {one.key}=... for {one.whose}",
             )
-    if is_throttled and not ours and seen.limit is None:
+    if is_throttled and not quotas and seen.limit is None:
         hidden = [one.alias for one in (seen.source, seen.target) if one.quotas is None]
         todo = "check the quotas of users and client IDs: kafka-configs.sh --describe"
         if hidden:
@@ -297,8 +296,10 @@ def open_transaction(seen: Observation) -> Iterator[Finding]:
     For a moment, a record that arrives between the report of the lag and the query of the log end
     looks the same.
     """
-    parts = [one for one in seen.snapshot.partitions if (one.loss_ms or 0) > SLOW_MS]
-    held = [one for one in parts if one.loss_records and (not one.lag or one.is_held_back)]
+    parts = [
+        partition for partition in seen.snapshot.partitions if (partition.loss_ms or 0) > SLOW_MS
+    ]
+    held = [part for part in parts if part.loss_records and (not part.lag or part.is_held_back)]
     if not held:
         return
     worst = max(held, key=lambda one: one.loss_records or 0)
@@ -428,7 +429,7 @@ def at_its_limits(seen: Observation) -> Iterator[Finding]:
 # Causes that stop a flow, or some of its partitions, and records that will be lost.
 
 SILENT_MS: Final = 10_000
-"""A process reports its state once a second."""
+"""Maximum silence of a process, which reports its state once a second."""
 
 MARKDOWN_LINK: Final = re.compile(r"\[([^\]]+)\]\(([^)]+)\)")
 AS_SAID: Final = "see the message; twinlog explain CODE explains more"
@@ -440,8 +441,8 @@ def _certain(cause: str, what: str, todo: str) -> Finding:
 
 def advice_of(code: str) -> str:
     """Return the catalogue's advice on a code as plain text."""
-    found = conditions().get(code)
-    text = "" if found is None else found.advice
+    condition = conditions().get(code)
+    text = "" if condition is None else condition.advice
     return MARKDOWN_LINK.sub(r"\1: docs/\2", text).replace("`", "") or AS_SAID
 
 
@@ -486,7 +487,7 @@ def failed(seen: Observation) -> Iterator[Finding]:
 
 def _advice(snapshot: FlowStatus) -> str:
     """Return the advice for a flow that waits for a cluster, or whose records are at risk."""
-    is_near = any(one.is_near_deletion for one in snapshot.partitions)
+    is_near = any(partition.is_near_deletion for partition in snapshot.partitions)
     risks = ("RPO_EXCEEDED" if snapshot.rpo_excess else "", "RETENTION_NEAR" if is_near else "")
     code = next(filter(None, (snapshot.code, *risks)), "")
     return (
@@ -511,7 +512,11 @@ def paused(seen: Observation) -> Iterator[Finding]:
         what = "; ".join(filter(None, (seen.pause or "paused", waiting)))
         yield _certain("paused", what, seen.command("flow resume"))
         return
-    parts = [one for one in seen.snapshot.partitions if one.state is PartitionState.PAUSED]
+    parts = [
+        partition
+        for partition in seen.snapshot.partitions
+        if partition.state is PartitionState.PAUSED
+    ]
     for topic, some in _by(parts, lambda one: one.topic):
         why = some[0].message or "paused"
         lag = total(one.lag for one in some) or 0
@@ -537,7 +542,7 @@ def no_lanes(seen: Observation) -> Iterator[Finding]:
 
 def stopped_by_codes(seen: Observation) -> Iterator[Finding]:
     """Report partitions that have stopped with a code or are retried; the most frequent first."""
-    parts = [one for one in seen.snapshot.partitions if one.code]
+    parts = [partition for partition in seen.snapshot.partitions if partition.code]
     groups = sorted(_by(parts, lambda one: one.code), key=lambda item: -len(item[1]))
     for code, some in groups:
         names = first_few(f"{one.topic}-{one.partition}" for one in some)
@@ -552,7 +557,7 @@ def stopped_by_codes(seen: Observation) -> Iterator[Finding]:
 
 def leaderless(seen: Observation) -> Iterator[Finding]:
     """Report partitions without a leader on the clusters, if no partition reports it itself."""
-    if any(one.code == "NO_LEADER" for one in seen.snapshot.partitions):
+    if any(partition.code == "NO_LEADER" for partition in seen.snapshot.partitions):
         return
     for side in (seen.source, seen.target):
         if side.leaderless:
@@ -563,7 +568,7 @@ def leaderless(seen: Observation) -> Iterator[Finding]:
 
 def under_min_isr(seen: Observation) -> Iterator[Finding]:
     """Report partitions of the target with too few replicas in sync to accept records."""
-    if any(one.code == "TARGET_UNDER_MIN_ISR" for one in seen.snapshot.partitions):
+    if any(partition.code == "TARGET_UNDER_MIN_ISR" for partition in seen.snapshot.partitions):
         return
     side = seen.target
     if side.under_min_isr:
@@ -583,7 +588,7 @@ def _of(side: ClusterView, tps: Sequence[object], what: str) -> str:
 
 def retention_near(seen: Observation) -> Iterator[Finding]:
     """Report records that will be deleted before they are copied."""
-    near = [one for one in seen.snapshot.partitions if one.is_near_deletion]
+    near = [partition for partition in seen.snapshot.partitions if partition.is_near_deletion]
     for topic, some in _by(near, lambda one: one.topic):
         first = min(some, key=lambda one: one.left_ms or 0)
         needs = (
@@ -605,8 +610,8 @@ def _by(
     parts: Iterable[PartitionStatus], key: Callable[[PartitionStatus], str]
 ) -> Iterator[tuple[str, list[PartitionStatus]]]:
     out: dict[str, list[PartitionStatus]] = {}
-    for one in parts:
-        out.setdefault(key(one), []).append(one)
+    for part in parts:
+        out.setdefault(key(part), []).append(part)
     yield from out.items()
 
 
@@ -634,7 +639,7 @@ CHECKS: Final[tuple[Callable[[Observation], Iterator[Finding]], ...]] = (
 """Order of findings of the same likelihood."""
 
 
-def printed(seen: Observation, found: list[Finding]) -> dict[str, Any]:
+def printed(seen: Observation, findings_of: list[Finding]) -> dict[str, Any]:
     """Return the measurements and findings of a flow, as they are printed for programs."""
     return {
         "flow": seen.flow,
@@ -648,13 +653,13 @@ def printed(seen: Observation, found: list[Finding]) -> dict[str, Any]:
             for one in (seen.source, seen.target)
         },
         "notes": seen.notes,
-        "findings": found,
+        "findings": findings_of,
     }
 
 
 def findings(seen: Observation) -> list[Finding]:
     """Return the findings, or an empty list if the flow is neither slow nor stopped."""
-    found = [one for check in CHECKS for one in check(seen)]
-    if not found:
-        found = list(at_its_limits(seen))
-    return sorted(found, key=lambda one: one.likelihood)
+    results = [one for check in CHECKS for one in check(seen)]
+    if not results:
+        results = list(at_its_limits(seen))
+    return sorted(results, key=lambda one: one.likelihood)

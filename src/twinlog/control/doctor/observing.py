@@ -80,10 +80,12 @@ class _Observer:
             alone = replace(self._config, flows=(self._flow,))
             snapshot = offline_status(alone, GIVES_UP_S)[0].status
         parts = snapshot.partitions
-        own = [TopicPartition(one.topic, one.partition) for one in parts]
-        theirs = [TopicPartition(p.target_topic, p.partition) for p in parts if p.target_topic]
+        own = [TopicPartition(part.topic, part.partition) for part in parts]
+        target_partitions = [
+            TopicPartition(p.target_topic, p.partition) for p in parts if p.target_topic
+        ]
         source = self._side(self._setup.source, own, (CONSUMER, REQUESTS))
-        target = self._side(self._setup.target, theirs, (PRODUCER, REQUESTS))
+        target = self._side(self._setup.target, target_partitions, (PRODUCER, REQUESTS))
         intents = FlowIntents() if target.problem else self._intents()
         seen = Observation(
             snapshot=snapshot,
@@ -157,11 +159,11 @@ class _Observer:
         self, client: ClusterClient, client_id: str, keys: tuple[str, ...]
     ) -> tuple[Quota, ...] | None:
         try:
-            found = client_quotas(client)
+            quotas = client_quotas(client)
         except (Unauthorized, Unsupported) as error:
             self._notes.append(f"quotas are unknown: {error}")
             return None
-        return tuple(one for one in found if one.key in keys and one.may_bind(client_id))
+        return tuple(quota for quota in quotas if quota.key in keys and quota.may_bind(client_id))
 
     def _limit(self, intent: Intent | None) -> Limit | None:
         """Return the limit set by a user, or else that of the configuration."""
@@ -186,7 +188,7 @@ class _Observer:
             return {}
 
     def _asked_configs(self, parts: Iterable[PartitionStatus]) -> dict[str, str]:
-        topics = list(dict.fromkeys(one.topic for one in parts if one.lag))[:BEHIND_AT_MOST]
+        topics = list(dict.fromkeys(part.topic for part in parts if part.lag))[:BEHIND_AT_MOST]
         if not topics:
             return {}
         out = {}
@@ -208,11 +210,11 @@ def _asked(settings: ClusterSettings) -> ClusterClient:
 
 def reported_rate(flow: str, rows: Sequence[tuple[bytes | None, bytes | None]]) -> float | None:
     """Return bytes per second between the first and the last of a leader's rows, in log order."""
-    found = [one for row in rows if (one := published_status(flow, [row])) is not None]
-    last = max(found, key=lambda one: (one.rank, one.at_ms), default=None)
+    statuses = [one for row in rows if (one := published_status(flow, [row])) is not None]
+    last = max(statuses, key=lambda one: (one.rank, one.at_ms), default=None)
     if last is None:
         return None
-    first = next(one for one in found if one.generation == last.generation)
+    first = next(status for status in statuses if status.generation == last.generation)
     seconds = (last.at_ms - first.at_ms) / 1000
     return max(0, last.bytes - first.bytes) / seconds if seconds > 0 else None
 
@@ -233,8 +235,8 @@ def heard(mirrors: Iterable[RunningMirror], flow: str) -> ProcessReport | None:
 def leaderless(seen: ClusterMetadata, tps: Iterable[TopicPartition]) -> Iterator[TopicPartition]:
     """Yield partitions without a leader."""
     for tp in tps:
-        found = seen.partition(tp)
-        if found is not None and found.leader < 0:
+        partition = seen.partition(tp)
+        if partition is not None and partition.leader < 0:
             yield tp
 
 
@@ -246,9 +248,13 @@ def under_min_isr(
     """
     short: dict[str, list[tuple[TopicPartition, int]]] = {}
     for tp in tps:
-        found = seen.partition(tp)
-        if found is not None and found.leader >= 0 and len(found.isr) < len(found.replicas):
-            short.setdefault(tp.topic, []).append((tp, len(found.isr)))
+        partition = seen.partition(tp)
+        if (
+            partition is not None
+            and partition.leader >= 0
+            and len(partition.isr) < len(partition.replicas)
+        ):
+            short.setdefault(tp.topic, []).append((tp, len(partition.isr)))
     configs = describe_topic_configs(client, short)
     for topic, some in short.items():
         answer = configs[topic]

@@ -15,7 +15,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, ClassVar, Final
 
 from cryptography.exceptions import UnsupportedAlgorithm
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
@@ -78,6 +78,7 @@ class DrillPlan:
     fence: FenceKind
     load: Load
     parts: tuple[Part, ...]
+    is_open: ClassVar = True
 
     def lines(self) -> Iterator[str]:
         """The plan as text."""

@@ -13,26 +13,34 @@ import os
 import signal
 import subprocess
 import sys
+import threading
 import time
 from collections import Counter
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from itertools import pairwise
 from pathlib import Path
 from typing import Any, Final
 
+from twinlog.cluster.client import ClusterClient
+from twinlog.cluster.groups.coordinators import Coordinators
+from twinlog.cluster.groups.group_offsets import Committed, commit_offsets, fetch_offsets
+from twinlog.cluster.logs.raw_log import produce_batch
+from twinlog.cluster.net.settings import ClusterSettings
+from twinlog.cluster.topics.internal_log import ends_of_logs, read_to_end
 from twinlog.config.flow.schema import FlowConfig
 from twinlog.control.cutover.copies import Copy, copies
 from twinlog.control.cutover.failover import Failover
 from twinlog.control.cutover.scope import CutoverScope, Say
-from twinlog.control.cutover.switchover import FenceKind, Switchover, Ways
+from twinlog.control.cutover.switchover import FenceKind, Switchover, SwitchoverOptions
 from twinlog.control.drill.cleaning import DrillNames, Part
-from twinlog.control.drill.clients import DrillClient, DrillReader, DrillWriter, numbers_in
 from twinlog.control.flow.wiring import flow_setup
-from twinlog.errors import FlowError, TwinlogError
+from twinlog.errors import Fate, FlowError, TwinlogError, Unauthorized, or_raise
 from twinlog.model import TopicPartition
 from twinlog.quantities import duration, first_few, plural, total
+from twinlog.wire.record_batch import Codec
+from twinlog.wire.records import Record, encode_batch
 
 POLL_S: Final = 0.3
 BEGINS_WITHIN_S: Final = 300.0
@@ -111,7 +119,7 @@ class Rehearsal:
         writer, readers = self._begin(scope)
         self._until(lambda: _is_copied(scope), "the first copy")
         self._work()
-        work = Switchover(scope, Ways(fence=fence, most_lag=1 << 40), self._say)
+        work = Switchover(scope, self._say, SwitchoverOptions(fence=fence, most_lag=1 << 40))
         work.before_groups = lambda: self._all_read(writer, readers)
         self._until(lambda: work.plan().is_open, lambda: _closed(work))
         plan = work.plan()
@@ -122,7 +130,7 @@ class Rehearsal:
         work.run(plan)
         there, others = self._go_over(scope, writer)
         outcome = self._outcome(there, writer.refused_at or stopped_at)
-        whole = {tp: range(count) for tp, count in self._written(scope, there).items()}
+        whole = {tp: range(there.written[self._remote(scope, tp)]) for tp in writer.written}
         outcome.findings += self._in_logs(scope, whole)
         for before, after in zip(readers, others, strict=True):
             for tp, numbers in before.read.items():
@@ -146,7 +154,7 @@ class Rehearsal:
             writer, readers = self._begin(scope)
             self._until(lambda: _is_copied(source), "the first copy")
         scope.source_problem = FlowError("the drill treats it as lost", code="DRILL_FAILED")
-        work = Failover(scope)
+        work = Failover(scope, self._say)
         self._until(
             lambda: {one.group for one in work.plan().groups} >= {*self._groups},
             "a checkpoint of every group",
@@ -159,7 +167,7 @@ class Rehearsal:
             one.cut()
         plan = work.plan()
         missing = [plan.missing(copy) for copy in plan.copies]
-        left = work.run(plan, self._say)
+        left = work.run(plan)
         there, others = self._go_over(scope, writer)
         outcome = self._outcome(there, cut_at)
         outcome.said_lost = None if None in missing else total(missing)
@@ -167,19 +175,18 @@ class Rehearsal:
             Defect(part=self._part, where=f"group {one.group}", what="is not at its offset")
             for one in left
         ]
-        self._after_a_loss(scope, outcome, (writer, readers, others), cut_at)
+        self._after_a_loss(scope, outcome, (writer, readers, there, others), cut_at)
         return outcome
 
     def _after_a_loss(
         self,
         scope: CutoverScope,
         outcome: Measured,
-        clients: tuple[DrillWriter, Sequence[DrillReader], Sequence[DrillReader]],
+        clients: tuple[DrillWriter, Sequence[DrillReader], DrillWriter, Sequence[DrillReader]],
         cut_at: float,
     ) -> None:
-        writer, readers, others = clients
+        writer, readers, there, others = clients
         whole: dict[TopicPartition, Sequence[int]] = {}
-        there = self._there
         for tp, written in writer.written.items():
             remote = self._remote(scope, tp)
             found = numbers_in(scope.target, remote)
@@ -195,67 +202,55 @@ class Rehearsal:
                 read = {*numbers, *later}
                 if lost := sorted({*whole[tp]} - read):
                     what = f"{plural(len(lost), 'record')} never read, the first is {lost[0]}"
-                    outcome.findings.append(
-                        Defect(part=self._part, where=f"the group of {tp}", what=what)
-                    )
-                again = findings(
-                    self._part,
-                    "the records that its group read on the target from",
-                    tp,
-                    later,
-                    later,
-                )
-                outcome.findings += again
+                    where = f"the group of {tp}"
+                    outcome.findings.append(Defect(part=self._part, where=where, what=what))
+                where = "the records that its group read on the target from"
+                outcome.findings += findings(self._part, where, tp, later, later)
                 outcome.read_again += len(later) - len({*later} - {*numbers})
 
     # -- both
 
     def _begin(self, scope: CutoverScope) -> tuple[DrillWriter, list[DrillReader]]:
+        """Start the application on the source."""
         tps = [TopicPartition(t, p) for t, count in self._topics.items() for p in range(count)]
-        writer = DrillWriter(
-            scope.setup.source,
-            dict.fromkeys(tps, 0),
-            records_per_s=self._load.records_per_s,
-            record_bytes=self._load.record_bytes,
-        )
-        readers = [
-            DrillReader(scope.setup.source, group, [tp for tp in tps if tp.topic == topic])
-            for group, topic in self._groups.items()
-        ]
-        self._start([writer, *readers])
-        self._until(lambda: writer.is_writing, "the first records")
-        return writer, readers
+        found = self._application(scope.setup.source, dict.fromkeys(tps, 0), self._groups)
+        self._until(lambda: found[0].is_writing, "the first records")
+        return found
 
     def _go_over(
         self, scope: CutoverScope, before: DrillWriter
     ) -> tuple[DrillWriter, list[DrillReader]]:
         """Run the application on the target for half of the time; it reads everything at last."""
-        there = DrillWriter(
-            scope.setup.target,
-            {self._remote(scope, tp): number for tp, number in before.written.items()},
-            records_per_s=self._load.records_per_s,
-            record_bytes=self._load.record_bytes,
-        )
-        readers = [
-            DrillReader(
-                scope.setup.target,
-                group,
-                [tp for tp in there.written if tp.topic == scope.remote(topic)],
-            )
-            for group, topic in self._groups.items()
-        ]
-        self._there = there
-        self._start([there, *readers])
+        first = {self._remote(scope, tp): number for tp, number in before.written.items()}
+        groups = {group: scope.remote(topic) for group, topic in self._groups.items()}
+        there, readers = self._application(scope.setup.target, first, groups)
         self._until(lambda: there.is_writing, "records of the new owners", WORKS_WITHIN_S)
         self._work(0.5)
         for one in (there, *readers):
             one.end()
         return there, readers
 
-    def _start(self, clients: Sequence[DrillClient]) -> None:
-        for one in clients:
+    def _application(
+        self,
+        settings: ClusterSettings,
+        first: Mapping[TopicPartition, int],
+        groups: Mapping[str, str],
+    ) -> tuple[DrillWriter, list[DrillReader]]:
+        """Start a writer, and a reader for each group and its topic."""
+        writer = DrillWriter(
+            settings,
+            first,
+            records_per_s=self._load.records_per_s,
+            record_bytes=self._load.record_bytes,
+        )
+        readers = [
+            DrillReader(settings, group, [tp for tp in first if tp.topic == topic])
+            for group, topic in groups.items()
+        ]
+        for one in (writer, *readers):
             self._clients.append(one)
             one.start()
+        return writer, readers
 
     def _work(self, share: float = 1.0) -> None:
         """Let the application run for a while."""
@@ -284,14 +279,6 @@ class Rehearsal:
 
     def _remote(self, scope: CutoverScope, tp: TopicPartition) -> TopicPartition:
         return TopicPartition(scope.remote(tp.topic), tp.partition)
-
-    def _written(self, scope: CutoverScope, there: DrillWriter) -> dict[TopicPartition, int]:
-        """Return how many numbers there are in total, by partition of the source."""
-        return {
-            TopicPartition(topic, p): there.written[TopicPartition(scope.remote(topic), p)]
-            for topic, count in self._topics.items()
-            for p in range(count)
-        }
 
     def _in_logs(self, scope: CutoverScope, wanted: dict[TopicPartition, Any]) -> Iterator[Defect]:
         for tp, numbers in wanted.items():
@@ -360,6 +347,182 @@ def read_again(found: Sequence[int]) -> int:
     """Return how many records were read more than once."""
     return len(found) - len({*found})
 
+
+# The drill's application: a thread that writes numbered records, and one that reads and commits.
+# Record n of a partition has the key n. The writer counts acknowledged records. If a response is
+# lost, the end of the log shows how many records arrived, since no other client writes there.
+
+ROUND_S: Final = 0.05
+AGAIN_S: Final = 0.5
+
+
+class DrillClient:
+    """Works in its own thread until it is stopped."""
+
+    def __init__(self, settings: ClusterSettings) -> None:
+        self._settings = settings
+        self._end = threading.Event()
+        self._thread = threading.Thread(target=self._run, name="drill-client", daemon=True)
+        self.error: Exception | None = None
+
+    def start(self) -> None:
+        self._thread.start()
+
+    @property
+    def is_alive(self) -> bool:
+        return self._thread.is_alive()
+
+    def stop(self) -> None:
+        """Ask the thread to end; does not wait."""
+        self._end.set()
+
+    def end(self) -> None:
+        """Stop the thread, wait for its end, and raise its error, if any."""
+        self.stop()
+        if self._thread.ident is not None:
+            self._thread.join()
+        self.check()
+
+    def check(self) -> None:
+        """Raise the error that ended the thread, if any."""
+        if self.error is not None:
+            raise self.error
+
+    def _run(self) -> None:
+        try:
+            with ClusterClient(self._settings) as client:
+                self._work(client)
+        except Exception as error:  # noqa: BLE001 (`check` raises it)
+            self.error = error
+
+    def _work(self, client: ClusterClient) -> None:
+        raise NotImplementedError
+
+
+class DrillWriter(DrillClient):
+    """Writes the numbers of each partition in order."""
+
+    def __init__(
+        self,
+        settings: ClusterSettings,
+        first: Mapping[TopicPartition, int],
+        *,
+        records_per_s: float,
+        record_bytes: int,
+    ) -> None:
+        """`first`: each partition's first number."""
+        super().__init__(settings)
+        self.written = dict(first)
+        """How many numbers of each partition are acknowledged, including those before `first`."""
+        self.first_at: dict[TopicPartition, float] = {}
+        """When each partition's first record was acknowledged; monotonic seconds."""
+        self.refused_at: float | None = None
+        """When a broker first rejected a record, which ends the writer; monotonic seconds."""
+        self._acked: dict[TopicPartition, list[tuple[int, float]]] = {tp: [] for tp in first}
+        self._value = b"." * record_bytes
+        self._at_once = max(1, round(records_per_s * ROUND_S / max(1, len(first))))
+        self._pause_s = len(first) * self._at_once / records_per_s
+
+    def acked_at(self, tp: TopicPartition, number: int, otherwise: float) -> float:
+        """Return the monotonic time of a record's acknowledgement, or `otherwise` if none came."""
+        return next((at for end, at in self._acked[tp] if end > number), otherwise)
+
+    @property
+    def is_writing(self) -> bool:
+        """Every partition has accepted a record."""
+        return len(self.first_at) == len(self.written)
+
+    def _work(self, client: ClusterClient) -> None:
+        before = {tp: end - self.written[tp] for tp, end in _ends(client, self.written).items()}
+        while not self._end.wait(self._pause_s):
+            for tp in self.written:
+                try:
+                    produce_batch(client, tp, self._batch(tp))
+                    self.written[tp] += self._at_once
+                except Unauthorized:
+                    self.refused_at = time.monotonic()
+                    return
+                except TwinlogError as error:
+                    if error.fate is not Fate.RETRIABLE:
+                        raise
+                    self._end.wait(AGAIN_S)
+                    self.written[tp] = _ends(client, [tp])[tp] - before[tp]
+                    continue
+                now = time.monotonic()
+                self._acked[tp].append((self.written[tp], now))
+                self.first_at.setdefault(tp, now)
+
+    def _batch(self, tp: TopicPartition) -> bytes:
+        first, now_ms = self.written[tp], int(time.time() * 1000)
+        records = [
+            Record(offset=at, timestamp=now_ms, key=b"%d" % (first + at), value=self._value)
+            for at in range(self._at_once)
+        ]
+        return bytes(encode_batch(records, codec=Codec.NONE))
+
+
+class DrillReader(DrillClient):
+    """Reads topics of one group from its offsets, and commits what it has read."""
+
+    def __init__(
+        self, settings: ClusterSettings, group: str, tps: Sequence[TopicPartition]
+    ) -> None:
+        super().__init__(settings)
+        self._group = group
+        self._tps = tps
+        self._is_cut = False
+        self.read: dict[TopicPartition, list[int]] = {tp: [] for tp in tps}
+        """Numbers in the order in which they were read."""
+        self.resumed: dict[TopicPartition, int] = {}
+        """The offsets at which it began."""
+
+    def cut(self) -> None:
+        """Treat the cluster as lost: read and commit nothing more."""
+        self._is_cut = True
+        self.end()
+
+    def _work(self, client: ClusterClient) -> None:
+        there = Coordinators(client)
+        found = or_raise(fetch_offsets(there, [self._group])[self._group])
+        position = {tp: found[tp].offset if tp in found else 0 for tp in self._tps}
+        self.resumed = dict(position)
+        is_over = False
+        while not is_over:  # one more round after the end, to read all records
+            is_over = self._end.wait(ROUND_S)
+            if self._is_cut:
+                return
+            try:
+                for tp in self._tps:
+                    for record in read_to_end(client, tp.topic, tp.partition, position[tp]):
+                        self.read[tp].append(number_of(record))
+                        position[tp] = record.offset + 1
+                offsets = {tp: Committed(offset=at) for tp, at in position.items()}
+                (answer,) = commit_offsets(there, {self._group: offsets}).values()
+                for one in [answer] if isinstance(answer, TwinlogError) else answer.values():
+                    if one is not None:
+                        raise one
+            except TwinlogError as error:
+                if error.fate is not Fate.RETRIABLE or is_over:
+                    raise
+                self._end.wait(AGAIN_S)
+
+
+def numbers_in(client: ClusterClient, tp: TopicPartition) -> list[int]:
+    """Return the numbers of all records of a partition, in order."""
+    return [number_of(record) for record in read_to_end(client, tp.topic, tp.partition)]
+
+
+def number_of(record: Record) -> int:
+    """Return a record's number, or -1 if the drill did not write it."""
+    key = bytes(record.key or b"")
+    return int(key) if key.isdigit() else -1
+
+
+def _ends(client: ClusterClient, tps: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
+    return client.retrying(lambda: ends_of_logs(client, tps))
+
+
+# The drill's mirror.
 
 LINES: Final = 20
 PROGRAM: Final = """

@@ -53,10 +53,10 @@ def find_acl_changes(
     wanted = rules.wanted(topic_acls(source), remotes)
     if not wanted and not flow.acl_sync.removal:
         return AclChanges(missing=(), leftover=())
-    there = topic_acls(target, needs="ALTER")
+    target_acls = topic_acls(target, needs="ALTER")
     return AclChanges(
-        missing=tuple(sorted(wanted - there)),
-        leftover=tuple(sorted(rules.leftover(there, wanted, remotes.values()))),
+        missing=tuple(sorted(wanted - target_acls)),
+        leftover=tuple(sorted(rules.leftover(target_acls, wanted, remotes.values()))),
     )
 
 
@@ -71,13 +71,13 @@ def give_acls(
 
     `confirm` is called before anything is changed, and raises if the change is not allowed.
     """
-    found = find_acl_changes(flow, remotes, source, target)
-    if found.missing or found.leftover:
+    changes = find_acl_changes(flow, remotes, source, target)
+    if changes.missing or changes.leftover:
         confirm()
     # denials first, so that a denied topic is never readable for a moment
-    create_topic_acls(target, sorted(found.missing, key=lambda acl: acl.permission))
-    delete_topic_acls(target, found.leftover)
-    return found
+    create_topic_acls(target, sorted(changes.missing, key=lambda acl: acl.permission))
+    delete_topic_acls(target, changes.leftover)
+    return changes
 
 
 def acls_of_new(
@@ -116,7 +116,7 @@ class AclSync(TopicRounds):
         with ClusterClient(self._flow.source) as source, ClusterClient(self._flow.target) as target:
             try:
                 remotes = still_there(topics, source, target)
-                found = give_acls(
+                changes = give_acls(
                     self._flow.config,
                     remotes,
                     source,
@@ -133,8 +133,8 @@ class AclSync(TopicRounds):
                     self._is_off_logged = True
                     self._log.info("there are no ACLs to copy: %s", error)
                 return
-        self._log_acls("created", found.missing)
-        self._log_acls("deleted", found.leftover)
+        self._log_acls("created", changes.missing)
+        self._log_acls("deleted", changes.leftover)
 
     def _log_acls(self, what: str, acls: tuple[TopicAcl, ...]) -> None:
         if acls:

@@ -52,15 +52,15 @@ class ConfigDrift:
     topics: dict[str, list[ConfigDiff]] = field(default_factory=dict)
     """The differences, by remote topic."""
     own: dict[str, dict[str, str]] = field(default_factory=dict)
-    """By remote topic, the configs that should be set on the topic itself."""
+    """Configs that should be set on the topic itself, by remote topic."""
     kept: dict[str, list[ConfigDiff]] = field(default_factory=dict)
-    """By remote topic, changes that would shorten retention, and are not copied."""
+    """Changes that would shorten retention, and are not copied, by remote topic."""
     unread: dict[str, TwinlogError] = field(default_factory=dict)
     """Source topics whose configs may not be read."""
     closed: list[str] = field(default_factory=list)
     """Remote topics whose configs may not be read, and so may not be altered."""
     unknown: dict[str, list[str]] = field(default_factory=dict)
-    """By remote topic, configs that the target's brokers do not have."""
+    """Configs that the target's brokers do not have, by remote topic."""
 
 
 def find_drift(
@@ -76,26 +76,26 @@ def find_drift(
     shortened there, whatever the source has.
     """
     chosen, out = ConfigPropertyFilter.of(flow), ConfigDrift()
-    here = describe_topic_configs(source, remotes)
+    source_configs = describe_topic_configs(source, remotes)
     known = describe_topic_configs(target, remotes.values())
     for name, remote in remotes.items():
-        configs, theirs = here[name], known[remote]
+        configs, target_configs = source_configs[name], known[remote]
         if isinstance(configs, TwinlogError):
             out.unread[name] = configs
             continue
-        if isinstance(theirs, TwinlogError):
-            if isinstance(theirs, Unauthorized):
+        if isinstance(target_configs, TwinlogError):
+            if isinstance(target_configs, Unauthorized):
                 out.closed.append(remote)
             continue  # otherwise it was deleted, and is created again with its source's configs
         wanted = wanted_configs(chosen, configs)
-        found = differences(wanted, theirs)
+        changes = differences(wanted, target_configs)
         keeps = flow.config_sync.keeps_retention or remote in with_others
-        if keeps and (kept := [*filter(may_shorten_life, found)]):
+        if keeps and (kept := [*filter(may_shorten_life, changes)]):
             out.kept[remote] = kept
-            found = [one for one in found if one not in kept]
-        if found:
-            out.topics[remote] = found
-        if unknown := unknown_names(wanted, theirs):
+            changes = [change for change in changes if change not in kept]
+        if changes:
+            out.topics[remote] = changes
+        if unknown := unknown_names(wanted, target_configs):
             out.unknown[remote] = unknown
         out.own[remote] = own_values(wanted)
     return out
@@ -112,16 +112,16 @@ def closed_configs(flow: FlowConfig, remotes: Collection[str]) -> str:
 
 def lowered(drift: ConfigDrift) -> Iterator[str]:
     """Yield a line for each remote topic whose retention is about to be shortened."""
-    for remote, found in drift.topics.items():
-        if shorter := [*map(str, filter(shortens_life, found))]:
+    for remote, diffs in drift.topics.items():
+        if shorter := [*map(str, filter(shortens_life, diffs))]:
             yield (
                 f"{remote}: {', '.join(shorter)}: as at the source; older records are "
                 "deleted. To keep them: twinlog.sync.retention = raise-only [RETENTION_LOWERED]"
             )
 
 
-def changes_of(found: Iterable[ConfigDiff]) -> list[ConfigChange]:
-    return [ConfigChange(one.name, one.new) for one in found]
+def changes_of(differences: Iterable[ConfigDiff]) -> list[ConfigChange]:
+    return [ConfigChange(difference.name, difference.new) for difference in differences]
 
 
 class ConfigSync(TopicRounds):
@@ -133,7 +133,8 @@ class ConfigSync(TopicRounds):
         super().__init__(flow, "configs", float(flow.config.config_sync.interval_seconds))
         self._log = FlowLog(log, flow.name)
         self._own: dict[str, dict[str, str]] = {}
-        """Configs of remote topics after the last round; if one is gone, another client changed it.
+        """Configs of remote topics after the last round. A missing one was changed by another
+        client.
         """
         self._logged: set[tuple[str, ConfigDiff]] = set()
         self._lowered: list[str] = []
@@ -146,7 +147,7 @@ class ConfigSync(TopicRounds):
             if drift.topics:
                 self.confirm(topics, remotes, source, target)
             self._log_lowered([*lowered(drift)])
-            todo = {remote: changes_of(found) for remote, found in drift.topics.items()}
+            todo = {remote: changes_of(diffs) for remote, diffs in drift.topics.items()}
             refused = alter_topic_configs(target, todo)
         if drift.unread:
             self._flow.log_once(unread_configs(self._flow.config, drift.unread))
@@ -181,9 +182,9 @@ class ConfigSync(TopicRounds):
             self.with_others
             | self.beside(topics, target)
             | {
-                one.target
-                for one in topics
-                for row in state.copies_of(one.target, one.target_id)
+                topic.target
+                for topic in topics
+                for row in state.copies_of(topic.target, topic.target_id)
                 if row.begun and row.flow != self._flow.name
             }
         )
@@ -206,12 +207,12 @@ class ConfigSync(TopicRounds):
         logged: set[tuple[str, ConfigDiff]] = set()
         first: list[str] = []
         others: list[str] = []
-        for remote, found in done.items():
-            foreign = any(self._is_foreign(remote, one) for one in found)
+        for remote, diffs in done.items():
+            foreign = any(self._is_foreign(remote, diff) for diff in diffs)
             by_hand = foreign and remote in self._own
-            fresh = found if by_hand else [o for o in found if (remote, o) not in self._logged]
+            fresh = diffs if by_hand else [o for o in diffs if (remote, o) not in self._logged]
             fresh = [one for one in fresh if not shortens_life(one)]  # see `lowered`
-            logged.update((remote, one) for one in found)
+            logged.update((remote, one) for one in diffs)
             if not fresh:
                 continue
             line = f"config of {remote}: {', '.join(map(str, fresh))}"
@@ -228,9 +229,7 @@ class ConfigSync(TopicRounds):
         return logged
 
     def _is_foreign(self, remote: str, one: ConfigDiff) -> bool:
-        """Return True if the value was set on the target, and is not an older value
-        of the source.
-        """
+        """Return True if the value was set on the target, and is not an older one of the source."""
         if remote not in self._own:
             return one.was_own
         return self._own[remote].get(one.name) != (one.old if one.was_own else None)

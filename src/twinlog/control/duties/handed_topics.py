@@ -34,7 +34,7 @@ class HandedTopics:
 
     ours: tuple[CopiedTopic, ...] = ()
     left_alone: Mapping[str, str] = field(default_factory=dict)
-    """By remote topic, the code that forbids changes."""
+    """The code that forbids changes, by remote topic."""
     with_others: frozenset[str] = frozenset()
     """Remote topics that also have records of other writers. No duty deletes records of them, or
     moves records to other partitions.
@@ -42,7 +42,7 @@ class HandedTopics:
     waiting: int = 0
     """Number of topics with partitions that no lane has started yet."""
     watched: Mapping[str, frozenset[int]] = field(default_factory=dict)
-    """By remote topic, the partitions that lanes copy to."""
+    """The partitions that lanes copy to, by remote topic."""
 
 
 def handed_topics(views: Iterable[PartitionView]) -> HandedTopics:
@@ -60,14 +60,14 @@ def handed_topics(views: Iterable[PartitionView]) -> HandedTopics:
         one.target: view.not_ours for one, some in topics.items() for view in some if view.not_ours
     }
     free = {one: some for one, some in topics.items() if one.target not in codes}
-    ours = {one for one, some in free.items() if all(view.is_begun for view in some)}
+    handed = {one for one, some in free.items() if all(view.is_begun for view in some)}
     return HandedTopics(
-        ours=tuple(sorted(ours)),
+        ours=tuple(sorted(handed)),
         left_alone=codes,
         with_others=frozenset(
             one.target for one, some in free.items() if any(view.has_others for view in some)
         ),
-        waiting=len(free) - len(ours),
+        waiting=len(free) - len(handed),
         watched={
             one.target: frozenset(view.target.partition for view in some)
             for one, some in free.items()
@@ -100,9 +100,7 @@ class TopicRounds:
 
     @property
     def interval_s(self) -> float:
-        """Return the seconds until the next round. A partition may wait for its
-        leader for hours.
-        """
+        """Return the seconds until the next round. A partition may lack a leader for hours."""
         left_s = self._whole_at + self._interval_s - self._clock()
         pause_s = self._pause_s if self._waiting else self._interval_s
         return min(pause_s, max(left_s, FIRST_PAUSE_S), self._interval_s)
@@ -117,12 +115,12 @@ class TopicRounds:
         not copy to. Those are of other writers, because a topic that keeps its name may have more
         partitions than its source.
         """
-        names = sorted(one.target for one in topics)
-        found = target.metadata(names).topics if names else {}
+        names = sorted(topic.target for topic in topics)
+        metadata = target.metadata(names).topics if names else {}
         tps = [
             tp
             for name in names
-            for tp in found[name].tps
+            for tp in metadata[name].tps
             if tp.partition not in self._watched.get(name, ())
         ]
         empty = empty_logs(target, tps)
@@ -135,19 +133,19 @@ class TopicRounds:
 
         Raises TwinlogError if the supervisor does not respond.
         """
-        found = handed_topics(self._flow.partitions())
+        handed = handed_topics(self._flow.partitions())
         is_whole = not self._waiting or self._clock() - self._whole_at >= self._interval_s
-        if found.waiting != self._waiting:
+        if handed.waiting != self._waiting:
             self._pause.reset()
         self._pause_s = self._pause.next_s()
-        self._waiting, self._with_others = found.waiting, found.with_others
-        self._watched = found.watched
-        for remote, code in found.left_alone.items():
+        self._waiting, self._with_others = handed.waiting, handed.with_others
+        self._watched = handed.watched
+        for remote, code in handed.left_alone.items():
             self._flow.log_once(
                 f"{self._flow.name}: {self._what} of {remote} are left as they are while it has "
                 f"stopped with {code}: this flow may not be allowed to change it"
             )
-        return [one for one in found.ours if is_whole or one not in self._done], is_whole
+        return [one for one in handed.ours if is_whole or one not in self._done], is_whole
 
     def confirm(
         self,
@@ -164,7 +162,7 @@ class TopicRounds:
         """
         topics = [*topics]
         now = handed_topics(self._flow.partitions())
-        changed = {one for one in topics if one.source in names}
+        changed = {topic for topic in topics if topic.source in names}
         others = now.with_others & {one.target for one in changed}
         if not changed <= {*now.ours} or not others <= self._with_others:
             raise NotNow("a topic may have other writers now", flow=self._flow.name)

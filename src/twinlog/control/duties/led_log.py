@@ -32,7 +32,7 @@ class LedLog:
         self._end = -1
         """The expected log end if no other process writes, or -1 if unknown."""
         self._is_foreign = False
-        """Another process has written since the topic was read."""
+        """Whether another process has written since the topic was read."""
         self._next_check = 0.0
 
     def read(self) -> Iterator[Record]:

@@ -30,7 +30,7 @@ from twinlog.wire.records import Record
 
 PRUNED_EVERY_S: float = 600.0
 FEWEST_RUNS: Final = 1_000
-"""For a smaller map the log starts are not queried."""
+"""Minimum size of a map for which the log starts are queried."""
 
 RECORDS_PER_BATCH: Final = 1_000
 OFFSETS_TIMEOUT_S: Final = 5.0
@@ -80,10 +80,14 @@ class MapPruning:
 
     def _starts(self, views: Sequence[PartitionView]) -> dict[TopicPartition, tuple[int, int]]:
         """Return the log starts of both sides by source partition."""
-        here = known_starts(self._source, {v.source for v in views}, OFFSETS_TIMEOUT_S)
-        there = known_starts(self._target, {v.target for v in views}, OFFSETS_TIMEOUT_S)
-        known = [view for view in views if view.source in here and view.target in there]
-        return {view.source: (here[view.source], there[view.target]) for view in known}
+        source_starts = known_starts(self._source, {v.source for v in views}, OFFSETS_TIMEOUT_S)
+        target_starts = known_starts(self._target, {v.target for v in views}, OFFSETS_TIMEOUT_S)
+        known = [
+            view for view in views if view.source in source_starts and view.target in target_starts
+        ]
+        return {
+            view.source: (source_starts[view.source], target_starts[view.target]) for view in known
+        }
 
     def _remove(self, gone: Sequence[_Gone]) -> None:
         now_ms = int(time.time() * 1000)

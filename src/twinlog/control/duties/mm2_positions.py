@@ -63,8 +63,8 @@ class Mm2Positions:
         ]
         with ClusterClient(self._flow.source) as source, ClusterClient(self._flow.target) as target:
             if not self._partitions:
-                found = read_positions(target, self._storage)
-                self._partitions, self._written = found.partitions, found.noted
+                positions = read_positions(target, self._storage)
+                self._partitions, self._written = positions.partitions, positions.noted
             moved = [v for v in views if self._written.get(v.source) != v.upstream - 1]
             due = {view.source: view.upstream - 1 for view in confirmed(moved, source, target)}
             if due and is_last:

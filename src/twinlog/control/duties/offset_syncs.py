@@ -32,7 +32,8 @@ from twinlog.wire.records import Record
 INTERVAL_S: Final = 1.0
 DELAYED_AT_MOST_S: Final = 10.0
 """Maximum delay of a busy partition's newest offset sync. MirrorMaker 2's is a minute
-(offset.flush.interval.ms)."""
+(offset.flush.interval.ms).
+"""
 RECORDS_PER_BATCH: Final = 2_000
 
 
@@ -51,7 +52,7 @@ class _Written:
     point: SyncPoint | None = None
     at: float = -math.inf
     is_delayed: bool = False
-    """Newer records than `point` are copied, but no sync was due."""
+    """Whether newer records than `point` are copied, but no sync was due."""
 
 
 class OffsetSyncs:
@@ -105,8 +106,8 @@ class OffsetSyncs:
         views = self._flow.partitions()
         maps = self._flow.read_map()
         if len(self._written) > len(views):
-            here = {view.map_key for view in views}
-            self._written = {key: one for key, one in self._written.items() if key in here}
+            current = {view.map_key for view in views}
+            self._written = {key: one for key, one in self._written.items() if key in current}
         now = time.monotonic()
         due: dict[PartitionView, list[SyncPoint]] = {}
         undone: dict[PartitionView, _Written] = {}
@@ -135,8 +136,7 @@ class OffsetSyncs:
     def _due(
         self, view: PartitionView, known: PartitionMap, written: _Written, now: float
     ) -> list[SyncPoint]:
-        """Return the syncs to write for one partition, and update `written` as if they had been
-        written."""
+        """Return the syncs to write for one partition, and update `written` accordingly."""
         is_quiet, written.reach = written.reach == view.reach, view.reach
         if is_quiet and not written.is_delayed:
             return []  # the usual case, also with thousands of partitions
@@ -169,10 +169,10 @@ class OffsetSyncs:
         return history(known.runs, newest, self._config.lag_max)
 
     def _at_the_start(self, view: PartitionView, known: PartitionMap) -> SyncPoint | None:
-        found = None if self._found is None else self._found.get(view.source)
-        if found is None:
+        newest = None if self._found is None else self._found.get(view.source)
+        if newest is None:
             return None
-        return point_at(known.runs, found.upstream_offset, found.downstream_offset)
+        return point_at(known.runs, newest.upstream_offset, newest.downstream_offset)
 
     def _read(self) -> dict[TopicPartition, OffsetSync]:
         out: dict[TopicPartition, OffsetSync] = {}

@@ -50,7 +50,7 @@ class OwnTopics:
         self._mapped: dict[Copy, frozenset[int]] = {}
         """Partitions that have, or had, rows in the map."""
         self._said: dict[Copy, frozenset[int]] = {}
-        """Those of `_mapped` that the state topic lists."""
+        """The partitions of `_mapped` that the state topic lists."""
         self._said_in: TopicId | None = None
         """The ID of the state topic that was read, or None if it must be read again."""
 
@@ -95,13 +95,15 @@ class OwnTopics:
         self._said = mapped_copies(self._flow.name, records).partitions
         for copy, some in self._said.items():
             self._mapped[copy] = self._mapped.get(copy, NONE) | some
-        wrote = {one for copied in self._flow.read_map().values() for one in copied.producers}
-        there = {key for key, _ in records}
+        wrote = {
+            producer for copied in self._flow.read_map().values() for producer in copied.producers
+        }
+        present = {key for key, _ in records}
         followed = self._flow.intents().rows()
         if self._flow.claim is not None:  # a promotion waits for the end of the last claim
             followed.append(self._flow.claim.encode())
         return [
-            *(row for row in followed if row[0] not in there),
+            *(row for row in followed if row[0] not in present),
             *(having_written(self._flow.name, one) for one in sorted(wrote - state.producers)),
         ]
 
@@ -115,11 +117,11 @@ class OwnTopics:
         missing = {copy for copy, some in begun.items() if some - self._mapped.get(copy, NONE)}
         if not missing:
             return
-        found: dict[Copy, set[int]] = {}
+        partitions: dict[Copy, set[int]] = {}
         for source, target, partition in whole(self._flow.read_map()):
-            found.setdefault((source, target), set()).add(partition)
-        for copy in missing & found.keys():
-            self._mapped[copy] = self._mapped.get(copy, NONE) | found[copy]
+            partitions.setdefault((source, target), set()).add(partition)
+        for copy in missing & partitions.keys():
+            self._mapped[copy] = self._mapped.get(copy, NONE) | partitions[copy]
 
     def close(self) -> None:
         self._target.close()
@@ -129,5 +131,5 @@ def whole(maps: Iterable[PartitionKey]) -> set[tuple[TopicId, TopicId, int]]:
     """Return the partitions that lack no row. A keyed partition has a row for each branch, which
     are written one by one.
     """
-    found = Counter(key._replace(branch=0) for key in maps)
-    return {key[:3] for key, count in found.items() if count >= max(1, key.branches)}
+    rows = Counter(key._replace(branch=0) for key in maps)
+    return {key[:3] for key, count in rows.items() if count >= max(1, key.branches)}

@@ -84,7 +84,7 @@ class ProducerQuota:
             self._flow.confirm()  # after a promotion no process would remove the quota
         self._may_be_held = True
         try:
-            theirs = self._hold.hold(wanted)
+            quota = self._hold.hold(wanted)
         except Unauthorized as error:
             self._refused_until = time.monotonic() + REFUSED_PAUSE_S
             self._flow.log_once(
@@ -92,11 +92,11 @@ class ProducerQuota:
                 "twinlog.rpo.enforce=none"
             )
             return
-        if theirs is not None:
+        if quota is not None:
             self._flow.held_rate.bytes_per_second = None
             self._flow.log_once(
                 f"{self._flow.name}: producers are not throttled: users of "
-                f"{self._flow.source.alias} have a default quota of {size(int(theirs))}/s that is "
+                f"{self._flow.source.alias} have a default quota of {size(int(quota))}/s that is "
                 "not the flow's; replace it by quotas of single users, or set "
                 "twinlog.rpo.enforce=none"
             )
@@ -142,11 +142,11 @@ class ProducerQuota:
         self._log_freed(hold.free())
         self._may_be_held = False
 
-    def _log_freed(self, found: Freed) -> None:
+    def _log_freed(self, freed: Freed) -> None:
         self._flow.held_rate.bytes_per_second = None
-        if found is not Freed.NOTHING:
+        if freed is not Freed.NOTHING:
             self._log.warning(
-                "producers of %s are no longer throttled: %s", self._flow.source.alias, found.value
+                "producers of %s are no longer throttled: %s", self._flow.source.alias, freed.value
             )
 
     def _end(self) -> None:

@@ -69,7 +69,7 @@ class Waiting(NamedTuple):
     @classmethod
     def of(cls, parts: Iterable[PartitionSnapshot]) -> Self:
         """Count only partitions that slower producers would help."""
-        lags = known(one.lag for one in parts if not one.code and one.state in MOVING)
+        lags = known(part.lag for part in parts if not part.code and part.state in MOVING)
         return cls(len(lags), sum(lags))
 
 
@@ -94,8 +94,8 @@ class ProducerRate:
         self._lowered = 0
         self._not_before = float("-inf")
         self.is_in_vain = False
-        """True after the quota was removed because it did not help. It is tried again after some
-        minutes."""
+        """Whether the quota was removed because it did not help. It is tried again
+        after minutes."""
         self.rate: int | None = None
         """Bytes per second of each user at each broker, or None without a quota."""
 
@@ -139,9 +139,7 @@ class ProducerRate:
         return at - began >= 1.0 and waiting.records >= max(before.records, 1)
 
     def _speed(self, at: float, copied: int) -> float | None:
-        """Return bytes per second over the last seconds, or None if nothing was copied or it is too
-        early.
-        """
+        """Return bytes per second over the last seconds, or None (none yet, or too early)."""
         seen = self._seen
         # partitions have left, and their bytes are no longer counted
         if seen and copied < seen[-1][1]:

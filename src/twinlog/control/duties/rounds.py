@@ -55,7 +55,7 @@ class PartitionView(Pairing):
     reach: Reach | None
     """How far it is copied, or None if unknown."""
     is_broken: bool = False
-    """One of the two logs was damaged, or its topic is not the one that was copied. So target
+    """Whether one of the logs was damaged, or its topic is not the one that was copied. Then target
     offsets cannot be trusted, and none is given.
     """
     is_unseen: bool = False
@@ -93,13 +93,13 @@ def confirmed(
     """
     if not (views := [*views]):
         return []
-    here = source.metadata(sorted({view.source.topic for view in views}))
-    there = target.metadata(sorted({view.target.topic for view in views}))
+    at_source = source.metadata(sorted({view.source.topic for view in views}))
+    at_target = target.metadata(sorted({view.target.topic for view in views}))
     return [
         view
         for view in views
-        if here.has(view.source.topic, view.source_topic_id)
-        and there.has(view.target.topic, view.target_topic_id)
+        if at_source.has(view.source.topic, view.source_topic_id)
+        and at_target.has(view.target.topic, view.target_topic_id)
     ]
 
 
@@ -118,8 +118,7 @@ class LedFlow:
     read_map: Callable[[], Maps]
     """Returns the current offset map."""
     snapshot: Callable[[], FlowSnapshot]
-    """Returns the current state of the flow. Raises TwinlogError if the supervisor does not
-    respond."""
+    """Returns the flow's current state. Raises TwinlogError if the supervisor does not respond."""
     may_act: Callable[[], bool] = lambda: False
     """Returns True if this process leads by its own clock, and if the state topic, which is read
     for this, has no other leader and no intent that this run does not follow yet. Raises
@@ -136,16 +135,15 @@ class LedFlow:
     events: Callable[[], PublishedEvents | None] = lambda: None
     """Returns recent events of this process, for other hosts, or None if they are not kept."""
     groups: GroupsReport = field(default_factory=GroupsReport)
-    """For the snapshots."""
+    """The groups, for snapshots."""
     held_rate: HeldRate = field(default_factory=HeldRate)
-    """For the snapshots."""
+    """The quota that is set, for snapshots."""
     verified: VerifiedReport = field(default_factory=VerifiedReport)
-    """For the snapshots."""
+    """The verification, for snapshots."""
     synced: SyncedOffsets = field(default_factory=SyncedOffsets)
     """The offsets that this process's syncs set for groups, on every cluster."""
     has_held_producers: bool = False
-    """Whether the flow's former leader throttled the source's producers and has not removed the
-    quota."""
+    """Whether the flow's former leader left a quota for the source's producers."""
     adopted: OffsetStorage | None = None
     """MirrorMaker 2's offset storage, if its work was adopted."""
 
@@ -242,7 +240,8 @@ class Duties:
 
     def hold(self, *, is_held: bool) -> None:
         """Pause or resume the duties, except for those that also run while the flow is paused. Last
-        rounds still run."""
+        rounds still run.
+        """
         self._is_held = is_held
 
     def stop(self) -> None:

@@ -47,8 +47,10 @@ class GroupCommits:
             if not wanted:
                 return
             self._flow.confirm()  # a MirrorMaker 1 that runs again may have committed newer offsets
-            found = commit_offsets(Coordinators(source), {self._group: wanted})[self._group]
-        errors = [found] if isinstance(found, TwinlogError) else [e for e in found.values() if e]
+            results = commit_offsets(Coordinators(source), {self._group: wanted})[self._group]
+        errors = (
+            [results] if isinstance(results, TwinlogError) else [e for e in results.values() if e]
+        )
         if any(map(is_refused_as_active, errors)):
             self._flow.log_once(
                 f"{self._flow.name}: offsets of group {self._group} are not committed on "

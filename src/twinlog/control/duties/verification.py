@@ -112,8 +112,7 @@ class Verification:
         """The partition of the previous section."""
         self._lacking: dict[tuple[str, str], tuple[float, bool]] = {}
         self._held_until = 0.0
-        """Monotonic time until which nothing is verified, because the copy needs the brokers'
-        quotas."""
+        """Monotonic time until which nothing is verified, because the copy needs the quotas."""
         flow.verified.last = Verified(mode=flow.config.verify.value)
         self._of_process.add(self)
 
@@ -167,8 +166,8 @@ class Verification:
 
     def _choose(self, views: Sequence[PartitionView], maps: Maps) -> _Section | None:
         """Return a section of the next partition in turn that has records to compare."""
-        behind = (v for v in views if self._last is None or v.source > self._last)
-        for view in (*behind, *views):
+        later = (v for v in views if self._last is None or v.source > self._last)
+        for view in (*later, *views):
             done = self._done.get(_pair(view), 0)
             if done >= view.upstream:
                 continue
@@ -200,25 +199,25 @@ class Verification:
     def _do(self, section: _Section) -> None:
         self._last = section.view.source
         before_s = time.thread_time()
-        found = self._compared(section, Rules(is_shared=self._is_shared))
-        if not found.is_identical:
+        compared = self._compared(section, Rules(is_shared=self._is_shared))
+        if not compared.is_identical:
             again = self._compared_again(section)
             if again is None:
                 return
-            found = again
-        self._note(section.view, found)
+            compared = again
+        self._note(section.view, compared)
         cpu_ms = int(1000 * (time.thread_time() - before_s))
         wanted = self._offsets * SECTION_MS // max(1, cpu_ms)
-        if found.bytes:
-            wanted = min(wanted, self._offsets * SECTION_BYTES // found.bytes)
+        if compared.bytes:
+            wanted = min(wanted, self._offsets * SECTION_BYTES // compared.bytes)
         self._offsets = min(max(wanted, LEAST_OFFSETS), MOST_OFFSETS, 2 * self._offsets)
 
-    def _note(self, view: PartitionView, found: Compared) -> None:
+    def _note(self, view: PartitionView, compared: Compared) -> None:
         self._flow.verified.compared(
-            found.equal, found.bytes, int(time.time() * 1000), int(1000 * time.thread_time())
+            compared.equal, compared.bytes, int(time.time() * 1000), int(1000 * time.thread_time())
         )
-        for one in found.differences:
-            line = _said(view, one)
+        for difference in compared.differences:
+            line = _said(view, difference)
             if self._flow.verified.differs(line):
                 error = PartitionError(
                     f"{line}: `twinlog verify` compares all of both logs", code=CODE
@@ -263,18 +262,18 @@ class Verification:
             until=section.end,
             is_first=False,
         )
-        found = Compared()
+        compared = Compared()
         verify_partition(
             narrowed(wanted),
             self._source,
             self._target,
             lambda _: None,
-            found,
+            compared,
             read_bytes=READ_BYTES,
         )
         # skip deleted offsets, and those before the start of the copy
         self._done[_pair(view)] = max(section.end, here, written.runs[0].upstream)
-        return found
+        return compared
 
     def _may_lack(self, client: ClusterClient, topic: str) -> bool:
         now = time.monotonic()
@@ -308,9 +307,9 @@ def _pair(view: PartitionView) -> tuple[TopicPartition, TopicId, TopicId]:
 
 def _said(view: PartitionView, one: Difference) -> str:
     sides = [
-        f"{tp} {found}"
-        for tp, found in ((view.source, one.source), (view.target, one.target))
-        if found is not None
+        f"{tp} {span}"
+        for tp, span in ((view.source, one.source), (view.target, one.target))
+        if span is not None
     ]
     why = f" ({one.why})" if one.why else ""
     return f"{one.kind.value}: {' / '.join(sides)}{why}"

@@ -30,18 +30,18 @@ from twinlog.lane.sides.log_view import ClusterLogView
 from twinlog.lane.watches.compaction import may_lack_offsets
 from twinlog.mirror.map.copy_border import BorderUnknown
 from twinlog.mirror.map.offset_map import Mark, PartitionKey, PartitionMap
-from twinlog.mirror.map.translation import Reach, reach_at
+from twinlog.mirror.map.translation import Reach, reach_of
 from twinlog.mirror.names.naming import map_topic_of
 from twinlog.mirror.plan import Pairing
-from twinlog.mirror.ports import LogEnds, ProducerTail, answer_of
+from twinlog.mirror.ports import ProducerTail, answer_of
 from twinlog.mirror.start.our_end import find_end
 from twinlog.mirror.start.request import StartRequest, runs_for_start
 from twinlog.mirror.state.intents import IntentKind
 from twinlog.mirror.state.mapped import mapped_copies
 from twinlog.model import NO_TOPIC_ID, TopicId, TopicPartition, sequence_of, sequences_ahead
 from twinlog.survey.ends import NO_ENDS, Want
-from twinlog.survey.picture import Picture, read_flow
-from twinlog.survey.replica import Maps, Ownership, Replica, Witness, by_headers
+from twinlog.survey.picture import read_flow
+from twinlog.survey.replica import Replica, Witness, by_headers
 from twinlog.wire.record_batch import BatchHeader
 
 
@@ -72,62 +72,39 @@ class SearchView(ClusterLogView):
         return {tp: self._reads.read(tp, *fetch) for tp, fetch in wanted.items()}
 
 
-class FlowRows:
-    """The flow's rows in the state topic, read once for all partitions."""
-
-    def __init__(self, scope: CutoverScope) -> None:
-        rows = scope.rows()
-        self.was_led = rows.history(scope.name) is not None
-        self.producers = rows.producers
-        self.mapped = mapped_copies(scope.name, rows.of(scope.name))
-        self.replayed = rows.intents(scope.name).topics(IntentKind.REPLAY)
-        self._copies = [row for row in rows.copies.values() if row.flow == scope.name]
-
-    def has_begun(self, remote: str, topic_id: TopicId) -> bool:
-        """Return True if the flow has begun to copy into this topic of the target.
-
-        Flows of earlier releases have no rows of copies; for them it is always True.
-        """
-        rows = self._copies
-        return not rows or any(row.begun and row.is_of(remote, topic_id) for row in rows)
-
-
 class CopyEnds:
-    """Finds where the copies of one flow end. `prepare` queries all partitions together, and `find`
-    reads the few batches that one partition needs. Not thread-safe.
+    """Finds where the copies of one flow end. Not thread-safe.
+
+    The constructor queries all partitions together: log ends, producer states, map, state topic,
+    and which topics may lack offsets because they are compacted. `find` reads the few batches that
+    one partition needs.
     """
 
-    def __init__(self, scope: CutoverScope) -> None:
+    def __init__(self, scope: CutoverScope, targets: Collection[TopicPartition]) -> None:
         self._scope = scope
         self._client = scope.target
         self._metadata = scope.target.metadata(None)
-        self._rows = FlowRows(scope)
-        self._picture = Picture(NO_ENDS, NO_ENDS, Maps({}, {}, 1), Ownership(is_shared=False))
-        self._cleaned: set[str] = set()
-        self._view = ClusterLogView(scope.target)
-        self._logs: Mapping[TopicPartition, LogEnds] = {}
-        self._reads = LogReads(scope.target)
-        """The reads of the current search."""
-
-    def prepare(self, targets: Collection[TopicPartition]) -> None:
-        """Query all partitions together: the log ends, the producer states and the map, and which
-        topics may lack offsets because they are compacted.
-        """
+        self._rows = rows = scope.rows()
+        self._was_led = rows.history(scope.name) is not None
+        self._mapped = mapped_copies(scope.name, rows.of(scope.name))
+        self._replayed = rows.intents(scope.name).topics(IntentKind.REPLAY)
+        self._copies = [row for row in rows.copies.values() if row.flow == scope.name]
         wanted = [tp for tp in targets if self.topic_id(tp) is not None]
-        setup = self._scope.setup
         self._picture = read_flow(
             self._client,
             wanted,
             Want.STARTS | Want.PRODUCERS,
             after=NO_ENDS,
-            is_shared=setup.is_identity,
+            is_shared=scope.setup.is_identity,
             new_owners=lambda: lambda _: True,
-            maps=setup.config.flow,
+            maps=scope.config.flow,
             seen=self._metadata,
         )
         self._cleaned = may_lack_offsets(self._client, {tp.topic for tp in wanted})
-        if setup.is_identity:
-            self._logs = self._view.ends({*wanted})
+        self._view = ClusterLogView(scope.target)
+        self._logs = self._view.ends({*wanted}) if scope.setup.is_identity else {}
+        self._reads = LogReads(scope.target)
+        """The reads of the current search."""
 
     def topic_id(self, target: TopicPartition) -> TopicId | None:
         """Return the remote topic's ID, or None if it has no such partition."""
@@ -168,7 +145,7 @@ class CopyEnds:
             key=found.key,
             known=known,
             ordinal=ordinal,
-            reach=reach_at(known.runs, ordinal, downstream),
+            reach=reach_of(known, ordinal, downstream),
             behind=max(0, self.bounds(target)[1] - downstream),
         )
 
@@ -185,14 +162,12 @@ class CopyEnds:
         be appended twice. If the topic of the remote name belongs to another client, and the flow
         had rejected it, they would be appended to that client's records.
         """
-        if not log[1]:
-            return
-        if not self._rows.was_led:
+        if not (log[1] and self._was_led):
             return
         oldest, ours = self._batch_from(target, *log), self._rows.producers
         is_ours = oldest is not None and oldest.producer_id in ours
         is_ours |= not ours.isdisjoint(self._picture.ownership.producers.get(target, {}))
-        had_row = self._rows.mapped.was_copied_to(topic_id, target.partition)
+        had_row = self._mapped.was_copied_to(topic_id, target.partition)
         has_map = self._metadata.topics.get(map_topic_of(self._scope.config.flow))
         if is_ours or had_row or has_map is None or has_map.error:
             raise self._unknown(
@@ -200,9 +175,10 @@ class CopyEnds:
                 "the offset map has no row of it, as if its topic had been deleted; if no other "
                 "client has written there yet, rebuild the rows with twinlog offsets rebuild",
             )
-        # the flow wrote to the topic: the copy or, after a promotion, the tail
-        is_led_into = source.topic in self._rows.replayed
-        is_led_into = is_led_into or self._rows.has_begun(target.topic, topic_id)
+        # the flow wrote to the topic: the copy or, after a promotion, the tail; flows of earlier
+        # releases have no rows of copies
+        begun = [row for row in self._copies if row.begun and row.is_of(target.topic, topic_id)]
+        is_led_into = source.topic in self._replayed or begun or not self._copies
         if not (self._scope.setup.is_identity or is_led_into):
             raise self._unknown(
                 target,
@@ -283,17 +259,16 @@ class CopyEnds:
         return batch_from(self._reads.read, tp, offset, end)
 
     def bounds(self, tp: TopicPartition) -> tuple[int, int]:
-        """Return the start and the end of a log of B, as `prepare` read them."""
+        """Return the start and the end of a log of B, as read at the beginning."""
         found = self._picture.target[tp]
         if found.problem is not None:
             raise found.problem
         return found.start or 0, found.end or 0
 
     def _unknown(self, target: TopicPartition, why: str) -> FlowError:
-        return FlowError(
+        return self._scope.error(
             f"the end of the copy to {target} is unknown: {why}; leave "
             f"its topic out with --topics, save both sides with twinlog export, and compare them",
-            flow=self._scope.name,
             code="TAIL_UNKNOWN",
         )
 
@@ -304,8 +279,7 @@ def copy_ends(
     """Return, for each source partition, where its copy to the target partition ends now. The value
     is None if nothing was copied, or the error.
     """
-    ends = CopyEnds(scope)
-    ends.prepare(targets.values())
+    ends = CopyEnds(scope, targets.values())
     searches = {one: partial(ends.find, one, target) for one, target in targets.items()}
     return side_by_side(searches, scope.source, scope.target)
 

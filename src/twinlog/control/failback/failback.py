@@ -30,11 +30,10 @@ from twinlog.client.export import record_of
 from twinlog.cluster.groups.group_offsets import GroupOffsets
 from twinlog.cluster.topics.internal_log import append_rows, ensure_compacted_topic
 from twinlog.config.values.times import in_iso
-from twinlog.control.cutover.copies import Copy
 from twinlog.control.cutover.promotion import is_promoted, wait_until_over
 from twinlog.control.cutover.scope import CutoverScope, Say
 from twinlog.control.failback.copy_end import CopyEnd, LogReads, copy_ends
-from twinlog.control.failback.parting import COMPARED, Parting, partings, record_at, source_logs
+from twinlog.control.failback.divergence import COMPARED, LogDivergence, divergences, record_at
 from twinlog.control.failback.replay import (
     PromotionWatch,
     Replay,
@@ -71,7 +70,7 @@ from twinlog.mirror.state.intents import Intent, IntentKind
 from twinlog.model import TopicPartition
 from twinlog.quantities import count, first_few, plural
 from twinlog.survey.cluster_state import cluster_state, write_copies
-from twinlog.survey.ends import NO_ENDS
+from twinlog.survey.ends import NO_ENDS, read_ends
 from twinlog.survey.picture import read_maps
 from twinlog.survey.replica import Maps
 
@@ -140,7 +139,7 @@ class ReverseStart:
             )
 
 
-def reverse_start(flow: str, one: Parting) -> ReverseStart | None:
+def reverse_start(flow: str, one: LogDivergence) -> ReverseStart | None:
     """Return where the flow back begins in a partition, or None if B does not have it.
 
     Raises FlowError (REVERSE_UNKNOWN) if B has records between the copied ones, or before them,
@@ -178,7 +177,7 @@ def reverse_start(flow: str, one: Parting) -> ReverseStart | None:
     )
 
 
-def _unknown(flow: str, one: Parting, where: str) -> FlowError:
+def _unknown(flow: str, one: LogDivergence, where: str) -> FlowError:
     return FlowError(
         f"{one.target} of the target holds records {where} that never were on the source, so "
         "the flow back has no single start offset; leave its topic out with --topics, and give it "
@@ -197,7 +196,7 @@ class Reverse:
         self.name = f"{flow.target}->{flow.source}"
         self._map_topic = map_topic_of(flow.reverse)
 
-    def prepare(self, found: Sequence[Parting]) -> int:
+    def prepare(self, found: Sequence[LogDivergence]) -> int:
         """Report where the flow back begins, and permit it. Return how many partitions were set.
 
         Does nothing under the default policy. Raises FlowError if there is no single start offset.
@@ -217,7 +216,7 @@ class Reverse:
         self._let_in({one.tp.topic for one in starts})
         return len(fresh)
 
-    def settled(self, found: Sequence[Parting]) -> list[Parting]:
+    def settled(self, found: Sequence[LogDivergence]) -> list[LogDivergence]:
         """Return the partitions without the records that the flow back wrote to A, which are not
         part of the tail."""
         if not self._scope.setup.is_identity:
@@ -225,7 +224,7 @@ class Reverse:
         maps = self._maps()
         return [self._settled(maps, one) for one in found]
 
-    def _settled(self, maps: Maps, one: Parting) -> Parting:
+    def _settled(self, maps: Maps, one: LogDivergence) -> LogDivergence:
         key = PartitionKey(one.target_id, one.topic_id, one.source.partition)
         known = maps.get(key)
         if known is None or known.term <= BEFORE_ALL or not known.runs or one.problem is not None:
@@ -235,7 +234,7 @@ class Reverse:
         end = one.log[1] if run is None else min(one.log[1], run.downstream_of(common))
         return replace(one, log=(one.log[0], end), stable=min(one.stable, end), is_home=True)
 
-    def lines(self, found: Sequence[Parting]) -> Iterator[str]:
+    def lines(self, found: Sequence[LogDivergence]) -> Iterator[str]:
         """Yield the operator's next steps after the run."""
         scope = self._scope
         yield f"the flow back: in the file, {scope.name}.enabled = false and"
@@ -333,16 +332,15 @@ class Failback:
 
     def plan(self) -> FailbackPlan:
         """Return the plan. This reads the whole tail and changes nothing."""
-        found = self._reverse.settled([*partings(self._scope)])
+        found = self._reverse.settled(divergences(self._scope))
         if not found:
-            raise FlowError(
+            raise self._scope.error(
                 "the source has no matching topic of this flow: check "
                 "--topics, and `topics` in the file",
-                flow=self._scope.name,
                 code="NOT_COPIED",
             )
-        tails = tuple(Tail(parting=one, counts=self._counted(one)) for one in found)
-        with_tail = {one.parting.target.topic for one in tails if one.counts.valid}
+        tails = tuple(replace(one, counts=self._counted(one)) for one in found)
+        with_tail = {one.target.topic for one in tails if one.counts.valid}
         return FailbackPlan(
             flow=self._scope.name,
             promoted=self._promoted([one.source.topic for one in found]),
@@ -359,27 +357,34 @@ class Failback:
         that fails.
         """
         self._require(plan)
-        watch = PromotionWatch(self._scope, [one.tp.topic for one in plan.tails])
-        self._until_over([one.parting for one in plan.tails], watch.newest)
-        partings_ = self._checked_again(plan)
+        watch = PromotionWatch(self._scope, [one.source.topic for one in plan.tails])
+        self._until_over(plan.tails, watch.newest)
+        # since the plan the copy may have advanced, and with it the point of divergence
+        found = self._reverse.settled(divergences(self._scope))
+        self._require(replace(plan, tails=tuple(found)))
         if replays:
-            require_raw(self._scope, partings_)
+            require_raw(self._scope, found)
         with saved.locked():
-            files = self._save(partings_, saved)
+            files = self._save(found, saved)
             self._say(f"saved: {plural(len(files), 'file')}, with their SHA-256 in manifest.json")
             watch.require()
-            self._require_still(partings_)
+            self._require_still(found)
             if replays:
-                work = work_of(partings_, files, self._scope.intents().skips)
+                work = work_of(found, files, self._scope.intents().skips)
                 count_ = Replay(self._scope, saved, watch, self._say).run(work)
                 self._say(f"replay: done, {plural(count_, 'record')} appended by this run")
             watch.require()
-            self._reverse.prepare(partings_)
+            self._reverse.prepare(found)
             # otherwise the rows of the flow back would lack records that the mirror copies now
             watch.require()
-        for line in self._reverse.lines(partings_):
+        for line in self._reverse.lines(found):
             self._say(line)
         return files
+
+    def saved_in(self, folder: Path) -> SavedTail:
+        """Return the folder in which the tail of this flow is saved."""
+        cluster_id = self._scope.source.metadata([]).cluster_id or ""
+        return SavedTail(folder, Owner(flow=self._scope.name, source_cluster_id=cluster_id))
 
     def abort(self) -> None:
         """Undo replays that have begun and have appended nothing. Saved files remain, because the
@@ -393,11 +398,10 @@ class Failback:
         if undone:
             self._say(f"the replay of {first_few(undone)} had appended nothing: it is undone")
         if topics := [one for one in begun if one not in undone]:
-            raise FlowError(
+            raise self._scope.error(
                 f"the replay of {first_few(topics)} had begun to append records to "
                 "the target, where consumers may have read them: nothing was changed; to finish "
                 "it, run failback run --tail replay again",
-                flow=self._scope.name,
                 code="REPLAYED",
             )
         self._say("no record was changed on either cluster, so there is nothing else to undo;")
@@ -420,7 +424,7 @@ class Failback:
         begun = self._scope.intents().topics(IntentKind.REPLAY)
         return positions(self._scope) if begun else {}
 
-    def _counted(self, one: Parting) -> TailCounts:
+    def _counted(self, one: LogDivergence) -> TailCounts:
         counts = TailCounts()
         until = min(one.tail.next, one.stable)
         span = one.tail._replace(first=max(one.tail.first, one.log[0]), next=until)
@@ -447,8 +451,8 @@ class Failback:
         if not plan.promoted:
             raise FlowError(f"{plan.problems[0]}", flow=plan.flow, code="NOT_PROMOTED")
         for one in plan.tails:
-            if one.parting.problem is not None:
-                raise one.parting.problem
+            if one.problem is not None:
+                raise one.problem
         if plan.open_transactions:
             where = first_few(
                 f"{one.source} from offset {one.stable} on" for one in plan.open_transactions
@@ -462,36 +466,26 @@ class Failback:
                 fate=Fate.RETRIABLE,
             )
 
-    def _checked_again(self, plan: FailbackPlan) -> list[Parting]:
-        """Compare the logs again after the copy has ended. After the plan the copy may have
-        advanced, and with it the point of divergence.
-        """
-        found = self._reverse.settled([*partings(self._scope)])
-        tails = tuple(Tail(parting=one, counts=TailCounts()) for one in found)
-        self._require(replace(plan, tails=tails))
-        return found
-
-    def _until_over(self, found: Sequence[Parting], promotion: Intent) -> None:
+    def _until_over(self, found: Sequence[LogDivergence], promotion: Intent) -> None:
         """Wait until the copy can no longer append, because until then the point of divergence may
         move."""
         scope = self._scope
         if not promotion.topic:
-            copies = [Copy(source=one.source, target=one.target) for one in found]
-            wait_until_over(scope, copies, lambda line: self._say(f"the copy: {line}"))
+            remotes = {one.target.topic for one in found}
+            wait_until_over(scope, remotes, lambda line: self._say(f"the copy: {line}"))
             return
         history = scope.history()
         closed = history is None or history.latest is None or history.is_closed
         age_ms = int(time.time() * 1000) - promotion.at_ms
         if not closed and age_ms < SETTLED_MS:
-            raise FlowError(
+            raise scope.error(
                 f"its topics were promoted {count(age_ms / 1000)} s ago, and lanes "
                 "may still write to them: run the same command again a minute later",
-                flow=scope.name,
                 code="COPY_RUNS",
                 fate=Fate.RETRIABLE,
             )
 
-    def _save(self, found: Sequence[Parting], saved: SavedTail) -> list[SavedFile]:
+    def _save(self, found: Sequence[LogDivergence], saved: SavedTail) -> list[SavedFile]:
         client = self._scope.source
         files = saved.files()
         for one in found:
@@ -514,7 +508,9 @@ class Failback:
         saved.write_manifest(files, encoded(found))
         return files
 
-    def _require_same(self, saved: SavedTail, files: Sequence[SavedFile], one: Parting) -> None:
+    def _require_same(
+        self, saved: SavedTail, files: Sequence[SavedFile], one: LogDivergence
+    ) -> None:
         """Raise FlowError if the saved files do not match A's log. A may have lost the end of its
         log, and may have other records at the saved offsets now, which are in no file. A file that
         ends after A's end does not belong to this log. If it were replayed, a later tail with the
@@ -541,18 +537,19 @@ class Failback:
                 if found is not None:
                     break
 
-    def _require_still(self, found: Sequence[Parting]) -> None:
-        logs = source_logs(self._scope.source, [one.source for one in found])
+    def _require_still(self, found: Sequence[LogDivergence]) -> None:
+        logs = read_ends(self._scope.source, [one.source for one in found])
         moved = []
         for one in found:
-            now = or_raise(logs[one.source])
+            now = logs[one.source]
+            if now.problem is not None:
+                raise now.problem
             if now.end != one.log[1] and not one.is_home:
                 moved.append(f"{one.source} from offset {one.log[1]} on")
         if moved:
-            raise FlowError(
+            raise self._scope.error(
                 f"producers write to the source: {first_few(moved)}; the earlier records "
                 "are saved: stop its producers, and run the same command again",
-                flow=self._scope.name,
                 code="TAIL_GROWS",
                 fate=Fate.RETRIABLE,
             )
@@ -561,12 +558,11 @@ class Failback:
         ends = copy_ends(self._scope, {one.source: one.target for one in found})
         moved_ends = [one.target for one in found if not _is_same_end(one.copy, ends[one.source])]
         if moved_ends:
-            raise FlowError(
+            raise self._scope.error(
                 f"the copy to {first_few(map(str, moved_ends))} does not end where it ended when "
                 "both logs were compared: a mirror copies records that this run took for missing. "
                 "Saved files stay, and nothing was appended. Find out why the mirror does not "
                 "follow the promotion, or end it, then run the same command again",
-                flow=self._scope.name,
                 code="COPY_RUNS",
                 fate=Fate.RETRIABLE,
             )
@@ -579,66 +575,10 @@ def _is_same_end(one: CopyEnd | None, now: CopyEnd | TwinlogError | None) -> boo
     return (one.key, one.ordinal, one.reach) == (now.key, now.ordinal, now.reach)
 
 
-def folder_of(scope: CutoverScope, folder: Path) -> SavedTail:
-    """Return the folder in which the tail of this flow is saved."""
-    cluster_id = scope.source.metadata([]).cluster_id or ""
-    return SavedTail(folder, Owner(flow=scope.name, source_cluster_id=cluster_id))
-
-
 # The report of `failback plan`: each partition's tail, the records that the source lost, reasons
 # why a run cannot begin, and what the flow back needs.
 
 MOST_LINES: Final = 50
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Tail:
-    """One partition: where its logs diverge, and the range of A after that."""
-
-    parting: Parting
-    counts: TailCounts
-
-    @property
-    def tp(self) -> TopicPartition:
-        return self.parting.source
-
-    @property
-    def is_empty(self) -> bool:
-        """Return True if A has no offset that B lacks, not even one of a marker."""
-        parting = self.parting
-        return parting.tail.first >= parting.tail.next and parting.deleted is None
-
-    def lines(self) -> Iterator[str]:
-        parting, counts = self.parting, self.counts
-        if parting.problem is not None:
-            yield f"  {self.tp}: {parting.problem}"
-            return
-        if not self.is_empty:
-            what = f"{plural(counts.valid, 'record')} that never arrived"
-            if counts.aborted:
-                what += f", and {count(counts.aborted)} of aborted transactions"
-            if counts.oldest_ms is not None and counts.newest_ms is not None:
-                when = f"{in_iso(counts.oldest_ms)} to {in_iso(counts.newest_ms)}"
-                what += f", of {when}"
-            never = "" if parting.copy is not None else "; nothing of it was ever copied"
-            yield f"  {self.tp}: {parting.tail}: {what}{never}"
-        if parting.deleted is not None:
-            yield (
-                f"  {self.tp}: {parting.deleted} never arrived, and the source's retention has "
-                "deleted it since"
-            )
-        if parting.is_open:
-            yield f"  {self.tp}: a transaction is open from offset {parting.stable} on"
-        if parting.lost is not None:
-            yield (
-                f"  {self.tp}: the source lost {parting.lost}: the target has its "
-                f"{plural(parting.lost_records, 'record')}"
-            )
-        if parting.copy is not None and not parting.is_compared and not self.is_empty:
-            yield (
-                f"  {self.tp}: none of the last common records is left on both sides, so only the "
-                "offset map shows that the logs diverge here"
-            )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -650,7 +590,7 @@ class FailbackPlan:
     flow: str
     promoted: str
     """Who promoted it, when and why, or empty if it is not promoted."""
-    tails: tuple[Tail, ...]
+    tails: tuple[LogDivergence, ...]
     way_back: tuple[str, ...] = ()
     """What the flow back copies, and what it cannot copy."""
     replayed: tuple[str, ...] = ()
@@ -665,13 +605,13 @@ class FailbackPlan:
                 "it was not promoted: a failback follows a failover; the mirror copies the records "
                 "that the source has"
             )
-        out += [f"{one.tp}: {one.parting.problem}" for one in self.tails if one.parting.problem]
+        out += [f"{one.source}: {one.problem}" for one in self.tails if one.problem]
         return out
 
     @property
-    def open_transactions(self) -> list[Parting]:
+    def open_transactions(self) -> list[LogDivergence]:
         """Return the partitions with an open transaction in their tail."""
-        return [one.parting for one in self.tails if one.parting.is_open]
+        return [one for one in self.tails if one.is_open]
 
     @property
     def is_open(self) -> bool:
@@ -684,11 +624,10 @@ class FailbackPlan:
             yield f"{self.flow}: promoted {self.promoted}"
         else:
             yield f"{self.flow}: {self.problems[0]}"
-        empty = [one for one in self.tails if one.is_empty and not one.parting.problem]
-        records = sum(one.counts.valid for one in self.tails)
+        empty = [one for one in self.tails if one.is_empty and not one.problem]
         yield (
             f"{plural(len(empty), 'partition')} of {len(self.tails)} without a divergent tail; "
-            f"{plural(records, 'record')} in all never arrived"
+            f"{plural(self.records, 'record')} in all never arrived"
         )
         lines = [line for one in self.tails for line in one.lines()]
         yield from lines[:MOST_LINES]
@@ -703,4 +642,4 @@ class FailbackPlan:
 
     @property
     def partitions(self) -> list[dict[str, Any]]:
-        return [encoded(one.parting) | encoded(one.counts) for one in self.tails]
+        return [encoded(one) | encoded(one.counts) for one in self.tails]

@@ -51,23 +51,22 @@ nor are records that an operator left out of the copy (`twinlog topic skip`). Th
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
-from typing import Final
+from typing import Final, NamedTuple
 
-from twinlog.client.export import record_of
+from twinlog.client.export import Transaction, record_of
 from twinlog.cluster.groups.coordinators import Coordinators
 from twinlog.cluster.groups.group_offsets import Committed, GroupOffsets, fetch_offsets
 from twinlog.cluster.groups.transactions import Transactions
 from twinlog.control.cutover.promotion import is_promoted
 from twinlog.control.cutover.scope import CutoverScope, Say
-from twinlog.control.failback.parting import Parting
-from twinlog.control.failback.saved import SavedFile, SavedTail, Transaction
+from twinlog.control.failback.divergence import LogDivergence
+from twinlog.control.failback.saved import SavedFile, SavedTail
 from twinlog.errors import Fate, FlowError, or_raise
 from twinlog.lane.watches.compaction import may_lack_offsets
 from twinlog.mirror.skips import Skip, skipped
 from twinlog.mirror.state.intents import Intent, IntentKind
 from twinlog.mirror.state.skipping import WantedSkip
-from twinlog.model import NO_TOPIC_ID, OWN_GROUPS, TopicId, TopicPartition
+from twinlog.model import OWN_GROUPS, TopicId, TopicPartition
 from twinlog.quantities import first_few, plural
 from twinlog.survey.state_reader import StateReader
 from twinlog.wire.record_batch import Codec
@@ -83,23 +82,17 @@ transaction.
 REPORTED_EVERY: Final = 100
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TailWork:
+class TailWork(NamedTuple):
     """One partition whose tail is to be appended to B."""
 
-    source: TopicPartition
-    target: TopicPartition
-    first: int
-    """The first offset of the tail on A."""
+    tail: LogDivergence
     files: tuple[SavedFile, ...]
-    target_id: TopicId = NO_TOPIC_ID
-    """ID of the remote topic that was checked; zero if there was none, or brokers have no IDs."""
     skips: tuple[Skip, ...] = ()
     """Records that an operator left out of the copy; a replay leaves them out as well."""
 
     @property
     def next(self) -> int:
-        return max((one.span.next for one in self.files), default=self.first)
+        return max((one.span.next for one in self.files), default=self.tail.at)
 
 
 NOTHING_YET: Final = "begun"
@@ -117,43 +110,35 @@ def group_of(flow: str) -> str:
 
 
 def work_of(
-    partings: Sequence[Parting], files: Sequence[SavedFile], skips: Sequence[WantedSkip] = ()
+    tails: Sequence[LogDivergence],
+    files: Sequence[SavedFile],
+    skips: Sequence[WantedSkip] = (),
 ) -> list[TailWork]:
     """Return the work of a replay: all partitions of each topic that has a tail."""
     out = []
-    for one in partings:
+    for one in tails:
         mine = tuple(file for file in files if file.tp == one.source and file.span.next > one.at)
         if mine or one.target_log is not None:
             left_out = tuple(it.skip for it in skips if it.is_of(one.source, one.topic_id))
-            out.append(
-                TailWork(
-                    source=one.source,
-                    target=one.target,
-                    first=one.at,
-                    files=mine,
-                    target_id=one.target_id,
-                    skips=left_out,
-                )
-            )
-    topics = {one.source.topic for one in out if one.files}
-    return [one for one in out if one.source.topic in topics]
+            out.append(TailWork(one, mine, left_out))
+    topics = {one.tail.source.topic for one in out if one.files}
+    return [one for one in out if one.tail.source.topic in topics]
 
 
-def require_raw(scope: CutoverScope, partings: Sequence[Parting]) -> None:
+def require_raw(scope: CutoverScope, divergences: Sequence[LogDivergence]) -> None:
     """Raise FlowError (TRANSFORMS_NOT_RUN) if topics have transforms, because a replay appends
     records as they are."""
     topics = {
         one.source.topic
-        for one in partings
+        for one in divergences
         if scope.config.transforms.of_topic(one.source.topic)
         or (one.copy is not None and one.copy.known.transformed)
     }
     if topics:
-        raise FlowError(
+        raise scope.error(
             f"a replay would append the records of {first_few(sorted(topics))} without their "
             "transforms; run it for other topics (--topics), or keep the tail in the files "
             "(--tail keep), transform its records and produce them",
-            flow=scope.name,
             code="TRANSFORMS_NOT_RUN",
         )
 
@@ -181,26 +166,25 @@ class Replay:
         appended = 0
         for one in work:
             if one.files:
-                appended += self._partition(one, at[one.target])
+                appended += self._partition(one, at[one.tail.target])
         return appended
 
     def _require_targets(self, work: Sequence[TailWork]) -> None:
-        seen = self._scope.target.metadata(sorted({one.target.topic for one in work}))
-        missing = [
-            str(one.target) for one in work if one.files and seen.partition(one.target) is None
-        ]
+        seen = self._scope.target.metadata(sorted({one.tail.target.topic for one in work}))
+        targets = [one.tail.target for one in work if one.files]
+        missing = [str(tp) for tp in targets if seen.partition(tp) is None]
         if missing:
-            raise FlowError(
+            raise self._scope.error(
                 f"the target has no {first_few(missing)}: create it there, or "
                 "leave its topic out with --topics; the tail is saved, nothing was replayed",
-                flow=self._scope.name,
                 code="TOPIC_MISSING",
             )
         self._require_same(*work)
 
     def _require_same(self, *work: TailWork) -> None:
         """Check before a write, which goes by name, that the topics are those that were checked."""
-        if ids := {one.target.topic: one.target_id for one in work if one.files}:
+        divergences = [one.tail for one in work if one.files]
+        if ids := {one.target.topic: one.target_id for one in divergences}:
             require_same_topics(self._scope, ids)
 
     def _begun(self, work: Sequence[TailWork]) -> dict[TopicPartition, Committed]:
@@ -210,28 +194,26 @@ class Replay:
         found = positions(self._scope)
         begun = {*self._scope.intents().topics(IntentKind.REPLAY)}
         for one in work:
-            if one.target in found:
-                before = found[one.target]
-                at[one.target] = before._replace(offset=self._resume_offset(one, before))
+            source, target = one.tail.source, one.tail.target
+            if target in found:
+                before = found[target]
+                at[target] = before._replace(offset=self._resume_offset(one, before))
                 continue
-            if one.source.topic in begun:
+            if source.topic in begun:
                 if not one.files:
                     continue  # there is nothing to append
-                raise FlowError(
-                    f"the replay of {one.source} was begun, and the brokers of "
+                raise self._scope.error(
+                    f"the replay of {source} was begun, and the brokers of "
                     f"the target have lost its position (group {self._group}): compare the "
-                    f"files with the records of {one.target}, and append missing ones by hand",
-                    flow=self._scope.name,
+                    f"files with the records of {target}, and append missing ones by hand",
                     code="REPLAY_UNKNOWN",
                 )
             self._require_same(one)
-            start = Committed(one.first, NOTHING_YET)
-            self._transactions.write(
-                one.target, (), {one.target: start.offset}, metadata=start.metadata
-            )
-            at[one.target] = start
-        steering = self._scope.steering
-        steering.write(steering.wanted(IntentKind.REPLAY, _topics(work)))
+            start = Committed(one.tail.at, NOTHING_YET)
+            offsets = {target: start.offset}
+            self._transactions.write(target, (), offsets, metadata=start.metadata)
+            at[target] = start
+        self._scope.steering.set(IntentKind.REPLAY, _topics(work))
         return at
 
     def _require_promoted(self, work: Sequence[TailWork]) -> None:
@@ -247,20 +229,20 @@ class Replay:
 
     def _resume_offset(self, work: TailWork, found: Committed) -> int:
         """Return the position, if the files are those of the earlier run."""
+        first = work.tail.at
         last = -1 if found.metadata == NOTHING_YET else found.offset - 1
-        if last >= work.first and found.metadata:
+        if last >= first and found.metadata:
             last = self._last_offset(work, found)
-        if last < work.first:
-            return work.first  # nothing of this tail was appended yet
+        if last < first:
+            return first  # nothing of this tail was appended yet
         if not work.files or not found.metadata or self._holds(work, found.metadata):
             return found.offset
-        raise FlowError(
-            f"the replay of {work.source} reached offset {found.offset}, and "
+        raise self._scope.error(
+            f"the replay of {work.tail.source} reached offset {found.offset}, and "
             "no saved file has the record that was appended last: use --save with the folder of "
             "the earlier run; if this is that folder, the source lost its end and was "
-            f"rewritten: compare the files with the records of {work.target}, and append missing "
-            "ones by hand. Nothing was appended",
-            flow=self._scope.name,
+            f"rewritten: compare the files with the records of {work.tail.target}, and append "
+            "missing ones by hand. Nothing was appended",
             code="REPLAY_UNKNOWN",
         )
 
@@ -269,12 +251,11 @@ class Replay:
         offset = found.metadata.partition(" ")[0]
         if offset.isdecimal() and offset.isascii():
             return int(offset)
-        raise FlowError(
-            f"group {self._group} has offset {found.offset} for the replay of {work.source}, and "
-            "another client than Twinlog committed it "
+        raise self._scope.error(
+            f"group {self._group} has offset {found.offset} for the replay of "
+            f"{work.tail.source}, and another client than Twinlog committed it "
             f"(metadata {found.metadata[:80]!r}): compare the files with the records of "
-            f"{work.target}, and append missing ones by hand. Nothing was appended",
-            flow=self._scope.name,
+            f"{work.tail.target}, and append missing ones by hand. Nothing was appended",
             code="REPLAY_UNKNOWN",
         )
 
@@ -290,25 +271,26 @@ class Replay:
 
     def _partition(self, work: TailWork, begin: Committed) -> int:
         appended, (at, last) = 0, begin
+        source, target = work.tail.source, work.tail.target
         for number, (records, after) in enumerate(_portions(self._records(work, at))):
             last = last_appended(records[-1])
             self._require_same(work)
             self._transactions.write(
-                work.target,
+                target,
                 records,
-                {work.target: after},
+                {target: after},
                 codec=Codec.LZ4,
                 metadata=last,
-                check=lambda: self._watch.require([work.source.topic]),
+                check=lambda: self._watch.require([source.topic]),
             )
             appended += len(records)
             if number % REPORTED_EVERY == REPORTED_EVERY - 1:
-                self._say(f"replay: {work.source}: up to offset {after} of {work.next}")
+                self._say(f"replay: {source}: up to offset {after} of {work.next}")
         if at < work.next:
             # markers and aborted records follow the last record
             self._require_same(work)
-            self._transactions.write(work.target, (), {work.target: work.next}, metadata=last)
-            said = f"{work.source} [{at}, {work.next}) -> {work.target}"
+            self._transactions.write(target, (), {target: work.next}, metadata=last)
+            said = f"{source} [{at}, {work.next}) -> {target}"
             self._say(f"replay: {said}: {plural(appended, 'record')} appended")
         return appended
 
@@ -339,11 +321,10 @@ def require_same_topics(scope: CutoverScope, ids: Mapping[str, TopicId]) -> None
     now = scope.target.metadata(sorted(ids))
     for name, topic_id in ids.items():
         if not now.has(name, topic_id):
-            raise FlowError(
+            raise scope.error(
                 f"topic {name} of the target was deleted or re-created since it was checked: "
                 "nothing more is appended to it. Run the same command again, or leave its topic "
                 "out with --topics; the tail is saved",
-                flow=scope.name,
                 code="TARGET_RECREATED",
                 fate=Fate.RETRIABLE,
             )
@@ -359,7 +340,7 @@ def take_back(scope: CutoverScope, transactions: Transactions, topics: Sequence[
         return []
     transactions.begin_epoch()
     found = _untouched(scope, topics)
-    scope.steering.write(scope.steering.wanted(IntentKind.REPLAY, found, is_set=False))
+    scope.steering.set(IntentKind.REPLAY, found, is_set=False)
     return found
 
 
@@ -372,7 +353,7 @@ def _untouched(scope: CutoverScope, topics: Sequence[str]) -> list[str]:
 
 
 def _topics(work: Sequence[TailWork]) -> list[str]:
-    return sorted({one.source.topic for one in work})
+    return sorted({one.tail.source.topic for one in work})
 
 
 def transactions_of(scope: CutoverScope) -> Transactions:
@@ -385,9 +366,9 @@ def transactions_of(scope: CutoverScope) -> Transactions:
     )
 
 
-def replayed_lines(partings: Sequence[Parting], at: GroupOffsets) -> Iterator[str]:
+def replayed_lines(divergences: Sequence[LogDivergence], at: GroupOffsets) -> Iterator[str]:
     """Yield a line on the progress of each replay that was begun."""
-    for one in partings:
+    for one in divergences:
         found = at.get(one.target)
         if found is not None:
             left = max(0, one.log[1] - found.offset)
@@ -459,19 +440,17 @@ class PromotionWatch:
             raise self._gone("its promotion was undone while this command ran")
         gone = [one for one in replayed if intents.get(IntentKind.REPLAY, one) is None]
         if gone:
-            raise FlowError(
+            raise self._scope.error(
                 "another command (failback abort) has undone this replay: nothing more was "
                 "appended; if no other command runs, run the same command again",
-                flow=self._scope.name,
                 code="REPLAY_FENCED",
                 fate=Fate.RETRIABLE,
             )
 
     def _gone(self, why: str) -> FlowError:
-        return FlowError(
+        return self._scope.error(
             f"{why}, so the mirror may copy the tail itself: nothing more was appended to the "
             "target, and saved files stay. To fail back, promote the flow again (twinlog failover "
             "run), then run the same command again",
-            flow=self._scope.name,
             code="NOT_PROMOTED",
         )

@@ -33,24 +33,20 @@ import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from enum import StrEnum
 from pathlib import Path
 from typing import Any, Final
 
 from msgspec import Struct
 
-from twinlog.client.export import checked_batches, record_line
+from twinlog.client.export import ExportedRecord, Transaction, exported, record_line
 from twinlog.cluster.client import ClusterClient
 from twinlog.cluster.logs.raw_log import FetchedRecords, fetch_partition
 from twinlog.encoded import encoded
 from twinlog.errors import BrokerRefused, CorruptData, Fate, FlowError
 from twinlog.mirror.findings import Span
-from twinlog.mirror.start.tail_check import decode
 from twinlog.model import Isolation, TopicPartition
 from twinlog.private_files import own_opener, private_folder, read_private
 from twinlog.quantities import first_few
-from twinlog.wire.record_batch import BatchHeader
-from twinlog.wire.records import Record
 
 MANIFEST: Final = "manifest.json"
 VERSION: Final = 1
@@ -135,7 +131,7 @@ class SavedTail:
         descriptor = os.open(partial, os.O_WRONLY | os.O_CREAT | os.O_EXCL, PRIVATE)
         with os.fdopen(descriptor, "w", encoding="ascii") as out:
             for one in read_tail(client, tp, span, on_read):
-                out.write(_line(tp, one) + "\n")
+                out.write(record_line(tp.partition, one, with_batch=True) + "\n")
             out.flush()
             os.fsync(out.fileno())
         os.link(partial, path)  # unlike a rename, a link replaces nothing
@@ -144,10 +140,10 @@ class SavedTail:
         return path
 
     def write_manifest(
-        self, files: Sequence[SavedFile], partings: Sequence[Mapping[str, Any]]
+        self, files: Sequence[SavedFile], divergences: Sequence[Mapping[str, Any]]
     ) -> None:
         """Write the manifest with the files and deleted ranges, as the last step of a save."""
-        now = {(one["topic"], one["partition"]): one for one in partings}
+        now = {(one["topic"], one["partition"]): one for one in divergences}
         before = {
             (one["topic"], one["partition"]): one for one in self._manifest().get("partitions", ())
         }
@@ -263,15 +259,6 @@ def uncovered(span: Span, files: Sequence[SavedFile]) -> list[Span]:
     return [one for one in out if one.first < one.next]
 
 
-def _line(tp: TopicPartition, one: TailRecord) -> str:
-    return record_line(
-        tp.partition,
-        one.record,
-        is_log_append_time=one.is_log_append_time,
-        more={"leader_epoch": one.leader_epoch, "transaction": one.transaction.value},
-    )
-
-
 def _sync(folder: Path) -> None:
     descriptor = os.open(folder, os.O_RDONLY)
     try:
@@ -281,29 +268,9 @@ def _sync(folder: Path) -> None:
 
 
 READ_BYTES: Final = 4 << 20
-NO_EPOCH: Final = -1
 
 OnRead = Callable[[int], None]
 """Called with the offset that was reached."""
-
-
-class Transaction(StrEnum):
-    """The outcome of a record's transaction."""
-
-    NONE = "none"
-    COMMITTED = "committed"
-    ABORTED = "aborted"
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TailRecord:
-    """One record, with facts from its batch."""
-
-    record: Record
-    is_log_append_time: bool
-    leader_epoch: int
-    """Epoch of A's leader that appended it, or -1 if the format has none."""
-    transaction: Transaction
 
 
 class TailCounts(Struct, kw_only=True):
@@ -315,7 +282,7 @@ class TailCounts(Struct, kw_only=True):
     oldest_ms: int | None = None
     newest_ms: int | None = None
 
-    def add(self, one: TailRecord) -> None:
+    def add(self, one: ExportedRecord) -> None:
         self.records += 1
         self.aborted += one.transaction is Transaction.ABORTED
         at = one.record.timestamp
@@ -330,7 +297,7 @@ class TailCounts(Struct, kw_only=True):
 
 def read_tail(
     client: ClusterClient, tp: TopicPartition, span: Span, on_read: OnRead = lambda _: None
-) -> Iterator[TailRecord]:
+) -> Iterator[ExportedRecord]:
     """Yield every record of [first, next) in order, with the outcome of its transaction.
 
     The span must be below the last stable offset, where every outcome is known and final. A tail
@@ -343,32 +310,13 @@ def read_tail(
     while position < span.next:
         answer = _fetch(client, tp, position)
         before = position
-        for header, batch, is_gone in checked_batches(answer, position):
-            for one in _records(header, batch, is_gone=is_gone):
-                if position <= one.record.offset < span.next:
-                    yield one
-            position = min(header.next_offset, span.next)
+        for records, position in exported(answer, span._replace(first=before)):
+            yield from records
             if position == span.next:
                 break
         on_read(position)
         if position == before:
             raise _moved(client, tp, position)
-
-
-def _records(header: BatchHeader, batch: memoryview, *, is_gone: bool) -> Iterator[TailRecord]:
-    if header.is_control:
-        return
-    is_new = header.magic >= 2
-    state = Transaction.NONE
-    if is_new and header.is_transactional:
-        state = Transaction.ABORTED if is_gone else Transaction.COMMITTED
-    for record in decode(header, batch):
-        yield TailRecord(
-            record=record,
-            is_log_append_time=is_new and header.is_log_append_time,
-            leader_epoch=header.leader_epoch if is_new else NO_EPOCH,
-            transaction=state,
-        )
 
 
 def _fetch(client: ClusterClient, tp: TopicPartition, position: int) -> FetchedRecords:

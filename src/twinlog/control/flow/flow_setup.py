@@ -28,6 +28,7 @@ from twinlog.cluster.logs.raw_log import produce_batch
 from twinlog.cluster.net.metadata import Operation
 from twinlog.cluster.topics.internal_log import ensure_compacted_topic
 from twinlog.cluster.topics.producer_expiry import producer_expiry
+from twinlog.cluster.topics.topic_admin import ensure_kept_topic
 from twinlog.config.flow.offset_storage import OffsetStorage
 from twinlog.config.flow.start import Starts
 from twinlog.control.adopt.take_over import TakeOver
@@ -38,13 +39,13 @@ from twinlog.control.leading.ends import FlowClients, FlowEnds
 from twinlog.control.leading.lead import Fenced, SetupWaiting, StandingBy, take_part, wait_to_lead
 from twinlog.control.loops.guard import LoopGuard
 from twinlog.control.loops.neighbours import Neighbours
-from twinlog.control.risk.source_questions import SourceQuestions
+from twinlog.control.risk.source_watch import SourceQuestions
 from twinlog.errors import Fate, FlowError, NotLeader, TwinlogError, Unauthorized
 from twinlog.flow_log import FlowLog
 from twinlog.lane import late_requests
 from twinlog.lane.messages import Work
 from twinlog.mirror.map.offset_map import MAP_PARTITIONS
-from twinlog.mirror.names.naming import STATE_TOPIC, map_topic_of
+from twinlog.mirror.names.naming import STATE_TOPIC, dead_letter_topic, map_topic_of
 from twinlog.mirror.plan import PartitionPlan
 from twinlog.mirror.state.generations import OF_PRODUCERS, Claim, fan_producers, giving_producer
 from twinlog.mirror.state.intents import FlowIntents, Intent, promoted
@@ -161,10 +162,10 @@ class TargetFacts:
             on_unseen=unseen,
         )
         # while it is empty, a start without a permission would succeed once and then never again
-        found = target.metadata([name])
+        metadata = target.metadata([name])
         for right in (Operation.READ, Operation.WRITE):
             is_ours = right is Operation.READ or name == STATE_TOPIC or ends.lanes_are_us
-            if is_ours and not may(found, name, right):
+            if is_ours and not may(metadata, name, right):
                 raise denied(ends.config.flow.target, right.name, name)
         return count
 
@@ -173,15 +174,26 @@ class TargetFacts:
         name = map_topic_of(self.ends.config.flow)
         return MapReader(clients.of_map, name, self.own_topic(clients.target, name, MAP_PARTITIONS))
 
+    def own_dead_letters(self, target: ClusterClient) -> str:
+        """Return the topic for records on which a transform fails, creating it if missing; empty if
+        they are not quarantined.
+        """
+        config = self.ends.config
+        name = dead_letter_topic(config.flow, config.transforms)
+        if name:
+            factor = config.state_topic_replication_factor
+            ensure_kept_topic(target, name, replication_factor=factor)
+        return name
+
     def capabilities(self, target: ClusterClient) -> Capabilities:
         """Return the brokers' capabilities. They are tested only once."""
         if self._capabilities is None:
-            found = self._capabilities = self._probe(target)
-            if found is not UNTRIED and found.missing:
+            probed = self._capabilities = self._probe(target)
+            if probed is not UNTRIED and probed.missing:
                 FlowLog(log, self.ends.name).warning(
                     "the target lacks %s: the guarantee is '%s'",
-                    ", ".join(found.missing),
-                    found.guarantee,
+                    ", ".join(probed.missing),
+                    probed.guarantee,
                 )
         return self._capabilities
 
@@ -200,7 +212,7 @@ class TargetFacts:
         """Return the smallest expiry of all brokers, or the configured one if it is unreadable."""
         configured = self.ends.config.producer_id_expiration_ms
         try:
-            found = producer_expiry(target)
+            shortest_ms = producer_expiry(target)
         except Unauthorized as error:
             if configured is None:
                 self.log_once(
@@ -210,15 +222,14 @@ class TargetFacts:
                     "producer.id.expiration.ms"
                 )
             return configured
-        return configured if found is None else found
+        return configured if shortest_ms is None else shortest_ms
 
 
 log = logging.getLogger(__name__)
 
 REACHED_WITHIN_S: Final = 5.0
 END_WAITS_S: Final = 0.5
-"""How long the end of a generation waits for a running topic discovery; then both run in parallel.
-"""
+"""How long a generation's end waits for a running topic discovery, before both run in parallel."""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -232,8 +243,7 @@ class PreparedFlow:
     source_topics: Mapping[str, int]
     """Partition counts of all topics that the source lists."""
     clean: bool
-    """Whether the previous generation was closed, so that no requests of other processes are
-    pending."""
+    """Whether the previous generation was closed, so that no requests of it are pending."""
     start: Starts
     guarantee: str
     setup: FlowSetup
@@ -250,9 +260,9 @@ class PreparedFlow:
         return membership is not None and not membership.is_leading
 
     def discover(self) -> list[PartitionPlan]:  # called again later, for new topics and partitions
-        found = self.setup.discover()
-        self.problems, self.source_topics = found.problems, found.partition_counts
-        return found.plans
+        discovery = self.setup.discover()
+        self.problems, self.source_topics = discovery.problems, discovery.partition_counts
+        return discovery.plans
 
     def read_map(self) -> Maps:
         return self.map_reader.read()
@@ -361,17 +371,17 @@ class FlowSetup(FlowEnds):
             take_over.write(adoption, claim)
             with self.claims.setting_up(claim):
                 capabilities = self.facts.capabilities(target)
-                found = self._discover(source, target, create=pause is None)
+                discovery = self._discover(source, target, create=pause is None)
                 if once:
-                    found.fail_absent(self.config)
-                    found.plans = with_ends(source, self.config, found.plans)
-                work = self._work(claim, target, map_reader, found, capabilities)
+                    discovery.fail_absent(self.config)
+                    discovery.plans = with_ends(source, self.config, discovery.plans)
+                work = self._work(claim, target, map_reader, discovery, capabilities)
             return PreparedFlow(
                 work=work,
                 generation=claim.generation,
-                plans=found.plans,
-                problems=found.problems,
-                source_topics=found.partition_counts,
+                plans=discovery.plans,
+                problems=discovery.problems,
+                source_topics=discovery.partition_counts,
                 clean=clean,
                 start=self.config.start,
                 guarantee=capabilities.guarantee,
@@ -442,8 +452,7 @@ class FlowSetup(FlowEnds):
         self.released = topics
 
     def _stay_fenced(self, news: StateNews, *, once: bool, ended: int | None = None) -> None:
-        """Raise FENCED if the flow was promoted. `ended`: the generation to close, in which no lane
-        ran."""
+        """Raise FENCED if the flow was promoted. `ended`: the generation without lanes to close."""
         promotion = news.intents.promotion
         if promotion is None:
             return
@@ -454,14 +463,14 @@ class FlowSetup(FlowEnds):
         if self.membership is not None:
             self.membership.leave()
             self.membership = None
-        said = promoted(self.name, promotion)
-        raise FlowError(said, code="FENCED") if once else Fenced(said)
+        message = promoted(self.name, promotion)
+        raise FlowError(message, code="FENCED") if once else Fenced(message)
 
     def _discover(
         self, source: ClusterClient, target: ClusterClient, *, create: bool = True
     ) -> Discovery:
         """Discover topics. Without `create` topics are only checked, and nothing is written."""
-        found = discover(
+        discovery = discover(
             replace(self.config, released=self.released),
             self.policy,
             source,
@@ -470,26 +479,28 @@ class FlowSetup(FlowEnds):
             lanes_are_us=self.lanes_are_us,
             guard=self.guard if create else None,
         )
-        for line in found.notes:
+        for line in discovery.notes:
             self.log_once(line)
         if create and self.config.start.new_from_earliest:
-            self.newcomers.recall(self.name, source, target, found.source_topics)
-        plans = self.newcomers.marked(found.plans, found.source_topics)
+            self.newcomers.recall(self.name, source, target, discovery.source_topics)
+        plans = self.newcomers.marked(discovery.plans, discovery.source_topics)
         plans = with_fan_producers(target, self.name, plans) if create else plans
-        found.plans = with_rows(plans, self._mapped)
+        discovery.plans = with_rows(plans, self._mapped)
         if self._take_over is not None:
-            found.plans = self._take_over.judged(found.plans)
-        return found
+            discovery.plans = self._take_over.judged(discovery.plans)
+        return discovery
 
     def _work(
         self,
         claim: Claim,
         target: ClusterClient,
         map_reader: MapReader,
-        found: Discovery,
+        discovery: Discovery,
         capabilities: Capabilities,
     ) -> Work:
         expiry = self.facts.expiry_ms(target) if capabilities.producers_listed else None
+        letters = self.facts.own_dead_letters(target)
+        topics = {plan.target.topic for plan in discovery.plans} | ({letters} if letters else set())
         return Work(
             flow=self.name,
             source=self.lane_source,
@@ -502,11 +513,12 @@ class FlowSetup(FlowEnds):
             map_topic=map_reader.topic,
             map_topic_id=map_reader.topic_id,
             map_partitions=map_reader.partitions,
-            source_topics=tuple(sorted({plan.source.topic for plan in found.plans})),
-            target_topics=tuple(sorted({plan.target.topic for plan in found.plans})),
+            source_topics=tuple(sorted({plan.source.topic for plan in discovery.plans})),
+            target_topics=tuple(sorted(topics)),
             memory_bytes=self.config.lanes.memory_bytes,
             tuning=self.config.tuning,
             has_transforms=bool(self.config.transforms.entries),
+            dead_letters=letters,
             accept_source_loss=self.config.accept_source_loss,
             has_budget=self.config.lanes.max_bytes_per_second is not None,
             silence_ms=late_requests.SILENCE_MS,
@@ -592,7 +604,7 @@ class FlowSetup(FlowEnds):
 
 def _paused(flow: str, pause: Intent, *, once: bool) -> TwinlogError:
     """Return the error for a paused flow that must first copy (`--once`) or adopt."""
-    said = f"{flow} is paused {pause}: undo this with `twinlog flow resume`"
+    message = f"{flow} is paused {pause}: undo this with `twinlog flow resume`"
     if once:
-        return FlowError(said, code="PAUSED")
-    return SetupWaiting(f"{said}; the take-over from MirrorMaker 2 continues then")
+        return FlowError(message, code="PAUSED")
+    return SetupWaiting(f"{message}; the take-over from MirrorMaker 2 continues then")

@@ -10,10 +10,9 @@ from twinlog.control.flow.flow_setup import FlowSetup, PreparedFlow
 from twinlog.control.flow.steering import Steering
 from twinlog.control.lanes.partitions import RETRY_FAILED_S, handed, view_of
 from twinlog.control.lanes.wanted import see_source
-from twinlog.control.risk.pulse import Pulse
-from twinlog.control.risk.resting import RestingWatch
+from twinlog.control.risk.idle import IdleWatch
 from twinlog.control.risk.running_flow import NO_LIMITS, InBackground, RiskLimits
-from twinlog.control.risk.source_watch import SourceWatch
+from twinlog.control.risk.source_watch import SourceLiveness, SourceWatch
 from twinlog.control.running.flow_run import FlowRun
 from twinlog.errors import TwinlogError
 from twinlog.flow_log import FlowLog
@@ -133,19 +132,17 @@ class Generation:
     steering: Steering
     topics: TopicRefresh
     source_watch: SourceWatch | None
-    """None with `--once`."""
-    resting: RestingWatch | None
-    """None with `--once`."""
-    pulse: Pulse | None
-    """None with `--once`."""
+    idle: IdleWatch | None
+    pulse: SourceLiveness | None
+    """These three are None with `--once`."""
 
     def tend(self, background: InBackground) -> None:
         """Do the periodic work that is due."""
         self.steering.tend(background)
         if self.pulse is not None:
             self.pulse.tend(background)
-        if self.resting is not None:
-            self.resting.tend(background)
+        if self.idle is not None:
+            self.idle.tend(background)
         if self.source_watch is not None:
             self.source_watch.tend(background)
             self.topics.tend(background)

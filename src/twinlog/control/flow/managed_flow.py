@@ -35,14 +35,13 @@ from twinlog.control.flow.shown import Shown
 from twinlog.control.flow.steering import Steering
 from twinlog.control.flow.trouble import FlowTrouble
 from twinlog.control.groups.checkpoints import checkpoints
-from twinlog.control.groups.keyed_groups import keyed_groups
+from twinlog.control.groups.left_out import keyed_groups
 from twinlog.control.lanes.lanes import Job
 from twinlog.control.lanes.pacing import pacer_of
 from twinlog.control.leading.lead import APART_S, SetupWaiting, StandingBy
-from twinlog.control.risk.pulse import Pulse
-from twinlog.control.risk.resting import RestingWatch, RestQuestions
+from twinlog.control.risk.idle import IdleQuestions, IdleWatch
 from twinlog.control.risk.running_flow import InBackground
-from twinlog.control.risk.source_watch import SourceWatch
+from twinlog.control.risk.source_watch import SourceLiveness, SourceWatch
 from twinlog.control.running.flow_run import FlowRun
 from twinlog.control.running.flow_transforms import FlowTransforms, transforms_work
 from twinlog.control.watch.snapshot import FlowSnapshot
@@ -154,7 +153,7 @@ class ManagedFlow:
     process: Process
     life: Life = field(default_factory=Life)
     generation: Generation | None = None
-    """Set while the flow is led, and while its end is noted."""
+    """The generation while the flow is led, and while its end is noted."""
     tries: Tries = field(init=False)
     trouble: FlowTrouble = field(init=False)
     shown: Shown = field(init=False)
@@ -272,7 +271,7 @@ class ManagedFlow:
             transforms = FlowTransforms(
                 transforms_work(setup.config),
                 call=process.call,
-                on_skipped=lambda said: run.on_skipped(said),  # noqa: PLW0108 (it exists later)
+                on_skipped=lambda skipped_record: run.on_skipped(skipped_record),  # noqa: PLW0108 (it exists later)
                 log=self.log,
                 start=partial(
                     TransformsApplication, environment=setup.config.transforms.environment
@@ -323,14 +322,14 @@ class ManagedFlow:
         )
         questions = setup.questions
         watch = SourceWatch(run=run, source=questions, log=self.log)
-        rests = RestQuestions(
+        positions = IdleQuestions(
             read_map=prepared.read_map,
             target=setup.target,
-            source=questions,
+            next_batches=questions.next_batches,
             starts=setup.config.start,
             is_shared=setup.is_identity,
         )
-        pulse = Pulse(run=run, ask=questions.pulse)
+        pulse = SourceLiveness(run=run, ask=questions.pulse)
         return Generation(
             prepared=prepared,
             run=run,
@@ -339,7 +338,7 @@ class ManagedFlow:
             steering=steering,
             topics=TopicRefresh(run=run, prepared=prepared, log=self.log),
             source_watch=None if process.once else watch,
-            resting=None if process.once else RestingWatch(run=run, find=rests.find),
+            idle=None if process.once else IdleWatch(run=run, find=positions.find),
             pulse=None if process.once else pulse,
         )
 
@@ -454,8 +453,8 @@ class ManagedFlow:
         if Step.HANDED_OVER in why:
             # rejoining the group immediately might get the flow back
             apart_s = APART_S
-            said = "standing by: handed over to a process that leads fewer flows"
-            self.trouble.rests(FlowState.STANDBY, StandingBy(said))
+            reason = "standing by: handed over to a process that leads fewer flows"
+            self.trouble.rests(FlowState.STANDBY, StandingBy(reason))
         self.tries.again(apart_s)
         self._renew(is_handed_on=True)
         if Step.REMOVED in why:
@@ -517,8 +516,7 @@ def _beside(job: Callable[[], None]) -> threading.Thread:
 RETRY_S: Final = 0.5
 MAX_SETUP_PAUSE_S: Final = 30.0
 MAX_AWAY_PAUSE_S: Final = 5.0
-"""Maximum pause if a cluster does not respond. A standby takes over within 15 s, also after an
-outage."""
+"""Maximum pause while a cluster does not respond. A standby takes over within 15 s, also then."""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -566,8 +564,9 @@ T = TypeVar("T")
 
 
 class Process(Protocol):
-    """The process that runs the flow. It has Spark, a thread that decides, and threads for blocking
-    work."""
+    """The process that runs the flow: Spark, a thread that decides, and threads for
+    blocking work.
+    """
 
     clock: Clock
     once: bool

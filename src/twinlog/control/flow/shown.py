@@ -31,7 +31,8 @@ ENDING: Final = {
     Step.LOST: "another process may lead it",
     Step.DONE: "everything is done",
 }
-"""Why a run is shut down. The first match is shown. Problems and promotions have their own texts.
+"""Why a run is shut down; the first match is shown. Problems and promotions have
+their own texts.
 """
 
 
@@ -48,7 +49,6 @@ class Shown:
     """Partitions of earlier runs. Unwanted ones are kept for display."""
     _since: FlowSince = field(default_factory=FlowSince)
     _last: tuple[FlowRun | None, FlowSnapshot | None] = (None, None)
-    """The run of the last snapshot, and the snapshot."""
 
     def has_ended(self, run: FlowRun) -> None:
         """Keep the results of a run; another one may follow."""
@@ -91,7 +91,7 @@ class Shown:
             generation.source_watch.see(running)
         verified = led.verified.last
         is_ending = running.state in (FlowState.STOPPING, FlowState.STOPPED)
-        ending = next((said for step, said in ENDING.items() if step in why), "")
+        ending = next((text for step, text in ENDING.items() if step in why), "")
         failed = sum(part.state is PartitionState.FAILED for part in running.partitions)
         if Step.DONE in why and failed:
             ending = f"{plural(failed, 'partition')} FAILED; everything else is done"

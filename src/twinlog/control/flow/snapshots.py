@@ -12,8 +12,15 @@ from twinlog.codes import NOT_MIRRORED, FlowState, PartitionState
 from twinlog.control.flow.trouble import Trouble
 from twinlog.control.lanes.partitions import Partition, Placement
 from twinlog.control.lanes.wanted import vanished
-from twinlog.control.risk.loss import excess, loss_ms_of, loss_of, loss_records_of, throttle_of
-from twinlog.control.risk.retention import outlook_of, warnings
+from twinlog.control.risk.loss import (
+    excess,
+    loss_ms_of,
+    loss_of,
+    loss_records_of,
+    outlook_of,
+    throttle_of,
+    warnings,
+)
 from twinlog.control.risk.running_flow import NO_LIMITS, RiskLimits
 from twinlog.control.running.flow_run import FlowRun
 from twinlog.control.watch.snapshot import FlowSnapshot, PartitionSnapshot
@@ -98,7 +105,6 @@ def partition_snapshot(
 
 
 def partition_state(partition: Partition, lag: int | None) -> PartitionState:
-    """Return the state of a partition."""
     if partition.placement is Placement.ASSIGNED and partition.progress is not None:
         at_end = lag == 0 and partition.progress.sees_end
         state = PartitionState(partition.progress.state)
@@ -210,9 +216,9 @@ def _with_intent(part: PartitionSnapshot, intents: FlowIntents) -> PartitionSnap
     promotion = intents.get(IntentKind.PROMOTE, part.topic)
     if promotion is None or part.state not in NOT_MIRRORED:
         return part
-    said = topic_promoted(promotion)
+    message = topic_promoted(promotion)
     return replace(
-        part, state=PartitionState.PROMOTED, message=said, since_ms=promotion.at_ms, lag=None
+        part, state=PartitionState.PROMOTED, message=message, since_ms=promotion.at_ms, lag=None
     )
 
 

@@ -139,7 +139,7 @@ class Steering:
 
     def _say(self, before: FlowIntents, intents: FlowIntents) -> None:
         """Log one line for all topics with the same intent of the same operator."""
-        said: dict[tuple[str, str], list[str]] = {}
+        topics_by_line: dict[tuple[str, str], list[str]] = {}
         for kind, topic in sorted({*before.keys(), *intents.keys()}):
             old, new = before.get(kind, topic), intents.get(kind, topic)
             if new == old:
@@ -149,8 +149,8 @@ class Steering:
                 who = new.who
                 value = f" to {new.bytes_per_second} B/s" if kind is IntentKind.LIMIT else ""
                 what = f"{kind.participle}{value} {new}"
-            said.setdefault((what, who), []).append(topic)
-        for (what, who), topics in said.items():
+            topics_by_line.setdefault((what, who), []).append(topic)
+        for (what, who), topics in topics_by_line.items():
             verb = "is" if len(topics) == 1 else "are"
             names = first_few([topic or "the flow" for topic in topics])
             about = topics[0] if len(topics) == 1 else ""

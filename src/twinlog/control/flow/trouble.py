@@ -16,7 +16,7 @@ from twinlog.clock import CLOCK, Clock
 from twinlog.codes import FlowState, Trait, has
 from twinlog.control.lanes.lanes import Lane
 from twinlog.control.leading.lead import Fenced, LeaderUnknown, SetupWaiting, StandingBy
-from twinlog.control.risk.pulse import Pulse
+from twinlog.control.risk.source_watch import SourceLiveness
 from twinlog.errors import ClusterError, Fate, NotLeader, TwinlogError
 from twinlog.flow_log import FlowLog
 from twinlog.quantities import duration
@@ -55,9 +55,7 @@ class Trouble:
 
 @dataclass(slots=True, kw_only=True)
 class FlowTrouble:
-    """The problem of one flow, from its first set-up to its end. Used in the
-    supervisor's thread.
-    """
+    """The problem of one flow over its whole life. Used in the supervisor's thread."""
 
     flow: str
     log: FlowLog
@@ -65,8 +63,7 @@ class FlowTrouble:
     now: Trouble | None = None
     _began: float = 0.0
     _seen_at: float = NEVER
-    """The time of its last sign. The source's silence is not counted, because only a response ends
-    it."""
+    """The time of its last sign. A source's silence does not count: only a response ends it."""
     _was_away: bool = False
     """Whether a cluster has stopped responding since the problem began."""
     _logged: list[str] = field(default_factory=list)
@@ -96,11 +93,11 @@ class FlowTrouble:
     def lead_lost(self, problem: TwinlogError | None) -> None:
         """Note that the lead was lost. `problem`: why the group did not respond, if known."""
         if problem is None or not has(problem.code, Trait.AWAY):
-            said = "the lead was lost: its lanes drain, then it becomes a standby"
-            problem = NotLeader(said, fate=Fate.RETRIABLE)
+            message = "the lead was lost: its lanes drain, then it becomes a standby"
+            problem = NotLeader(message, fate=Fate.RETRIABLE)
         self._degraded(problem)
 
-    def see(self, lanes: Iterable[Lane], pulse: Pulse | None) -> None:
+    def see(self, lanes: Iterable[Lane], pulse: SourceLiveness | None) -> None:
         """Note whether lanes reach both clusters, and whether the source responds."""
         known = list(lanes)
         away = next((lane.degraded for lane in known if lane.degraded), None)
@@ -140,10 +137,10 @@ class FlowTrouble:
         """Note that the flow does not copy, which is not an error. It is logged once."""
         if self.now is not None and self.now.state is not state:
             self.forget()
-        said = str(error)
+        message = str(error)
         self.now = Trouble(state=state, error=error.without_flow(), since_ms=self.clock.wall_ms())
-        if said not in self._logged:
-            self._logged = [said]
+        if message not in self._logged:
+            self._logged = [message]
             then = "; ready to take over" if state is FlowState.STANDBY else ""
             self.log.warning("%s%s", self.now.error, then)
 
@@ -160,8 +157,8 @@ class FlowTrouble:
         self._seen_at = now
         passes = error.fate is Fate.RETRIABLE
         state = FlowState.DEGRADED if passes else FlowState.FAILED
-        said = error.without_flow()
-        self.now = Trouble(state=state, error=said, since_ms=since_ms, is_of_all=is_of_all)
+        message = error.without_flow()
+        self.now = Trouble(state=state, error=message, since_ms=since_ms, is_of_all=is_of_all)
         self._was_away = self._was_away or self.now.is_outage
         if error.code in self._logged and now - self._logged_at <= ONE_LINE_EVERY_S:
             return

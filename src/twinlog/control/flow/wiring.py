@@ -104,16 +104,16 @@ def flow_setup(
 
 def admins_of(flows: Iterable[FlowConfig]) -> dict[str, ClusterSettings]:
     """Return the admin client's settings for each cluster of these flows."""
-    found: dict[str, ClusterSettings] = {}
+    admins: dict[str, ClusterSettings] = {}
     for config in flows:
         name, flow = str(config.flow), config.flow
         for alias, admin in (
             (flow.source, config.clients.source_admin),
             (flow.target, config.clients.target_admin),
         ):
-            if alias not in found:
-                found[alias] = cluster_settings(alias, admin, name)
-    return found
+            if alias not in admins:
+                admins[alias] = cluster_settings(alias, admin, name)
+    return admins
 
 
 def neighbours_of(flows: Sequence[FlowConfig]) -> Neighbours:

@@ -36,12 +36,12 @@ def wish(
             steering = FlowSteering(config, setup.source, setup.target, reason, who)
             stack.callback(steering.close)
             steerings.append(steering)
-        found = [(steering, ask(steering)) for steering in steerings]
-        if nothing and not any(changes for _, changes in found):
+        planned = [(steering, ask(steering)) for steering in steerings]
+        if nothing and not any(changes for _, changes in planned):
             raise UsageError(nothing)
-        for steering, changes in found:
+        for steering, changes in planned:
             steering.require_no_replay(changes)
-        for steering, changes in found:
+        for steering, changes in planned:
             if not dry_run:
                 steering.write(changes)
-    return [change for _, some in found for change in some]
+    return [change for _, some in planned for change in some]

@@ -2,6 +2,6 @@
 
 `counterparts` maps offsets of the source to the target, or says why not, and `translation_cache`
 keeps the results. `checkpoints` is the duty that writes `checkpoint_rows` and sets offsets of
-consumer groups (`group_sync`) and share groups, by the rules of `mirror.map.checkpoints`.
-`group_rights` and `keyed_groups` report which groups are left out, and why.
+consumer groups and share groups (`group_sync`). `left_out` reports which groups are left out, and
+why.
 """

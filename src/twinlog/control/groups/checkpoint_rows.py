@@ -6,6 +6,16 @@ the topic IDs, which are not reused. And a checkpoint does not show that the gro
 the sync may have been disabled, the group active, or the process may have died before it. So
 another header notes that. If no sync is configured, the headers are not needed, and the records are
 equal to MirrorMaker 2's byte for byte.
+
+Which checkpoints to write (`is_due`) is MirrorMaker 2's decision, with exact translation:
+
+- A checkpoint is written if it is the first of its group and partition, if the group went back on
+  the source, or if its target offset advanced.
+- In addition, it is written if the target offset is now exact and has changed (the target topic was
+  created again, or MirrorMaker 2 wrote an offset before it), or if only the upstream offset
+  advanced.
+- It is never written merely because the copy seems shorter than before: a limited offset does not
+  go back.
 """
 
 from __future__ import annotations
@@ -15,7 +25,6 @@ from contextlib import suppress
 from typing import Final, NamedTuple, TypeAlias
 
 from twinlog.errors import CorruptData
-from twinlog.mirror.map.checkpoints import is_due
 from twinlog.model import NO_TOPIC_ID, TopicId, TopicPartition
 from twinlog.wire.mm2_records import Checkpoint
 from twinlog.wire.record import Record
@@ -25,6 +34,19 @@ IDS: Final = "twinlog.ids"
 ID_BYTES: Final = 16
 SEEN_TO: Final = "twinlog.seen-to"
 """The group on the target has its offset for this commit."""
+
+
+def is_due(last: Checkpoint | None, now: Checkpoint, *, is_exact: bool) -> bool:
+    """Return whether a checkpoint must be written, compared with the last one of its group and
+    partition.
+    """
+    if last is None:
+        return True
+    if now.upstream_offset < last.upstream_offset:
+        return True
+    if now.downstream_offset < last.downstream_offset:
+        return is_exact
+    return now != last
 
 
 class CopyIds(NamedTuple):

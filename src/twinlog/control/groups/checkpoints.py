@@ -11,26 +11,21 @@ import logging
 import time
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Sequence
-from functools import partial
 from typing import Final
 
 from twinlog.cluster.client import ClusterClient
 from twinlog.cluster.groups.coordinators import Coordinators
 from twinlog.cluster.groups.group_list import Group, list_groups
 from twinlog.cluster.groups.group_offsets import OffsetReader
-from twinlog.cluster.groups.share_groups import (
-    alter_start_offsets,
-    fetch_furthest_offsets,
-    fetch_start_offsets,
-)
+from twinlog.cluster.groups.share_groups import fetch_start_offsets
 from twinlog.cluster.topics.internal_log import ends_of_logs, read_to_end
 from twinlog.cluster.topics.mm2_topics import ensure_mm2_topic
 from twinlog.control.duties.led_log import LedLog
 from twinlog.control.duties.rounds import Duty, LedFlow
 from twinlog.control.groups.checkpoint_rows import CheckpointRow
 from twinlog.control.groups.counterparts import TargetOffsets, reasons
-from twinlog.control.groups.group_rights import readable, sees_groups, unseen_line
-from twinlog.control.groups.group_sync import GroupKind, GroupSyncer
+from twinlog.control.groups.group_sync import GroupSyncer
+from twinlog.control.groups.left_out import readable, sees_groups, unseen_line
 from twinlog.control.groups.translation_cache import TranslationCache, given_on_source
 from twinlog.errors import TwinlogError, Unauthorized, Unsupported
 from twinlog.mirror.map.synced_offsets import SyncedOffsets
@@ -308,12 +303,6 @@ class OppositeCheckpoints:
 # checkpoints, because a checkpoint does not name the kind of its group, and Java's
 # RemoteClusterUtils would translate it for a consumer group of that name.
 
-SHARE_GROUPS: Final = GroupKind(
-    is_of=lambda group: group.is_share,
-    reader=lambda there: partial(fetch_furthest_offsets, there),
-    commit=alter_start_offsets,
-)
-
 WITHOUT_SYNC: Final = (
     "share groups have no checkpoints: sync.group.offsets.enabled=true sets their start offsets"
 )
@@ -329,7 +318,7 @@ class ShareGroups:
         self._here = here
         self._there = there
         self._translations = TranslationCache(offsets, given_on_source(flow))
-        self._syncer = GroupSyncer(flow, there, SHARE_GROUPS)
+        self._syncer = GroupSyncer(flow, there, is_share=True)
         self._names: tuple[str, ...] = ()
         self.skipped: dict[str, str] = {}
         """Groups left as they are, with the reason, after the last round."""

@@ -124,15 +124,6 @@ class TargetOffsets:
             self._aliases = written | {config.target_alias}
         return self._aliases
 
-    def original_on_target(self, topic: str) -> str | None:
-        """Return the target's topic from which a source topic was mirrored, by its name, or None if
-        neither name passes the topic filter.
-        """
-        if not self._came_from_target(topic):
-            return None
-        original = self._flow.policy.upstream_topic(topic)
-        return original if self._passes(topic, original) else None
-
     def _came_from_target(self, topic: str) -> bool:
         source = None if self._is_shared else self._flow.policy.topic_source(topic)
         return source is not None and source in self.target_aliases
@@ -197,7 +188,8 @@ class TargetOffsets:
         """
         map_topic = map_topic_of(self._flow.config.flow.reverse)
         copies = self._source.metadata([map_topic, *sorted({tp.topic for tp in tps})]).topics
-        is_asked = any(self.original_on_target(tp.topic) for tp in tps)
+        upstream = self._flow.policy.upstream_topic
+        is_asked = any(self._passes(tp.topic, upstream(tp.topic)) for tp in tps)
         found = copies.get(map_topic)
         if found is not None and found.error == TOPIC_AUTHORIZATION_FAILED and is_asked:
             self._flow.log_once(_hidden_map(self._flow, map_topic))

@@ -1,5 +1,8 @@
 """Sets offsets of idle groups on the target to their translated ones, by the groups' state there.
 
+The rules are MirrorMaker 2's: the offset of an idle group is set if the group has none, or a lower
+one. An idle group is never moved back, and an active group is left alone.
+
 A group may get members after its state was read. Then the coordinator rejects the commit, so no
 active group is ever rewound. A group that is left as it is, is logged once with the reason.
 """
@@ -9,48 +12,77 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Final, TypeAlias
+from enum import StrEnum
+from functools import partial
 
 from msgspec.structs import replace
 
 from twinlog.cluster.groups.coordinators import Coordinators
-from twinlog.cluster.groups.group_list import Group, list_groups
+from twinlog.cluster.groups.group_list import list_groups
 from twinlog.cluster.groups.group_offsets import (
-    CommitResult,
     Committed,
-    GroupOffsets,
     OffsetReader,
     commit_offsets,
     is_refused_as_active,
 )
+from twinlog.cluster.groups.share_groups import alter_start_offsets, fetch_furthest_offsets
 from twinlog.control.duties.rounds import REFUSED_PAUSE_S, LedFlow
 from twinlog.errors import TwinlogError, Unauthorized
-from twinlog.mirror.map.checkpoints import GroupSync, Skipped, TargetGroup, group_sync
-from twinlog.model import TopicId
+from twinlog.model import TopicId, TopicPartition
 from twinlog.quantities import first_few, plural
 from twinlog.survey.ends import known_starts
 from twinlog.wire.error_codes import GROUP_AUTHORIZATION_FAILED, lookup
 from twinlog.wire.mm2_records import Checkpoint
 
-ReadOffsets: TypeAlias = Callable[[Iterable[str]], Mapping[str, GroupOffsets | TwinlogError]]
+
+class Skipped(StrEnum):
+    """Why a group, or a partition of it, is not changed on the target."""
+
+    ACTIVE = "it is active there"
+    AHEAD = "it is further there"
+    NOT_A_CONSUMER = "a group of another type has that name there"
+    REFUSED = "the cluster refused it"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class GroupKind:
-    """How offsets of one kind of group are read and set."""
+class TargetGroup:
+    """A group's state on the target."""
 
-    is_of: Callable[[Group], bool]
-    reader: Callable[[Coordinators], ReadOffsets]
-    commit: Callable[
-        [Coordinators, Mapping[str, GroupOffsets]], Mapping[str, CommitResult | TwinlogError]
-    ]
+    is_active: bool
+    has_offsets: bool
+    """Whether it is a group of the same kind, so that its offsets can be set."""
+    offsets: Mapping[TopicPartition, int]
 
 
-CONSUMER_GROUPS: Final = GroupKind(
-    is_of=lambda group: group.has_offsets,
-    reader=lambda there: OffsetReader(there).read,
-    commit=commit_offsets,
-)
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GroupSync:
+    """The change to one group on the target."""
+
+    to_set: tuple[Checkpoint, ...] = ()
+    skipped: Skipped | None = None
+    """Why nothing is set although there were offsets to set."""
+
+
+def group_sync(there: TargetGroup | None, wanted: Iterable[Checkpoint]) -> GroupSync:
+    """Return what to change, by the group's state on the target; `there` is None if it does not
+    exist there.
+    """
+    checkpoints = tuple(wanted)
+    if there is None:
+        return GroupSync(to_set=checkpoints)
+    behind = tuple(
+        one
+        for one in checkpoints
+        if there.offsets.get(one.topic_partition, -1) < one.downstream_offset
+    )
+    if not there.has_offsets:
+        return GroupSync(skipped=Skipped.NOT_A_CONSUMER if checkpoints else None)
+    if there.is_active:
+        return GroupSync(skipped=Skipped.ACTIVE if checkpoints else None)
+    is_ahead = any(
+        there.offsets.get(one.topic_partition, -1) > one.downstream_offset for one in checkpoints
+    )
+    return GroupSync(to_set=behind, skipped=Skipped.AHEAD if is_ahead and not behind else None)
 
 
 class GroupSyncer:
@@ -60,15 +92,19 @@ class GroupSyncer:
         self,
         flow: LedFlow,
         there: Coordinators,
-        kind: GroupKind = CONSUMER_GROUPS,
+        *,
+        is_share: bool = False,
         announce: Callable[[Sequence[Checkpoint]], None] = lambda _: None,
     ) -> None:
         """`announce` is called with the offsets before they are set."""
         self._flow = flow
         self._announce = announce
         self._there = there
-        self._kind = kind
-        self._read = kind.reader(there)
+        self._is_share = is_share
+        self._read = (
+            partial(fetch_furthest_offsets, there) if is_share else OffsetReader(there).read
+        )
+        self._set = alter_start_offsets if is_share else commit_offsets
         self._refused_until: dict[str, float] = {}
         self._refused: dict[str, Unauthorized] = {}
         """The rejected groups of this round."""
@@ -105,11 +141,15 @@ class GroupSyncer:
         idle: list[str] = []
         for group in groups:
             found = listed.get(group)
-            if found is None or (self._kind.is_of(found) and not found.is_active):
+            if found is None:
+                idle.append(group)
+                continue
+            has_offsets = found.is_share if self._is_share else found.has_offsets
+            if has_offsets and not found.is_active:
                 idle.append(group)
             else:
                 out[group] = TargetGroup(
-                    is_active=found.is_active, has_offsets=self._kind.is_of(found), offsets={}
+                    is_active=found.is_active, has_offsets=has_offsets, offsets={}
                 )
         for group, offsets in self._read(idle).items():
             if isinstance(offsets, TwinlogError):
@@ -136,7 +176,7 @@ class GroupSyncer:
         for group, offsets in wanted.items():
             for tp, one in offsets.items():
                 self._flow.synced.note(cluster, group, tp, one.offset, ids[tp.topic])
-        for group, answer in self._kind.commit(self._there, wanted).items():
+        for group, answer in self._set(self._there, wanted).items():
             problems = [answer] if isinstance(answer, TwinlogError) else list(answer.values())
             problem = next((one for one in problems if one is not None), None)
             if problem is None:

@@ -22,16 +22,10 @@ from twinlog.cluster.groups.group_offsets import Committed, GroupOffsets
 from twinlog.control.duties.rounds import LedFlow
 from twinlog.control.groups.checkpoint_rows import CheckpointRow, CopyIds, Newest
 from twinlog.control.groups.counterparts import Counterpart, TargetOffsets
-from twinlog.mirror.map.checkpoints import Skipped
+from twinlog.control.groups.group_sync import Skipped
 from twinlog.mirror.map.offset_map import PartitionKey
 from twinlog.model import NO_TOPIC_ID, TopicId, TopicPartition
 from twinlog.wire.mm2_records import Checkpoint
-
-
-class Key(NamedTuple):
-    group: str
-    tp: TopicPartition
-    """The partition on the source."""
 
 
 class TranslatedCommit(NamedTuple):
@@ -101,8 +95,8 @@ class TranslationCache:
         self._has_sync = has_sync
         self._given = given
         self._groups: dict[str, _Group] = {}
-        self._seen_to: dict[Key, _SeenTo] = {}
-        """Commits in topics that were copied from the target."""
+        self._seen_to: dict[tuple[str, TopicPartition], _SeenTo] = {}
+        """Commits in topics that were copied from the target, by group and source partition."""
         self._copies: dict[TopicPartition, PartitionKey] = {}
         """The copies of the last round whose offsets are valid."""
         self._has_begun = False
@@ -119,7 +113,7 @@ class TranslationCache:
             last = written.get((name, one.checkpoint.topic_partition))
             if last is not None and last.checkpoint is one.checkpoint and not one.is_way_back:
                 continue  # the usual case, and there may be very many
-            seen_to = self._seen_to.get(Key(name, tp)) if one.is_way_back else None
+            seen_to = self._seen_to.get((name, tp)) if one.is_way_back else None
             is_seen_to = seen_to is not None and seen_to.is_of(one)
             ids = one.ids if self._has_sync or one.is_way_back else None
             row = CheckpointRow(one.checkpoint, ids, is_seen_to)
@@ -205,7 +199,7 @@ class TranslationCache:
         if before is None and not self._has_begun:
             for name, tp, one in self._all():
                 if self._was_given(name, tp, one) is None:
-                    self._seen_to[Key(name, tp)] = _SeenTo(one.committed.offset, None, one.ids)
+                    self._seen_to[name, tp] = _SeenTo(one.committed.offset, None, one.ids)
         self._has_begun = True
         wanted: dict[str, list[Checkpoint]] = {}
         for name, tp, one in self._all():
@@ -224,7 +218,7 @@ class TranslationCache:
                 continue
             if skipped.get(name) in (None, Skipped.AHEAD.value):
                 downstream = one.checkpoint.downstream_offset
-                self._seen_to[Key(name, tp)] = _SeenTo(one.committed.offset, downstream, one.ids)
+                self._seen_to[name, tp] = _SeenTo(one.committed.offset, downstream, one.ids)
 
     def _all(self) -> Iterator[tuple[str, TopicPartition, TranslatedCommit]]:
         for name, group in self._groups.items():
@@ -238,7 +232,7 @@ class TranslationCache:
             return False
         if self._was_given(group, tp, one):
             return True
-        seen_to = self._seen_to.get(Key(group, tp))
+        seen_to = self._seen_to.get((group, tp))
         if seen_to is None and before is not None:
             seen_to = _seen_to(before.get((group, one.checkpoint.topic_partition)))
         return seen_to is not None and seen_to.is_of(one)

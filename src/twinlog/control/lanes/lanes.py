@@ -35,11 +35,10 @@ STEP_AFTER_S: Final = 5.0
 """Lanes of one job start within this time if there are slots for all of them."""
 JOB_ENDS_WITHIN_S: Final = 1.5
 """A job whose tasks have ended is not cancelled within this time, or Spark's history would show it
-as failed."""
-HELLO_WITHIN_S: Final = 300.0
-"""A cluster may take minutes to allocate executors. A lane that froze before its hello never
-connects.
+as failed.
 """
+HELLO_WITHIN_S: Final = 300.0
+"""A cluster may take minutes to allocate executors. A frozen lane may never send its hello."""
 
 
 class Job(Protocol):
@@ -84,8 +83,8 @@ class Lane:
     load: LaneLoad = NO_LOAD
     stop_sent: bool = False
     is_waiting: bool = False
-    """An earlier attempt of this lane is still connected, so this one gets no work, and its
-    messages are ignored.
+    """Whether an earlier attempt of this lane is still connected, so that this one gets no work,
+    and its messages are ignored.
     """
     partitions: dict[TopicPartition, Partition] = field(default_factory=dict)
     releasing: set[TopicPartition] = field(default_factory=set)
@@ -109,9 +108,9 @@ class Lane:
         if self._sent is not None:
             self.peer.send(KnownProducers(producers=producers))
 
-    def ready(self, said: Ready, now: float) -> None:
+    def ready(self, message: Ready, now: float) -> None:
         """Note that the lane has reached both clusters."""
-        self.is_ready, self.reached_at, self.range_port = True, now, said.range_port
+        self.is_ready, self.reached_at, self.range_port = True, now, message.range_port
 
     def reaches(self, reason: Away | None, now: float) -> bool:
         """Note whether the lane reaches both clusters. `reason`: why not, or None if it does.
@@ -201,9 +200,7 @@ class Lease:
             self._end_idle_lanes()
 
     def _end_idle_lanes(self) -> None:
-        """End lanes that have returned all their partitions, and cancel the job of a deserted
-        lease.
-        """
+        """End lanes that have returned all their partitions, and cancel a deserted lease's job."""
         if self.is_deserted:
             self.job.cancel()
         for lane in self.lanes.values():
@@ -225,8 +222,9 @@ class Lease:
 
     @property
     def is_partly_warm(self) -> bool:
-        """Return True if some lanes are ready, and the others may wait for slots of the previous
-        lease."""
+        """Return True if some lanes are ready, and the others may wait for the previous lease's
+        slots.
+        """
         if self.state is not LeaseState.WARMING or not (ready := self.ready_lanes):
             return False
         oldest = min(lane.reached_at for lane in ready)

@@ -39,7 +39,8 @@ MOST_CREDIT_S: Final = 0.5
 MOST_DEBT_S: Final = 2.0
 SETTLED_A_SECOND: Final = 0.3
 """Part of the balance that is settled per second. Reports are up to two seconds old, so a larger
-part would oscillate."""
+part would oscillate.
+"""
 
 LEAST_SHARE: Final = 0.1
 """Smallest share, as part of the limit: even with debts a flow never stops."""
@@ -81,7 +82,7 @@ class Pacer:
     _balance: float = 0.0
     """Bytes of earlier seconds that may still be copied; negative for a debt."""
     _seen: dict[str, tuple[float, int]] = field(default_factory=dict)
-    """By topic, when its bytes were last read, and the number of bytes."""
+    """When a topic's bytes were last read, and their number, by topic."""
 
     def tend(self, lanes: Iterable[Lane], partitions: Iterable[Partition]) -> None:
         """Send every lane its share, once per period."""
@@ -143,8 +144,8 @@ class Pacer:
 
 
 def pacer_of(config: FlowConfig, wanted: int | None = None) -> Pacer | None:
-    """Return the flow's pacer, or None if it has no limit. `wanted` replaces the configuration's
-    limit.
+    """Return the flow's pacer, or None if it has no limit. `wanted` replaces the
+    configured limit.
     """
     limit = wanted or config.lanes.max_bytes_per_second
     return None if limit is None else Pacer(limit=limit, priorities=config.lanes.priorities)

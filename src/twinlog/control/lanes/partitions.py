@@ -131,8 +131,7 @@ created and deleted for years.
 UNREACHABLE: Final = "UNREACHABLE"
 FIRST_PAUSE_S: Final = 0.1
 LEFT_OUT_S: Final = 30.0
-"""Part of a problem's duration that is not counted. It is longer than the wait for late requests.
-"""
+"""Part of a problem's duration that does not count. It exceeds the wait for late requests."""
 
 
 class Placement(StrEnum):
@@ -166,15 +165,15 @@ class Partition:
     flow: str = ""
     """Name for log lines."""
     is_shared: bool = False
-    """Other clients may write to its target topic."""
+    """Whether other clients may write to its target topic."""
     is_wanted: bool = True
-    """False if its topic is no longer selected; then it is released and kept for display."""
+    """Whether its topic is selected. Otherwise it is released and kept for display."""
     vanished_ms: int = 0
     """Wall clock time at which the source stopped listing its topic. It is 0 if the partition is
     wanted, or is unwanted for another reason.
     """
     is_paused: bool = False
-    """An operator has paused it."""
+    """Whether an operator has paused it."""
     placement: Placement = Placement.PENDING
     lane: LaneKey | None = None
     term: Term = field(default=Term(-1, -1))
@@ -184,7 +183,8 @@ class Partition:
     failure: Failure | None = None
     held_back: Failure | None = None
     """An open transaction because of which consumers of the source do not progress. Its lane still
-    copies."""
+    copies.
+    """
     progress: PartitionProgress | None = None
     since: StateSince = field(default_factory=StateSince)
     """The time since when it has its current state."""
@@ -258,7 +258,8 @@ class Partition:
     @property
     def is_taken_over(self) -> bool:
         """Return True if its lane found foreign records after its own, in a topic that others may
-        write to."""
+        write to.
+        """
         return self.progress is not None and self.progress.state == PartitionState.TAKEN_OVER
 
     @property
@@ -274,7 +275,8 @@ class Partition:
     @property
     def has_written(self) -> bool:
         """Return True if a lane of this process wrote records between the current topics, so that
-        it had a row in the map."""
+        it had a row in the map.
+        """
         return self._was_begun and self.acked_ordinal > 0
 
     @property
@@ -285,14 +287,16 @@ class Partition:
     @property
     def is_behind_others(self) -> bool:
         """Return True if other clients wrote to its target before its last record, so that target
-        offsets count their records as well."""
+        offsets count their records as well.
+        """
         at = self.progress
         return self.is_shared and at is not None and at.downstream != max(at.ordinal, 0)
 
     @property
     def is_replaced(self) -> bool:
         """Return True if the topic was re-created, so that the position of the last lane is not
-        valid in it."""
+        valid in it.
+        """
         return self.taken is not None and (
             self.taken.source_topic_id != self.plan.source_topic_id
             or self.taken.target_topic_id != self.plan.target_topic_id
@@ -357,9 +361,9 @@ class Partition:
 
     def repair(self, intents: FlowIntents) -> None:
         """Apply records to skip or to accept. If they changed, a failed partition is retried."""
-        here, there = self.plan.source, self.plan.target
-        skips = tuple(s for s in intents.skips if s.is_of(here, self.plan.source_topic_id))
-        accepted = tuple(a for a in intents.accepted if a.is_of(there, self.plan.target_topic_id))
+        source, target = self.plan.source, self.plan.target
+        skips = tuple(s for s in intents.skips if s.is_of(source, self.plan.source_topic_id))
+        accepted = tuple(a for a in intents.accepted if a.is_of(target, self.plan.target_topic_id))
         is_new = (skips, accepted) != (self.skips, self.accepted)
         if is_new and self.placement is Placement.FAILED:
             self.retry_at = 0.0
@@ -422,24 +426,23 @@ class Partition:
         )
 
     def _log_lost(self, ranges: Iterable[tuple[int, int]]) -> Iterator[str]:
-        """Log each range once, because a start that fails before its first record finds the range
-        again."""
-        for one in ranges:
-            if one not in self._logged_lost:
-                self._logged_lost.add(one)
+        """Log each range once, because a start that fails early finds the range again."""
+        for span in ranges:
+            if span not in self._logged_lost:
+                self._logged_lost.add(span)
                 yield self._warn(
                     "the source deleted upstream offsets [%d, %d) before they were copied: "
                     "neither side has them; the copy resumes after them",
-                    *one,
+                    *span,
                     code="SOURCE_TRUNCATED",
                 )
 
     def _log_left_out(self, ranges: Iterable[tuple[int, int]]) -> Iterator[str]:
-        for one in ranges:
-            wanted = next((w for w in self.skips if (w.skip.first, w.skip.next) == one), None)
-            if wanted is None or one in self._logged_skips:
+        for span in ranges:
+            wanted = next((w for w in self.skips if (w.skip.first, w.skip.next) == span), None)
+            if wanted is None or span in self._logged_skips:
                 continue
-            self._logged_skips.add(one)
+            self._logged_skips.add(span)
             yield self._warn(
                 "upstream %s left out, as requested since %s by %s (%s)%s",
                 f"{'batch' if wanted.skip.is_batch else 'record'} {wanted.skip}",
@@ -511,8 +514,7 @@ class Partition:
 
     @property
     def why_put_off(self) -> str:
-        """Return the reason for display. It is empty if the partition is not put off, or has an
-        error."""
+        """Return the reason for display, empty if the partition is not put off, or has an error."""
         left_s, is_pending = self.waits_s(), self.placement is Placement.PENDING
         is_meant = self.is_wanted and not self.is_paused
         if not (left_s and is_pending and is_meant) or self.retry_at < self.wait_until:
@@ -611,7 +613,7 @@ def view_of(partition: Partition) -> PartitionView:
 
 def handed(partitions: Iterable[Partition]) -> HandedTopics:
     """Return the topics that duties may change; used in the supervisor's thread."""
-    return handed_topics(view_of(one) for one in partitions if one.is_wanted)
+    return handed_topics(view_of(partition) for partition in partitions if partition.is_wanted)
 
 
 def _not_ours(partition: Partition, *, is_stale: bool) -> str:

@@ -20,9 +20,7 @@ LEAST_S: Final = 20.0
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SourceBounds:
-    """The log of a source partition at one moment, and the offset up to which it was
-    copied then.
-    """
+    """The log of a source partition at one moment, and the offset up to which it was copied."""
 
     at: float
     """Monotonic time in seconds."""

@@ -1,6 +1,4 @@
-"""Determines which partitions a flow copies now, from the discovered topics and
-operators' intents.
-"""
+"""Determines which partitions a flow copies now, by the discovered topics and the intents."""
 
 from __future__ import annotations
 
@@ -70,20 +68,18 @@ def see_source(
     discovery, with their remote topics.
     """
     gone: dict[str, str] = {}
-    for one in partitions:
-        topic = one.plan.source.topic
-        if one.is_wanted or topic in topics or topic in released:
-            one.vanished_ms = 0
-        elif not one.vanished_ms:
-            one.vanished_ms = one.clock.wall_ms()
-            gone[topic] = one.plan.target.topic
+    for partition in partitions:
+        topic = partition.plan.source.topic
+        if partition.is_wanted or topic in topics or topic in released:
+            partition.vanished_ms = 0
+        elif not partition.vanished_ms:
+            partition.vanished_ms = partition.clock.wall_ms()
+            gone[topic] = partition.plan.target.topic
     return gone
 
 
 def vanished(partition: Partition) -> str:
-    """Return the text for a partition whose topic the source no longer lists, or an
-    empty string.
-    """
+    """Return the text for a partition whose topic the source no longer lists, or an empty text."""
     if partition.placement is not Placement.RELEASED or not partition.vanished_ms:
         return ""
     return kept(partition.plan.target.topic)

@@ -1,7 +1,33 @@
 """The generations of a flow: a claim in the state topic, and the conditions for writing one.
 
-The first claim of a number in the log wins. A decision to claim relies on earlier checks, so if
-another process has written a claim since, the checks are repeated.
+**Problem.** The group elects a leader, but a leader that was frozen continues without knowing that
+its session has ended. So before any other write, a process claims the next generation in a log, in
+which all processes see the same order (`mirror.state.generations`).
+
+**Invariants**
+
+1. The first claim of a number in the log wins. The claimant reads the log again after its claim,
+   and leads only if that claim is its own.
+2. A claim relies on checks that were made before it. If another process has claimed since, the
+   claim is not written, and the set-up is repeated.
+3. A generation is above every generation in the state topic *and* in the rows of the offset map,
+   because either topic may have lost its end. If claims were lost, the flow also gets a new
+   producer ID, because that of the lost claims is unknown.
+4. The map is read before the claims, so a generation that its rows name was claimed before.
+5. A key is never written twice, so compaction keeps the order of claims (`append_once`).
+6. Settings that decide a record's ordinal (`_meaning`) change only after all lanes under the old
+   ones have stopped: the previous generation was closed, or the time for late requests is over.
+
+**What may die**
+
+- *The process, before its claim*: nothing happened.
+- *After the claim, before a lane*: `end_idle` notes that there was none. If that is not written,
+  the next leader waits for late requests that do not exist.
+- *The response to the claim is lost*: the log is read, and shows whether the claim is first.
+- *A frozen process claims late*: the number is taken, or the claim is below a newer one.
+
+**Rejected:** to let the group's election decide alone, because no process can be sure at any moment
+that it still leads (`cluster.groups.membership`).
 """
 
 from __future__ import annotations

@@ -60,17 +60,17 @@ def take_part(
     membership: Membership | None, target: ClusterSettings, config: FlowConfig
 ) -> Membership:
     """Return a membership of the flow's group with the current configuration in its metadata."""
-    ours = digests(config)
+    own_digests = digests(config)
     if membership is not None and (gone_s := membership.gone_for_s) is not None:
         if gone_s < APART_S:
             raise StandingBy("standing by: another process hands this flow over to a third one")
         membership = None
     if membership is None:
-        metadata = who_we_are(ours)
+        metadata = who_we_are(own_digests)
         membership = Membership(target, f"twinlog-{config.flow}", metadata=metadata)
         membership.start()
-    elif config_of(membership.metadata) != ours:
-        membership.announce(with_config(membership.metadata, ours))
+    elif config_of(membership.metadata) != own_digests:
+        membership.announce(with_config(membership.metadata, own_digests))
     return membership
 
 
@@ -97,8 +97,8 @@ def wait_to_lead(membership: Membership, config: FlowConfig, *, once: bool) -> N
         raise NotLeader(
             f"another process leads this flow ({leader}); nothing was changed", flow=config.flow
         )
-    theirs = config_of(state.leader)
-    keys = [] if theirs is None else differing(digests(config), theirs)
+    leaders_digests = config_of(state.leader)
+    keys = [] if leaders_digests is None else differing(digests(config), leaders_digests)
     if keys:
         raise StandingBy(
             f"standing by: another process leads this flow ({leader}) with another configuration; "

@@ -35,7 +35,7 @@ UNREADABLE: Final = "some of it cannot be read"
 def foreign_topics(
     flow: FlowConfig,
     rows: Iterable[CopyRow],
-    there: ClusterMetadata,
+    at_target: ClusterMetadata,
     target: ClusterClient,
 ) -> dict[str, TwinlogError]:
     """Return FOREIGN_DATA errors by source topic. `rows` are those of copies that may begin.
@@ -52,34 +52,33 @@ def foreign_topics(
     unknown = {
         row.topic: row.source_topic
         for row in rows
-        if not row.begun and (found := there.topics.get(row.topic)) and not found.error
+        if not row.begun and (topic := at_target.topics.get(row.topic)) and not topic.error
     }
     unread: dict[TopicPartition, TwinlogError] = {}
-    spans = _spans(target, _partitions(there, unknown), unread)
+    spans = _spans(target, _partitions(at_target, unknown), unread)
     if not spans and not unread:
         return {}
-    ours = producers_of(str(flow.flow), state_rows(target).of(str(flow.flow), *OF_PRODUCERS))
-    others = _written_by_others(target, spans, ours, unread)
+    producers = producers_of(str(flow.flow), state_rows(target).of(str(flow.flow), *OF_PRODUCERS))
+    foreign = _written_by_others(target, spans, producers, unread)
     try:
-        mapped = _mapped(flow, there, target) if others or unread else ()
+        mapped = _mapped(flow, at_target, target) if foreign or unread else ()
     except TwinlogError as unsaid:
-        return dict.fromkeys((unknown[tp.topic] for tp in (*others, *unread)), unsaid)
+        return dict.fromkeys((unknown[tp.topic] for tp in (*foreign, *unread)), unsaid)
     out: dict[str, TwinlogError] = {}
-    for tp in others:
-        if there.topics[tp.topic].topic_id not in mapped:
+    for tp in foreign:
+        if at_target.topics[tp.topic].topic_id not in mapped:
             finding = foreign_data(tp, spans[tp])
             out.setdefault(unknown[tp.topic], finding.in_flow(str(flow.flow)))
     for tp, error in unread.items():
-        if there.topics[tp.topic].topic_id not in mapped:
+        if at_target.topics[tp.topic].topic_id not in mapped:
             out.setdefault(unknown[tp.topic], error)
     return out
 
 
 def empty_topics(target: ClusterClient, names: Collection[str]) -> set[str]:
-    """Return the topics that are certainly empty."""
-    there = target.metadata(sorted(names))
+    at_target = target.metadata(sorted(names))
     unread: dict[TopicPartition, TwinlogError] = {}
-    spans = _spans(target, _partitions(there, names), unread)
+    spans = _spans(target, _partitions(at_target, names), unread)
     return {*names} - {tp.topic for tp in (*spans, *unread)}
 
 
@@ -97,7 +96,7 @@ def why_not_ours(
     maps = read_maps(target, flow.flow, after=NO_ENDS)
     maps.require_all()
     ids = one.source_id, one.target_id
-    known = [found for key, found in maps.items() if key[:2] == ids and found.runs]
+    known = [known_map for key, known_map in maps.items() if key[:2] == ids and known_map.runs]
     why, code = "", ""
     if not known and any(key.target_topic_id == one.target_id for key in maps):
         why, code = "it holds the copy of an earlier source topic of that name", "SOURCE_RECREATED"
@@ -109,24 +108,26 @@ def why_not_ours(
         why = "other clients write to it"
     if why:
         return why, code
-    ours = frozenset(id_ for found in known for id_ in found.producers)
+    producers = frozenset(id_ for known_map in known for id_ in known_map.producers)
     ends = {tp: Span(span.next - 1, span.next) for tp, span in spans.items()}
-    if _written_by_others(target, ends, ours, unread):
+    if _written_by_others(target, ends, producers, unread):
         return "another client wrote to it last", ""
     return (UNREADABLE if unread else ""), ""
 
 
-def _mapped(flow: FlowConfig, there: ClusterMetadata, target: ClusterClient) -> Collection[TopicId]:
+def _mapped(
+    flow: FlowConfig, at_target: ClusterMetadata, target: ClusterClient
+) -> Collection[TopicId]:
     """Return the topics with a row in the offset map: they are copies, even if the state topic lost
     its rows. Raises TwinlogError if a part of the map cannot be read.
     """
-    maps = read_maps(target, flow.flow, there, after=NO_ENDS)
+    maps = read_maps(target, flow.flow, at_target, after=NO_ENDS)
     maps.require_all()
     return {key.target_topic_id for key in maps}
 
 
-def _partitions(there: ClusterMetadata, topics: Iterable[str]) -> list[TopicPartition]:
-    return [tp for name in sorted(topics) for tp in there.topics[name].tps]
+def _partitions(at_target: ClusterMetadata, topics: Iterable[str]) -> list[TopicPartition]:
+    return [tp for name in sorted(topics) for tp in at_target.topics[name].tps]
 
 
 def _spans(
@@ -153,7 +154,7 @@ def _spans(
 def _written_by_others(
     target: ClusterClient,
     spans: dict[TopicPartition, Span],
-    ours: Collection[int],
+    producers: Collection[int],
     unread: dict[TopicPartition, TwinlogError],
 ) -> list[TopicPartition]:
     """Return the partitions whose first batch is foreign; after an own one a lane finds errors."""
@@ -164,7 +165,7 @@ def _written_by_others(
             _note(unread, tp, answer)
             continue
         first = next((header for header, _ in read_headers(answer.records)), None)
-        if first is not None and (first.magic < 2 or first.producer_id not in ours):
+        if first is not None and (first.magic < 2 or first.producer_id not in producers):
             out.append(tp)
     return out
 

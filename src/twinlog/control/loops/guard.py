@@ -76,8 +76,8 @@ class LoopGuard:
 
     def before_anything(self, source: ClusterClient, target: ClusterClient) -> None:
         """Raise FlowError if the flow must not start. Then nothing was written."""
-        here, there = source.metadata(None), target.metadata(None)
-        verdict = self.check(source, target, here, there)
+        at_source, at_target = source.metadata(None), target.metadata(None)
+        verdict = self.check(source, target, at_source, at_target)
         for note in verdict.notes:
             self.log_once(note)
         if verdict.errors and not verdict.rows:
@@ -88,30 +88,34 @@ class LoopGuard:
         self,
         source: ClusterClient,
         target: ClusterClient,
-        here: ClusterMetadata,
-        there: ClusterMetadata,
+        at_source: ClusterMetadata,
+        at_target: ClusterMetadata,
     ) -> TopicVerdicts:
         """Run all checks on both clusters. Raises FlowError for errors of the whole flow."""
         flow = self.config.flow
-        ids = {flow.source: here.cluster_id or "", flow.target: there.cluster_id or ""}
+        ids = {flow.source: at_source.cluster_id or "", flow.target: at_target.cluster_id or ""}
         self.neighbours.learn(ids)
         self.neighbours.ask()
-        if here.cluster_id and here.cluster_id == there.cluster_id and self._feeds_itself(here):
-            raise same_cluster(self.config, here.cluster_id)
-        states = self._states(source, target, here, there)
+        if (
+            at_source.cluster_id
+            and at_source.cluster_id == at_target.cluster_id
+            and self._feeds_itself(at_source)
+        ):
+            raise same_cluster(self.config, at_source.cluster_id)
+        states = self._states(source, target, at_source, at_target)
         self._check_claims(*states)
-        selected = selected_topics(self.config, here)
+        selected = selected_topics(self.config, at_source)
         unnamed = refused_names(self.config, selected)
         named = {name: topic for name, topic in selected.items() if name not in unnamed}
-        verdict = self._judge(named, there, *states)
+        verdict = self._judge(named, at_target, *states)
         verdict.errors.update(unnamed)
         if not verdict.rows and not verdict.errors:
-            verdict.errors.update(self._to_come(there))
+            verdict.errors.update(self._to_come(at_target))
         if unknown := [alias for alias, cluster_id in ids.items() if not cluster_id]:
             verdict.notes.append(unknown_ids(self.config, unknown))
         return verdict
 
-    def _feeds_itself(self, here: ClusterMetadata) -> bool:
+    def _feeds_itself(self, at_source: ClusterMetadata) -> bool:
         """Return True if a flow on one cluster would copy its own copies, or onto the originals. If
         it does not select its copies, topics are copied once under other names, as by MirrorMaker
         2.
@@ -120,28 +124,28 @@ class LoopGuard:
             return True
         selector = TopicSelector.of(self.config)
         format_remote, alias = self.policy.format_remote_topic, self.config.source_alias
-        return any(selector.selects(format_remote(alias, name)) for name in here.topics)
+        return any(selector.selects(format_remote(alias, name)) for name in at_source.topics)
 
-    def _check_claims(self, here: ClusterState, there: ClusterState) -> None:
+    def _check_claims(self, at_source: ClusterState, at_target: ClusterState) -> None:
         """Compare the clusters with the flow's claims, which name both.
 
         If there are claims on both sides, there have always been two flows of one name, in two
         files that swap source and target. Then each topic is decided separately.
         """
         name = str(self.config.flow)
-        other, last = here.claims.get(name), there.claims.get(name)
-        if other is not None and last is None and here.cluster_id and there.cluster_id:
+        other, last = at_source.claims.get(name), at_target.claims.get(name)
+        if other is not None and last is None and at_source.cluster_id and at_target.cluster_id:
             was = other.source_cluster_id, other.target_cluster_id
-            if was == (there.cluster_id, here.cluster_id):
+            if was == (at_target.cluster_id, at_source.cluster_id):
                 raise clusters_swapped(self.config)
-        if changed := source_changed(self.config, last, here.cluster_id):
+        if changed := source_changed(self.config, last, at_source.cluster_id):
             raise changed
 
-    def _to_come(self, there: ClusterMetadata) -> Iterator[tuple[str, TwinlogError]]:
+    def _to_come(self, at_target: ClusterMetadata) -> Iterator[tuple[str, TwinlogError]]:
         """Yield topics that other flows would bring to the source, and this flow back again."""
         for other in self.neighbours.leading_from(self.config.flow.target):
             policy = policy_of(other)
-            for name in mirrored_topics(other, there):
+            for name in mirrored_topics(other, at_target):
                 remote = policy.format_remote_topic(other.source_alias, name)
                 way = self.neighbours.way_back(other, remote)
                 if str(self.config.flow) in way:
@@ -154,8 +158,8 @@ class LoopGuard:
         source: ClusterClient,
         target: ClusterClient,
         topics: Topics,
-        here: ClusterMetadata,
-        there: ClusterMetadata,
+        at_source: ClusterMetadata,
+        at_target: ClusterMetadata,
     ) -> TopicVerdicts:
         """Return the topics that may be copied now; their rows are on the target then.
 
@@ -163,18 +167,18 @@ class LoopGuard:
         that are not copied are withdrawn, also those that a process wrote which died here. A row of
         which a lane may know is not withdrawn, because its topic is a copy permanently.
         """
-        states = self._states(source, target, here, there)
+        states = self._states(source, target, at_source, at_target)
         self._check_claims(*states)
-        verdict = self._judge(topics, there, *states)
+        verdict = self._judge(topics, at_target, *states)
         if self.judges_topics:
-            verdict.leave(foreign_topics(self.config, verdict.rows.values(), there, target))
+            verdict.leave(foreign_topics(self.config, verdict.rows.values(), at_target, target))
         self._begun = frozenset(row.topic for row in verdict.rows.values() if row.begun)
         known = states[1].rows
         fresh = [row for row in verdict.rows.values() if known.get(_key(row)) != row]
         may_write = not fresh or self._has_noted(target, verdict, fresh)
         if fresh and may_write:
-            states = self._states(source, target, here, there)
-            strangers, verdict = verdict.strangers, self._judge(topics, there, *states)
+            states = self._states(source, target, at_source, at_target)
+            strangers, verdict = verdict.strangers, self._judge(topics, at_target, *states)
             verdict.leave(strangers)
         if may_write:
             self._take_back(target, verdict, states[1])
@@ -250,12 +254,12 @@ class LoopGuard:
         return (f"it failed with {code}" if code else "its other partitions were not begun"), code
 
     def _take_back(
-        self, target: ClusterClient, verdict: TopicVerdicts, there: ClusterState
+        self, target: ClusterClient, verdict: TopicVerdicts, target_state: ClusterState
     ) -> None:
         name = str(self.config.flow)
         void = [
             structs.replace(row, ended=True)
-            for (flow, _), row in there.rows.items()
+            for (flow, _), row in target_state.rows.items()
             if flow == name and not row.begun and not row.ended
             if row.source_topic not in verdict.rows
         ]
@@ -297,42 +301,46 @@ class LoopGuard:
         self,
         source: ClusterClient,
         target: ClusterClient,
-        here: ClusterMetadata,
-        there: ClusterMetadata,
+        from_source: ClusterMetadata,
+        from_target: ClusterMetadata,
     ) -> tuple[ClusterState, ClusterState]:
-        here_id, there_id = here.cluster_id or "", there.cluster_id or ""
+        source_id, target_id = from_source.cluster_id or "", from_target.cluster_id or ""
         at_source = with_maps(
-            source, cluster_state(source), lambda claim: claim.source_cluster_id == there_id != ""
+            source, cluster_state(source), lambda claim: claim.source_cluster_id == target_id != ""
         )
         at_target = with_maps(
-            target, cluster_state(target), lambda claim: claim.source_cluster_id == here_id != ""
+            target, cluster_state(target), lambda claim: claim.source_cluster_id == source_id != ""
         )
         return at_source, at_target
 
     def _judge(
-        self, topics: Topics, there: ClusterMetadata, here: ClusterState, target: ClusterState
+        self,
+        topics: Topics,
+        at_target: ClusterMetadata,
+        source_state: ClusterState,
+        target: ClusterState,
     ) -> TopicVerdicts:
         out = TopicVerdicts()
         names_have_origins = (
             self.config.policy.kind is PolicyKind.DEFAULT and not self.config.policy.custom
         )
-        if here.unread is not None and not names_have_origins:
+        if source_state.unread is not None and not names_have_origins:
             out.notes.append(unseen_origins(self.config))
         others = target.copied_by_others(str(self.config.flow))
-        begun = BegunCopies(self.config, there, target)
+        begun = BegunCopies(self.config, at_target, target)
         for name, topic in topics.items():
             if self.neighbours.is_named_copy(self.config, name):
                 continue
-            copies = here.copies_of(name, topic.topic_id)
+            copies = source_state.copies_of(name, topic.topic_id)
             home = next((row for row in copies if target.cluster_id in row.origins), None)
             if home is not None and names_have_origins:
                 out.notes.append(not_copied_back(self.config, name, home))
                 continue
-            row = self._row(topic, copies, there, here, target)
+            row = self._row(topic, copies, at_target, source_state, target)
             if home is not None:
                 out.errors[name] = copied_back(self.config, name, home, target.cluster_id)
-            elif (error := self._other_name(row, there, begun)) is not None or (
-                error := self._refusal(row, others.get(name, ()), there)
+            elif (error := self._other_name(row, at_target, begun)) is not None or (
+                error := self._refusal(row, others.get(name, ()), at_target)
             ) is not None:
                 out.errors[name] = error
             else:
@@ -343,39 +351,39 @@ class LoopGuard:
         self,
         topic: TopicMetadata,
         copies: Iterable[CopyRow],
-        there: ClusterMetadata,
-        here: ClusterState,
+        at_target: ClusterMetadata,
+        source_state: ClusterState,
         target: ClusterState,
     ) -> CopyRow:
         remote = self.policy.format_remote_topic(self.config.source_alias, topic.name)
-        found = there.topics.get(remote)
-        topic_id = NO_TOPIC_ID if found is None else found.topic_id
+        remote_topic = at_target.topics.get(remote)
+        topic_id = NO_TOPIC_ID if remote_topic is None else remote_topic.topic_id
         flow, alias = str(self.config.flow), self.config.source_alias
-        lineage = frozenset().union(*(row.origins for row in copies)) - {here.cluster_id}
+        lineage = frozenset().union(*(row.origins for row in copies)) - {source_state.cluster_id}
         return CopyRow(
             ended=False,
             flow=flow,
             topic=remote,
             topic_id=topic_id,
             target_cluster_id=target.cluster_id,
-            source_cluster_id=here.cluster_id,
+            source_cluster_id=source_state.cluster_id,
             source_topic=topic.name,
             source_topic_id=topic.topic_id,
             lineage=tuple(sorted(lineage)),
-            begun=found is not None and target.is_begun(flow, remote, topic_id),
+            begun=remote_topic is not None and target.is_begun(flow, remote, topic_id),
             source_alias="" if alias == self.config.flow.source else alias,
             renamed=is_renamed(self.config, topic.name),
         )
 
     def _other_name(
-        self, row: CopyRow, there: ClusterMetadata, begun: BegunCopies
+        self, row: CopyRow, at_target: ClusterMetadata, begun: BegunCopies
     ) -> TwinlogError | None:
         """Return why a topic cannot have its new name: it was copied under another name, or the
         topic of that name has the copy of another topic. Both are left as they are.
         """
         topic, before, holds = row.source_topic, "", ""
         for other in begun.beside(row):
-            where = _where(other, row, there)
+            where = _where(other, row, at_target)
             if where == row.topic and other.source_topic != topic:
                 holds = other.source_topic
             is_same = other.is_from(row.source_cluster_id, topic, row.source_topic_id)
@@ -387,13 +395,13 @@ class LoopGuard:
         return rename_taken(self.config, topic, row.topic, holds) if holds else None
 
     def _refusal(
-        self, row: CopyRow, others: Iterable[CopyRow], there: ClusterMetadata
+        self, row: CopyRow, others: Iterable[CopyRow], at_target: ClusterMetadata
     ) -> TwinlogError | None:
         topic = row.source_topic
         for other in others:
             if not other.is_from(row.source_cluster_id, topic, row.source_topic_id):
                 continue
-            remote = _where(other, row, there)
+            remote = _where(other, row, at_target)
             if remote and not (row.begun and remote != row.topic):
                 return copied_already(self.config, topic, other, remote)
         if row.begun:
@@ -408,14 +416,14 @@ def _key(row: CopyRow) -> tuple[str, str]:
     return row.flow, row.topic
 
 
-def _where(other: CopyRow, row: CopyRow, there: ClusterMetadata) -> str:
+def _where(other: CopyRow, row: CopyRow, at_target: ClusterMetadata) -> str:
     """Return the topic of another flow's row if it still exists, or is about to."""
     if other.topic == row.topic and NO_TOPIC_ID in (other.topic_id, row.topic_id):
         return other.topic
-    names = [other.topic] if other.topic else there.topics
+    names = [other.topic] if other.topic else at_target.topics
     for name in names:
-        found = there.topics.get(name)
-        if found is not None and other.is_of(name, found.topic_id):
+        topic = at_target.topics.get(name)
+        if topic is not None and other.is_of(name, topic.topic_id):
             return name
     return ""
 
@@ -432,13 +440,15 @@ def _is_empty(target: ClusterClient, topic: TopicMetadata) -> bool:
 class BegunCopies:
     """The rows of one flow for which a renaming may matter."""
 
-    def __init__(self, config: FlowConfig, there: ClusterMetadata, target: ClusterState) -> None:
+    def __init__(
+        self, config: FlowConfig, at_target: ClusterMetadata, target: ClusterState
+    ) -> None:
         self._by_remote: defaultdict[str, list[CopyRow]] = defaultdict(list)
         self._by_source: defaultdict[str | TopicId, list[CopyRow]] = defaultdict(list)
         rows = [row for row in target.copied_by(str(config.flow)) if row.begun]
         if not config.policy.renames:
             rows = [row for row in rows if row.renamed]
-        for row in _named(rows, there):
+        for row in _named(rows, at_target):
             self._by_remote[row.topic].append(row)
             self._by_source[row.source_topic].append(row)
             if row.source_topic_id != NO_TOPIC_ID:
@@ -455,7 +465,7 @@ class BegunCopies:
                 yield other
 
 
-def _named(rows: Iterable[CopyRow], there: ClusterMetadata) -> Iterator[CopyRow]:
+def _named(rows: Iterable[CopyRow], at_target: ClusterMetadata) -> Iterator[CopyRow]:
     """Yield rows with names; rows of earlier releases only have a topic ID, and may be void."""
     names: dict[TopicId, str] | None = None
     for row in rows:
@@ -463,7 +473,7 @@ def _named(rows: Iterable[CopyRow], there: ClusterMetadata) -> Iterator[CopyRow]
             yield row
             continue
         if names is None:
-            names = {topic.topic_id: name for name, topic in there.topics.items()}
+            names = {topic.topic_id: name for name, topic in at_target.topics.items()}
         if row.topic_id != NO_TOPIC_ID and row.topic_id in names:
             yield structs.replace(row, topic=names[row.topic_id])
 

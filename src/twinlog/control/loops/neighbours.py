@@ -47,7 +47,7 @@ class Neighbours:
     def learn(self, ids: Mapping[str, str]) -> None:
         """Note the IDs of clusters that were queried; empty ones are unknown."""
         with self._lock:
-            self._ids.update({alias: found for alias, found in ids.items() if found})
+            self._ids.update({alias: cluster_id for alias, cluster_id in ids.items() if cluster_id})
 
     def ask(self) -> None:
         """Query the unknown IDs; a cluster that is down stays unknown."""
@@ -59,8 +59,8 @@ class Neighbours:
         if not unknown:
             return
         with ThreadPoolExecutor(len(unknown)) as pool:
-            for settings, found in zip(unknown, pool.map(_id_of, unknown), strict=True):
-                self.learn({settings.alias: found})
+            for settings, cluster_id in zip(unknown, pool.map(_id_of, unknown), strict=True):
+                self.learn({settings.alias: cluster_id})
 
     def twin(self, flow: FlowConfig, topic: str) -> FlowConfig | None:
         """Return another flow, with other aliases, that copies this topic between the same two

@@ -25,8 +25,6 @@ log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ProcessCommand:
-    """A command to the process."""
-
     who: str
     reason: str = ""
 
@@ -89,8 +87,7 @@ class CommandPort:
         return asked.outcome
 
     def take(self) -> Iterator[QueuedCommand]:
-        """Yield the commands that were put since the last call. The supervisor sets the result of
-        each."""
+        """Yield the commands put since the last call. The supervisor sets their results."""
         while True:
             try:
                 yield self._asked.get_nowait()

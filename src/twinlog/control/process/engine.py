@@ -226,9 +226,9 @@ class SparkEngine:
 
     def _no_executor(self) -> TwinlogError:
         words = self._jvm.gateway.words
-        said = f"; Spark says: {words}" if words else ""
+        suffix = f"; Spark says: {words}" if words else ""
         return TwinlogError(
-            f"no executor of {self._master} has registered{said}",
+            f"no executor of {self._master} has registered{suffix}",
             code="WAITING_FOR_SPARK",
             fate=Fate.RETRIABLE,
         )
@@ -248,8 +248,7 @@ class SparkEngine:
         return lanes_of(flow, cores, self._options.lanes, partitions)
 
     def _lanes_wanted(self) -> int:
-        """Return the number of lanes that all flows want, by the partitions of those
-        that are led."""
+        """Return the number of lanes that all led flows want, by their partitions."""
         led = {} if is_local(self._master) else self._supervisor.ask(self._partitions)
         return sum(self._most(name, led.get(name, MANY)) for name in self._flows)
 
@@ -267,8 +266,7 @@ class SparkEngine:
         return max(1, min(lanes, self._slots // flows - 1))
 
     def _within_room(self, flow: FlowConfig, lanes: int) -> int:
-        """Limit lanes to the slots with which this Spark was started, because a reload may want
-        more."""
+        """Limit lanes to the slots with which this Spark was started: a reload may want more."""
         name = str(flow.flow)
         room = self._room.get(name, 1)
         if lanes > room and name not in self._warned:

@@ -31,7 +31,7 @@ def run_in_session(
 
     options = session_options(spark, may_be_open=may_be_open)
 
-    paths = [Path(one) for one in files]
+    paths = [Path(file) for file in files]
 
     def read() -> MirrorConfig:
         return load_all(paths)

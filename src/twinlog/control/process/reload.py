@@ -80,10 +80,11 @@ class Reloader:
 
     def _digest(self) -> bytes:
         """Return a digest of the files' bytes. It is empty if they cannot be read, as in the middle
-        of a replacement."""
+        of a replacement.
+        """
         try:
             files = (self._config.file, *self._config.more_files)
-            return hashlib.sha256(b"\0".join(Path(one).read_bytes() for one in files)).digest()
+            return hashlib.sha256(b"\0".join(Path(file).read_bytes() for file in files)).digest()
         except OSError:
             return b""
 
@@ -126,7 +127,7 @@ class Reloads:
     """
 
     reloader: Reloader | None
-    """None if the configuration is read only once."""
+    """The reader of the files, or None if they are read only once."""
     background: InBackground
     change: Callable[[Reloaded], bool]
     """Applies a reload. Returns False if the process is shutting down."""

@@ -209,7 +209,7 @@ class KeyFileWatch:
 
     def turn(self) -> None:
         """Check all files once, and log certificates that expire soon."""
-        clusters = [one for flow in self._flows for one in flow.clusters()]
+        clusters = [cluster for flow in self._flows for cluster in flow.clusters()]
         given = {one.security for one in clusters if one.security is not None}
         in_use = {security: current(security) for security in given}
         is_renewed = any(self._in_use.get(old, old) != new for old, new in in_use.items())

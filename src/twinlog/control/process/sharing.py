@@ -50,7 +50,8 @@ SOON_S: Final = 3.0
 
 YOUNG_S: Final = 60.0
 """Age up to which a process is young. Within this time Spark has started even on a slow machine, so
-that the process can take a flow."""
+that the process can take a flow.
+"""
 
 TURN_S: Final = 0.5
 ANNOUNCE_AFTER: Final = 0.1
@@ -64,8 +65,7 @@ ARRIVES_WITHIN: Final = 10
 """Settle times until a process that was given a flow announces that it leads it."""
 
 EVEN: Final = 2
-"""Smallest difference that is balanced, because with a smaller one moving a flow would only reverse
-it."""
+"""Smallest difference that is balanced. With a smaller one, moving a flow would only reverse it."""
 
 
 @dataclass(slots=True)
@@ -99,8 +99,8 @@ class Sharing:
         self._announced_at: dict[str, float] = {}
         self._uneven_since: dict[str, float] = {}
         self._given: dict[str, tuple[int, float]] = {}
-        """By process, the number of flows that it leads including those that it was given, and the
-        time until which this number overrides its announcements.
+        """By process: the number of flows that it leads, including those that it was given, and
+        until when this number overrides its announcements.
         """
 
     @property
@@ -150,48 +150,48 @@ class Sharing:
         fewer = self._fewer(flows)
         self._uneven_since = {one: self._uneven_since.get(one, now) for one in fewer}
         due = {
-            process: found
-            for process, found in fewer.items()
+            process: peer
+            for process, peer in fewer.items()
             if now - self._uneven_since[process] >= self._settle_s
         }
-        part = (self._leads + sum(found.leads for found in due.values())) // (1 + len(due))
+        part = (self._leads + sum(peer.leads for peer in due.values())) // (1 + len(due))
         room = AT_ONCE
-        for process, found in due.items():
+        for process, peer in due.items():
             self._uneven_since[process] = now + self._settle_s
-            free = [flow for flow in found.flows if flow.offer is None]
-            count = min(part - found.leads, room, len(free))
+            free = [flow for flow in peer.flows if flow.offer is None]
+            count = min(part - peer.leads, room, len(free))
             if count <= 0:
                 continue
             room -= count
             until = now + ARRIVES_WITHIN * self._settle_s
-            self._given[process] = (found.leads + count, until)
+            self._given[process] = (peer.leads + count, until)
             for flow in free[-count:]:
                 flow.log.news(
                     "handing over to %s, which leads %d flows and this process %d",
-                    found.who,
-                    found.leads,
+                    peer.who,
+                    peer.leads,
                     self._leads,
                 )
                 self._begin(flow, process, now)
 
     def _fewer(self, flows: list[ManagedFlow]) -> dict[str, _Fewer]:
-        found: dict[str, _Fewer] = {}
+        by_process: dict[str, _Fewer] = {}
         now = self._clock()
         self._given = {one: known for one, known in self._given.items() if known[1] > now}
         for flow in flows:
             membership = flow.setup.membership
             if membership is None or not _may_go(flow, membership):
                 continue
-            ours = config_of(membership.metadata)
+            own_digests = config_of(membership.metadata)
             for other in membership.state.others:
                 share = share_of(other)
-                if share is None or not share.is_ready or config_of(other) != ours:
+                if share is None or not share.is_ready or config_of(other) != own_digests:
                     continue
                 leads = max(share.leads, self._given.get(share.process, (0, now))[0])
                 if self._leads - leads >= EVEN:
                     one = _Fewer(leads=leads, who=describe_member(other))
-                    found.setdefault(share.process, one).flows.append(flow)
-        return found
+                    by_process.setdefault(share.process, one).flows.append(flow)
+        return by_process
 
     def _begin(self, flow: ManagedFlow, process: str, now: float) -> None:
         flow.offered(process, now)

@@ -50,8 +50,7 @@ LEAVE_WITHIN_S: Final = 2.0
 
 
 class Supervisor:
-    """Runs flows until they are done, or until it is stopped. Each flow sees it as
-    its `Process`."""
+    """Runs flows until they are done, or until it is stopped. It is their `Process`."""
 
     def __init__(  # noqa: PLR0913 (all of it is known at once, by name)
         self,
@@ -163,7 +162,6 @@ class Supervisor:
                 flow.cut()
 
     def _obey(self, asked: QueuedCommand) -> None:
-        """Execute a command."""
         match asked.command:
             case Reload():
                 self._reloads.ask(asked)
@@ -284,8 +282,10 @@ class Leases:
         number = next(self._numbers)
         self._runs = {le.number: one for one in {*self._runs.values()} for le in one.leases}
         self._runs[number] = run
-        said = f"{run.name}: lease {number} of generation {run.generation}, {plural(lanes, 'lane')}"
-        return number, self.starter.start(number, lanes, said)
+        description = (
+            f"{run.name}: lease {number} of generation {run.generation}, {plural(lanes, 'lane')}"
+        )
+        return number, self.starter.start(number, lanes, description)
 
     def on_event(self, event: ChannelEvent) -> None:
         """Pass a lane's event to the run that it works for."""
@@ -310,15 +310,13 @@ class Leases:
 
 @dataclass(slots=True)
 class FailedSetUps:
-    """Publishes failing set-ups. Used in the supervisor's thread; only `join` waits
-    for a cluster."""
+    """Publishes failing set-ups, in the supervisor's thread. Only `join` waits for a cluster."""
 
     publishes: bool = False
     """Whether to publish to other hosts: from the first turn of the process to the last."""
     _published: dict[FlowSetup, tuple[SetUpPublication, Duties]] = field(default_factory=dict)
     _ending: dict[FlowSetup, Duties] = field(default_factory=dict)
-    """Threads that write their last row. Until that is written nothing new is published for the
-    flow."""
+    """Threads that write their last row. Nothing new is published for the flow before that."""
 
     def update(self, flows: Iterable[tuple[FlowSetup, FlowSnapshot]]) -> None:
         """Set the current snapshots of all flows, each with its set-up."""
@@ -386,8 +384,7 @@ class Calls(Generic[E]):
         self._queue.put(action)
 
     def fail(self, error: BaseException) -> None:
-        """Raise an error in the supervisor's thread, because nothing works without the part that
-        failed."""
+        """Raise an error in the supervisor's thread: nothing works without the part that failed."""
         self._queue.put(lambda: _raise(error))
 
     def ask(self, question: Callable[[], T]) -> T:
@@ -406,8 +403,7 @@ class Calls(Generic[E]):
         then: Callable[[Any], None],
         otherwise: Callable[[TwinlogError], None],
     ) -> None:
-        """Run a job that may block, then call back. An error that is not a
-        TwinlogError is a bug."""
+        """Run a job that may block, then call back. Other errors than TwinlogError are bugs."""
 
         def work() -> None:
             try:

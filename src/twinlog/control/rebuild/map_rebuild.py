@@ -92,10 +92,12 @@ class MapRebuild:
         self._say = say
         self._claimed: Claimed | None = None
         self._is_over = True
-        """The generation may be closed: no lane of an earlier generation can still send."""
+        """Whether the generation may be closed, because no lane of an earlier one can
+        still send.
+        """
         self._source = prompt_client(setup.source)
         self._target = prompt_client(setup.target)
-        self._ours: frozenset[int] = frozenset()
+        self._flow_producers: frozenset[int] = frozenset()
         self._skips: tuple[WantedSkip, ...] = ()
         self._described = DescribedMaps()
         self._compacted: set[str] = set()
@@ -105,12 +107,14 @@ class MapRebuild:
     def plan(self, topics: re.Pattern[str] | None) -> list[PartitionPlan]:
         """Return the flow's partitions that exist on both sides; creates nothing."""
         config = self._setup.config
-        found = discover(config, self._setup.policy, self._source, self._target, create=False)
+        discovery = discover(config, self._setup.policy, self._source, self._target, create=False)
         plans = [
-            plan for plan in found.plans if topics is None or topics.fullmatch(plan.source.topic)
+            plan
+            for plan in discovery.plans
+            if topics is None or topics.fullmatch(plan.source.topic)
         ]
-        self._targets = frozenset(plan.target_topic_id for plan in found.plans)
-        self._ours = self._producers()
+        self._targets = frozenset(plan.target_topic_id for plan in discovery.plans)
+        self._flow_producers = self._producers()
         self._described = self._read_map()
         return sorted(plans, key=lambda plan: plan.source)
 
@@ -141,8 +145,8 @@ class MapRebuild:
         """Yield a line for each finished partition. Rows are written if a generation is claimed."""
         topics = {plan.source.topic for plan in plans}
         self._compacted = may_lack_offsets(self._source, topics) if topics else set()
-        there = {plan.target.topic for plan in plans}
-        lacking = may_lack_offsets(self._target, there) if there else set()
+        existing = {plan.target.topic for plan in plans}
+        lacking = may_lack_offsets(self._target, existing) if existing else set()
         for plan in plans:
             try:
                 yield self._one(plan, is_lacking=plan.target.topic in lacking)
@@ -180,6 +184,13 @@ class MapRebuild:
             return RebuiltLine(
                 source=plan.source, target=plan.target, outcome=LineOutcome.DESCRIBED, end=end
             )
+        if plan.transform:
+            raise PartitionError(
+                f"{plan.source}: its records are transformed, so they cannot be compared with the "
+                f"target, and filtered ones left no trace: delete {plan.target.topic} to have it "
+                "copied again, or copy it under another name; nothing was changed",
+                code="REBUILD_UNSUPPORTED",
+            )
         if start >= end > 0:
             raise PartitionError(
                 f"{plan.target}: all its records, [0, {end}), were deleted there, so there is "
@@ -196,24 +207,26 @@ class MapRebuild:
         target = RebuildLog(
             client=self._target, tp=plan.target, start=start, end=end, may_lack_offsets=is_lacking
         )
-        found = Rebuild(plan, self._source_log(plan), target, self._ours, self._on_step).rebuild()
+        rebuilt = Rebuild(
+            plan, self._source_log(plan), target, self._flow_producers, self._on_step
+        ).rebuild()
         if self._bounds(plan.target)[1] != end:
             raise moved(plan.target, f"its end moved from {end} while it was compared")
-        self._check_broker(plan.target, found)
+        self._check_broker(plan.target, rebuilt)
         if self._claimed is not None:
-            self._write(self._claimed, key, plan, found)
+            self._write(self._claimed, key, plan, rebuilt)
         return RebuiltLine(
             source=plan.source,
             target=plan.target,
             outcome=LineOutcome.WOULD_BE if self._claimed is None else LineOutcome.REBUILT,
-            first=found.runs[0].downstream,
+            first=rebuilt.runs[0].downstream,
             end=end,
-            runs=len(found.runs),
-            next_upstream=found.next_upstream,
+            runs=len(rebuilt.runs),
+            next_upstream=rebuilt.next_upstream,
         )
 
     def _write(
-        self, claimed: Claimed, key: PartitionKey, plan: PartitionPlan, found: Rebuilt
+        self, claimed: Claimed, key: PartitionKey, plan: PartitionPlan, rebuilt: Rebuilt
     ) -> None:
         membership = self._setup.membership
         home = TopicPartition(
@@ -221,11 +234,11 @@ class MapRebuild:
             map_home(plan.source, claimed.map_partitions),
         )
         for name, value in rows(
-            found.runs,
+            rebuilt.runs,
             key=key,
             topic=plan.source.topic,
             term=Term(claimed.generation, TERM_START),
-            producers=found.producers,
+            producers=rebuilt.producers,
         ):
             if membership is None or not membership.is_leading:
                 raise NotLeader(
@@ -236,19 +249,20 @@ class MapRebuild:
             now_ms = int(time.time() * 1000)
             append(self._target, home, [Record(offset=0, timestamp=now_ms, key=name, value=value)])
 
-    def _check_broker(self, tp: TopicPartition, found: Rebuilt) -> None:
+    def _check_broker(self, tp: TopicPartition, result: Rebuilt) -> None:
         """Compare K with the broker's producer state, because the next start would fail on it."""
         try:
             known = describe_producers(self._target, [tp])[tp]
         except TwinlogError:
             return  # old brokers, or no permission; then a start does not compare either
-        state = None if isinstance(known, TwinlogError) else known.get(found.last_producer)
-        if state is None or state.last_sequence == sequence_of(found.next_ordinal - 1):
+        state = None if isinstance(known, TwinlogError) else known.get(result.last_producer)
+        if state is None or state.last_sequence == sequence_of(result.next_ordinal - 1):
             return
         raise PartitionError(
             f"{tp}: the broker remembers sequence {state.last_sequence} of producer "
-            f"{found.last_producer}, but the log ends with {sequence_of(found.next_ordinal - 1)}; "
-            "nothing is written to the map: check the target's brokers",
+            f"{result.last_producer}, but the log ends with "
+            f"{sequence_of(result.next_ordinal - 1)}; nothing is written to the map: "
+            "check the target's brokers",
             code="REBUILD_FOREIGN",
         )
 
@@ -266,7 +280,7 @@ class MapRebuild:
             may_lack_offsets=plan.source.topic in self._compacted,
             isolation=isolation,
             skips=tuple(
-                one.skip for one in self._skips if one.is_of(plan.source, plan.source_topic_id)
+                skip.skip for skip in self._skips if skip.is_of(plan.source, plan.source_topic_id)
             ),
         )
 
@@ -286,7 +300,7 @@ class MapRebuild:
     # -- the flow's state
 
     def _check_ours(self) -> None:
-        if not self._ours:
+        if not self._flow_producers:
             raise FlowError(
                 f"{STATE_TOPIC} on {self._target.alias} names no producer id "
                 "of this flow, so its own records are unknown; nothing was changed",
@@ -318,7 +332,9 @@ class Claimed:
 
     generation: int
     clean: bool
-    """The generation before was closed, so no requests of another process are pending."""
+    """Whether the generation before was closed, so that no requests of another
+    process are pending.
+    """
     map_topic: str
     map_partitions: int
 

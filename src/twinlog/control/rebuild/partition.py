@@ -91,14 +91,14 @@ class Rebuild:
         plan: PartitionPlan,
         source: RebuildLog,
         target: RebuildLog,
-        ours: frozenset[int],
+        producers: frozenset[int],
         on_step: OnStep,
     ) -> None:
         self._plan = plan
         self._on_step = on_step
         self._source = self._with_progress(source, "source")
         self._target = self._with_progress(target, "target")
-        self._ours = ours
+        self._ours = producers
         self._written = TargetWriters()
         self._with_timestamp = True
 
@@ -112,11 +112,11 @@ class Rebuild:
                 f"nothing of this flow is left in [{self._target.start}, {self._target.end}), so "
                 "there is nothing to compare"
             )
-        found = self._followed(head)
+        followed = self._followed(head)
         return Rebuilt(
-            runs=found.runs,
+            runs=followed.runs,
             producers=frozenset(self._written.producers),
-            next_upstream=found.ends[0],
+            next_upstream=followed.ends[0],
             next_ordinal=self._end,
             last_producer=self._written.last_producer,
         )
@@ -147,7 +147,7 @@ class Rebuild:
             )
         if not ends:
             raise self._mismatch(tries, head)
-        return next(one for one in tries if one.ends and one.equal)
+        return next(attempt for attempt in tries if attempt.ends and attempt.equal)
 
     def _from_first_is_near(self) -> bool:
         """Return True if the copy can be followed from the source's first record directly."""
@@ -244,7 +244,7 @@ class Rebuild:
 
     def _mismatch(self, tries: Iterable[Followed], head: list[Numbered]) -> PartitionError:
         furthest = max(
-            (one for one in tries if one.differs is not None and one.equal),
+            (attempt for attempt in tries if attempt.differs is not None and attempt.equal),
             key=lambda one: one.differs or (0, 0),
             default=None,
         )
@@ -272,7 +272,7 @@ class Rebuild:
 
 
 def _ends(tries: Iterable[Followed]) -> list[int]:
-    return sorted({end for one in tries if one.equal for end in one.ends})
+    return sorted({end for attempt in tries if attempt.equal for end in attempt.ends})
 
 
 def _with_room(slots: Iterator[Slot], deleted: int) -> Iterator[Slot]:
@@ -297,7 +297,7 @@ class RebuildLog:
     start: int
     end: int
     may_lack_offsets: bool
-    """The topic is or may be compacted, so offsets without a record may have had one."""
+    """Whether the topic may be compacted, so that offsets without a record may have had one."""
     isolation: Isolation = Isolation.READ_UNCOMMITTED
     skips: tuple[Skip, ...] = ()
     """Records that the copy left out, so they are never on the target."""
@@ -317,7 +317,7 @@ class TargetWriters:
     stamps_own_time: bool = False
 
 
-def writers(log: RebuildLog, ours: frozenset[int]) -> TargetWriters:
+def writers(log: RebuildLog, producers: frozenset[int]) -> TargetWriters:
     """Read all headers. Check that the flow wrote every batch, and that sequences are contiguous.
 
     A sequence is the ordinal modulo 2^31, for all of the flow's producer IDs. So K is the base
@@ -328,7 +328,7 @@ def writers(log: RebuildLog, ours: frozenset[int]) -> TargetWriters:
     out = TargetWriters()
     foreign = -1
     for header, _ in _batches(log):
-        if header.magic < 2 or header.is_control or header.producer_id not in ours:
+        if header.magic < 2 or header.is_control or header.producer_id not in producers:
             if out.k is not None:
                 raise _foreign(log.tp, header, "was not written by this flow")
             foreign = header.base_offset
@@ -395,10 +395,10 @@ def source_records(log: RebuildLog, begin: int, *, with_timestamp: bool) -> Iter
                 _number(record, with_timestamp=with_timestamp),
             )
             expected, holes = record.offset + 1, 0
-        behind = min(header.next_offset, log.end)
-        if behind > expected:
-            holes += 0 if batch is None else behind - expected
-            expected = behind
+        next_offset = min(header.next_offset, log.end)
+        if next_offset > expected:
+            holes += 0 if batch is None else next_offset - expected
+            expected = next_offset
     holes += max(0, log.end - expected)
     yield Slot(holes if log.may_lack_offsets else 0, log.end, ABSENT)
 

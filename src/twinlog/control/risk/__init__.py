@@ -1,7 +1,6 @@
-"""The risk of losing records: if the source were lost now (`loss`), or by the source's retention
-before they are copied (`retention`). `held_back` watches open transactions at the source that hold
-a copy back.
+"""The risk of losing records if the source were lost now, or by the source's retention before they
+are copied (`loss`).
 
-`source_watch` queries the source, even if nothing is copied, and `pulse` checks that it responds at
-all. `running_flow` is the part of a flow's run that they use.
+`source_watch` queries the source, even if nothing is copied, and `idle` finds the positions of
+partitions without a lane. `running_flow` is the part of a flow's run that they use.
 """

@@ -1,22 +1,355 @@
-"""Queries the source's log ends every second, even while nothing is copied, because the possible
-loss depends on them. For partitions that stay behind it also queries the log start and retention.
+"""Queries a flow's source while it is led, even if nothing is copied: whether it responds at all
+(`SourceLiveness`), and every second its log ends, because the possible loss depends on them.
+
+For partitions that stay behind, `SourceWatch` also queries the log start and retention, and for
+partitions that an open transaction holds back, that transaction (`HeldBackWatch`).
+`SourceQuestions` has the queries, over separate connections.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
-from typing import Final, Protocol
+import threading
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from math import inf
+from typing import Final, NamedTuple
 
-from twinlog.control.lanes.partitions import Partition, Placement
+from twinlog.cluster.client import REFUSED_FOR_S, ClusterClient
+from twinlog.cluster.logs.raw_log import FetchedRecords, fetch_records
+from twinlog.cluster.net.settings import ClusterSettings
+from twinlog.cluster.topics.producer_expiry import longest_transaction
+from twinlog.codes import Trait, has
+from twinlog.config.flow.schema import FlowConfig
+from twinlog.config.values.times import in_iso
+from twinlog.control.lanes.partitions import Failure
 from twinlog.control.lanes.retention_outlook import SourceBounds
-from twinlog.control.risk import loss, retention
-from twinlog.control.risk.held_back import HeldBackWatch, OpenOnes
+from twinlog.control.risk.idle import IdlePosition, is_followed
+from twinlog.control.risk.loss import RETENTION_NEAR, RPO_EXCEEDED, warnings
 from twinlog.control.risk.running_flow import InBackground, RunningFlow
 from twinlog.control.watch.snapshot import FlowSnapshot
-from twinlog.errors import TwinlogError
+from twinlog.errors import Disconnected, TwinlogError, Unauthorized, Unreachable
 from twinlog.flow_log import FlowLog
-from twinlog.model import TopicId, TopicPartition
+from twinlog.model import Isolation, TopicId, TopicPartition
+from twinlog.survey.ends import known_ends, known_offsets, known_starts
+from twinlog.survey.open_transactions import OpenTransaction, open_transactions
+from twinlog.survey.topic_configs import retentions
+from twinlog.wire.record_batch import read_headers
+
+Offsets = Mapping[TopicPartition, int]
+
+WITHIN_S: Final = 5.0
+PULSE_WITHIN_S: Final = 4.0
+"""Two requests of this duration without an answer, over one connection and then another, take less
+than the 9 s (broker.session.timeout.ms) after which Kafka's controller moves leadership away from a
+silent broker. A broker that answers later is not merely slow in Kafka's terms either.
+"""
+
+
+@dataclass(slots=True, kw_only=True)
+class QuestionClient:
+    """A client that is opened by its first query, for one thread at a time."""
+
+    settings: ClusterSettings
+    within_s: float
+    refused_s: float = inf
+    client: ClusterClient | None = None
+    _asks: threading.Lock = field(default_factory=threading.Lock)
+    _left: threading.Event = field(default_factory=threading.Event)
+
+    @contextmanager
+    def asking(self) -> Iterator[ClusterClient]:
+        with self._asks:
+            if self._left.is_set():
+                raise Disconnected(f"the client of cluster {self.settings.alias} is closed")
+            if self.client is None:
+                self.client = ClusterClient(
+                    self.settings, api_timeout_s=self.within_s, refused_s=self.refused_s
+                )
+                # a flow may have many partitions: only topic IDs need the metadata of topics
+                self.client.keep_leaders()
+            try:
+                yield self.client
+            finally:
+                if self._left.is_set():
+                    self._close()
+
+    def close(self) -> None:
+        """Close the connections without waiting. A query in progress closes them when it ends."""
+        self._left.set()
+        if self._asks.acquire(blocking=False):
+            try:
+                self._close()
+            finally:
+                self._asks.release()
+
+    def _close(self) -> None:
+        if self.client is not None:
+            self.client.close()
+            self.client = None
+
+
+class OpenOnes(NamedTuple):
+    """Open transactions of the source."""
+
+    limit_s: float | None
+    """The maximum duration that its brokers allow; None if they do not report it."""
+    found: tuple[OpenTransaction, ...]
+
+
+class SourceAnswers(NamedTuple):
+    """What the source's brokers returned. Partitions and topics that could not be queried are left
+    out.
+    """
+
+    ends: Mapping[TopicPartition, int] = {}
+    readable: Mapping[TopicPartition, int] = {}
+    """Offsets up to which they can be copied: last stable offsets, or the log ends."""
+    starts: Mapping[TopicPartition, int] = {}
+    ids: Mapping[str, TopicId] = {}
+    """The IDs of the topics that exist."""
+    retentions: Mapping[str, int] | None = None
+    """retention.ms of the readable topics, or NO_LIMIT; None if not queried."""
+    open_ones: OpenOnes | None = None
+    """None if not queried."""
+
+
+class SourceQuestions:
+    """Queries for one run of a flow. TwinlogError is raised if nothing could be read, or after
+    `close`.
+    """
+
+    def __init__(self, settings: ClusterSettings, config: FlowConfig) -> None:
+        self._config = config
+        self._line = QuestionClient(settings=settings, within_s=WITHIN_S)
+        # a separate client, so that a slow, large query does not make the source look silent
+        self._pulse = QuestionClient(
+            settings=settings, within_s=PULSE_WITHIN_S, refused_s=REFUSED_FOR_S
+        )
+
+    def pulse(self) -> None:
+        """Return when any broker has answered an empty metadata request. May run at the same time
+        as another query.
+        """
+        with self._pulse.asking() as client:
+            try:
+                client.metadata([])
+            except (Disconnected, Unreachable):
+                client.metadata([])  # over another connection, to another broker if possible
+
+    def answers(
+        self,
+        wanted: Collection[TopicPartition],
+        behind: Collection[TopicPartition],
+        topics: Collection[str],
+        held_back: Collection[TopicPartition],
+    ) -> SourceAnswers:
+        """Query the ends and topic IDs of `wanted`, the log starts of `behind`, the retention of
+        `topics`, and the open transactions of `held_back`.
+        """
+        with self._line.asking() as client:
+            found = SourceAnswers()
+            if wanted:
+                ends = readable = known_offsets(client, wanted)
+                if self._config.isolation_level is Isolation.READ_COMMITTED:
+                    readable = known_ends(client, self._config, wanted)
+                found = SourceAnswers(ends, readable)
+            if behind:
+                found = found._replace(starts=known_starts(client, behind))
+            if wanted:
+                # after the offsets: IDs are never reused, so they were the same before
+                names = sorted({tp.topic for tp in wanted})
+                seen = client.metadata(names, timeout_s=WITHIN_S).topics
+                ids = {name: one.topic_id for name, one in seen.items() if not one.error}
+                found = found._replace(ids=ids)
+            if topics:
+                found = found._replace(retentions=retentions(client, topics))
+            if held_back:
+                found = found._replace(open_ones=_open_ones(client, held_back))
+        return found
+
+    def next_batches(self, offsets: Offsets) -> dict[TopicPartition, IdlePosition]:
+        """Return the next batch at or after each offset."""
+        with self._line.asking() as client:
+            starts = known_starts(client, offsets)
+            froms = {tp: max(at, starts[tp]) for tp, at in offsets.items() if tp in starts}
+            wanted = {tp: (at, 1) for tp, at in froms.items()}
+            answers = fetch_records(client, wanted, timeout_s=WITHIN_S)
+        return {tp: IdlePosition(at, _written_ms(answers[tp], at)) for tp, at in froms.items()}
+
+    def close(self) -> None:
+        """Close the connections without waiting. A query in progress closes them when it ends."""
+        self._line.close()
+        self._pulse.close()
+
+
+def _open_ones(client: ClusterClient, partitions: Collection[TopicPartition]) -> OpenOnes:
+    try:
+        limit_ms = longest_transaction(client)
+    except Unauthorized:
+        limit_ms = None
+    found = tuple(open_transactions(client, list(partitions)))
+    return OpenOnes(None if limit_ms is None else limit_ms / 1000, found)
+
+
+def _written_ms(answer: FetchedRecords | TwinlogError, offset: int) -> int:
+    """Return when the newest record of the batch was written, or 0 if unknown."""
+    if isinstance(answer, TwinlogError):
+        return 0
+    headers = (header for header, _ in read_headers(answer.records))
+    there = next((one for one in headers if one.last_offset >= offset), None)
+    return 0 if there is None else max(0, there.max_timestamp)
+
+
+# Whether the source responds at all. A broker that is frozen, or whose packets are dropped, does
+# not break connections: a fetch waits request.timeout.ms (30 s) for it, and until then its lane
+# regards an old log end as current.
+#
+# The source is silent after two requests in a row without an answer (PULSE_WITHIN_S each), over
+# connections that nothing else uses, for data that a broker has in memory. A large query or a slow
+# fetch is therefore not an outage. Nor is a broker that is too busy to answer these requests while
+# lanes still receive records from it.
+
+PULSE_EVERY_S: Final = 1.0
+LATELY_S: Final = 4.0
+"""Lanes report once a second what they have read, so records from before the silence are reported
+within this time.
+"""
+
+
+@dataclass(slots=True, kw_only=True)
+class SourceLiveness:
+    """The check of one run of a flow, in the supervisor's thread."""
+
+    run: RunningFlow
+    ask: Callable[[], None]
+    """Returns when the source has responded, and raises TwinlogError; called in any thread."""
+    silence: TwinlogError | None = None
+    """Why the source does not respond; None if it does, or if unknown."""
+    _asked_at: float = -inf
+    _is_asking: bool = False
+    _copied: int | None = None
+    """Sum of all positions, LATELY_S after the request."""
+
+    def tend(self, background: InBackground) -> None:
+        """Send the next request if it is due."""
+        now = self.run.clock.monotonic()
+        if self._is_asking:
+            if self._copied is None and now - self._asked_at >= LATELY_S:
+                self._copied = self._positions()
+            return
+        if now - self._asked_at < PULSE_EVERY_S or self.run.is_stopping:
+            return
+        self._is_asking, self._asked_at, self._copied = True, now, None
+        background(self.ask, self._answered, self._failed)
+
+    def _answered(self, _: None) -> None:
+        self._is_asking, self.silence = False, None
+
+    def _failed(self, error: TwinlogError) -> None:
+        self._is_asking = False
+        is_moving = self._copied is not None and self._positions() > self._copied
+        is_silent = has(error.code, Trait.AWAY) and not is_moving
+        self.silence = error if is_silent else None
+
+    def _positions(self) -> int:
+        return sum(one.recovery.upstream for one in self.run.partitions.values())
+
+
+# Open transactions at the source that hold a `read_committed` copy back (KIP-664). A coordinator
+# aborts a transaction that is open for longer than its client's timeout, which is at most the
+# brokers' `transaction.max.timeout.ms`. A transaction that stays open longer may be hanging: no
+# coordinator knows it, and the copy would wait forever. Such a transaction is reported with its
+# producer. On a cluster that allows very long transactions it is reported after an hour.
+
+OPEN_TRANSACTION: Final = "OPEN_TRANSACTION"
+ASK_AFTER_S: float = 60.0
+"""Delay before the source is queried, because nearly all transactions are short."""
+HELD_BACK_EVERY_S: Final = 60.0
+USUAL_LIMIT_S: Final = 900.0
+"""Kafka's default of transaction.max.timeout.ms."""
+LONGEST_S: float = 3600.0
+GRACE_S: float = 60.0
+"""A coordinator searches for expired transactions every ten seconds, and then writes markers."""
+
+
+class _Held(NamedTuple):
+    stable: int
+    since: float
+    """Monotonic time."""
+
+
+@dataclass(slots=True, kw_only=True)
+class HeldBackWatch:
+    """Watches one run of a flow, in the supervisor's thread."""
+
+    run: RunningFlow
+    log: FlowLog
+    _held: dict[TopicPartition, _Held] = field(default_factory=dict)
+    _next_ask: float = 0.0
+
+    def see(self, ends: Offsets, readable: Offsets) -> None:
+        """Take high watermarks and last stable offsets of one moment."""
+        now = self.run.clock.boot()
+        for tp, stable in readable.items():
+            if stable >= ends.get(tp, -1):
+                self._over(tp)
+            elif tp not in self._held or self._held[tp].stable != stable:
+                self._over(tp)
+                self._held[tp] = _Held(stable, now)
+        for tp in self._held.keys() - self.run.partitions.keys():
+            del self._held[tp]
+
+    def due(self) -> list[TopicPartition]:
+        """Return the partitions whose open transactions are to be queried now."""
+        now = self.run.clock.boot()
+        held = [tp for tp, one in self._held.items() if now - one.since >= ASK_AFTER_S]
+        if not held or now < self._next_ask:
+            return []
+        self._next_ask = now + min(HELD_BACK_EVERY_S, ASK_AFTER_S)
+        return held
+
+    def found(self, asked: Iterable[TopicPartition], answer: OpenOnes) -> None:
+        """Report the transactions in the source's answer that are open for too long."""
+        limit_s = min(answer.limit_s or USUAL_LIMIT_S, LONGEST_S) + GRACE_S
+        now = self.run.clock.boot()
+        for tp in asked:
+            held, one = self._held.get(tp), self.run.partitions.get(tp)
+            if held is None or one is None or one.held_back or now - held.since < limit_s:
+                continue
+            # the oldest transaction determines the last stable offset
+            some = (each for each in answer.found if each.tp == tp)
+            oldest = min(some, key=lambda each: each.start_offset, default=None)
+            since_ms = self.run.clock.wall_ms() - int((now - held.since) * 1000)
+            if oldest is not None and oldest.since_ms >= 0:
+                since_ms = min(since_ms, oldest.since_ms)
+            code, text = OPEN_TRANSACTION, _worded(tp, held.stable, oldest, since_ms)
+            one.held_back = Failure(code=code, message=text, since_ms=since_ms, began=held.since)
+            self.run.errors[code] += 1
+            self.log.info("%s [%s]", text, code, partition=tp, code=code)
+
+    def _over(self, tp: TopicPartition) -> None:
+        self._held.pop(tp, None)
+        one = self.run.partitions.get(tp)
+        if one is not None and one.held_back is not None:
+            one.held_back = None
+            self.log.info("%s: no longer held back by an open transaction", tp, partition=tp)
+
+
+def _worded(tp: TopicPartition, stable: int, oldest: OpenTransaction | None, since_ms: int) -> str:
+    tool = "kafka-transactions.sh --bootstrap-server SOURCE"
+    where = f"--topic {tp.topic} --partition {tp.partition}"
+    who, start = "an open transaction", stable
+    if oldest is not None:
+        who, start = f"a transaction of producer id {oldest.producer_id}", oldest.start_offset
+    return (
+        f"{tp}: {who} is open since {in_iso(since_ms)}, from upstream offset {start} on, so no "
+        f"record after the last stable offset {stable} can be copied. Find out whether its "
+        f"producer is alive ({tool} describe-producers {where}). If no coordinator knows the "
+        f"transaction ({tool} find-hanging {where}), abort it ({tool} abort {where} "
+        f"--start-offset {start}): its records are rolled back for every consumer"
+    )
+
 
 ASK_EVERY_S: Final = 1.0
 SHARE_OF_TIME: Final = 0.05
@@ -31,47 +364,14 @@ BEHIND_FOR_S: Final = 20.0
 BEHIND_EVERY_S: Final = 10.0
 RETENTIONS_EVERY_S: Final = 120.0
 
-Offsets = Mapping[TopicPartition, int]
-
-
-class Source(Protocol):
-    """Queries of the source, in any thread, one at a time; each raises TwinlogError."""
-
-    def ends(self, partitions: Iterable[TopicPartition]) -> Offsets:
-        """Return the current log ends of the partitions that can be queried."""
-
-    def ids(self, topics: Iterable[str]) -> Mapping[str, TopicId]:
-        """Return the IDs of those topics that exist now."""
-
-    def readable_ends(self, partitions: Iterable[TopicPartition]) -> Offsets | None:
-        """Return the offsets up to which they can be copied now; None means their log ends."""
-
-    def starts(self, partitions: Iterable[TopicPartition]) -> Offsets:
-        """Return the log starts."""
-
-    def retentions(self, topics: Iterable[str]) -> Mapping[str, int]:
-        """Return retention.ms of the readable topics, or NO_LIMIT."""
-
-    def open_ones(self, partitions: Iterable[TopicPartition]) -> OpenOnes:
-        """Return their open transactions."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Answers:
-    ends: Offsets
-    readable: Offsets
-    starts: Offsets
-    ids: Mapping[str, TopicId]
-    retentions: Mapping[str, int] | None
-    open_ones: OpenOnes | None
-
 
 @dataclass(slots=True, kw_only=True)
 class SourceWatch:
     """Watches one run of a flow, in the supervisor's thread."""
 
     run: RunningFlow
-    source: Source
+    source: SourceQuestions
+    """Its queries may run in any thread, one at a time."""
     log: FlowLog
     retentions: Mapping[str, int] = field(default_factory=dict)
     _next_ask: float = 0.0
@@ -98,29 +398,15 @@ class SourceWatch:
         ids = {tp: one.plan.source_topic_id for tp, one in followed.items()}
         behind = self._behind(now)
         topics = {tp.topic for tp in behind}
-        is_due = now >= self._next_retentions or not topics <= self._asked_of
-        asks_retentions = bool(topics) and is_due
-        if asks_retentions:
+        if topics and (now >= self._next_retentions or not topics <= self._asked_of):
             self._next_retentions, self._asked_of = now + RETENTIONS_EVERY_S, topics
+        else:
+            topics = set()
         self._is_asking, self._next_ask = True, now + ASK_EVERY_S
         asked_at = self.run.clock.boot()
         held_back = self._held_back.due()
 
-        def ask() -> _Answers:
-            ends = self.source.ends(wanted) if wanted else {}
-            readable = self.source.readable_ends(wanted) if wanted else None
-            starts = self.source.starts(behind) if behind else {}
-            return _Answers(
-                ends=ends,
-                readable=ends if readable is None else readable,
-                starts=starts,
-                # after the offsets: IDs are never reused, so they were the same before
-                ids=self.source.ids({tp.topic for tp in wanted}) if wanted else {},
-                retentions=self.source.retentions(topics) if asks_retentions else None,
-                open_ones=self.source.open_ones(held_back) if held_back else None,
-            )
-
-        def found(answers: _Answers) -> None:
+        def found(answers: SourceAnswers) -> None:
             took_s = self.run.clock.monotonic() - now
             self._done(now, min(took_s / SHARE_OF_TIME, LONGEST_PAUSE_S))
             answers = self._of_these(answers, ids, asked_at)
@@ -133,9 +419,9 @@ class SourceWatch:
             # the lanes report the error; unseen partitions are reported as unknown
             self._done(self.run.clock.monotonic(), AFTER_FAILURE_S)
 
-        background(ask, found, failed)
+        background(lambda: self.source.answers(wanted, behind, topics, held_back), found, failed)
 
-    def _behind(self, now: float) -> Sequence[TopicPartition]:
+    def _behind(self, now: float) -> Collection[TopicPartition]:
         """Return the partitions whose log start is due; they have been behind for a while."""
         if now < self._next_starts:
             return ()
@@ -149,8 +435,8 @@ class SourceWatch:
         return behind
 
     def _of_these(
-        self, answers: _Answers, ids: Mapping[TopicPartition, TopicId], asked_at: float
-    ) -> _Answers:
+        self, answers: SourceAnswers, ids: Mapping[TopicPartition, TopicId], asked_at: float
+    ) -> SourceAnswers:
         """Return the answers for the topics that are being copied. Offsets are queried by name, and
         no record of a re-created topic is on the target.
         """
@@ -163,11 +449,11 @@ class SourceWatch:
         def of(found: Offsets) -> Offsets:
             return {tp: offset for tp, offset in found.items() if tp in same}
 
-        return replace(
-            answers, ends=of(answers.ends), readable=of(answers.readable), starts=of(answers.starts)
+        return answers._replace(
+            ends=of(answers.ends), readable=of(answers.readable), starts=of(answers.starts)
         )
 
-    def _take(self, answers: _Answers, wanted: Offsets, asked_at: float) -> None:
+    def _take(self, answers: SourceAnswers, wanted: Offsets, asked_at: float) -> None:
         for tp, end in answers.ends.items():
             if (one := self.run.partitions.get(tp)) is not None:
                 one.recovery.see(end, asked_at, wanted[tp])
@@ -189,20 +475,15 @@ class SourceWatch:
     def see(self, snapshot: FlowSnapshot) -> None:
         """Log when a problem begins, and when it ends."""
         if snapshot.rpo_excess and not self._is_exceeded:
-            self.run.errors[loss.CODE] += 1
+            self.run.errors[RPO_EXCEEDED] += 1
             self.log.warning("%s", snapshot.rpo_excess)
         elif self._is_exceeded and not snapshot.rpo_excess:
             self.log.warning("the RPO is met again")
         self._is_exceeded = bool(snapshot.rpo_excess)
-        near = retention.warnings(snapshot.partitions)
+        near = warnings(snapshot.partitions)
         for topic in near.keys() - self._near:
-            self.run.errors[retention.CODE] += 1
+            self.run.errors[RETENTION_NEAR] += 1
             self.log.warning("%s", near[topic])
         for topic in self._near - near.keys():
             self.log.warning("%s: records not copied yet are no longer at risk of retention", topic)
         self._near = set(near)
-
-
-def is_followed(partition: Partition) -> bool:
-    """Return True if the source is queried about this partition."""
-    return partition.is_wanted and partition.placement is not Placement.DONE

@@ -23,7 +23,7 @@ from twinlog.control.lanes.lanes import Job, Lane
 from twinlog.control.lanes.pacing import Pacer
 from twinlog.control.lanes.partitions import UNREACHABLE, Partition, Placement
 from twinlog.control.lanes.wanted import continue_from, hold_back, replan
-from twinlog.control.running.flow_transforms import FlowTransforms
+from twinlog.control.running.flow_transforms import UNAVAILABLE, FlowTransforms
 from twinlog.control.running.giving import Assigner
 from twinlog.control.running.run_leases import RunLeases
 from twinlog.control.running.run_state import RunState
@@ -85,9 +85,7 @@ class FlowRun(RunState):
             untransformed=untransformed, clock=clock,
         )  # fmt: skip
         self.lost_topics_at: float | None = None
-        """When discovery last missed a topic, because it was deleted or a permission was
-        removed.
-        """
+        """When discovery last missed a topic, which was deleted, or hidden by a permission."""
         self.finished_at: float | None = None
         self._leases = RunLeases(
             self,
@@ -207,8 +205,8 @@ class FlowRun(RunState):
             case Progress():
                 self._reports.progress(lane, message)
             case Released():
-                for one in message.partitions:
-                    self._reports.released(lane, one)
+                for partition in message.partitions:
+                    self._reports.released(lane, partition)
                 self._assigner.assign(self.clock.monotonic())
             case Troubled():
                 self._reports.troubled(lane, message)
@@ -219,13 +217,14 @@ class FlowRun(RunState):
         """Handle the end of a lane's connection."""
         self._leases.gone(lane)
 
-    def on_skipped(self, said: RecordSkipped) -> None:
-        """Count a record that is left out because a transform fails for it."""
-        code, tp = "RECORD_NOT_TRANSFORMED", TopicPartition(said.topic, said.partition)
+    def on_skipped(self, skipped: RecordSkipped) -> None:
+        """Count a record that is not copied because a transform fails for it."""
+        code, tp = "RECORD_NOT_TRANSFORMED", TopicPartition(skipped.topic, skipped.partition)
+        where = f"goes to {self.work.dead_letters}" if self.work.dead_letters else "is left out"
         self.errors[code] += 1
         self.log.info(
-            "record %d is left out, because a transform fails for it: %s [%s]",
-            said.offset, said.text, code, partition=tp, code=code,
+            "record %d %s, because a transform fails for it: %s [%s]",
+            skipped.offset, where, skipped.text, code, partition=tp, code=code,
         )  # fmt: skip
 
     def map_failed(self, error: TwinlogError) -> None:
@@ -239,16 +238,16 @@ class LaneReports:
     def __init__(self, run: RunState) -> None:
         self._run = run
 
-    def progress(self, lane: Lane, said: Progress) -> None:
+    def progress(self, lane: Lane, report: Progress) -> None:
         """Handle a progress report. Each lane sends one about once a second."""
-        self._degraded(lane, said)
-        lane.throttle = said.throttle
-        self._run.lane_cpu_ms += said.cpu_ms
-        if said.load is not None:
-            self._run.received_bytes += said.load.received_bytes
-            self._run.sent_bytes += said.load.sent_bytes
-            lane.load = said.load
-        for progress in said.partitions:
+        self._degraded(lane, report)
+        lane.throttle = report.throttle
+        self._run.lane_cpu_ms += report.cpu_ms
+        if report.load is not None:
+            self._run.received_bytes += report.load.received_bytes
+            self._run.sent_bytes += report.load.sent_bytes
+            lane.load = report.load
+        for progress in report.partitions:
             self._partition(lane, progress)
 
     def _partition(self, lane: Lane, progress: PartitionProgress) -> None:
@@ -258,9 +257,9 @@ class LaneReports:
             if self._run.once and partition.learns_end(progress):
                 self._run.release([partition])  # it is given again, with the end that is known now
 
-    def _degraded(self, lane: Lane, said: Progress) -> None:
+    def _degraded(self, lane: Lane, report: Progress) -> None:
         """Note that a lane cannot reach a cluster, or can reach it again."""
-        away = said.degraded
+        away = report.degraded
         if away is not None:
             away = structs.replace(away, message=without_secrets(away.message))
         if lane.reaches(away, self._run.clock.monotonic()):
@@ -319,6 +318,8 @@ class LaneReports:
         if has(trouble.code, Trait.STALE_PLAN):
             run.wants_discovery = True
         partition.troubled(trouble.code, trouble.message, retriable=trouble.is_retriable)
+        if trouble.code == UNAVAILABLE and run.transforms is not None:
+            run.transforms.unanswered(trouble.message)
         if before is None or before.code != trouble.code:
             # readers of the snapshots report it to operators, a line per topic and code
             self._log_trouble(trouble)

@@ -2,7 +2,8 @@
 
 It starts with the generation and ends with it. Partitions with transforms start only while it runs,
 and other partitions of the flow do not wait for it. If it ends by itself it is started again, after
-a pause that grows. A lane keeps the ranges that were not answered, and offers them to the next one.
+a pause that grows until one answers a range. A lane keeps the ranges that were not answered, and
+offers them to the next one. If a range gets no answer, it is ended, too (`unanswered`).
 
 Its start is not waited for: it needs about ten seconds for a Spark of its own, and the user's
 modules may do anything when they are imported.
@@ -22,6 +23,7 @@ from twinlog.config.flow.schema import FlowConfig
 from twinlog.errors import CorruptData, Fate, TwinlogError
 from twinlog.flow_log import FlowLog
 from twinlog.spark.application import (
+    ApplicationAnswers,
     ApplicationFailed,
     ApplicationReady,
     RangePorts,
@@ -31,10 +33,15 @@ from twinlog.spark.application import (
     TransformsWork,
 )
 
+UNAVAILABLE: Final = "TRANSFORM_UNAVAILABLE"
 FIRST_PAUSE_S: Final = 2.0
 MOST_PAUSE_S: Final = 60.0
 READY_WITHIN_S: Final = 300.0
 """A start takes ten seconds, and a minute on a busy machine."""
+RESTARTED_AFTER_S: Final = 120.0
+"""Minimum age of an application that is ended because a range has no answer. Lanes may have waited
+for the one before it.
+"""
 ENDED: Final = "its process has ended (see its last lines in the log)"
 
 
@@ -62,6 +69,8 @@ class FlowTransforms:
         self._ports: frozenset[ChannelAddress] = frozenset()
         self._pause = GrowingPause(first_s=FIRST_PAUSE_S, most_s=MOST_PAUSE_S)
         self._next_at = self._began = 0.0
+        self._unanswered = ""
+        """Why it was ended here, or an empty text."""
         self._lock = threading.Lock()
         """Held while an application starts or is stopped."""
         self._is_stopped = False
@@ -82,6 +91,13 @@ class FlowTransforms:
     def _is_late(self) -> bool:
         return not self.is_ready and self._clock.monotonic() - self._began > READY_WITHIN_S
 
+    def unanswered(self, why: str) -> None:
+        """End it because a range has no answer. It is started again."""
+        is_new = self._clock.monotonic() - self._began < RESTARTED_AFTER_S
+        if self._application is not None and self.is_ready and not is_new:
+            self.is_ready, self._unanswered = False, why
+            self._application.kill()  # its thread reports the end
+
     def stop(self) -> None:
         """End it, which may take seconds. It is not started again."""
         with self._lock:
@@ -94,6 +110,7 @@ class FlowTransforms:
             if self._is_stopped:
                 return
             self._ports, self._began = frozenset(), self._clock.monotonic()
+            self._unanswered = ""
             try:
                 self._application = application = self._starts(self._work)
             except OSError as error:
@@ -109,7 +126,7 @@ class FlowTransforms:
         try:
             for message in application.messages():
                 if isinstance(message, ApplicationFailed):
-                    problem, fate = f"{message.message} [{message.code}]", Fate.FATAL
+                    problem, fate = _failure(message)
                 else:
                     self._call(partial(self._on_message, application, message))
         except (CorruptData, ValueError) as error:  # ValueError: `stop` has closed the pipe
@@ -122,8 +139,9 @@ class FlowTransforms:
             return
         if isinstance(message, ApplicationReady):
             self.is_ready, self.problem = True, None
-            self._pause.reset()
             self._log.news("the application of the transforms is ready")
+        elif isinstance(message, ApplicationAnswers):
+            self._pause.reset()
         elif isinstance(message, RecordSkipped):
             self._on_skipped(message)
 
@@ -132,7 +150,7 @@ class FlowTransforms:
             return
         if self._is_late:
             why = f"it was not ready within {READY_WITHIN_S:.0f} s: does an import hang?"
-        self._failed(why, fate)
+        self._failed(self._unanswered or why, fate)
 
     def _failed(self, why: str, fate: Fate = Fate.RETRIABLE) -> None:
         """Start it again later. With `--once` partitions do not wait for it if `fate` is FATAL."""
@@ -140,8 +158,14 @@ class FlowTransforms:
         pause_s = self._pause.next_s()
         self._next_at = self._clock.monotonic() + pause_s
         text = f"the application of the transforms does not run: {why}"
-        self.problem = TwinlogError(text, code="TRANSFORM_UNAVAILABLE", fate=fate)
+        self.problem = TwinlogError(text, code=UNAVAILABLE, fate=fate)
         self._log.warning("%s; starting it again in %.0f s", self.problem, pause_s)
+
+
+def _failure(said: ApplicationFailed) -> tuple[str, Fate]:
+    if said.code == UNAVAILABLE:
+        return said.message, Fate.RETRIABLE
+    return f"{said.message} [{said.code}]", Fate.FATAL
 
 
 def transforms_work(config: FlowConfig) -> TransformsWork:
@@ -150,7 +174,12 @@ def transforms_work(config: FlowConfig) -> TransformsWork:
         flow=str(config.flow),
         steps=tuple(
             TransformStep(
-                name=one.name, topics=one.topics.entries, function=one.function, sql=one.sql
+                name=one.name,
+                topics=one.topics.entries,
+                prefix=one.topics.prefix,
+                is_negated=one.topics.is_negated,
+                function=one.function,
+                sql=one.sql,
             )
             for one in config.transforms.entries
         ),

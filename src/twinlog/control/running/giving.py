@@ -189,8 +189,8 @@ log = logging.getLogger(__name__)
 
 @dataclass(slots=True, kw_only=True)
 class MapRetry:
-    """Decides when one flow's map is read again after a failure. Logs the begin and the end of a
-    failure.
+    """Decides when one flow's map is read again after a failure, and logs the failure's begin and
+    end.
     """
 
     flow: str

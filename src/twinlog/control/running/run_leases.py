@@ -59,8 +59,6 @@ ONCE_LEASE_TRIES: Final = 3
 
 
 class RunLeases:
-    """The leases of one run."""
-
     def __init__(
         self,
         run: RunState,
@@ -151,8 +149,10 @@ class RunLeases:
             run.leases.remove(lease)
             for lane in (*lease.lanes.values(), *lease.waiting.values()):
                 run.lost(lane)
-            copied = (one.copied.pop(lease.number, None) for one in run.partitions.values())
-            lease.job.note([one for one in copied if one is not None])
+            copied = (
+                partition.copied.pop(lease.number, None) for partition in run.partitions.values()
+            )
+            lease.job.note([topic for topic in copied if topic is not None])
             if lease.job.error is not None and not run.is_stopping:
                 self._failed(lease.job.error)
 

@@ -63,9 +63,7 @@ class RunState:
         self.copying_since: float | None = None  # None while Spark is starting
         self.intents = FlowIntents()  # operators' intents for the flow
         self.holds_back = ""
-        """Why partitions that have not run yet do not start: intents cannot be read. Empty: they
-        may start.
-        """
+        """Why partitions do not start for the first time (unreadable intents), or empty."""
         self.awaits_plans = False
         """Whether no partition starts before the next discovery, because the flow was paused during
         its set-up.

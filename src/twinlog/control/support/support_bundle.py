@@ -101,12 +101,17 @@ class SecretScrubber:
         words: set[str] = set()
         users: set[str] = set()
         for setting in settings:
-            found = list(_secrets_of(setting))
-            secrets.update(found)
+            every_secret = list(_secrets_of(setting))
+            secrets.update(every_secret)
             users.update(text for name, text in _options(setting.value) if name.lower() in _USERS)
             word = setting.value.strip()
             is_long = len(word) >= SHORTEST_OF_PROVIDER
-            if not found and setting.from_provider and is_long and word.lower() not in _NO_SECRETS:
+            if (
+                not every_secret
+                and setting.from_provider
+                and is_long
+                and word.lower() not in _NO_SECRETS
+            ):
                 words.add(word)
         known = {form for secret in secrets for form in forms(secret)}
         known.update(form for secret in secrets for form in pairs_in_base64(users, secret))
@@ -158,8 +163,8 @@ def settings_of(config: MirrorConfig) -> Iterator[Setting]:
 
 def _secrets_of(setting: Setting) -> Iterator[str]:
     value = setting.value.strip()
-    for found in _USER_INFO.finditer(value):
-        password = found[0].partition(":")[2]
+    for match in _USER_INFO.finditer(value):
+        password = match[0].partition(":")[2]
         if len(password) >= SHORTEST:
             yield password
     if is_secret(setting.key) and not setting.key.endswith(NAMED_LIKE_SECRETS):
@@ -196,16 +201,16 @@ _BASE64: Final = frozenset("ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz
 
 def forms(secret: str) -> set[str]:
     """Return the encodings of a secret other than base64, which overlaps with its neighbors."""
-    found: set[str] = set()
+    encodings: set[str] = set()
     # a JAAS line quotes it, a properties file doubles backslashes, and one may contain the other
     for text in (secret, _quoted(secret), _quoted(_quoted(secret)), secret.replace("\n", "\\n")):
-        found |= {text, repr(text)[1:-1], shown(text)}
+        encodings |= {text, repr(text)[1:-1], shown(text)}
         for ensure_ascii in (True, False):
             in_json = json.dumps(text, ensure_ascii=ensure_ascii)[1:-1]
-            found |= {in_json, in_json.replace("/", "\\/")}
+            encodings |= {in_json, in_json.replace("/", "\\/")}
     for encoded in (quote(secret, safe=""), quote(secret), quote_plus(secret)):
-        found |= {encoded, re.sub("%[0-9A-F]{2}", lambda hexed: hexed[0].lower(), encoded)}
-    return found
+        encodings |= {encoded, re.sub("%[0-9A-F]{2}", lambda hexed: hexed[0].lower(), encoded)}
+    return encodings
 
 
 def pairs_in_base64(users: Iterable[str], secret: str) -> Iterator[str]:
@@ -283,8 +288,8 @@ class CurrentSecrets:
         config, scrubber = self._made
         now = self._current()
         if now is not config:
-            found = filter(None, map(_secret, settings_of(now)))
-            self._known |= {(one.key, one.value): one for one in found}
+            secret = filter(None, map(_secret, settings_of(now)))
+            self._known |= {(one.key, one.value): one for one in secret}
             scrubber = SecretScrubber(list(self._known.values()))
             self._made = (now, scrubber)
         return scrubber.clean(text)
@@ -443,7 +448,7 @@ def _java() -> str:
 
 def _clusters(flows: Iterable[FlowConfig]) -> dict[str, Any]:
     """Query the clusters by alias, in parallel, so that unreachable ones time out together."""
-    found: dict[str, ClusterSettings] = {}
+    clusters: dict[str, ClusterSettings] = {}
     problems: dict[str, Any] = {}
     for flow in flows:
         try:
@@ -451,10 +456,10 @@ def _clusters(flows: Iterable[FlowConfig]) -> dict[str, Any]:
         except TwinlogError as error:
             problems[str(flow.flow)] = {"problem": str(error)}
             continue
-        found.setdefault(setup.source.alias, setup.source)
-        found.setdefault(setup.target.alias, setup.target)
-    with ThreadPoolExecutor(max(len(found), 1)) as pool:
-        return problems | dict(zip(found, pool.map(_cluster, found.values()), strict=True))
+        clusters.setdefault(setup.source.alias, setup.source)
+        clusters.setdefault(setup.target.alias, setup.target)
+    with ThreadPoolExecutor(max(len(clusters), 1)) as pool:
+        return problems | dict(zip(clusters, pool.map(_cluster, clusters.values()), strict=True))
 
 
 def _cluster(settings: ClusterSettings) -> dict[str, Any]:
@@ -543,10 +548,10 @@ def settings_of_text(path: Path) -> list[Setting]:
         raise NotKnown(f"{path} cannot be read: {error.strerror}") from None
     if is_resource(path, text):
         raise NotKnown(f"the secrets of {path} are stored elsewhere")
-    found = list(_settings_of_lines(path, text))
-    if any(_VARIABLE.search(setting.value) for setting in found):
+    settings = list(_settings_of_lines(path, text))
+    if any(_VARIABLE.search(setting.value) for setting in settings):
         raise NotKnown(f"{path} has variables whose values are unknown")
-    return [setting for setting in found if is_secret(setting.key)]
+    return [setting for setting in settings if is_secret(setting.key)]
 
 
 def _settings_of_lines(path: Path, text: str) -> Iterator[Setting]:

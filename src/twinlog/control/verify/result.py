@@ -85,8 +85,8 @@ class VerifiedPartition:
 
     @property
     def gaps(self) -> dict[str, int]:
-        found = sorted(self.compared.gaps.items())
-        return {gap.name.lower(): number for gap, number in found if number}
+        by_cause = sorted(self.compared.gaps.items())
+        return {gap.name.lower(): number for gap, number in by_cause if number}
 
 
 def _day(number: int, day: Day) -> dict[str, Any]:
@@ -118,11 +118,11 @@ class Standing(StrEnum):
 
     EQUAL = "equal"
     AHEAD = "ahead"
-    """It would skip records that it has not read on the source."""
+    """The group would skip records that it has not read on the source."""
     BEHIND = "behind"
-    """It would read some records again."""
+    """The group would read some records again."""
     ABSENT = "absent"
-    """It has no committed offset on the target."""
+    """The group has no committed offset on the target."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -167,20 +167,20 @@ class VerifiedFlow:
 
     flow: str
     is_led: bool = False
-    """A mirror runs the flow, so records that are not copied yet will be."""
+    """Whether a mirror runs the flow, so that other records will be copied."""
     partitions: list[VerifiedPartition] = field(default_factory=list)
     groups: list[VerifiedGroup] = field(default_factory=list)
     configs: list[Deviation] = field(default_factory=list)
     """What the sync of topic configs would change."""
     notes: list[str] = field(default_factory=list)
     is_partial: bool = False
-    """A group could not be queried; a note names it."""
+    """Whether a group could not be queried. A note names it."""
 
     @property
     def answer(self) -> VerifyAnswer:
-        answers = [one.answer for one in self.partitions]
+        answers = [partition.answer for partition in self.partitions]
         answers += [VerifyAnswer.UNKNOWN] * self.is_partial
-        answers += [VerifyAnswer.DIFFERENT for one in self.groups if one.is_wrong]
+        answers += [VerifyAnswer.DIFFERENT for group in self.groups if group.is_wrong]
         answers += [VerifyAnswer.DIFFERENT] * bool(self.configs)
         return worst(answers)
 
@@ -196,7 +196,7 @@ class VerifiedFlow:
 
     @property
     def changed_configs(self) -> list[dict[str, Any]]:
-        return [picked(one, "topic=name config=detail source target") for one in self.configs]
+        return [picked(config, "topic=name config=detail source target") for config in self.configs]
 
 
 def digest(report: Mapping[str, Any]) -> str:
@@ -229,30 +229,29 @@ class Asked:
     deep: bool
 
 
-def run_of(found: VerifiedFlow, asked: Asked) -> VerifyRun:
-    """Return the row of a flow."""
+def run_of(verified: VerifiedFlow, asked: Asked) -> VerifyRun:
     ranges: Counter[str] = Counter()
-    for part in found.partitions:
-        ranges.update(one.kind.value for one in part.compared.differences)
+    for part in verified.partitions:
+        ranges.update(difference.kind.value for difference in part.compared.differences)
         if part.compared.unkept:
             ranges["others"] += part.compared.unkept
     return VerifyRun(
-        flow=found.flow,
+        flow=verified.flow,
         began_ms=asked.began_ms,
         ended_ms=int(time.time() * 1000),
         who=f"{user_name()}@{socket.gethostname()}",
-        answer=found.answer.value,
+        answer=verified.answer.value,
         topics=asked.topics,
         since=asked.since,
         until=asked.until,
         deep=asked.deep,
-        partitions=len(found.partitions),
-        equal_records=sum(part.compared.equal for part in found.partitions),
+        partitions=len(verified.partitions),
+        equal_records=sum(part.compared.equal for part in verified.partitions),
         ranges=dict(ranges),
-        not_compared=sum(bool(part.why_not) for part in found.partitions),
-        configs=len(found.configs),
-        groups=sum(one.is_wrong for one in found.groups),
-        sha256=digest(encoded(found)),
+        not_compared=sum(bool(part.why_not) for part in verified.partitions),
+        configs=len(verified.configs),
+        groups=sum(group.is_wrong for group in verified.groups),
+        sha256=digest(encoded(verified)),
     )
 
 
@@ -260,18 +259,18 @@ class Records:
     """Records the results of one command."""
 
     def __init__(self, flows: Iterable[FlowConfig], asked: Asked, *, is_off: bool) -> None:
-        self._flows = {str(one.flow): one for one in flows}
+        self._flows = {str(flow.flow): flow for flow in flows}
         self._asked = asked
         self._is_off = is_off
 
-    def add(self, found: VerifiedFlow) -> list[str]:
+    def add(self, verified: VerifiedFlow) -> list[str]:
         """Record the result of a flow. Return a line if that fails. A flow that has none of the
         requested topics is skipped.
         """
-        if self._is_off or (self._asked.topics is not None and not found.partitions):
+        if self._is_off or (self._asked.topics is not None and not verified.partitions):
             return []
-        why_not = record(self._flows[found.flow], run_of(found, self._asked))
-        return [f"{found.flow}: the result is not recorded: {why_not}"] if why_not else []
+        why_not = record(self._flows[verified.flow], run_of(verified, self._asked))
+        return [f"{verified.flow}: the result is not recorded: {why_not}"] if why_not else []
 
 
 def record(config: FlowConfig, run: VerifyRun) -> str:

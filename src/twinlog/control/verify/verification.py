@@ -111,13 +111,17 @@ class _Flow:
         before = offsets_there(there, self._setup.config.groups.selects)
         self._read_state()
         flow = replace(self._setup.config, released=self._intents.released)
-        found = discover(flow, self._setup.policy, self._source, self._target, create=False)
-        out.notes += found.notes
-        out.partitions += self._never_made(found, out)
-        out.partitions += self._compared(found, out)
+        discovery = discover(flow, self._setup.policy, self._source, self._target, create=False)
+        out.notes += discovery.notes
+        out.partitions += self._never_made(discovery, out)
+        out.partitions += self._compared(discovery, out)
         out.partitions.sort(key=lambda one: one.source)
         led = resting_flow(self._setup, self._source, self._target, out.note)
-        views = tuple(one for one in led.partitions() if self._scope.matches(one.source.topic))
+        views = tuple(
+            partition
+            for partition in led.partitions()
+            if self._scope.matches(partition.source.topic)
+        )
         led = replace(led, partitions=lambda: views)
         verify_groups(led, Coordinators(self._source), there, before, out)
         configs = compare_topic_configs(
@@ -134,15 +138,15 @@ class _Flow:
 
     # -- partitions without a target
 
-    def _never_made(self, found: Discovery, out: VerifiedFlow) -> Iterator[VerifiedPartition]:
+    def _never_made(self, discovery: Discovery, out: VerifiedFlow) -> Iterator[VerifiedPartition]:
         """Yield partitions of missing remote topics, and of topics that cannot be mirrored."""
         policy, alias = self._setup.policy, self._setup.config.source_alias
-        why = {one.topic: str(one.error) for one in found.problems}
-        first = {one.topic: one.first for one in found.problems}
+        why = {one.topic: str(one.error) for one in discovery.problems}
+        first = {one.topic: one.first for one in discovery.problems}
         flow = replace(self._setup.config, released=self._intents.released)
         # including topics whose remote name is refused, because they are not copied
         topics = selected_topics(flow, self._source.metadata(None))
-        planned = {plan.source for plan in found.plans}
+        planned = {plan.source for plan in discovery.plans}
         lost = [
             tp
             for name, topic in topics.items()
@@ -158,19 +162,19 @@ class _Flow:
             start, end = logs[tp].start, logs[tp].end
             if not problem and (start is None or end is None):
                 problem = NO_BOUNDS
-            here = Range(start or 0, end or 0)
-            here = _narrowed(here, _since(since.get(tp, 0)), _until(until.get(tp)))
-            if not problem and here.next > here.first:
+            missing = Range(start or 0, end or 0)
+            missing = _narrowed(missing, _since(since.get(tp, 0)), _until(until.get(tp)))
+            if not problem and missing.next > missing.first:
                 if out.is_led:
-                    compared.pending = here
+                    compared.pending = missing
                 else:
-                    compared = never_made(here)
+                    compared = never_made(missing)
             yield VerifiedPartition(source=tp, target=target, compared=compared, why_not=problem)
 
     # -- partitions with one
 
-    def _compared(self, found: Discovery, out: VerifiedFlow) -> Iterable[VerifiedPartition]:
-        plans = [plan for plan in found.plans if self._scope.matches(plan.source.topic)]
+    def _compared(self, discovery: Discovery, out: VerifiedFlow) -> Iterable[VerifiedPartition]:
+        plans = [plan for plan in discovery.plans if self._scope.matches(plan.source.topic)]
         targets = [plan.target for plan in plans]
         picture = read_flow(
             self._target,
@@ -231,9 +235,7 @@ class _Flow:
         return self._verified(wanted)
 
     def _note_wider(self, plans: Sequence[PartitionPlan], out: VerifiedFlow) -> None:
-        """Note target partitions with records that the source topic does not have: no map covers
-        them.
-        """
+        """Note target partitions with records for which there is no source partition or map."""
         topics = {plan.target.topic: plan.source.topic for plan in plans if not plan.targets}
         if self._setup.is_identity or not topics:
             return
@@ -251,11 +253,11 @@ class _Flow:
             if log.problem is not None or log.start != log.end:
                 out.leave_out(f"{tp}: {NO_SUCH_PARTITION}")
 
-    def _written(self, found: Replica, later: LogState) -> MappedCopy:
+    def _written(self, replica: Replica, later: LogState) -> MappedCopy:
         # in a shared topic the log must show the end of the copy
-        reach = None if self._setup.is_identity else found.copied.reach
-        end = found.target.end or 0
-        return MappedCopy.of(found.map, reach, end if later.end is None else later.end)
+        reach = None if self._setup.is_identity else replica.copied.reach
+        end = replica.target.end or 0
+        return MappedCopy.of(replica.map, reach, end if later.end is None else later.end)
 
     def _source_ends(self, tps: Sequence[TopicPartition]) -> Ends:
         isolation = self._setup.config.isolation_level
@@ -285,19 +287,19 @@ class _Flow:
             self._on_step(of, progress.done, progress.total)
 
         clusters = ClusterPair(source=self._setup.source, target=self._setup.target)
-        found = iter(self._workers.verify(clusters, asked, step))
+        results = iter(self._workers.verify(clusters, asked, step))
         return [
-            one if isinstance(one, VerifiedPartition) else _partition(one, next(found))
+            one if isinstance(one, VerifiedPartition) else _partition(one, next(results))
             for one in wanted
         ]
 
 
-def _partition(wanted: VerifyTask, found: Found) -> VerifiedPartition:
+def _partition(wanted: VerifyTask, result: Found) -> VerifiedPartition:
     return VerifiedPartition(
         source=wanted.source,
         target=wanted.target,
-        compared=found.compared,
-        why_not=found.why_not,
+        compared=result.compared,
+        why_not=result.why_not,
         map=digest_of(wanted.written.runs),
     )
 
@@ -337,47 +339,49 @@ def _unknown(plan: PartitionPlan, why: str) -> VerifiedPartition:
 # between can therefore not make the target look ahead, because commits only move forward.
 
 
-def offsets_there(there: Coordinators, selects: Callable[[str], bool]) -> Offsets:
+def offsets_there(coordinators: Coordinators, selects: Callable[[str], bool]) -> Offsets:
     """Return the offsets of the target's groups that a flow would set."""
-    found = [one for one in list_groups(there).values() if selects(one.name)]
+    groups = [group for group in list_groups(coordinators).values() if selects(group.name)]
     return offsets_of(
-        there,
-        [one.name for one in found if one.has_offsets and not one.is_share],
-        [one.name for one in found if one.is_share],
+        coordinators,
+        [one.name for one in groups if one.has_offsets and not one.is_share],
+        [one.name for one in groups if one.is_share],
         furthest=True,
     )
 
 
 def verify_groups(
     led: LedFlow,
-    here: Coordinators,
-    there: Coordinators,
+    source_groups: Coordinators,
+    target_groups: Coordinators,
     before: Offsets,
     out: VerifiedFlow,
 ) -> None:
     """Verify every offset of a selected group that has a counterpart on the target. `before` is the
     result of `offsets_there`, queried earlier.
     """
-    survey = survey_groups(led, here, there)
+    survey = survey_groups(led, source_groups, target_groups)
     for group in survey.selected:
-        theirs = before.get(group.name, {})
-        ours = survey.offsets[group.name]
-        for problem in (theirs, ours):
+        target_offsets = before.get(group.name, {})
+        source_offsets = survey.offsets[group.name]
+        for problem in (target_offsets, source_offsets):
             if isinstance(problem, TwinlogError):
                 out.leave_out(f"group {group.name} is not compared: {problem}")
-        if not isinstance(theirs, TwinlogError) and not isinstance(ours, TwinlogError):
-            out.groups += _of_group(group, survey, ours, theirs)
+        if not isinstance(target_offsets, TwinlogError) and not isinstance(
+            source_offsets, TwinlogError
+        ):
+            out.groups += _of_group(group, survey, source_offsets, target_offsets)
 
 
 def _of_group(
-    group: Group, survey: GroupSurvey, ours: GroupOffsets, theirs: GroupOffsets
+    group: Group, survey: GroupSurvey, source_offsets: GroupOffsets, target_offsets: GroupOffsets
 ) -> Iterator[VerifiedGroup]:
     why = why_left_alone(group, survey.there.get(group.name))
-    for tp, committed in sorted(ours.items()):
+    for tp, committed in sorted(source_offsets.items()):
         if tp in survey.without_counterpart or tp not in survey.counterparts:
             continue
         counterpart = survey.counterparts[tp]
-        stands = theirs.get(counterpart.target)
+        stands = target_offsets.get(counterpart.target)
         yield VerifiedGroup(
             group=group.name,
             source=tp,

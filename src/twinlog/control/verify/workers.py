@@ -203,28 +203,30 @@ class Tasks:
         """Return results in order. Raises TwinlogError if a task failed repeatedly."""
         offsets = size(wanted)
         parts = [split(one, offsets) for one in wanted]
-        every = [one for sections in parts for one in sections]
+        every = [section for sections in parts for section in sections]
         flat = self._run(clusters, every, WalkProgress(every), on_step)
         of_each, at = list[list[Found]](), 0
         for sections in parts:
             of_each.append(flat[at : at + len(sections)])
             at += len(sections)
         again = [
-            (number, first, behind)
-            for number, (sections, found) in enumerate(zip(parts, of_each, strict=True))
-            for first, behind in doubtful(sections, [one.compared for one in found])
+            (number, first, section_end)
+            for number, (sections, result) in enumerate(zip(parts, of_each, strict=True))
+            for first, section_end in doubtful(sections, [one.compared for one in result])
         ]
-        whole = [joined(parts[number][first:behind]) for number, first, behind in again]
+        whole = [joined(parts[number][first:section_end]) for number, first, section_end in again]
         answers = self._run(clusters, whole, WalkProgress(whole, is_again=True), on_step)
         # from the end, so that earlier indexes stay valid
-        for (number, first, behind), answer in reversed(list(zip(again, answers, strict=True))):
-            of_each[number][first:behind] = [answer]
+        for (number, first, section_end), answer in reversed(
+            list(zip(again, answers, strict=True))
+        ):
+            of_each[number][first:section_end] = [answer]
         return [
             Found(
-                together([one.compared for one in found]),
-                next((one.why_not for one in found if one.why_not), ""),
+                together([one.compared for one in result]),
+                next((one.why_not for one in result if one.why_not), ""),
             )
-            for found in of_each
+            for result in of_each
         ]
 
     def _run(
@@ -240,8 +242,8 @@ class Tasks:
         job = self._job = _Job(
             number=self._jobs,
             work=[
-                VerifyWork(source=clusters.source, target=clusters.target, wanted=one)
-                for one in sections
+                VerifyWork(source=clusters.source, target=clusters.target, wanted=section)
+                for section in sections
             ],
             progress=progress,
         )

@@ -109,7 +109,7 @@ class EventLog(logging.Handler):
     def of_flow(self, flow: str) -> PublishedEvents:
         """Return the newest events of this process about the flow, for other hosts."""
         self.acquire()  # other threads log at the same time
-        published = [one for one in self._events if one.flow == flow and one.is_published]
+        published = [event for event in self._events if event.flow == flow and event.is_published]
         self.release()
         events = within_bounds(map(_published, published[-MOST_EVENTS:]))
         return PublishedEvents(
@@ -147,10 +147,10 @@ class EventLog(logging.Handler):
             return
         key = (published.where, published.run, published.flow)
         newest = self._heard_up_to.pop(key, 0)
-        for one in published.events:
-            if one.number > newest:
-                newest = one.number
-                yield one
+        for event in published.events:
+            if event.number > newest:
+                newest = event.number
+                yield event
         self._heard_up_to[key] = newest
         if len(self._heard_up_to) > MOST_PROCESSES:
             del self._heard_up_to[next(iter(self._heard_up_to))]
@@ -201,8 +201,8 @@ class EventLog(logging.Handler):
         logging.getLogger().addHandler(self)
 
     def _remove_old(self) -> None:
-        ours = [path for path in _files() if _config_of(path) == self._config]
-        for path in ours[OLD_FILES:]:
+        own_files = [path for path in _files() if _config_of(path) == self._config]
+        for path in own_files[OLD_FILES:]:
             if path.stem.isdecimal() and not is_running(int(path.stem)):
                 path.unlink(missing_ok=True)
 
@@ -229,8 +229,8 @@ class EventLog(logging.Handler):
 def last_events(config: Path) -> list[ProcessEvents]:
     """Return the events of mirrors of this configuration, the newest process first."""
     wanted = str(config.resolve())
-    found = [_read(path) for path in _files()]
-    return [one for one in found if one is not None and one.config == wanted]
+    read = [_read(path) for path in _files()]
+    return [one for one in read if one is not None and one.config == wanted]
 
 
 def ran_here(pid: int) -> bool:
@@ -293,8 +293,8 @@ def _files() -> list[Path]:
 
 
 def _config_of(path: Path) -> str:
-    found = _read(path)
-    return "" if found is None else found.config
+    content = _read(path)
+    return "" if content is None else content.config
 
 
 def _read(path: Path) -> ProcessEvents | None:

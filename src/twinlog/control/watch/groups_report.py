@@ -22,7 +22,6 @@ class CheckpointTiming:
 
     group: str
     topic: str
-    """Target topic."""
     partition: int
     latency: TimingView
 
@@ -55,8 +54,8 @@ class GroupsReport:
         taken.add(now_ms, read_ms)
         timings = taken.take()
         with self._lock:
-            for one in checkpoints:
-                key = (one.group, one.topic_partition)
+            for checkpoint in checkpoints:
+                key = (checkpoint.group, checkpoint.topic_partition)
                 self._windows.setdefault(key, TimingWindow()).add(now, timings)
 
     def timings(self) -> tuple[CheckpointTiming, ...]:

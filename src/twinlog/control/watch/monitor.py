@@ -29,9 +29,11 @@ from twinlog.spark.jvm_use import JvmUse
 def asks_for(header: str, name: str) -> bool:
     """Return True if an `Accept` or `Accept-Encoding` header has the name with a weight above 0."""
     for part in header.lower().split(","):
-        found, *parameters = (piece.strip() for piece in part.split(";"))
-        if found == name:
-            return not any(one.replace(" ", "").rstrip("0") in ("q=", "q=0.") for one in parameters)
+        weights, *parameters = (piece.strip() for piece in part.split(";"))
+        if weights == name:
+            return not any(
+                parameter.replace(" ", "").rstrip("0") in ("q=", "q=0.") for parameter in parameters
+            )
     return False
 
 
@@ -140,18 +142,18 @@ class BusyTopics:
         }
         moved = {key: total[1] - self._bytes.get(key, total[1]) for key, total in totals.items()}
         self._bytes = {key: total[1] for key, total in totals.items()}
-        rows = {key: found for key, found in self._rows.items() if key in totals}
+        rows = {key: history for key, history in self._rows.items() if key in totals}
         _choose(rows, moved)
-        for key, found in rows.items():
-            found.fromlist([now_ms, *totals[key]])
-            del found[: -3 * TOPIC_ROWS]
+        for key, history in rows.items():
+            history.fromlist([now_ms, *totals[key]])
+            del history[: -3 * TOPIC_ROWS]
         self._rows = rows
 
     def rows(self, flow: str, topic: str) -> list[TopicRow]:
         """Return the rows of a topic, oldest first; none if it is not kept."""
-        found = self._rows.get((flow, topic), array("q"))[:]
-        lags = (None if lag < 0 else lag for lag in found[1::3])
-        return [*map(TopicRow, found[0::3], lags, found[2::3])]
+        history = self._rows.get((flow, topic), array("q"))[:]
+        lags = (None if lag < 0 else lag for lag in history[1::3])
+        return [*map(TopicRow, history[0::3], lags, history[2::3])]
 
 
 def _totals(partitions: Iterable[PartitionSnapshot]) -> dict[str, list[int]]:
@@ -172,7 +174,7 @@ def _choose(rows: dict[TopicKey, array[int]], moved: Mapping[TopicKey, int]) -> 
     """Add topics, and remove others if there is no room. `moved` has the bytes since the last
     update of all topics.
     """
-    traffic = {key: _traffic(found) + moved[key] for key, found in rows.items()}
+    traffic = {key: _traffic(history) + moved[key] for key, history in rows.items()}
     others = (key for key in moved if key not in rows)
     for key in nlargest(MOST_TOPICS, others, key=moved.__getitem__):
         if len(rows) >= MOST_TOPICS:
@@ -189,8 +191,7 @@ def _traffic(rows: Sequence[int]) -> int:
 
 
 SILENT_AFTER_S: Final = 15.0
-"""Seconds after which a supervisor that does not report is considered hanging. It reports every
-second."""
+"""Seconds without a report after which a supervisor counts as hanging. It reports every second."""
 
 STARTS_WITHIN_S: Final = 60.0
 """Time limit for the first report."""
@@ -317,7 +318,7 @@ class Monitor:
         reading = self._reading
         flows = () if reading is None else reading.readiness
         is_ready = bool(flows) and self.silent_s is None and all(one.is_ready for one in flows)
-        body = {"ready": is_ready, "flows": [asdict(one) for one in flows]}
+        body = {"ready": is_ready, "flows": [asdict(flow) for flow in flows]}
         return _json(200 if is_ready else 503, body)
 
 

@@ -12,8 +12,7 @@ from twinlog.control.watch.snapshot import FlowSnapshot, PartitionSnapshot
 from twinlog.quantities import largest, total
 
 WINDOW_S: Final = 5.0
-"""Window of a rate: long enough that rates do not flicker, and short enough that a change is
-visible."""
+"""Window of a rate, long enough that rates do not flicker, and short enough to show a change."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -31,7 +30,7 @@ class TopicRate:
     records_per_s: float
     bytes_per_s: float
     is_deleted: bool = False
-    """Deleted at the source; the copy is kept."""
+    """Whether it was deleted at the source. The copy is kept."""
     is_retrying: bool = False
     """Whether the current source log end of a partition is unknown."""
     copied: int | None = None
@@ -41,8 +40,7 @@ class TopicRate:
 
     @property
     def known(self) -> int:
-        """Return the records that this process has copied plus the waiting records: the progress
-        total."""
+        """Return the records that this process has copied plus the waiting ones: the total."""
         return self.records + (self.lag or 0)
 
 

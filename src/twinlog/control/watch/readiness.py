@@ -69,8 +69,7 @@ class _Known:
     good_at: float | None = None
     """When it last made progress, was at its end, or was a standby."""
     is_late: bool = True
-    """Whether the time limit has passed. Only progress resets this; the end of an
-    outage does not."""
+    """Whether the time limit has passed. Only progress resets this, not the end of an outage."""
     furthest: dict[tuple[str, int], _Furthest] = field(default_factory=dict)
 
 
@@ -97,8 +96,8 @@ class Readiness:
         if any(moved) or flow.state in RESTING or _is_at_end(flow):
             known.good_at, known.is_late = now, False
         if len(known.furthest) > len(flow.partitions):
-            here = {(part.topic, part.partition) for part in flow.partitions}
-            known.furthest = {key: one for key, one in known.furthest.items() if key in here}
+            current = {(part.topic, part.partition) for part in flow.partitions}
+            known.furthest = {key: one for key, one in known.furthest.items() if key in current}
         good_at = known.good_at
         silent_s = now - (known.since if good_at is None else good_at)
         # a flow that reports why it makes no progress is not waited for

@@ -1,6 +1,4 @@
-"""The state of a flow at one moment: the values behind `status`, progress bars and the final
-report.
-"""
+"""The state of a flow at one moment: the values of `status`, progress bars and the final report."""
 
 from __future__ import annotations
 
@@ -68,14 +66,13 @@ class PartitionStatus(Struct, frozen=True, kw_only=True):
     lane: int | None = None
     """Lane number within the lease. None: no lane has it, or it is unknown in this process."""
     copied: int | None = None
-    """Number of records of the copy, by all processes. `records` counts only those of this
-    process.
-    """
+    """Number of records of the copy, by all processes. `records` counts this process's only."""
 
     @property
     def is_held_back(self) -> bool:
-        """Return True if an open transaction at the source holds it back, which no lane can
-        resolve."""
+        """Return True if an open transaction at the source, which no lane can end,
+        holds it back.
+        """
         return self.code == "OPEN_TRANSACTION"
 
 
@@ -122,7 +119,7 @@ class FlowStatus(Struct, frozen=True, kw_only=True):
     reason: str
     guarantee: str = ""
     generation: int | None = None
-    """None if this process does not lead it, and does not know who does."""
+    """The generation, or None if this process does not lead it, and does not know who does."""
     lanes: int = 0
     since_ms: Bounded = 0
     """Time at which its state began. For a flow that does not run: when it last started, or 0."""
@@ -163,15 +160,16 @@ class FlowStatus(Struct, frozen=True, kw_only=True):
     """Quota on the source in bytes per second for each user and broker; None if there is none."""
     latency: Quantiles | None = None
     """Latency of all batches of the last minute until their acknowledgement, from the newest
-    timestamp in each; None without batches, or if this process does not lead the flow."""
+    timestamp in each; None without batches, or if this process does not lead the flow.
+    """
     lane_cpu_ms: Bounded = 0
     """CPU time of its lanes, as they report it."""
     verified: Verified | None = None
     """How much of the copy was compared with the source during replication; None if
-    twinlog.verify=off, or if this process does not lead the flow."""
+    twinlog.verify=off, or if this process does not lead the flow.
+    """
     rates: Mapping[str, float] = field(default_factory=dict)
-    """Records per second by topic, over the last seconds. Topics with an unknown rate
-    are missing."""
+    """Records per second by topic, over the last seconds. Unknown rates are missing."""
 
     def why(self, now_ms: int) -> str:
         """Return the reason, with the time of the next attempt."""
@@ -214,9 +212,7 @@ class FlowSnapshot(FlowStatus, frozen=True, kw_only=True):
     error: TwinlogError | None = None
     """The error with the code `code`, in the process in which it occurred."""
     clusters: Callable[[], tuple[ClusterSettings, ...]] = tuple
-    """The connection settings of both clusters; a function, so that a written value contains no
-    secrets.
-    """
+    """The connection settings of both clusters, as a function, so that secrets are not written."""
 
     def __repr__(self) -> str:
         return repr(self.status)

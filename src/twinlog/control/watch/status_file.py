@@ -53,7 +53,7 @@ class RunningMirror(Struct, frozen=True, kw_only=True):
     """The last status of a running mirror."""
 
     pid: int | None
-    """None if the state was read from the clusters."""
+    """The process ID, or None if the state was read from the clusters."""
     config: str
     written_ms: Bounded
     every_ms: int = 1000
@@ -67,8 +67,6 @@ class RunningMirror(Struct, frozen=True, kw_only=True):
 
 
 class _Content(RunningMirror, frozen=True, kw_only=True):
-    """The content of a status file."""
-
     version: int
     pid: int
     start_ticks: int
@@ -195,14 +193,14 @@ def running_mirrors(config: Path | None = None) -> Iterator[RunningMirror]:
     """Yield this user's running mirrors, only those of one configuration file if it is given."""
     wanted = None if config is None else str(config.resolve())
     for path in sorted(status_folder().glob("*.json")):
-        found = _read(path)
-        if found is None:
+        content = _read(path)
+        if content is None:
             continue
-        ticks = _start_ticks(found.pid)
-        if ticks is None or ticks != found.start_ticks:
+        ticks = _start_ticks(content.pid)
+        if ticks is None or ticks != content.start_ticks:
             path.unlink(missing_ok=True)  # its process was killed
-        elif wanted in (None, found.config, *found.more_configs):
-            yield convert(found, RunningMirror, from_attributes=True)
+        elif wanted in (None, content.config, *content.more_configs):
+            yield convert(content, RunningMirror, from_attributes=True)
 
 
 def _read(path: Path) -> _Content | None:
@@ -211,10 +209,10 @@ def _read(path: Path) -> _Content | None:
     """
     try:
         value = json.loads(read_private(path), parse_int=_number)
-        found = convert(value, _Content)
+        content = convert(value, _Content)
     except (OSError, ValueError, RecursionError):
         return None
-    return found if found.version == STATUS_VERSION else None
+    return content if content.version == STATUS_VERSION else None
 
 
 def _number(text: str) -> int | None:

@@ -16,8 +16,9 @@ MOST_SHOWN: Final = 20
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Verified:
-    """The verification since this process leads the flow. `records`, `bytes` and `differences` only
-    grow."""
+    """The verification since this process leads the flow. Records, bytes and
+    differences only grow.
+    """
 
     mode: str
     """The value of twinlog.verify."""
@@ -47,7 +48,7 @@ class VerifiedReport:
     """The progress of one led flow."""
 
     last: Verified | None = None
-    """None if verification is off."""
+    """The progress, or None if verification is off."""
     _known: set[str] = field(default_factory=set)
 
     def compared(self, records: int, size: int, at_ms: int, cpu_ms: int) -> None:

@@ -35,11 +35,11 @@ def parse_listen(text: str) -> Address | None:
     """Parse `ADDRESS:PORT`, `[::1]:PORT`, or `off` (None). Raises UsageError."""
     if text == OFF:
         return None
-    found = None if "/" in text else parse_address(text)
-    if found is None or (":" in found.host and not text.startswith("[")):
+    address = None if "/" in text else parse_address(text)
+    if address is None or (":" in address.host and not text.startswith("[")):
         # without brackets the end of an IPv6 address could be a port
         raise UsageError(
             f"--listen: {text!r} is not an address: write ADDRESS:PORT, such as 127.0.0.1:9405 or "
             "[::1]:9405, or `off`"
         )
-    return found
+    return address

@@ -107,12 +107,12 @@ class _Connect:
         self._worker = socket.gethostname()
 
     async def names(self, request: Request) -> Response:
-        found = [(name, flow, kind) for flow, kind, name in self._connectors(request)]
+        connectors = [(name, flow, kind) for flow, kind, name in self._connectors(request)]
         expanded = request.query_params.getlist("expand")
         if not expanded:
-            return JSONResponse([name for name, _, _ in found])
+            return JSONResponse([name for name, _, _ in connectors])
         out: dict[str, dict[str, Any]] = {}
-        for name, flow, kind in found:
+        for name, flow, kind in connectors:
             out[name] = {}
             if "status" in expanded:
                 answer = await self._site.flow(str(flow.flow))
@@ -136,7 +136,7 @@ class _Connect:
         if kind != SOURCE:
             return JSONResponse({"offsets": []})  # these connectors have no offsets
         parts = await self._site.parts(str(flow.flow))
-        found = [
+        rows = [
             {
                 "partition": {
                     "cluster": flow.source_alias,
@@ -149,17 +149,17 @@ class _Connect:
             for part in sorted(parts.partitions, key=lambda part: (part.topic, part.partition))
             if part.upstream
         ]
-        return JSONResponse({"offsets": found})
+        return JSONResponse({"offsets": rows})
 
     async def pause(self, request: Request) -> Response:
-        return await self._wish(request, 202, "paused", lambda one: one.want(IntentKind.PAUSE))
+        return await self._wish(request, 202, "paused", lambda one: one.wanted(IntentKind.PAUSE))
 
     async def stop(self, request: Request) -> Response:
-        return await self._wish(request, 204, "stopped", lambda one: one.want(IntentKind.PAUSE))
+        return await self._wish(request, 204, "stopped", lambda one: one.wanted(IntentKind.PAUSE))
 
     async def resume(self, request: Request) -> Response:
         return await self._wish(
-            request, 202, "resumed", lambda one: one.take_back(IntentKind.PAUSE)
+            request, 202, "resumed", lambda one: one.wanted(IntentKind.PAUSE, is_set=False)
         )
 
     async def _wish(self, request: Request, status: int, word: str, ask: Ask) -> Response:

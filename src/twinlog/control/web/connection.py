@@ -44,7 +44,7 @@ class Repeat:
     """The whole answer with its head."""
     is_current: Callable[[], bool]
     closes: bool
-    """The connection is closed after it, because the request says so."""
+    """Whether the connection is closed after it, because the request says so."""
 
 
 class Repeats:
@@ -55,9 +55,9 @@ class Repeats:
 
     def find(self, request: bytes) -> Repeat | None:
         """Return the cached answer, or None if there is none."""
-        found = self._by_request.get(request)
-        if found is None or found.is_current():
-            return found
+        repeat = self._by_request.get(request)
+        if repeat is None or repeat.is_current():
+            return repeat
         del self._by_request[request]
         return None
 
@@ -90,8 +90,8 @@ class CountedConnection(H11Protocol):
         self._held: ConnectionSlot | None = None
         self._early = b""
         self._whole: bytes | None = b""
-        """The request, if it came in one piece: empty between requests, None after the first piece
-        of one.
+        """The request, if it came in one piece. Empty between requests, None after
+        its first piece.
         """
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
@@ -156,7 +156,7 @@ class CountedConnection(H11Protocol):
         headers = [*self.server_state.default_headers, *headers]
         if closes:
             headers.append((b"Connection", b"close"))
-        head = b"".join(b"%b: %b\r\n" % one for one in headers)
+        head = b"".join(b"%b: %b\r\n" % header for header in headers)
         answer = b"%b%b\r\n%b" % (_OK, head, body)
         self._repeats.keep(self._whole, Repeat(answer, is_current, closes))
 

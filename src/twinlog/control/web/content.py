@@ -79,8 +79,6 @@ async def send_answer(scope: Scope, send: Send, status: int, headers: Headers, b
 
 
 def header(scope: Scope, wanted: bytes) -> str:
-    """Return a header's value, or an empty string. Several values are joined by commas, as in
-    HTTP.
-    """
-    found = (value for name, value in scope["headers"] if name == wanted)
-    return b",".join(found).decode("latin-1")
+    """Return a header's value, or an empty text. Several values are joined by commas."""
+    values = (value for name, value in scope["headers"] if name == wanted)
+    return b",".join(values).decode("latin-1")

@@ -118,9 +118,7 @@ class Front:
         own_name: str | None,
         load_api: LoadApi | None,
     ) -> None:
-        """`own_name` is the host name of a listener on this machine; None if other machines reach
-        it.
-        """
+        """`own_name`: the host name of a local listener; None if other machines reach it."""
         self._monitor = monitor
         self._rest = rest
         self._tokens = tokens
@@ -183,10 +181,10 @@ class Front:
             headers = [NO_STORE, (b"location", PAGE.encode()), (b"content-length", b"0")]
             await send_answer(scope, send, 302, headers, b"")
             return True
-        found = asset(path)
-        if found is not None:
-            await send_content(scope, send, found)
-        return found is not None
+        file = asset(path)
+        if file is not None:
+            await send_content(scope, send, file)
+        return file is not None
 
     async def _probe(self, scope: Scope, path: str) -> HttpAnswer:
         if not self._rest.monitoring_is_open:
@@ -258,12 +256,12 @@ class Front:
         given = header(scope, b"authorization")
         if given and self._tokens is not None:
             kind, _, token = given.partition(" ")
-            found = self._tokens.client(token.strip()) if kind.lower() == "bearer" else None
-            if found is None:
+            client = self._tokens.client(token.strip()) if kind.lower() == "bearer" else None
+            if client is None:
                 raise RequestRefused(
                     "the token is not one of twinlog.rest.tokens.file", code="TOKEN_NEEDED"
                 )
-            return found
+            return client
         if self._rest.client_ca_file is not None:
             # the TLS handshake has already rejected clients without a certificate
             return Client(name="certificate", role=self._rest.client_role)

@@ -49,9 +49,9 @@ class _Open:
     """When it was accepted, its last request began, or its last answer was sent."""
     due: float
     is_asked: bool = False
-    """Its request was read completely, and is being answered."""
+    """Whether its request was read completely, and is being answered."""
     is_answered: bool = False
-    """Its answer was sent: it is idle, or its end was not noticed yet."""
+    """Whether its answer was sent, so that it is idle, or its end was not noticed yet."""
 
 
 class OpenRequests:
@@ -67,9 +67,7 @@ class OpenRequests:
             return len(self._open)
 
     def add(self, connection: ClosableConnection, address: str) -> None:
-        """Add a new connection, closing another one if necessary. A known connection keeps its
-        deadline.
-        """
+        """Add a new connection, perhaps closing another one. A known one keeps its deadline."""
         with self._lock:
             if connection in self._open:
                 return
@@ -100,10 +98,10 @@ class OpenRequests:
     def begun(self, connection: ClosableConnection) -> None:
         """Mark the first byte of another request of the connection."""
         with self._lock:
-            if (found := self._open.get(connection)) is not None:
-                found.is_asked = found.is_answered = False
-                found.since = self._clock()
-                found.due = found.since + WITHIN_S
+            if (connection_state := self._open.get(connection)) is not None:
+                connection_state.is_asked = connection_state.is_answered = False
+                connection_state.since = self._clock()
+                connection_state.due = connection_state.since + WITHIN_S
 
     def asked(self, connection: ClosableConnection) -> None:
         """Mark the connection's request as completely read."""
@@ -115,10 +113,10 @@ class OpenRequests:
     def answered(self, connection: ClosableConnection) -> None:
         """Mark the connection's answer as sent."""
         with self._lock:
-            if (found := self._open.get(connection)) is not None:
-                found.is_answered = True
-                found.since = self._clock()
-                found.due = found.since + IDLE_S
+            if (connection_state := self._open.get(connection)) is not None:
+                connection_state.is_answered = True
+                connection_state.since = self._clock()
+                connection_state.due = connection_state.since + IDLE_S
 
     def allow(self, connection: ClosableConnection, seconds: float) -> None:
         """Extend the deadline to `seconds` from now, for a slow answer."""

@@ -182,10 +182,10 @@ def _bound(address: Address, rest: RestConfig) -> tuple[socket.socket, bool]:
     """Return a listening socket, and whether only this machine reaches it."""
     is_local = False
     try:
-        found = socket.getaddrinfo(
+        addresses = socket.getaddrinfo(
             *address, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE | socket.AI_NUMERICSERV
         )
-        family, _, _, _, where = found[0]
+        family, _, _, _, where = addresses[0]
         is_local = is_loopback(str(where[0]))
         if not is_local and not rest.may_serve_others:
             raise ListenUnguarded(address)

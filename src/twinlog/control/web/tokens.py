@@ -108,11 +108,11 @@ class Tokens:
 
     def client(self, token: str) -> Client | None:
         """Return the token's client, or None. All lines are compared to prevent timing attacks."""
-        given, found = token.encode("utf-8", "surrogateescape"), None
+        given, matching = token.encode("utf-8", "surrogateescape"), None
         for entry in self._current():
             if hmac.compare_digest(_digest(entry.salt, given), entry.digest):
-                found = entry.client
-        return found
+                matching = entry.client
+        return matching
 
     def _current(self) -> tuple[_Entry, ...]:
         with self._lock:
@@ -131,27 +131,27 @@ class Tokens:
 
 def _state(path: Path) -> tuple[int, ...]:
     try:
-        found = path.stat()
+        state = path.stat()
     except OSError:
         return ()
     # chmod and chown, which repair a rejected file, change only its ctime
-    return found.st_ino, found.st_size, found.st_mtime_ns, found.st_ctime_ns
+    return state.st_ino, state.st_size, state.st_mtime_ns, state.st_ctime_ns
 
 
 def _read(path: Path) -> tuple[_Entry, ...]:
     try:
         with path.open("rb") as file:
-            found = os.fstat(file.fileno())
+            state = os.fstat(file.fileno())
             text = file.read(_LONGEST_FILE).decode("ascii", "replace")
     except OSError as error:
         raise ConfigError(
             f"{path}: {error.strerror}; create it: twinlog token new {path}"
         ) from error
-    if not stat.S_ISREG(found.st_mode) or found.st_mode & (stat.S_IWGRP | stat.S_IWOTH):
+    if not stat.S_ISREG(state.st_mode) or state.st_mode & (stat.S_IWGRP | stat.S_IWOTH):
         raise ConfigError(
             f"{path}: other users may write to it and so add tokens; run chmod 600 {path}"
         )
-    if found.st_uid not in (os.getuid(), 0):
+    if state.st_uid not in (os.getuid(), 0):
         raise ConfigError(f"{path}: belongs to another user; create your own file")
     entries: list[_Entry] = []
     for number, line in enumerate(text.splitlines(), 1):

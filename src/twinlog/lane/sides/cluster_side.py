@@ -152,8 +152,8 @@ class ClusterSide:
     """Brokers to which no connection could be opened, and since when."""
     topic_ids: dict[str, TopicId] = field(default_factory=dict)
     seen_at: dict[str, float] = field(default_factory=dict)
-    """When the metadata was requested that shows a topic's current ID, or that the topic does not
-    exist.
+    """When the metadata was requested that shows a topic's current ID, or that it
+    does not exist.
     """
     names: dict[bytes, str] = field(default_factory=dict)
     missing: set[str] = field(default_factory=set)
@@ -193,9 +193,7 @@ class ClusterSide:
     _asked_at: float = 0.0
     _newest: NewestEpochs = field(default_factory=NewestEpochs)
     _asks_another: bool = False
-    """Whether the next query goes to another broker, because the last one may have stale
-    metadata.
-    """
+    """Whether the next query goes to another broker: the last one may have stale metadata."""
     _refresh_pause: _Pause = field(default_factory=_Pause)
 
     @contextmanager
@@ -291,23 +289,23 @@ class ClusterSide:
         unsure: set[str] = set()  # topics without a leader according to this response
         now = self.clock.monotonic()
         for topic in topics:
-            found = metadata.topics.get(topic)
+            known = metadata.topics.get(topic)
             self._wanted_topics.discard(topic)
-            is_missing = found is not None and found.error == UNKNOWN_TOPIC_OR_PARTITION
+            is_missing = known is not None and known.error == UNKNOWN_TOPIC_OR_PARTITION
             (self.missing.add if is_missing else self.missing.discard)(topic)
-            if found is None or found.error == UNKNOWN_TOPIC_OR_PARTITION:
+            if known is None or known.error == UNKNOWN_TOPIC_OR_PARTITION:
                 self.topic_ids.pop(topic, None)
                 self.seen_at[topic] = self._asked_at
-            if found is None or found.error:
+            if known is None or known.error:
                 unsure.add(topic)
                 self._forget_leaderless(topic)  # the next search reports the reason
                 continue
             self.seen_at[topic] = self._asked_at
-            self.topic_ids[topic] = found.topic_id
-            self.names[found.topic_id.raw] = topic
-            for partition in found.partitions:
+            self.topic_ids[topic] = known.topic_id
+            self.names[known.topic_id.raw] = topic
+            for partition in known.partitions:
                 tp = TopicPartition(topic, partition.partition)
-                if self._newest.is_older(tp, found.topic_id, partition.leader_epoch, now):
+                if self._newest.is_older(tp, known.topic_id, partition.leader_epoch, now):
                     unsure.add(topic)  # the current leader is known, or another broker returns it
                     self._asks_another = True
                 elif partition.leader not in self._brokers:
@@ -344,12 +342,12 @@ class ClusterSide:
 
     def connection_to(self, node: int) -> HotConnection | None:
         """Return the open connection to a broker, or None while it is being opened or closed."""
-        found = self.connections.get(node)
-        if found is None:
+        connection = self.connections.get(node)
+        if connection is None:
             self._connect(node)
-        elif found.is_ending:
+        elif connection.is_ending:
             return None  # it is dropped once its last response has arrived
-        return found
+        return connection
 
     def _connect(self, node: int) -> None:
         pause = self._node_pause.setdefault(node, _Pause())

@@ -57,8 +57,8 @@ class ClusterLogView:
         return out
 
     def topic_ids(self, topics: set[str]) -> Mapping[str, TopicId]:
-        found = self._client.metadata(sorted(topics)).topics
-        return {name: topic.topic_id for name, topic in found.items() if not topic.error}
+        metadata = self._client.metadata(sorted(topics)).topics
+        return {name: topic.topic_id for name, topic in metadata.items() if not topic.error}
 
     def ends(self, tps: set[TopicPartition]) -> Mapping[TopicPartition, LogEnds]:
         starts = self._good(list_offsets(self._client, self._asked(tps), EARLIEST))
@@ -91,10 +91,10 @@ class ClusterLogView:
         self, offsets: Mapping[TopicPartition, int], *, size: int = READ_BYTES
     ) -> Mapping[TopicPartition, RawRecords]:
         wanted = {tp: (offsets[tp], size) for tp in self._asked(offsets)}
-        found = self._good(self._fetch(wanted))
+        records = self._good(self._fetch(wanted))
         return {
             tp: RawRecords(records=answer.records, high_watermark=answer.high_watermark)
-            for tp, answer in found.items()
+            for tp, answer in records.items()
         }
 
     def _fetch(

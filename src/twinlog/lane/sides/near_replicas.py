@@ -55,9 +55,7 @@ class NearReplicas:
         return known is not None and known[0] == node
 
     def has_expired(self, tp: TopicPartition) -> bool:
-        """Return whether the leader must be queried again, because the replica has been used long
-        enough.
-        """
+        """Return whether the replica has been used long enough, so that the leader is queried."""
         return self._age_s(tp) > PREFERRED_FOR_S
 
     def cannot_be_reached(self, tp: TopicPartition) -> bool:

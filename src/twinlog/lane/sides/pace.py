@@ -33,9 +33,7 @@ class TopicBuckets:
         return self._is_bound
 
     def set_rates(self, rates: Mapping[str, int]) -> None:
-        """Set the driver's shares in bytes per second. Topics that are not named may fetch
-        nothing.
-        """
+        """Set the driver's shares in bytes per second. Topics that are not named fetch nothing."""
         self.fill()
         self._rates = dict(rates)
 

@@ -8,6 +8,8 @@ and Spark runs its tasks again as it likes. A lane must get one answer for each 
     a task runs twice         the first answer counts, and both are confirmed
     the partition has left    the range is withdrawn; tasks get none, and their answer is dropped
     no answer for a while     `silent_s`: the lane gives the partitions back, so that people see it
+    no answer, but later ones `overtaken`: the same, for the partition of that range
+    a part of the answer      the lane offers the remaining records as another range
 
 Connections have a thread of their own (`ChannelServer`), so a large answer does not delay the loop.
 The ticket admits to this port only. It gives access to ranges, which code of users gets anyway.
@@ -16,7 +18,7 @@ The ticket admits to this port only. It gives access to ranges, which code of us
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from dataclasses import dataclass, replace
 from typing import Final
 
@@ -49,13 +51,15 @@ class _Waiting:
     range: SourceRange
     offered_at: float
     """Monotonic time of the last offer."""
+    overtaken_at: float | None = None
+    """Since when a later range has its answer."""
 
 
 class RangePort:
     """Offers ranges, lends them to tasks, and keeps the first answer to each until it is read.
 
-    `offer`, `withdraw`, `answers` and `silent_s` are for the lane's thread. `wake` is called from
-    another one as soon as there are answers.
+    `offer`, `withdraw`, `answers`, `silent_s` and `overtaken` are for the lane's thread. `wake` is
+    called from another one as soon as there are answers.
     """
 
     def __init__(self, clock: Clock, wake: Callable[[], None], *, host: str = "127.0.0.1") -> None:
@@ -66,6 +70,8 @@ class RangePort:
         self._answers: list[RangeAnswer] = []
         self._subscribed: set[Peer] = set()
         self._next_check = 0.0
+        self._newest = -1
+        """The highest number of a range that was answered."""
         self._heard_at = clock.monotonic()
         """Time of the last answer, or since when ranges wait."""
         ticket = PortTicket()
@@ -90,7 +96,7 @@ class RangePort:
     def withdraw(self, number: int) -> None:
         with self._lock:
             self._waiting.pop(number, None)
-            self._answers = [one for one in self._answers if one.number != number]
+            self._answers = [answer for answer in self._answers if answer.number != number]
 
     def answers(self) -> list[RangeAnswer]:
         """Return the answers since the last call, and offer again what has waited for too long.
@@ -101,10 +107,10 @@ class RangePort:
             raise TwinlogError("the thread of the port for ranges has ended", code="THREAD_DIED")
         now = self._clock.monotonic()
         with self._lock:
-            found, self._answers = self._answers, []
+            collected, self._answers = self._answers, []
             late = self._late(now) if now >= self._next_check else []
         self._send_offers([one.range for one in late])
-        return found
+        return collected
 
     def _late(self, now: float) -> list[_Waiting]:
         """Return the ranges that have waited for too long. They are offered now."""
@@ -118,6 +124,19 @@ class RangePort:
         """Return for how many seconds ranges have waited without any answer."""
         with self._lock:
             return self._clock.monotonic() - self._heard_at if self._waiting else 0.0
+
+    def overtaken(self, after_s: float) -> Collection[int]:
+        """Return the numbers of the ranges without an answer although later ones have had one for
+        that long. Called about once a second.
+        """
+        now, found = self._clock.monotonic(), set[int]()
+        with self._lock:
+            for number, one in self._waiting.items():
+                if number < self._newest and one.overtaken_at is None:
+                    one.overtaken_at = now
+                if one.overtaken_at is not None and now - one.overtaken_at >= after_s:
+                    found.add(number)
+        return found
 
     def _send_offers(self, ranges: list[SourceRange]) -> None:
         if not ranges:
@@ -145,8 +164,8 @@ class RangePort:
                 peer.send(Offered(tuple(map(_offer_of, waiting))))
             case TakeRange(number):
                 with self._lock:
-                    found = self._waiting.get(number)
-                peer.send(Lent(None if found is None else found.range))
+                    requested = self._waiting.get(number)
+                peer.send(Lent(None if requested is None else requested.range))
             case Answered(answer):
                 self._accept(answer)
                 peer.send(AnswerAccepted(answer.number))
@@ -158,6 +177,7 @@ class RangePort:
             if self._waiting.pop(answer.number, None) is None:
                 return  # a second answer, or nobody waits for it any more
             self._answers.append(answer)
+            self._newest = max(self._newest, answer.number)
             self._heard_at = self._clock.monotonic()
         self._wake()
 

@@ -60,8 +60,7 @@ CONNECTIONS: Final = 8
 
 REQUESTS_EACH: Final = 2
 MOST_SECTIONS: Final = CONNECTIONS * REQUESTS_EACH
-"""Sections in flight from one broker. With 2 MB each they fill 1 Gbit/s at a round trip of 100 ms.
-"""
+"""Sections in flight from one broker. With 2 MB each they fill 1 Gbit/s at 100 ms round trip."""
 
 LEAST_SECTIONS: Final = 2
 LEAST_OVERLAP, FIRST_OVERLAP, MOST_OVERLAP = 1 / 64, 1 / 16, 1 / 2
@@ -108,11 +107,11 @@ class SectionedRead:
     @property
     def held_bytes(self) -> int:
         """Bytes that are requested, or wait for sections before them."""
-        return sum(one.most_bytes for one in self.sections)
+        return sum(section.most_bytes for section in self.sections)
 
     @property
     def in_flight(self) -> int:
-        return sum(one.answer is None for one in self.sections)
+        return sum(section.answer is None for section in self.sections)
 
     @property
     def offsets_per_section(self) -> int:
@@ -177,8 +176,8 @@ class SectionedRead:
         """
         self.next_offset = max(self.next_offset, position)
         if section.most_bytes == self.section_bytes and position > before:
-            found = size / (position - section.offset)
-            self.bytes_per_offset += NEWEST_SHARE * (found - self.bytes_per_offset)
+            bytes_per_offset = size / (position - section.offset)
+            self.bytes_per_offset += NEWEST_SHARE * (bytes_per_offset - self.bytes_per_offset)
             self.overlap = max(LEAST_OVERLAP, self.overlap * OVERLAP_KEPT)
 
 

@@ -158,7 +158,7 @@ class SourceSide:
         self._enter(state, WaitsFor.BROKER)
         self._restless_until = self.clock.monotonic() + RESTLESS_S
 
-    # -- out
+    # -- requests
 
     @property
     def is_steady(self) -> bool:
@@ -171,9 +171,7 @@ class SourceSide:
 
     @property
     def room_bytes(self) -> int:
-        """Memory for records that is not in use. Negative if a response was larger than the
-        room.
-        """
+        """Memory for records that is not in use; negative if a response exceeded the room."""
         used = sum(s.copy.queued_bytes for s in self.partitions.values())
         return self.memory_bytes - used - self._held_by_sections()
 
@@ -182,7 +180,7 @@ class SourceSide:
         return sum(read.held_bytes for read in reads if read is not None)
 
     def _room(self) -> int:
-        """Return the same without a look at partitions that have nothing in memory."""
+        """Return `room_bytes`, skipping copies that have nothing in memory."""
         used = self._held_by_sections()
         for tp, copy in list(self._filled.items()):
             used += copy.queued_bytes
@@ -293,8 +291,8 @@ class SourceSide:
 
     def _is_recreated(self, state: SourceState) -> bool:
         tp, expected = state.copy.source, state.copy.source_topic_id
-        found = self.side.topic_ids.get(tp.topic, NO_TOPIC_ID)
-        if NO_TOPIC_ID in (expected, found) or expected == found:
+        topic_id = self.side.topic_ids.get(tp.topic, NO_TOPIC_ID)
+        if NO_TOPIC_ID in (expected, topic_id) or expected == topic_id:
             return False
         self._enter(state, WaitsFor.NOTHING)
         self.events.troubled(
@@ -372,9 +370,9 @@ class SourceSide:
         holds more of them than the share.
         """
         spare = max(0, self._fair_share() - self._share())
-        return copy.queued_bytes - min(spare, sum(one.in_flight_bytes for one in copy.parts))
+        return copy.queued_bytes - min(spare, sum(part.in_flight_bytes for part in copy.parts))
 
-    # -- in
+    # -- responses
 
     def on_readable(self, node: int, connection: HotConnection) -> None:
         """Process the broker's responses. Raises Disconnected or CorruptData if the whole
@@ -649,9 +647,7 @@ class SourceSide:
         return since is None or self.clock.monotonic() - since < UNSEEN_AFTER_S
 
     def asked_in_vain(self) -> Iterator[AskedPartition]:
-        """Yield partitions that do not reach the end of their log although their broker
-        responds.
-        """
+        """Yield partitions that do not reach their log's end although their broker responds."""
         for tp, state in self._in[WaitsFor.RECORDS].items():
             node, broker = state.node, self._brokers.get(state.node)
             position = state.copy.intake.position
@@ -661,14 +657,12 @@ class SourceSide:
                 yield AskedPartition(tp, position, node, broker.throttled, is_bounded)
 
     def position_of(self, tp: TopicPartition) -> int:
-        """Return the position from which the partition is read next, or -1 if it is not in this
-        lane.
-        """
+        """Return the position from which the partition is read next, or -1 if the lane lacks it."""
         return self.partitions[tp].copy.intake.position if tp in self.partitions else -1
 
     def end_at(self, tp: TopicPartition, position: int, end: int) -> None:
-        """Note that there is no record from `position` to `end`. A copy that ends there is then
-        complete.
+        """Note that `position` to `end` has no record, so that a copy that ends there
+        is complete.
         """
         state = self.partitions.get(tp)
         if state is not None and state.copy.intake.position == position and state.copy.end <= end:

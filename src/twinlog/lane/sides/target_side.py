@@ -78,7 +78,7 @@ class TargetState:
         default_factory=lambda: RequestsInFlight(PIPELINE, MOST_IN_FLIGHT)
     )
     by_name: TopicByName | None = None
-    """Set if the broker does not accept topic IDs."""
+    """The evidence about the topic, if the broker does not accept topic IDs."""
     node: int | None = None
     """The broker to which it sends, at least while anything is in flight."""
 
@@ -97,8 +97,8 @@ class TargetSide:
     in_flight_bytes: int = 0
     """Bytes of unanswered record batches."""
     _requested_epochs: dict[TopicPartition, int] = field(default_factory=dict)
-    """Leader epochs for which a check of the log was requested. That check saw this epoch or a
-    newer one.
+    """Leader epochs for which a check of the log was requested. It saw this epoch or
+    a newer one.
     """
     _ready: dict[int, dict[PartitionCopy, None]] = field(default_factory=dict)
     """Copies with batches to send, by broker, in the order of their turns."""
@@ -106,9 +106,7 @@ class TargetSide:
     """Copies with batches that may not be sent before a response, or a row of the map."""
 
     def add(self, copy: PartitionCopy, searched_at: float) -> None:
-        """Add a copy. `searched_at`: monotonic time at which the search for its start point
-        began.
-        """
+        """Add a copy. `searched_at`: monotonic time when the search for its start point began."""
         self.copies[copy] = TargetState(searched_at)
         self.side.names[copy.target_topic_id.raw] = copy.target.topic
 
@@ -190,9 +188,7 @@ class TargetSide:
     def _submit_one(
         self, connection: HotConnection, ready: dict[PartitionCopy, None], now_ms: int
     ) -> int:
-        """Queue one request with all batches that may be sent now. Returns the size of its
-        batches.
-        """
+        """Queue one request with all batches that may be sent now. Returns their size."""
         batches: dict[TopicPartition, tuple[PartitionCopy, OutBatch]] = {}
         ids: dict[str, TopicId] = {}
         size = 0
@@ -266,15 +262,15 @@ class TargetSide:
         if by_name.wants_metadata(now, asked_at):
             self.side.need_topics((topic,))
             return False
-        found = self.side.topic_ids.get(topic)
-        if found in (NO_TOPIC_ID, copy.target_topic_id):
+        topic_id = self.side.topic_ids.get(topic)
+        if topic_id in (NO_TOPIC_ID, copy.target_topic_id):
             by_name.on_same(asked_at)
             return True
         copy.stop(
             PartitionError(
                 f"{copy.target}: the target topic was deleted"
-                f"{' and created again' if found else ''}; checking again",
-                code="TARGET_RECREATED" if found else "TOPIC_MISSING",
+                f"{' and created again' if topic_id else ''}; checking again",
+                code="TARGET_RECREATED" if topic_id else "TOPIC_MISSING",
                 fate=Fate.RETRIABLE,
             ),
             now_ms,

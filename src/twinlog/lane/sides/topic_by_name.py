@@ -20,9 +20,7 @@ SEEN_WITHIN_S: Final = 0.02
 """For how long evidence is valid. Deleting and re-creating a topic took at least 73 ms."""
 
 SLOW_ANSWERS: Final = 3
-"""After this many metadata responses that arrive too late, the network is assumed to be
-that slow.
-"""
+"""After this many metadata responses that are too late, the network is assumed to be that slow."""
 
 
 @dataclass(slots=True)

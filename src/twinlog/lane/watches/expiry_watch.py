@@ -31,9 +31,7 @@ class ExpiryWatch:
 
     ports: LanePorts
     expiry_ms: int | None
-    """The current value. None: all partitions are unprotected anyway, so brokers are not
-    queried.
-    """
+    """The current value. None: all partitions are unprotected, so brokers are not queried."""
     events: LaneEvents
     _next: float = 0.0
     _is_checking: bool = False
@@ -50,13 +48,13 @@ class ExpiryWatch:
         with self.ports.target.borrowed() as client:
             return producer_expiry(client)
 
-    def _seen(self, found: int | None) -> None:
+    def _seen(self, expiry_ms: int | None) -> None:
         self._is_checking = False
-        if found is None or found == self.expiry_ms:
+        if expiry_ms is None or expiry_ms == self.expiry_ms:
             return
-        log.info("producer.id.expiration.ms is %d now, it was %s", found, self.expiry_ms)
-        self.expiry_ms = found
-        self.events.expiry_changed(found)
+        log.info("producer.id.expiration.ms is %d now, it was %s", expiry_ms, self.expiry_ms)
+        self.expiry_ms = expiry_ms
+        self.events.expiry_changed(expiry_ms)
 
     def _failed(self, error: TwinlogError) -> None:
         self._is_checking = False

@@ -68,7 +68,6 @@ class _Asked(NamedTuple):
     ordinal: int
     """Ordinal of this copy's first record that may be in the span."""
     producer_id: int
-    """Producer ID of this copy."""
 
     def is_repeat(self, header: BatchHeader) -> bool:
         """Return whether a batch of this copy repeats earlier records."""
@@ -153,51 +152,51 @@ class ForeignRecordWatch:
             JobKind.WATCH, lambda: self._check(by_target, ended), seen, failed
         )
 
-    def _learn(self, one: _Asked, found: Writers) -> None:
+    def _learn(self, one: _Asked, writers: Writers) -> None:
         copy = one.copy
-        if found.repeat is not None:
-            copy.trouble = copy.trouble or _repeated(copy.target, found.repeat)
+        if writers.repeat is not None:
+            copy.trouble = copy.trouble or _repeated(copy.target, writers.repeat)
             return
         # an unknown client may have written after the checked span
-        seen = min(found.end, one.span.next)
+        seen = min(writers.end, one.span.next)
         copy.others.passed = max(seen, copy.others.passed)
-        copy.others.has_other_flow |= found.others
-        if found.stranger is not None:
+        copy.others.has_other_flow |= writers.others
+        if writers.stranger is not None:
             is_still = copy.acked_downstream == one.acked
             if is_still or copy.others.has_other_flow or copy.others.unknown is not None:
                 copy.trouble = copy.trouble or _taken_over(
-                    f"{copy.target}: other clients wrote at target offset {found.stranger}"
+                    f"{copy.target}: other clients wrote at target offset {writers.stranger}"
                 )
-        elif copy.others.unknown == one.span and found.end >= one.span.next:
+        elif copy.others.unknown == one.span and writers.end >= one.span.next:
             copy.others.unknown = None
             self.events.known(copy)
         elif copy.others.unknown is not None:
             self._to_recheck.add(copy)  # more was written in the meantime, or cannot be read yet
         if copy.is_idle and copy.acked_downstream == one.acked and not copy.late_requests:
-            copy.others.reach = max(copy.others.reach, found.end)
+            copy.others.reach = max(copy.others.reach, writers.end)
 
     def _check(
         self, asked: dict[TopicPartition, _Asked], ended: dict[TopicPartition, int]
     ) -> tuple[dict[TopicPartition, Writers], set[TopicPartition]]:
-        found: dict[TopicPartition, Writers] = {}
+        writers: dict[TopicPartition, Writers] = {}
         if asked:
             with self.ports.target.borrowed() as client:
-                found = self._writers(client, asked)
+                writers = self._writers(client, asked)
         if not ended:
-            return found, set()
+            return writers, set()
         with self.ports.source.borrowed() as client:
-            return found, self._new_at_source(client, ended)
+            return writers, self._new_at_source(client, ended)
 
     def _writers(
         self, client: ClusterClient, asked: dict[TopicPartition, _Asked]
     ) -> dict[TopicPartition, Writers]:
-        found: dict[TopicPartition, Writers] = {}
+        by_partition: dict[TopicPartition, Writers] = {}
         view = ClusterLogView(client)
         for tp, end in log_ends(client, asked, timeout_s=ASK_S).items():
             if isinstance(end, TwinlogError):
                 continue  # a problem of the partition shows when it is written to
-            found[tp] = self._writers_of(view, asked[tp], end.end_offset)
-        return found
+            by_partition[tp] = self._writers_of(view, asked[tp], end.end_offset)
+        return by_partition
 
     def _writers_of(self, view: ClusterLogView, one: _Asked, end: int) -> Writers:
         others, span = False, one.span

@@ -41,10 +41,10 @@ class NoLeaderWatch:
 
     def of_take(self, take: TakePartition) -> PartitionError | None:
         """Return why a search of this partition would have to wait now, or None."""
-        found = self._of(0, take.source, 0.0)
+        error = self._of(0, take.source, 0.0)
         for tp in _targets(take):
-            found = found or self._of(1, tp, 0.0)
-        return found
+            error = error or self._of(1, tp, 0.0)
+        return error
 
     def is_sound(self, take: TakePartition) -> bool:
         """Return whether the brokers of this partition respond."""
@@ -68,7 +68,7 @@ class NoLeaderWatch:
 
 
 def _targets(take: TakePartition) -> list[TopicPartition]:
-    return [take.target] if take.fan is None else [one.target for one in take.fan.branches]
+    return [take.target] if take.fan is None else [branch.target for branch in take.fan.branches]
 
 
 def _no_leader(tp: TopicPartition, side: str, what: str) -> PartitionError:

@@ -59,16 +59,14 @@ responds sooner.
 """
 
 BOUNDED_AFTER_S: Final = 10.0
-"""The same for a copy with an end (`--once`), which should not wait that long for a gap before its
-end.
+"""The same for a copy with an end (`--once`), which should not wait that long for a
+gap before it.
 """
 
 ASK_S: Final = 10.0
 CHECK_BYTES: Final = 1 << 16
 OFFSETS_TRIED: Final = 8
-"""Number of later offsets at which a compacted log is read. The broker's index has an entry every 4
-KB.
-"""
+"""Number of later offsets at which a compacted log is read. Brokers index it every 4 KB."""
 
 
 class Stalled(NamedTuple):
@@ -118,9 +116,9 @@ class StallWatch:
                 JobKind.WATCH, lambda: self._check(due), self._on_found, self._on_failed
             )
 
-    def _on_found(self, found: Found) -> None:
+    def _on_found(self, results: Found) -> None:
         self._is_checking = False
-        for tp, stalled in found.items():
+        for tp, stalled in results.items():
             self._since.pop(tp, None)
             if stalled is not None and stalled.is_gap:
                 self.source.end_at(tp, stalled.position, stalled.end)
@@ -137,8 +135,10 @@ class StallWatch:
     def _error(self, tp: TopicPartition, stalled: Stalled) -> PartitionError:
         leader = self.ports.source.leaders.get(tp)
         where = "its leader" if leader is None else f"its leader, node {leader.node}"
-        found = f"{tp}: from upstream offset {stalled.position} the source returns nothing, though"
-        what = f"{found} its log ends at {stalled.end}"
+        problem = (
+            f"{tp}: from upstream offset {stalled.position} the source returns nothing, though"
+        )
+        what = f"{problem} its log ends at {stalled.end}"
         if stalled.is_tiered:
             return tier_stalled(what, where)
         return source_stalled(what, tp, where).error()
@@ -147,7 +147,7 @@ class StallWatch:
 
     def _check(self, due: dict[TopicPartition, int]) -> Found:
         with self.ports.source.borrowed() as client:
-            found: Found = dict.fromkeys(due)
+            results: Found = dict.fromkeys(due)
             silent = {
                 tp: self._end(answer)
                 for tp, answer in self._read(client, due, isolation=self.isolation).items()
@@ -158,10 +158,10 @@ class StallWatch:
             for tp, end in silent.items():
                 stall = (client, tp, due[tp], end)
                 if tp.topic not in compacted or self._is_followed(*stall):
-                    found[tp] = Stalled(due[tp], end, False, tp.topic in tiered)
+                    results[tp] = Stalled(due[tp], end, False, tp.topic in tiered)
                 elif self._is_gap(*stall):
-                    found[tp] = Stalled(due[tp], end, True, tp.topic in tiered)
-        return found
+                    results[tp] = Stalled(due[tp], end, True, tp.topic in tiered)
+        return results
 
     def _is_followed(
         self, client: ClusterClient, tp: TopicPartition, position: int, end: int
@@ -175,9 +175,7 @@ class StallWatch:
         )
 
     def _is_gap(self, client: ClusterClient, tp: TopicPartition, position: int, end: int) -> bool:
-        """Return whether the log's next batch belongs to the open transaction that holds the end
-        back.
-        """
+        """Return whether the next batch is of the open transaction that holds the end back."""
         answers = self._read(client, {tp: position}, isolation=Isolation.READ_UNCOMMITTED).values()
         headers = (header for answer in answers for header, _ in read_headers(answer.records))
         return any(header.base_offset >= end for header in islice(headers, 1))

@@ -154,7 +154,7 @@ class BranchIntake(Intake):
     def encode(self, header: BatchHeader, rows: Rows, upto: int) -> Iterable[OutBatch]:
         """Return batches of these records, after everything below `upto` was read."""
         out: list[OutBatch] = []
-        for group in self._before_wrap(rows.behind(self.position)):
+        for group in self._before_wrap(rows.at_or_after(self.position)):
             done = 0
             for batch in self._encoded(header, group):
                 done += batch.count
@@ -253,9 +253,7 @@ class FanOut:
             branch.ages, branch.latencies = self.ages, self.latencies
 
     def on_fetched(self, records: memoryview, aborted: Iterable[Aborted], now_ms: int) -> int:
-        """Queue each branch's records of a Fetch response. Returns the number of bytes queued for
-        it.
-        """
+        """Queue each branch's records of a Fetch response. Returns the bytes queued for it."""
         before = self.queued_bytes
         header, gathered = self.intake.read(records, aborted, self.end)
         for branch, share in zip(self.parts, gathered.partitioned(len(self.parts)), strict=True):

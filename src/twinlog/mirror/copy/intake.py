@@ -177,8 +177,8 @@ class Intake:
         good = self.ordinal, self.last_fetched_epoch, self._last_run
         try:
             while at is not None and at < len(records):
-                behind = self._rewritten(records, at, end, rolled_back, out)
-                at = behind or self._next(records, at, end, rolled_back, out)
+                next_at = self._rewritten(records, at, end, rolled_back, out)
+                at = next_at or self._next(records, at, end, rolled_back, out)
                 good = self.ordinal, self.last_fetched_epoch, self._last_run
         except TwinlogError:
             if not out:
@@ -261,11 +261,11 @@ class Intake:
                 f"batch at offset {self.position}: its length is more than the {len(records)} "
                 "bytes that the source has of it"
             )
-        behind = at + header.length
-        batch = records[at:behind]
+        next_at = at + header.length
+        batch = records[at:next_at]
         if header.next_offset <= self.position:
             rolled_back.skip(header, batch)
-            return behind
+            return next_at
         if header.base_offset >= end:
             return None
         if header.base_offset > self.position and header.magic >= MAGIC_V2:
@@ -279,7 +279,7 @@ class Intake:
             out.append(joined[0])
             return joined[1]
         out += self._one(header, records, at, rolled_back)
-        return behind
+        return next_at
 
     def _joined(
         self,
@@ -336,7 +336,7 @@ class Intake:
         self.ordinal += joined.records
         self.position = joined.next_offset
         self.last_fetched_epoch = header.leader_epoch
-        return out, joined.behind
+        return out, joined.next_at
 
     def _joined_codec(self, header: BatchHeader) -> Codec:
         wanted = self._recompression
@@ -364,10 +364,10 @@ class Intake:
         it ends. If there is no next batch, the header must at least be consistent. Otherwise the
         end is unknown, and a guess could skip records that are still to come.
         """
-        behind = at + header.length
+        next_at = at + header.length
         following = header.next_offset
-        if behind + _BASE_OFFSET.size <= len(records):
-            (begin,) = _BASE_OFFSET.unpack_from(records, behind)
+        if next_at + _BASE_OFFSET.size <= len(records):
+            (begin,) = _BASE_OFFSET.unpack_from(records, next_at)
             following = min(following, begin)
         elif header.magic >= MAGIC_V2 and not header.is_dense:
             return None
@@ -375,8 +375,8 @@ class Intake:
         return first, max(first + 1, following)
 
     def _is_left_out(self, header: BatchHeader, batch: memoryview) -> bool:
-        """Skip a batch that is to be skipped as a whole, without decoding it. Return whether it was
-        skipped.
+        """Skip a batch, without decoding it, if it is to be skipped as a whole. Return whether it
+        is.
         """
         skip = skipped(self._skips, max(header.base_offset, self.position))
         if skip is None or not skip.is_batch:
@@ -391,7 +391,7 @@ class Intake:
 
     def _fresh(self, rows: Rows) -> Rows:
         """Return the rows at or after the position, without skipped ones."""
-        fresh = rows.behind(self.position)
+        fresh = rows.at_or_after(self.position)
         return fresh.where(self._keeps) if self._skips else fresh
 
     def _keeps(self, offset: int) -> bool:
@@ -429,8 +429,8 @@ class Intake:
             and header.length <= self.limit_bytes
             and sequence_of(self.ordinal) + header.count <= SEQUENCE_MODULUS
             and not any(
-                one.first < header.next_offset and header.base_offset < one.next
-                for one in self._skips
+                skip.first < header.next_offset and header.base_offset < skip.next
+                for skip in self._skips
             )
         )
 
@@ -529,9 +529,7 @@ class Intake:
             self._last_run = last._replace(downstream=last.downstream + distance)
 
     def _run(self, ordinal: int, upstream: int) -> Run | None:
-        """Return the run that begins with this record, or None if the record continues the last
-        run.
-        """
+        """Return the run that begins with this record, or None if it continues the last run."""
         run = Run(ordinal, upstream, self.k + ordinal)
         if self._last_run is not None and run.continues(self._last_run):
             return None
@@ -546,9 +544,9 @@ def _is_followed(records: memoryview, at: int) -> bool:
     offset, length, count = _BEGIN_AND_COUNT.unpack_from(records, at)
     if not 0 < count <= FEW_RECORDS:
         return False
-    behind = at + LENGTH_PREFIX_BYTES + length
+    next_at = at + LENGTH_PREFIX_BYTES + length
     following = (offset + count).to_bytes(9, "big", signed=True)[1:]  # it may exceed 63 bits
-    is_next: bool = records[behind : behind + 8] == following
+    is_next: bool = records[next_at : next_at + 8] == following
     return is_next
 
 

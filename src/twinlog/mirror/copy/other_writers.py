@@ -15,16 +15,12 @@ least this many.
 
 @dataclass(slots=True)
 class OtherWriters:
-    """Other writers to the target partition of one copy, in a topic that this flow shares with
-    them.
-    """
+    """Other writers to the target partition of one copy, in a topic that several clients share."""
 
     has_other_flow: bool
     """Whether another Twinlog flow writes there, so that K changes all the time."""
     unknown: Span | None = None
-    """Foreign target offsets between this flow's records. Nothing is sent until their writer is
-    known.
-    """
+    """Foreign offsets between this flow's records. Nothing is sent until their writer is known."""
     ordinal: int = -1
     """Ordinal of this flow's first record after the beginning of `unknown`."""
     passed: int = 0

@@ -102,15 +102,13 @@ PIPELINE: Final = 16
 TROUBLE_MS: Final = 60_000
 """For how long after a problem an unprotected partition has one batch in flight."""
 QUIET_MS: Final = 100
-"""After a pause of this length the target may have forgotten the producer ID, so one batch goes
-alone.
+"""After a pause this long the target may have forgotten the producer ID, so one batch
+goes alone.
 """
 CLOCKS_MS: Final = 900_000
 """Maximum difference assumed between a broker's clock and the local clock."""
 FUTURE_MS: Final = 1_800_000
-"""Half the default of message.timestamp.after.max.ms. Records further in the future may be
-rejected.
-"""
+"""Half the default of message.timestamp.after.max.ms. Later records may be rejected."""
 
 
 class CopyState(StrEnum):
@@ -170,9 +168,7 @@ class PartitionCopy:
         self.acked_upstream = start.upstream
         self.acked_downstream = start.k + start.ordinal
         self.acked_epoch = start.last_fetched_epoch
-        """Source leader epoch of offset `acked_upstream` - 1 (-1: unknown). Both are updated
-        together.
-        """
+        """Source leader epoch of offset `acked_upstream` - 1, updated with it (-1: unknown)."""
         self.acked_records = 0
         self.acked_bytes = 0
         self.ages, self.latencies = TimingSum(), TimingSum()
@@ -184,8 +180,8 @@ class PartitionCopy:
         """Number of batches that may be in flight if nothing limits them to one."""
         self.last_timestamp = start.last_timestamp
         self.trouble: PartitionError | None = None
-        """The first problem of writing: nothing more is sent, and the log is checked after the
-        drain.
+        """The first problem of writing: nothing more is sent, and after the drain the log is
+        checked.
         """
         self.source_trouble: TwinlogError | None = None
         """Why reading has stopped. Records that were read before are still sent."""
@@ -193,9 +189,7 @@ class PartitionCopy:
         self.lost_answers = False
         """Whether requests of this lane may still be on their way to the target."""
         self.late_requests = late_requests
-        """Whether requests of an earlier lane may have arrived since this copy's start read the
-        log.
-        """
+        """Whether requests of an earlier lane may have arrived since the start read the log."""
         self._earlier = EarlierLane(late_requests=late_requests, may_live=old_lane)
         self._rules = rules
         self._is_picky = is_picky
@@ -215,7 +209,7 @@ class PartitionCopy:
         self._in_flight = InFlight()
         self._splitter = Splitter(rules.producer_id)
 
-    # -- in
+    # -- from the source
 
     def on_fetched(self, records: memoryview, aborted: Iterable[Aborted], now_ms: int) -> int:
         """Queue the batches of a Fetch response. Returns the number of bytes queued for it."""
@@ -286,7 +280,7 @@ class PartitionCopy:
         """Whether everything below `end` is on the target."""
         return self.acked_upstream >= self.end and self.is_drained
 
-    # -- out
+    # -- to the target
 
     @property
     def is_drained(self) -> bool:
@@ -322,9 +316,7 @@ class PartitionCopy:
         return batch.runs[-1].ordinal if batch.runs else self._first_row_ordinal
 
     def next_batch(self, now_ms: int) -> OutBatch | None:
-        """Return the batch to send now, and count it as in flight; or None if nothing may be sent
-        now.
-        """
+        """Return the batch to send now, and count it as in flight; None if none may be sent."""
         if not self.is_ready:
             return None
         batch = self._queue[0]
@@ -453,9 +445,7 @@ class PartitionCopy:
             self._clean(batch, base_offset, now_ms)
 
     def _send_again(self, now_ms: int) -> None:
-        """If nothing is in flight, split the rejected batches and queue them before all other
-        batches.
-        """
+        """If nothing is in flight, split the rejected batches and queue them first."""
         if self._in_flight or self.state is not CopyState.COPYING:
             return
         parts, reason = self._splitter.cut()
@@ -470,9 +460,7 @@ class PartitionCopy:
         self._is_proven, self._is_picky, self.intake.join_bytes = False, True, 0
 
     def _announce_again(self, _parts: Sequence[OutBatch]) -> bool:
-        """Announce the rows that these batches need. Returns False if the map cannot have them any
-        more.
-        """
+        """Announce the rows that these batches need. Returns False if the map cannot have them."""
         return True
 
     def _clean(self, batch: OutBatch, base_offset: int, now_ms: int) -> None:

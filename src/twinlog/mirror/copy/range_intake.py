@@ -28,6 +28,7 @@ from twinlog.wire.record_batch import (
     BatchHeader,
     Codec,
     read_header,
+    read_headers,
     rewrite_header,
     verify_crc,
 )
@@ -61,10 +62,24 @@ class Stretch:
     number: int = -1
     """Number of its range; -1: it has no records, so nothing is requested."""
     answer: RangeAnswer | None = None
+    is_quarantined: bool = False
+    """Whether the dead letters of its answer were sent."""
 
     def add(self, batch: memoryview) -> None:
         self.batches.append(batch)
         self.size += len(batch)
+
+    def cut(self, at: int, batches: bytes) -> Stretch:
+        """End before `at`, where its answer ends, and return the rest. `batches`: those of its
+        range, of which the rest gets those that end later.
+        """
+        rest = Stretch(first=at, end=self.end, epoch=self.epoch, end_epoch=self.end_epoch)
+        view = memoryview(batches)
+        for header, begin in read_headers(view):
+            if header.next_offset > at:
+                rest.add(view[begin : begin + header.length])
+        self.end, self.end_epoch = at, self.epoch
+        return rest
 
 
 class RangeIntake(Intake):
@@ -84,16 +99,16 @@ class RangeIntake(Intake):
         except TwinlogError:
             if not self._stretches:
                 raise
-        found = self._stretches
-        if not found and self.position > begin:
-            found = [Stretch(first=begin, epoch=self.last_fetched_epoch)]
-        if found:
-            found[0].first = begin
-            for one, after in itertools.pairwise(found):
+        stretches = self._stretches
+        if not stretches and self.position > begin:
+            stretches = [Stretch(first=begin, epoch=self.last_fetched_epoch)]
+        if stretches:
+            stretches[0].first = begin
+            for one, after in itertools.pairwise(stretches):
                 one.end, one.end_epoch = after.first, one.epoch
-            found[-1].end, found[-1].end_epoch = self.position, self.last_fetched_epoch
+            stretches[-1].end, stretches[-1].end_epoch = self.position, self.last_fetched_epoch
         self._stretches = []
-        return found
+        return stretches
 
     def _joined(
         self,
@@ -134,14 +149,15 @@ class RangeIntake(Intake):
     def _parts(self, header: BatchHeader, batch: memoryview) -> Iterator[memoryview]:
         """Yield the batch, or its records in dense batches of magic 2 if it cannot be passed on."""
         if header.magic >= MAGIC_V2 and not any(
-            one.first < header.next_offset and header.base_offset < one.next for one in self._skips
+            skip.first < header.next_offset and header.base_offset < skip.next
+            for skip in self._skips
         ):
             yield batch
             return
         old = header.magic < MAGIC_V2
         rows = self._fresh(rows_of(decode_legacy(batch)) if old else decode_rows(batch))
         begins = [at for at, _ in rows.breaks()] if rows else []
-        for begin, end in zip(begins, [*begins[1:], len(rows)], strict=True):
+        for begin, end in itertools.pairwise([*begins, len(rows)]):
             part = rows.slice(begin, end)
             data = encode_rows(part, codec=Codec.NONE).data
             view = memoryview(data)
@@ -157,10 +173,7 @@ class RangeIntake(Intake):
         Raises CorruptData if the answer does not fit its range, and PartitionError
         (RECORD_TOO_LARGE) if a record fits in no batch.
         """
-        offsets = _offsets(asked, answer)
-        decoded = [_decoded(raw) for raw in answer.batches]  # all of them, before any is used
-        if (count := sum(map(len, decoded))) != len(offsets):
-            raise CorruptData(f"an answer has {len(offsets)} offsets, but {count} records")
+        offsets, decoded = checked(asked, answer)  # all of it, before any is used
         done = 0
         for raw, rows in zip(answer.batches, decoded, strict=True):
             yield from self._sized(asked, raw, rows, offsets[done : done + len(rows)])
@@ -230,6 +243,25 @@ class RangeIntake(Intake):
             before = offset
 
 
+def checked(asked: Stretch, answer: RangeAnswer) -> tuple[array[int], list[Rows]]:
+    """Return the source offsets of an answer, and the records of its batches. Raises CorruptData if
+    the answer does not fit its range.
+    """
+    offsets = _offsets(asked, answer)
+    decoded = [_decoded(raw) for raw in answer.batches]
+    if (count := sum(map(len, decoded))) != len(offsets):
+        raise CorruptData(f"an answer has {len(offsets)} offsets, but {count} records")
+    failed = [one.offset for one in answer.quarantined]
+    if failed and not (
+        all(map(operator.lt, failed, failed[1:]))
+        and asked.first <= failed[0]
+        and failed[-1] < answer.end
+        and set(failed).isdisjoint(offsets)
+    ):
+        raise CorruptData("the failed records of an answer do not fit its range")
+    return offsets, decoded
+
+
 def _offsets(asked: Stretch, answer: RangeAnswer) -> array[int]:
     """Return the source offset of each record. Raises CorruptData if they do not fit the range."""
     offsets = array("q")
@@ -272,10 +304,10 @@ def _decoded(raw: bytes) -> Rows:
 def _too_large(error: PartitionError, offsets: array[int], limit_bytes: int) -> PartitionError:
     """Return the error with the source's offset instead of the position in the batch."""
     at = -1 if error.poison is None else offsets[error.poison[0]]
-    found = PartitionError(
+    too_large = PartitionError(
         f"upstream record {at}, as transformed, is larger than the {limit_bytes} bytes that the "
         "target topic accepts: raise its max.message.bytes",
         code=error.code,
     )
-    found.poison = at, at + 1
-    return found
+    too_large.poison = at, at + 1
+    return too_large

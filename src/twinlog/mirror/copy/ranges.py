@@ -43,9 +43,11 @@ class RangeFailure(Struct, frozen=True, kw_only=True):
     """A record on which the transform fails."""
 
     offset: int
-    """Its source offset. The answer has no record at or after it."""
+    """Its source offset."""
     text: str
     """The last line of the traceback, without values."""
+    transform: str = ""
+    """Names of the transforms of its topic."""
 
 
 class RangeAnswer(Struct, frozen=True, kw_only=True):
@@ -59,3 +61,9 @@ class RangeAnswer(Struct, frozen=True, kw_only=True):
     end: int
     """The source position after this answer: the end of the range, or the offset of the failure."""
     failure: RangeFailure | None = None
+    quarantined: tuple[RangeFailure, ...] = ()
+    """Records for the dead-letter topic, in source order. No batch has them."""
+    is_part: bool = False
+    """Whether it ends before its range, and without a failure. The remaining records need another
+    one.
+    """

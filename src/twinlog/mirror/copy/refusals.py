@@ -80,33 +80,33 @@ def refusal(
 
     `record` is the index of the record that the target names, or -1 if it names none.
     """
-    said = f" ({message})" if message else ""
+    detail = f" ({message})" if message else ""
     if error in SEQUENCE_ERRORS:
         return PartitionError(
             f"{what}: the target refused the sequence of ordinal {batch.ordinal}: another writer "
-            f"was first, or a response was lost{said}; reading the log again",
+            f"was first, or a response was lost{detail}; reading the log again",
             code="SEQUENCE_REFUSED",
             fate=Fate.RETRIABLE,
         )
     if error in REFUSALS:
         code, advice = REFUSALS[error]
         advice = advice.format(topic=target.topic)
-        found = poison(batch, error, record)
-        if found is not None and found[0] != batch.upstream:
-            what = f"{what}, record {found[0]} of it"
-        refused = PartitionError(f"{what}: refused by the target{said}: {advice}", code=code)
-        refused.poison = found
+        offsets = poison(batch, error, record)
+        if offsets is not None and offsets[0] != batch.upstream:
+            what = f"{what}, record {offsets[0]} of it"
+        refused = PartitionError(f"{what}: refused by the target{detail}: {advice}", code=code)
+        refused.poison = offsets
         return refused
     if error in UNDER_MIN_ISR:
         return PartitionError(
-            f"{what}: the target has fewer in-sync replicas than min.insync.replicas{said}; "
+            f"{what}: the target has fewer in-sync replicas than min.insync.replicas{detail}; "
             "waiting until it has enough",
             code="TARGET_UNDER_MIN_ISR",
             fate=Fate.RETRIABLE,
         )
     fate = Fate.RETRIABLE if error in RETRIABLE_ERRORS else Fate.FATAL
     return PartitionError(
-        f"{what}: the target answered error {error}{said}", code="TARGET_REFUSED", fate=fate
+        f"{what}: the target answered error {error}{detail}", code="TARGET_REFUSED", fate=fate
     )
 
 
@@ -119,9 +119,7 @@ def unseen(target: TopicPartition) -> PartitionError:
 
 
 def other_writer(target: TopicPartition, batch: OutBatch) -> PartitionError:
-    """Return the error for a batch that the target already had, although this lane did not
-    send it.
-    """
+    """Return the error for a batch that the target had, although this lane did not send it."""
     return PartitionError(
         f"{target} at ordinal {batch.ordinal}: the target already had this batch, though "
         "this lane did not send it: another lane of the flow also writes; reading the log again",
@@ -138,9 +136,7 @@ def gap(
     missing: int,
     runs: Sequence[Run],
 ) -> PartitionError:
-    """Return the error for records that are missing on the target before the batch expected at
-    `begin`.
-    """
+    """Return the error for records that are missing before the batch expected at `begin`."""
     what = (
         f"{target} at ordinal {batch.ordinal}: {missing} records are missing before the batch just "
         f"appended: target offsets {Span(begin - missing, begin)} hold later records; upstream "
@@ -188,9 +184,7 @@ def unreadable(error: TwinlogError, tp: TopicPartition, position: int) -> Twinlo
 
 
 def rank(error: PartitionError) -> int:
-    """Return how bad an error is: 0 for retriable errors, 1 for others, 2 for a log that is
-    wrong.
-    """
+    """Return an error's severity: 2 for a log that is wrong, 1 for others, 0 if retriable."""
     if error.code in BROKEN_LOG:
         return 2
     return 0 if error.fate is Fate.RETRIABLE else 1

@@ -55,11 +55,11 @@ class Splitter:
     def cut(self) -> tuple[list[OutBatch], PartitionError | None]:
         """Return the rejected batches, split, and an error if the first one cannot be split."""
         refused, self.refused = self.refused, []
-        first, *behind = refused
+        first, *later = refused
         self.most_bytes = min(self.most_bytes, len(first.data) // 2)
         parts = self.parts(first)
         reason = self.reason if len(parts) == 1 else None
-        for batch in behind:
+        for batch in later:
             parts += self.parts(batch)
         for batch in parts:
             batch.sent = 0  # it was certainly not appended, so a repeat would be of another lane

@@ -27,23 +27,28 @@ they get the next ordinals, their map rows are written first, and `PartitionCopy
    arrive (`control.lanes.takes.put_off`), and then the map and the log are read.
 
 **A failure** of the function ends reading at that record. Everything before it is appended, then
-the partition is given back with the record's offset.
+the partition is given back with the record's offset. With `on-error` quarantine, the
+answer lacks the record, and waits until it is in the dead-letter topic
+(`mirror.copy.dead_letters`).
 """
 
 from __future__ import annotations
 
 import itertools
 from collections import deque
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from typing import Any, Protocol
 
 from twinlog.errors import CorruptData, Fate, PartitionError, TwinlogError
+from twinlog.mirror.copy.dead_letters import DeadLetters, DeadLetterTarget, is_quarantined
 from twinlog.mirror.copy.intake import Aborted, OutBatch
 from twinlog.mirror.copy.partition import CopyState, PartitionCopy
 from twinlog.mirror.copy.range_intake import RangeIntake, Stretch
 from twinlog.mirror.copy.ranges import RangeAnswer, SourceRange
 from twinlog.mirror.copy.refusals import unreadable
 from twinlog.mirror.map.offset_map import Mark, Run
+from twinlog.mirror.skips import Skip
+from twinlog.mirror.start_point import DeadLettersThere
 
 
 class Transformer(Protocol):
@@ -61,6 +66,11 @@ class Transformer(Protocol):
     def silent_s(self) -> float:
         """Return for how many seconds ranges have waited without any answer."""
 
+    def overtaken(self, after_s: float) -> Collection[int]:
+        """Return the numbers of the ranges without an answer although later ones have had one for
+        that long.
+        """
+
 
 class RangeDesk:
     """Numbers the ranges of a lane, and passes each answer on to its copy, once."""
@@ -68,34 +78,38 @@ class RangeDesk:
     def __init__(self, transformer: Transformer) -> None:
         self._transformer = transformer
         self._numbers = itertools.count()
-        self._copies: dict[int, TransformedCopy] = {}
-        """The copies that wait for an answer, by number of the range."""
+        self._given: dict[int, tuple[TransformedCopy, SourceRange]] = {}
+        """The ranges without an answer and their copies, by number."""
 
     def offer(self, copy: TransformedCopy, asked: Stretch) -> int:
         """Have a stretch of this copy transformed. Returns the number of its range."""
         number = next(self._numbers)
-        self._copies[number] = copy
-        self._transformer.offer(
-            SourceRange(
-                number=number,
-                topic=copy.source.topic,
-                partition=copy.source.partition,
-                transform=copy.transform,
-                first=asked.first,
-                end=asked.end,
-                batches=b"".join(asked.batches),
-            )
+        lent = SourceRange(
+            number=number,
+            topic=copy.source.topic,
+            partition=copy.source.partition,
+            transform=copy.transform,
+            first=asked.first,
+            end=asked.end,
+            batches=b"".join(asked.batches),
         )
+        asked.batches = [memoryview(lent.batches)]  # nothing is kept twice
+        self._given[number] = copy, lent
+        self._transformer.offer(lent)
         return number
 
     def withdraw(self, number: int) -> None:
         """Drop the answer of this range when it arrives."""
-        if self._copies.pop(number, None) is not None:
+        if self._given.pop(number, None) is not None:
             self._transformer.withdraw(number)
 
     def silent_s(self) -> float:
         """Return for how many seconds the application has not answered at all."""
         return self._transformer.silent_s()
+
+    def overtaken(self, after_s: float) -> Collection[int]:
+        """Return the numbers of the ranges that the application has left out for so long."""
+        return self._transformer.overtaken(after_s)
 
     def deliver(self, now_ms: int) -> Iterator[TransformedCopy]:
         """Give the answers that have arrived to their copies, and yield these copies.
@@ -103,9 +117,9 @@ class RangeDesk:
         Answers with unknown numbers are dropped: a second one, or one that nothing waits for.
         """
         for answer in self._transformer.answers():
-            copy = self._copies.pop(answer.number, None)
-            if copy is not None:
-                copy.on_answer(answer, now_ms)
+            if answer.number in self._given:
+                copy, one = self._given.pop(answer.number)
+                copy.on_answer(answer, one, now_ms)
                 yield copy
 
 
@@ -115,28 +129,41 @@ class TransformedCopy(PartitionCopy):
     intake: RangeIntake
     intake_class = RangeIntake
 
-    def __init__(self, *, transform: str, desk: RangeDesk, **given: Any) -> None:
+    def __init__(
+        self,
+        *,
+        transform: str,
+        desk: RangeDesk,
+        dead_letters: DeadLetterTarget | None = None,
+        **given: Any,
+    ) -> None:
         """`given`: as for `PartitionCopy`."""
-        super().__init__(**given)
+        there = given["start"].dead_letters
+        done = [Skip(first=at, next=at + 1) for at in (() if there is None else there.offsets)]
+        super().__init__(**given | {"skips": (*given.get("skips", ()), *done)})
         if self.late_requests or not self.is_ours_alone:
             raise ValueError("a transformed copy needs a topic of its own, and no late requests")
         self.transform = transform
         """Digest of the chain of transforms, in hex."""
         self._desk = desk
+        self.dead_letters = (
+            None if dead_letters is None else DeadLetters(dead_letters, self, **given)
+        )
+        """The failed records that go to the dead-letter topic, or None if they do not."""
         self._asked: deque[Stretch] = deque()
         """Stretches that were read and have not become batches yet, in order."""
         self._decided = self.intake.position
         """All records below this upstream offset are filtered, or in batches."""
         self._decided_epoch = self.acked_epoch
 
-    # -- in
+    # -- from the source
 
     def on_fetched(self, records: memoryview, aborted: Iterable[Aborted], now_ms: int) -> int:
         before = self.queued_bytes
         if self._reads:
             for stretch in self.intake.read(records, aborted, self.end):
                 self._ask(stretch)
-            self._use_answers(now_ms)
+            self.use_answers(now_ms)
         return self.queued_bytes - before
 
     @property
@@ -144,35 +171,60 @@ class TransformedCopy(PartitionCopy):
         has_failed = self.trouble is not None or self.source_trouble is not None
         return self.state is CopyState.COPYING and not has_failed
 
-    def _ask(self, stretch: Stretch) -> None:
-        self._asked.append(stretch)
+    def _ask(self, stretch: Stretch, at: int | None = None) -> None:
+        """Offer a stretch. `at`: its place among those that were offered before."""
+        self._asked.insert(len(self._asked) if at is None else at, stretch)
         self.queued_bytes += stretch.size
         if stretch.batches:
             stretch.number = self._desk.offer(self, stretch)
-            stretch.batches = []  # the range has a copy of them
         else:
             stretch.answer = RangeAnswer(number=-1, batches=(), offsets=b"", end=stretch.end)
 
-    def on_answer(self, answer: RangeAnswer, now_ms: int) -> None:
-        """Process the answer to one range. Answers may arrive in any order."""
+    def on_answer(self, answer: RangeAnswer, given: SourceRange, now_ms: int) -> None:
+        """Process the answer to a range, or to its beginning. Answers may arrive in any order."""
         asked = next((one for one in self._asked if one.number == answer.number), None)
         if asked is None or not self._reads:
             return
-        size = sum(map(len, answer.batches))
+        if answer.is_part and answer.failure is None and asked.first < answer.end < asked.end:
+            rest = asked.cut(answer.end, given.batches)
+            self._ask(rest, self._asked.index(asked) + 1)
+        if not answer.quarantined:
+            asked.batches = []
+        size = sum(map(len, (*answer.batches, *asked.batches)))
         self.queued_bytes += size - asked.size
         asked.answer, asked.size = answer, size
-        self._use_answers(now_ms)
+        self.use_answers(now_ms)
 
-    def _use_answers(self, now_ms: int) -> None:
-        """Turn the answers that are next in the order of the source into batches."""
+    def use_answers(self, now_ms: int) -> None:
+        """Turn the answers that are next in the order of the source into batches.
+
+        An answer waits until the dead letters of its failed records are on the target.
+        """
+        self.heed_dead_letters()
         while self._reads and self._asked and (answer := self._asked[0].answer) is not None:
-            asked = self._asked.popleft()
-            self.queued_bytes -= asked.size
+            asked = self._asked[0]
             try:
+                if not is_quarantined(self.dead_letters, asked, answer, now_ms):
+                    break
+                self._asked.popleft()
+                self.queued_bytes -= asked.size
                 self._use(asked, answer, now_ms)
             except TwinlogError as error:
                 self._fail(_unusable(self, asked, error))
         self.has_read()
+
+    def heed_dead_letters(self) -> None:
+        """Give the partition back if a dead letter was not written."""
+        if (letters := self.dead_letters) is not None:
+            self.trouble = self.trouble or letters.trouble
+            self.lost_answers |= letters.lost_answers
+
+    @property
+    def dead_letters_there(self) -> DeadLettersThere | None:
+        """The dead letters after the position, or None if the flow has no topic for them."""
+        if (letters := self.dead_letters) is None:
+            return None
+        return letters.there_from(self.acked_upstream)
 
     def _use(self, asked: Stretch, answer: RangeAnswer, now_ms: int) -> None:
         for batch in self.intake.encode(asked, answer):
@@ -198,9 +250,9 @@ class TransformedCopy(PartitionCopy):
         self.let_go()
 
     @property
-    def waits_for_answer(self) -> bool:
-        """Whether the application has a range of this copy."""
-        return bool(self._asked)
+    def unanswered(self) -> list[Stretch]:
+        """The stretches of which the application has a range, in order."""
+        return [one for one in self._asked if one.answer is None]
 
     def let_go(self) -> None:
         """Drop everything that has not become a batch."""
@@ -208,13 +260,15 @@ class TransformedCopy(PartitionCopy):
             self.queued_bytes -= asked.size
             self._desk.withdraw(asked.number)
         self._asked.clear()
+        if self.dead_letters is not None:
+            self.dead_letters.let_go()
 
     def _acknowledge_what_was_read(self) -> None:
         """Advance the position past filtered records and markers after the last record."""
         if self.is_idle and self._decided >= self.acked_upstream:
             self.acked_upstream, self.acked_epoch = self._decided, self._decided_epoch
 
-    # -- out
+    # -- to the target
 
     def _clean(self, batch: OutBatch, base_offset: int, now_ms: int) -> None:
         super()._clean(batch, base_offset, now_ms)
@@ -223,7 +277,9 @@ class TransformedCopy(PartitionCopy):
 
     @property
     def is_drained(self) -> bool:
-        return super().is_drained and (not self._asked or self.state is not CopyState.COPYING)
+        is_answered = not self._asked or self.state is not CopyState.COPYING
+        is_quarantined = self.dead_letters is None or not self.dead_letters.in_flight
+        return super().is_drained and is_answered and is_quarantined
 
     def drain(self) -> None:
         super().drain()

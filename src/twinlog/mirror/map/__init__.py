@@ -8,6 +8,5 @@ Read `offset_map` (its rows and rules) and `runs` first.
 - `accepted_records` handles foreign records between this flow's records, `copy_border` those after
   them.
 - `mm2_offsets` and `offset_syncs` are MirrorMaker 2's knowledge of offsets, read and written.
-- `checkpoints` has the rules for consumer groups, and `synced_offsets` the offsets that were set
-  for groups.
+- `synced_offsets` has the offsets that were set for groups.
 """

@@ -89,13 +89,11 @@ class ForeignWalk:
             digest=zlib.crc32(json.dumps(batches).encode()),
         )
 
-    def stretch_end(self, there: LogEnds, low: int) -> LogEnds:
+    def stretch_end(self, ends: LogEnds, low: int) -> LogEnds:
         """Return the log bounds within which this flow's last records are contiguous."""
-        begin = max(there.log_start, self.jumps[-1][1] if self.jumps else low)
-        first, behind = self.ranges[-1]
-        return replace(
-            there, log_start=begin, log_end=first if behind == self.end else there.log_end
-        )
+        begin = max(ends.log_start, self.jumps[-1][1] if self.jumps else low)
+        first, last = self.ranges[-1]
+        return replace(ends, log_start=begin, log_end=first if last == self.end else ends.log_end)
 
 
 def walk(
@@ -165,5 +163,5 @@ def pending(accepted: Sequence[Accepted], stretch: TailStretch, end: int) -> lis
 
     If the log lost its end, some may be obsolete. Only a check of the log shows that.
     """
-    found = [one for one in accepted if one.k > stretch.k and one.ranges[-1][1] <= end]
-    return sorted(found, key=lambda one: one.first, reverse=True)
+    candidates = [one for one in accepted if one.k > stretch.k and one.ranges[-1][1] <= end]
+    return sorted(candidates, key=lambda one: one.first, reverse=True)

@@ -29,9 +29,7 @@ MOVED_TOGETHER: Final = 64
 """Number of moved runs that make a row due. A row is also due every few seconds, for the mark."""
 
 CLOSED_KEPT: Final = 2
-"""Number of durable chunks to remember, because a copy that is handed over may end in one
-of them.
-"""
+"""Number of durable chunks to remember. A copy that is handed over may end in one of them."""
 
 
 @dataclass(slots=True)
@@ -71,9 +69,7 @@ class MapTail:
     writing: int = 0
     """Number of this tail's rows that are in flight."""
     transform: str = ""
-    """Digest of the transform of the open chunk, and of everything that is announced from now
-    on.
-    """
+    """Digest of the transform of the open chunk, and of all that is announced from now on."""
     _unwritten: int = 0
     """Number of runs that were moved since the last row."""
     _full: list[_Full] = field(default_factory=list)
@@ -155,9 +151,7 @@ class MapTail:
         self._closed = [*self._closed, *durable][-CLOSED_KEPT:]
 
     def _chunks(self) -> list[list[Run]]:
-        """Return all remembered runs of this transform: of durable chunks, full chunks and the open
-        chunk.
-        """
+        """Return all remembered runs of this transform, from durable, full and open chunks."""
         full = (*self._closed, *self._full)
         return [*(one.runs for one in full if one.transform == self.transform), self.runs]
 
@@ -182,7 +176,7 @@ class MapTail:
         known = [each for chunk in self._chunks() for each in chunk]
         if run.ordinal < known[0].ordinal:
             return False
-        behind = [
+        later = [
             each._replace(downstream=each.downstream + distance)
             for each in known
             if each.ordinal > run.ordinal
@@ -191,7 +185,7 @@ class MapTail:
         self.chunk += 1  # another key: a chunk's first run never changes
         self._full = [full for full in self._full if full.transform != self.transform]
         self._closed, self.runs = [], []
-        for each in (*before, run, *behind):
+        for each in (*before, run, *later):
             self._append(each)
         self.durable_ordinal = min(self.durable_ordinal, run.ordinal - 1)
         self.fingerprint = None
@@ -199,17 +193,17 @@ class MapTail:
         return True
 
     def _moved_in_open_chunk(self, run: Run, distance: int) -> None:
-        behind = [
+        later = [
             each._replace(downstream=each.downstream + distance)
             for each in self.runs
             if each.ordinal > run.ordinal
         ]
         self.runs = [each for each in self.runs if each.ordinal < run.ordinal]
-        for each in (run, *behind):
+        for each in (run, *later):
             self._append(each)
         self._unwritten += 1
         self.fingerprint = None
-        if behind or self._full or self._unwritten >= MOVED_TOGETHER:
+        if later or self._full or self._unwritten >= MOVED_TOGETHER:
             self.dirty = True
 
     def next_row(self) -> tuple[ChunkRow, Run] | None:
@@ -253,9 +247,7 @@ class MapTail:
             self.durable_ordinal = max(self.durable_ordinal, run.ordinal)
 
     def _is_announced(self, run: Run) -> bool:
-        """Return False if the run was replaced by another one of its ordinal after its row was
-        sent.
-        """
+        """Return False if another run replaced this one after its row was sent."""
         for runs in (*(full.runs for full in self._full), self.runs):
             held = run_at(runs, run.ordinal)
             if held is not None and held.ordinal == run.ordinal:
@@ -263,9 +255,7 @@ class MapTail:
         return True
 
     def on_refused(self) -> None:
-        """Note that a row was rejected. It is not in the topic, or will be written again
-        unchanged.
-        """
+        """Note that a row was rejected: it is not in the topic, or will be written again."""
         self.writing -= 1
         for full in self._full:
             full.is_sent = False
@@ -291,9 +281,7 @@ class MapTail:
         self.dirty = True
 
     def note(self, mark: Mark) -> None:
-        """Note how far the copy got. The mark is written with the next row, or in a row of
-        its own.
-        """
+        """Note how far the copy got, for a mark in the next row, or in a row of its own."""
         if mark != self.mark:
             self.mark = mark
             self.dirty = True
@@ -336,8 +324,8 @@ def first_runs(
     there is none), then the corrections of the map, then the position. The position is left out if
     it adds nothing, unless it begins a chunk (`MapTail.beginning`).
     """
-    found = [*corrected, position]
-    cut = found[0].ordinal
-    runs = [run for run in known if 0 <= open_from <= run.ordinal < cut] + found
+    merged = [*corrected, position]
+    cut = merged[0].ordinal
+    runs = [run for run in known if 0 <= open_from <= run.ordinal < cut] + merged
     is_needed = begins_chunk or len(runs) == 1 or not position.continues(runs[-2])
     return runs if is_needed else runs[:-1]

@@ -39,9 +39,7 @@ class Pair(NamedTuple):
 
 
 def kept(pairs: Iterable[Pair], upstream: int, downstream: int) -> tuple[Pair, ...]:
-    """Return the pairs to keep, from all pairs in log order, below the position where the map
-    begins.
-    """
+    """Return the pairs to keep, from all pairs in log order, below the begin of the map."""
     out: list[Pair] = []
     for pair in pairs:
         if out and pair.downstream <= out[-1].downstream:
@@ -73,10 +71,10 @@ _DOWNSTREAM: Final = attrgetter("downstream")
 
 
 def _after(
-    pairs: Sequence[Pair], at: int, here: attrgetter[int], there: attrgetter[int]
+    pairs: Sequence[Pair], at: int, from_side: attrgetter[int], to_side: attrgetter[int]
 ) -> int | None:
-    following = bisect_right(pairs, at, key=here)
+    following = bisect_right(pairs, at, key=from_side)
     if following == 0:
         return None
     pair = pairs[following - 1]
-    return there(pair) if here(pair) == at else there(pair) + 1
+    return to_side(pair) if from_side(pair) == at else to_side(pair) + 1

@@ -239,7 +239,7 @@ class StoredRow(_MapRow):
     """A row as it was read. Its runs stay packed until they are used."""
 
     runs: PackedChunk | None
-    """None for a row without runs, which is ignored."""
+    """The packed runs, or None for a row without runs, which is ignored."""
 
     @classmethod
     def decode(cls, key: bytes, value: bytes) -> StoredRow:
@@ -279,9 +279,7 @@ class StoredRow(_MapRow):
 
 
 def row_key(key: bytes) -> tuple[PartitionKey, Term, int]:
-    """Return (partition, term, chunk) of a row's key. Raises ValueError or TypeError if it is
-    invalid.
-    """
+    """Return (partition, term, chunk) of a row's key. Raises ValueError or TypeError."""
     source_id, target_id, partition, generation, start, chunk, *branch = json.loads(key)
     known = PartitionKey(TopicId(source_id), TopicId(target_id), partition, *branch)
     return known, Term(generation, start), chunk
@@ -385,7 +383,7 @@ class PartitionMap:
         """
         spans: list[tuple[int, int]] = []
         ends = [*map(_first_ordinal, self._entries[1:]), END_OF_MAP]
-        for entry, end in zip(self._entries, ends, strict=True):
+        for entry, end in zip(self._entries, ends, strict=False):
             if not entry.transform:
                 continue
             begin = _first_ordinal(entry)
@@ -452,11 +450,11 @@ class PartitionMap:
 
     def prunable(self, ordinal: int) -> list[tuple[Term, int]]:
         """Return the chunks, except the very first, whose runs all end at or below an ordinal."""
-        behind = self._entries[1:-1]
+        next_entry = self._entries[1:-1]
         following = self._entries[2:]
         return [
             _id(entry)
-            for entry, after in zip(behind, following, strict=True)
+            for entry, after in zip(next_entry, following, strict=True)
             if _first_ordinal(after) <= ordinal
         ]
 
@@ -472,9 +470,7 @@ def _without(entry: _Entry, ordinal: int) -> _Entry:
 
 
 def map_partition(topic: TopicPartition, partitions: int) -> int:
-    """Return the partition of the map topic for a topic-partition's rows. Every writer uses the
-    same one.
-    """
+    """Return the partition of the map topic to which all writers write a partition's rows."""
     value = 0
     for byte in topic.topic.encode():
         value = (value * 31 + byte) & 0x7FFFFFFF

@@ -58,9 +58,7 @@ def point_at(runs: Sequence[Run], upstream: int, downstream: int) -> SyncPoint |
 
 
 def is_still_there(runs: Sequence[Run], point: SyncPoint) -> bool:
-    """Return False if the copy resumed at or before the record, so that a different one replaced
-    it.
-    """
+    """Return False if the copy resumed at or before the record, and another one replaced it."""
     run = run_at(runs, point.ordinal)
     return run is not None and _point(run, point.ordinal) == point
 

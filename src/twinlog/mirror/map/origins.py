@@ -52,9 +52,7 @@ NOBODY: Final = -1
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Origin:
-    """The part of one source partition's map that covers a range of a target log. It is sent to
-    tasks.
-    """
+    """The part of a source partition's map for a range of a target log, which is sent to tasks."""
 
     cluster: str
     """Alias of the source cluster."""
@@ -92,8 +90,8 @@ def origin_of(
     else:
         # other clients write, too: this bounds how many of this flow's records are below the mark
         # and after `first`
-        behind = max(log_end, known.mark.downstream) - first
-        begin = following(runs, known.mark.ordinal - behind, ORDINAL) - 1
+        most = max(log_end, known.mark.downstream) - first
+        begin = following(runs, known.mark.ordinal - most, ORDINAL) - 1
     begin = max(0, min(begin, until - 1))
     return Origin(
         cluster=cluster,
@@ -137,11 +135,11 @@ class Origins:
         return out
 
     def _writer(self, header: BatchHeader, begin: int) -> int:
-        found = NOBODY
+        index = NOBODY
         for number, one in enumerate(self.known if header.magic >= 2 else ()):
             if one.runs.first.downstream <= begin and header.producer_id in one.producers:
-                found = number
-        return found
+                index = number
+        return index
 
     def _before_map(self, number: int, begin: int) -> OriginStretch:
         one = self.known[number]

@@ -29,9 +29,7 @@ from twinlog.mirror.map.offset_map import ChunkRow, PartitionKey, Run, Term
 from twinlog.mirror.map.rebuilt_runs import RunList
 
 NEWEST_RUNS: Final = 99
-"""Newest runs in every row. Each contains at least one record, and the newest may have any
-length.
-"""
+"""Newest runs in every row. Each has at least one record, and the newest may have any length."""
 RUNS_PER_ROW: Final = RUNS_PER_CHUNK - NEWEST_RUNS - 1
 OPEN: Final = "open"
 
@@ -40,9 +38,9 @@ def rows(
     runs: RunList, *, key: PartitionKey, topic: str, term: Term, producers: Iterable[int]
 ) -> Iterator[tuple[bytes, bytes]]:
     """Yield (key, value) of each row, in the order in which they must be written."""
-    ours = sorted(producers)
+    producer_ids = sorted(producers)
     begin = chunk = 0
-    while begin < len(runs) or chunk < len(ours):
+    while begin < len(runs) or chunk < len(producer_ids):
         is_last_part = len(runs) - begin <= RUNS_PER_CHUNK
         some = list(_part(runs, begin))
         row = ChunkRow(
@@ -52,10 +50,10 @@ def rows(
             topic=topic,
             runs=tuple(some),
             # a row names one producer ID: several IDs need several rows
-            producer_id=ours[min(chunk, len(ours) - 1)] if ours else -1,
+            producer_id=producer_ids[min(chunk, len(producer_ids) - 1)] if producer_ids else -1,
         )
         chunk += 1
-        is_last = is_last_part and chunk >= len(ours)
+        is_last = is_last_part and chunk >= len(producer_ids)
         yield _marked(*row.encode(), is_open=not is_last)
         if is_last:
             return

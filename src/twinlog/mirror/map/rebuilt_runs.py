@@ -50,9 +50,7 @@ class Slot(NamedTuple):
     """A source record, in order. The last slot is no record: its `number` is ABSENT."""
 
     holes: int
-    """Number of offsets without a record since the previous slot that compaction may have
-    emptied.
-    """
+    """Number of offsets since the previous slot that compaction may have emptied."""
     offset: int
     number: int
 
@@ -86,9 +84,7 @@ class Followed:
 
     runs: RunList
     ends: tuple[int, ...]
-    """Upstream offsets at which the copy may resume. If there is only one, the position is
-    known.
-    """
+    """Upstream offsets at which the copy may resume. A single one is certain."""
     equal: int
     """Number of records that both logs still have. If it is 0, the path proves nothing."""
     differs: Pair | None
@@ -194,9 +190,7 @@ class Follower:
         return list(following.values())
 
     def _search_end(self, state: _At, holes: int, upstream: int) -> None:
-        """Note the position if all remaining target records may be before this offset of the
-        source.
-        """
+        """Note the position if all remaining target records may be before this source offset."""
         left = self._window.end - 1 - state.ordinal
         if state.ordinal == FROM_BEGINNING or not state.floating <= left <= state.floating + holes:
             return
@@ -220,15 +214,15 @@ class Follower:
             else:
                 self._note(low, slot.offset)
             return
-        found = [
+        matches = [
             ordinal
             for ordinal in self._window.offsets_of(slot.number, low, high)
             if self._window.absent(state.ordinal + 1, ordinal - 1) >= state.floating
         ]
-        self._equal += bool(found)
-        for ordinal in found:
+        self._equal += bool(matches)
+        for ordinal in matches:
             yield self._pair(state, ordinal, slot.offset)
-        if found:
+        if matches:
             return
         if self._window.absent(state.ordinal + 1, high) > state.floating:
             yield state._replace(floating=state.floating + 1, holes=holes)

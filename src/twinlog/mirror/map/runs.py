@@ -49,15 +49,15 @@ def digest_of(runs: Iterable[Run]) -> MapDigest:
     """Return the digest of the shortest equivalent list of runs, because chunks repeat runs that
     continue others.
     """
-    found, count = hashlib.sha256(), 0
+    digest, count = hashlib.sha256(), 0
     last: Run | None = None
     for run in runs:
         if last is not None and run.continues(last):
             continue
         last = run
         count += 1
-        found.update(b"%d %d %d\n" % run)
-    return MapDigest(count, found.hexdigest())
+        digest.update(b"%d %d %d\n" % run)
+    return MapDigest(count, digest.hexdigest())
 
 
 ORDINAL: Final = 0
@@ -69,9 +69,7 @@ _FIELD: Final = tuple(itemgetter(field) for field in (ORDINAL, UPSTREAM, DOWNSTR
 
 
 def deltas_of(runs: Iterable[Run]) -> list[int]:
-    """Return the runs as stored in a row: three numbers each, as differences to the
-    previous run.
-    """
+    """Return the runs as stored in a row: three numbers each, as differences."""
     out: list[int] = []
     last = Run(0, 0, 0)
     for run in runs:
@@ -130,9 +128,7 @@ class PackedRuns(Sequence[Run]):
         self._chunks = chunks
         self._ends: list[int] | None = None
         self._open: tuple[int, list[Run]] = (-1, [])
-        """Index and runs of the chunk that was unpacked last, because searches usually come in
-        order.
-        """
+        """Index and runs of the last unpacked chunk, because searches usually come in order."""
 
     def following(self, value: int, field: int) -> int:
         """Return the index of the first run whose field is above a value."""
@@ -227,9 +223,7 @@ def run_at(runs: Sequence[Run], ordinal: int) -> Run | None:
 
 
 def run_at_upstream(runs: Sequence[Run], upstream: int) -> Run | None:
-    """Return the last run that begins at or below this upstream offset, or None if there is
-    none.
-    """
+    """Return the last run that begins at or below this upstream offset, or None."""
     at = following(runs, upstream, UPSTREAM)
     return runs[at - 1] if at else None
 
@@ -242,3 +236,11 @@ def upstream_range(runs: Sequence[Run], ordinal: int, count: int) -> str:
     if first is None or last is None:
         return f"of ordinals [{ordinal}, {ordinal + count})"
     return f"[{first.upstream_of(ordinal)}, {last.upstream_of(ordinal + count - 1) + 1})"
+
+
+Spans = Sequence[tuple[int, int]]
+"""Ordinals [first, next) of transformed records."""
+
+
+def is_transformed(spans: Spans, ordinal: int) -> bool:
+    return any(first <= ordinal < following for first, following in spans)

@@ -88,15 +88,15 @@ class TargetWindow:
                 code="REBUILD_AMBIGUOUS",
             )
         while self._first + len(self._present) < end:
-            here = self._first + len(self._present)
+            next_ordinal = self._first + len(self._present)
             record = self._waiting or next(self._records, None)
             self._waiting = None
             if record is None or record.ordinal >= end:
                 self._waiting = record
-                count = end - here
+                count = end - next_ordinal
                 self._numbers += bytes(count * _BYTES)
                 self._present += bytes(count)
-            elif record.ordinal >= here:
-                gap = record.ordinal - here
+            elif record.ordinal >= next_ordinal:
+                gap = record.ordinal - next_ordinal
                 self._numbers += bytes(gap * _BYTES) + record.number.to_bytes(_BYTES, "little")
                 self._present += bytes(gap) + b"\x01"

@@ -55,7 +55,14 @@ from typing import NamedTuple
 
 from twinlog.mirror.map.mm2_offsets import downstream_before, upstream_before
 from twinlog.mirror.map.offset_map import PartitionMap
-from twinlog.mirror.map.runs import DOWNSTREAM, UPSTREAM, Run, following, run_at
+from twinlog.mirror.map.runs import (
+    DOWNSTREAM,
+    UPSTREAM,
+    Run,
+    following,
+    is_transformed,
+    run_at,
+)
 
 
 class Reach(NamedTuple):
@@ -102,8 +109,8 @@ def downstream_within(
     if known is not None and _is_before_map(runs, log[0], upstream):
         earlier = downstream_before(known.before or (), upstream)
         return Translation(offset=max(log[0], 0 if earlier is None else earlier), is_exact=False)
-    found = downstream_of(runs, reach, upstream)
-    return Translation(offset=found.within(*log), is_exact=found.is_exact)
+    translation = downstream_of(runs, reach, upstream)
+    return Translation(offset=translation.within(*log), is_exact=translation.is_exact)
 
 
 def _is_before_map(runs: Sequence[Run], log_start: int, upstream: int) -> bool:
@@ -148,18 +155,29 @@ def reach_at(runs: Sequence[Run], ordinal: int, downstream: int) -> Reach:
     return Reach(last.upstream_of(ordinal - 1) + 1, downstream)
 
 
-def _offset_there(runs: Sequence[Run], at: int, here: int, there: int) -> int | None:
+def reach_of(known: PartitionMap, ordinal: int, downstream: int) -> Reach:
+    """Return the same as `reach_at`, or the announced source offset of the next record if a
+    transform decides about the records before it: those after the last record are filtered.
+    """
+    reach, run = reach_at(known.runs, ordinal, downstream), run_at(known.runs, ordinal)
+    decided = (is_transformed(known.transformed, at) for at in (ordinal - 1, ordinal))
+    if run is None or not any(decided):
+        return reach
+    return reach._replace(upstream=max(reach.upstream, run.upstream_of(ordinal)))
+
+
+def _offset_there(runs: Sequence[Run], at: int, from_field: int, to_field: int) -> int | None:
     """Return the other side's offset of the first record at or after `at` on this side.
 
     A run ends where the next run's ordinal begins. Offsets after that are a gap.
     """
     if not runs:
         return None
-    behind = following(runs, at, here)
-    if behind == 0:
-        return runs[0][there]
-    run = runs[behind - 1]
-    distance = at - run[here]
-    if behind < len(runs) and distance >= runs[behind].ordinal - run.ordinal:
-        return runs[behind][there]
-    return run[there] + distance
+    next_index = following(runs, at, from_field)
+    if next_index == 0:
+        return runs[0][to_field]
+    run = runs[next_index - 1]
+    distance = at - run[from_field]
+    if next_index < len(runs) and distance >= runs[next_index].ordinal - run.ordinal:
+        return runs[next_index][to_field]
+    return run[to_field] + distance

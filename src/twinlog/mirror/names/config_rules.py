@@ -44,9 +44,7 @@ def _shown(value: str | None) -> str:
 def wanted_configs(
     chosen: ConfigPropertyFilter, source: Iterable[ConfigEntry]
 ) -> dict[str, str | None]:
-    """Return the configs that a sync requires, by name. None: the topic must have no value of its
-    own.
-    """
+    """Return the configs that a sync requires, by name. None: no value of the topic's own."""
     return {
         entry.name: entry.value if chosen.copies_defaults or not entry.is_default else None
         for entry in source
@@ -62,9 +60,7 @@ def own_values(wanted: Mapping[str, str | None]) -> dict[str, str]:
 def differences(
     wanted: Mapping[str, str | None], target: Iterable[ConfigEntry]
 ) -> list[ConfigDiff]:
-    """Return the configs to change. Configs that the target's older Kafka does not know are
-    ignored.
-    """
+    """Return the configs to change, without those that the target's older Kafka lacks."""
     out = []
     for entry in target:
         if entry.name not in wanted:
@@ -124,9 +120,7 @@ def unknown_names(wanted: Mapping[str, str | None], target: Iterable[ConfigEntry
 
 
 def unknown_line(target: str, unknown: Iterable[Iterable[str]]) -> str:
-    """Return the log line about configs that the target's brokers do not know. `unknown`:
-    by topic.
-    """
+    """Return the log line about configs that the target's brokers lack. `unknown`: by topic."""
     names = sorted({name for some in unknown for name in some})
     return (
         f"brokers of {target} do not know these configs of source topics, so remote topics do not "

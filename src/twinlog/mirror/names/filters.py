@@ -103,8 +103,8 @@ class TopicSelector:
         if separator not in self.target_alias:
             return False
         mark = f"{self.target_alias}{separator}"
-        _, found, rest = f"{separator}{topic}".partition(f"{separator}{mark}")
-        return bool(found) and bool(rest.replace(separator, ""))
+        _, separator_part, rest = f"{separator}{topic}".partition(f"{separator}{mark}")
+        return bool(separator_part) and bool(rest.replace(separator, ""))
 
 
 def is_remote_topic_of(policy: DefaultReplicationPolicy, source_alias: str, topic: str) -> bool:
@@ -115,9 +115,7 @@ def is_remote_topic_of(policy: DefaultReplicationPolicy, source_alias: str, topi
 
 
 OF_ONE_BROKER: Final = (ConfigSource.STATIC_BROKER, ConfigSource.DYNAMIC_BROKER)
-"""Sources of values that are not a property of the topic: another broker might respond
-differently.
-"""
+"""Sources of values that are not the topic's own. Another broker might respond differently."""
 
 
 TIMESTAMP_LIMITS: Final = frozenset(
@@ -144,9 +142,7 @@ class ConfigPropertyFilter:
 
     exclude: NamePattern
     copies_defaults: bool
-    """Whether the source's defaults become explicit values on the target
-    (`use.defaults.from=source`).
-    """
+    """Whether the source's defaults become values on the target (`use.defaults.from=source`)."""
 
     @classmethod
     def of(cls, flow: FlowConfig) -> Self:

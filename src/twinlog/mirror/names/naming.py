@@ -13,6 +13,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Final, Protocol
 
+from twinlog.config.flow.transforms import OnError, TransformsConfig
 from twinlog.config.values.renames import NO_RENAMES, Renames
 from twinlog.model import Flow
 
@@ -38,6 +39,15 @@ def map_topic_of(flow: Flow) -> str:
 def quarantine_topic(flow: Flow) -> str:
     """Return the name of the topic for the flow's skipped records, which is on its target."""
     return f"{_OWN_PREFIX}quarantine.{flow.source}{_OWN_SUFFIX}"
+
+
+def dead_letter_topic(flow: Flow, transforms: TransformsConfig) -> str:
+    """Return the topic for records on which a transform of the flow fails, which is on its target;
+    empty if they are not quarantined.
+    """
+    if not transforms.entries or transforms.on_error is not OnError.QUARANTINE:
+        return ""
+    return transforms.quarantine_topic or f"{_OWN_PREFIX}dead-letters.{flow.source}{_OWN_SUFFIX}"
 
 
 def is_own_topic(topic: str) -> bool:
@@ -145,9 +155,7 @@ class DefaultReplicationPolicy:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class IdentityReplicationPolicy(DefaultReplicationPolicy):
-    """Lets remote topics keep the source's names. Only heartbeats are named by the default
-    policy.
-    """
+    """Keeps the source's names for remote topics, except heartbeats (default policy)."""
 
     source_alias: str | None
     """The alias that is assumed as the origin of every topic, because names do not show it; None if

@@ -10,9 +10,7 @@ from twinlog.mirror.names.naming import DefaultReplicationPolicy, IdentityReplic
 
 
 def policy_from(config: PolicyConfig, source_alias: str | None) -> DefaultReplicationPolicy:
-    """Return the policy. `source_alias`: the assumed origin of topics for a policy that keeps
-    names.
-    """
+    """Return the policy. `source_alias`: the assumed origin of topics if names are kept."""
     if config.custom:
         made = custom_instance(
             config.custom,

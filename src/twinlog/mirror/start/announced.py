@@ -23,22 +23,16 @@ request of an earlier lane can arrive, and then reads the map (`control.lanes.ta
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 
 from twinlog.errors import PartitionError
 from twinlog.mirror.copy.fan_out import next_upstream
 from twinlog.mirror.findings import in_target
+from twinlog.mirror.map.runs import Spans, is_transformed
 from twinlog.mirror.start.divergence import not_disproved
 from twinlog.mirror.start.request import StartRequest
 from twinlog.mirror.start.tail_check import REPLACED, TargetTail
 from twinlog.wire.records import fingerprint
-
-Spans = Sequence[tuple[int, int]]
-"""Ordinals [first, next) of transformed records."""
-
-
-def is_transformed(spans: Spans, ordinal: int) -> bool:
-    return any(first <= ordinal < following for first, following in spans)
 
 
 def raw_from(spans: Spans, ordinal: int) -> int:
@@ -61,7 +55,7 @@ def announced_upstream(request: StartRequest, tail: TargetTail, k: int, ordinal:
     return upstream
 
 
-def behind_filtered(request: StartRequest, upstream: int, ordinal: int) -> int:
+def after_filtered(request: StartRequest, upstream: int, ordinal: int) -> int:
     """Return where to resume after a raw record, if a transformed copy has followed and has kept no
     record yet.
     """

@@ -1,6 +1,4 @@
-"""Both logs of a partition, as its start sees them: their ends at one moment, and their records
-now.
-"""
+"""Both logs of a partition, as its start sees them: earlier ends, and current records."""
 
 from __future__ import annotations
 
@@ -33,9 +31,7 @@ MAX_SEARCH_READS: Final = 20
 """Maximum fetches of about 1 MB from each side for a search of the neighbourhood."""
 
 NEIGHBOURHOOD: Final = 2_000
-"""Number of upstream offsets before and after the expected position in which the tail is
-searched.
-"""
+"""Number of upstream offsets before and after the expected position that are searched."""
 
 
 def tail_start(target_ends: LogEnds) -> int:
@@ -98,9 +94,7 @@ class BothLogs:
         return joined((read_tail(raw, low, end) for raw in answers), whole_from)
 
     def target_records(self, low: int, high: int) -> tuple[Record, ...]:
-        """Return the target's newest records in [low, high), as far back as the read limits
-        allow.
-        """
+        """Return the target's newest records in [low, high), as far as the limits allow."""
         answers, whole_from = newest_first(self.read_target, range(low, high))
         tail = joined((read_tail(raw, low, high) for raw in answers), whole_from)
         return tuple(record for record in tail.records if record.offset >= whole_from)
@@ -172,11 +166,11 @@ class BothLogs:
 
     def around(self, offset: int, begin: int | None = None) -> Near:
         """Return source records before and after an offset, or from `begin` on if that is given."""
-        found, low, answers = self._before(offset, begin)
-        found |= self.source_records(offset, offset + NEIGHBOURHOOD, answers)
+        records, low, answers = self._before(offset, begin)
+        records |= self.source_records(offset, offset + NEIGHBOURHOOD, answers)
         committed = self.isolation is Isolation.READ_COMMITTED
         gone = rolled_back(answers) if committed else ()
-        return Near({at: one for at, one in found.items() if at not in gone}, low)
+        return Near({at: one for at, one in records.items() if at not in gone}, low)
 
     def _before(
         self, offset: int, begin: int | None = None
@@ -184,19 +178,19 @@ class BothLogs:
         low = max(self.source_ends.log_start, offset - NEIGHBOURHOOD if begin is None else begin)
         wanted = range(low, min(offset, self.source_ends.high_watermark))
         answers, whole_from = newest_first(self.read_source, wanted, max_reads=MAX_SEARCH_READS)
-        found: dict[int, Known] = {}
+        records: dict[int, Known] = {}
         for raw in answers:
-            found |= self._decoded(raw, upto=offset)[0]
-        near = {at: record for at, record in found.items() if whole_from <= at < offset}
+            records |= self._decoded(raw, upto=offset)[0]
+        near = {at: record for at, record in records.items() if whole_from <= at < offset}
         return self._without_skipped(near), whole_from if wanted else offset, answers
 
     def _decoded(self, raw: memoryview, *, upto: int | None = None) -> tuple[dict[int, Known], int]:
         return source_records(raw, upto=upto, skips=self.request.skips)
 
-    def _without_skipped(self, found: dict[int, Known]) -> dict[int, Known]:
+    def _without_skipped(self, records: dict[int, Known]) -> dict[int, Known]:
         """Return the records without skipped ones, which were not copied."""
         skips = self.request.skips
-        return {at: one for at, one in found.items() if skipped(skips, at) is None}
+        return {at: one for at, one in records.items() if skipped(skips, at) is None}
 
     def source_records(
         self, low: int, high: int, read: list[memoryview] | None = None

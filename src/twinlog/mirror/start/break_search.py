@@ -21,9 +21,7 @@ class Break(NamedTuple):
     offset: int
     """Its target offset."""
     distance: int
-    """Number of records missing before it; negative: number of surplus records; 0: the batch is
-    foreign.
-    """
+    """Number of records missing before it; negative: surplus records; 0: the batch is foreign."""
 
 
 def find_break(
@@ -33,7 +31,7 @@ def find_break(
 
     `read` fetches whole batches from an offset on.
     """
-    found: Break | None = None
+    first: Break | None = None
     while low < high:
         middle = (low + high) // 2
         header = _first_batch(read(middle), middle)
@@ -44,8 +42,8 @@ def find_break(
         if wrong is None:
             low = header.next_offset
         else:
-            found, high = wrong, min(middle, header.base_offset)
-    return found
+            first, high = wrong, min(middle, header.base_offset)
+    return first
 
 
 def _first_batch(raw: memoryview, offset: int) -> BatchHeader | None:

@@ -64,11 +64,11 @@ class ReadAhead:
         out: dict[TopicPartition, RawRecords] = {}
         missing: dict[TopicPartition, int] = {}
         for tp, offset in offsets.items():
-            found = self._known(tp, offset)
-            if found is None:
+            known = self._known(tp, offset)
+            if known is None:
                 missing[tp] = offset
             else:
-                out[tp] = found
+                out[tp] = known
         if missing:
             out.update(self._view.read(missing, size=size))
         return out
@@ -78,14 +78,14 @@ class ReadAhead:
 
         An empty prefetch is no answer for a later read, because records may have arrived since.
         """
-        found, begin = self._read.get(tp), self._offsets.get(tp, offset + 1)
-        if found is None or not found.records:
+        records, begin = self._read.get(tp), self._offsets.get(tp, offset + 1)
+        if records is None or not records.records:
             return None
         if offset <= begin:
-            return found if offset == begin else None
-        for header, at in read_headers(found.records):
+            return records if offset == begin else None
+        for header, at in read_headers(records.records):
             if header.next_offset > offset:
-                return replace(found, records=found.records[at:])
+                return replace(records, records=records.records[at:])
         return None
 
     def producers(
@@ -106,13 +106,13 @@ def starts_in_groups(
     source_ids = source.topic_ids({r.source.topic for r in requests})
     target_ids = target.topic_ids({r.target.topic for r in requests})
     there_still: list[StartRequest] = []
-    for one in requests:
+    for request in requests:
         try:
-            check_ids(one, source_ids, target_ids)
+            check_ids(request, source_ids, target_ids)
         except TwinlogError as error:
-            out[one.source] = error
+            out[request.source] = error
         else:
-            there_still.append(one)
+            there_still.append(request)
     # topics that do not exist are left out, because a client waits seconds for each of them
     moment = read_both(there_still, source, target, rules.producer_id)
     new = {
@@ -180,7 +180,6 @@ class Moment(NamedTuple):
     """The state of some partitions on both clusters, as of one moment."""
 
     source_ends: Mapping[TopicPartition, LogEnds]
-    """Ends of the source partitions."""
     target_ends: Mapping[TopicPartition, LogEnds]
     """Ends of the target partitions, including those to which an earlier topic was copied."""
     producers: Mapping[TopicPartition, ProducerTail] | None
@@ -190,13 +189,11 @@ class Moment(NamedTuple):
 
     def last_written_ms(self, tp: TopicPartition) -> int:
         """Return the newest timestamp of this flow that the target remembers, or -1."""
-        found = (self.producers or {}).get(tp)
-        return -1 if found is None else found.last_timestamp
+        producer = (self.producers or {}).get(tp)
+        return -1 if producer is None else producer.last_timestamp
 
     def producer_of(self, tp: TopicPartition, target: LogView) -> ProducerTail | None:
-        """Return the producer state of a target partition. Raises if the answers about it cannot be
-        used.
-        """
+        """Return the producer state of a target partition. Raises if the answers are unusable."""
         if tp in self.moving:
             raise PartitionError(
                 f"{tp}: a lane of this flow that was considered dead still writes to it; checking "
@@ -218,7 +215,7 @@ def read_both(
     """Read the state of both clusters, the target first: records that a lane copies in between are
     then at the source.
     """
-    targets = {one.target for one in requests}
+    targets = {request.target for request in requests}
     target_ends, producers, moving = one_moment(target, targets, producer_id)
     source_ends = source.ends({one.source for one in requests})
     if former := former_targets(requests) - targets:
@@ -276,13 +273,13 @@ def check_ids(
         (one.source, one.source_topic_id, sources, "SOURCE_RECREATED", "source"),
         (one.target, one.target_topic_id, targets, "TARGET_RECREATED", "target"),
     ):
-        found = known.get(tp.topic)
-        if found is None:
+        topic_id = known.get(tp.topic)
+        if topic_id is None:
             raise PartitionError(
                 f"{tp}: the topic does not exist on the {side} any more, or may not be described",
                 code="TOPIC_MISSING",
             )
-        if NO_TOPIC_ID not in (expected, found) and expected != found:
+        if NO_TOPIC_ID not in (expected, topic_id) and expected != topic_id:
             raise PartitionError(
                 f"{tp}: the {side} topic was deleted and created again since this copy began",
                 code=code,

@@ -93,8 +93,8 @@ def next_upstream(runs: Sequence[Run], ordinal: int, log_start: int) -> int:
     announced = run.upstream_of(ordinal)
     if before is None:
         return announced
-    behind = before.upstream_of(ordinal - 1) + 1
-    return behind if behind >= log_start else announced
+    next_offset = before.upstream_of(ordinal - 1) + 1
+    return next_offset if next_offset >= log_start else announced
 
 
 def without_newest(
@@ -116,9 +116,9 @@ def found_by_content(
     tail: TargetTail, source: Mapping[int, tuple[Record, int]], newest: int, k: int
 ) -> tuple[Run, ...]:
     """Return the runs of the target's last records, if the last one is upstream record `newest`."""
-    found = [record for record in tail.records if record.offset >= tail.whole_from]
-    upstream = [offset for offset in sorted(source) if offset <= newest][-len(found) :]
-    return runs_of([*zip(found[-len(upstream) :], upstream, strict=True)], k)
+    records = [record for record in tail.records if record.offset >= tail.whole_from]
+    upstream = [offset for offset in sorted(source) if offset <= newest][-len(records) :]
+    return runs_of([*zip(records[-len(upstream) :], upstream, strict=True)], k)
 
 
 def found_in_order(
@@ -177,27 +177,29 @@ class LostRuns:
         self._k = k
         self._own_time = compare_timestamp
 
-    def before(self, found: tuple[Run, ...]) -> Refound:
+    def before(self, tail_runs: tuple[Run, ...]) -> Refound:
         """Return the target's last records with the missing runs before them."""
-        begin, upstream = found[0].ordinal, found[0].upstream
+        begin, upstream = tail_runs[0].ordinal, tail_runs[0].upstream
         if begin <= self._runs[0].ordinal or self._said(begin) == upstream:
-            return Refound(found)
+            return Refound(tail_runs)
         last = run_at(self._runs, begin - 1) or self._runs[0]
         low = max(last.ordinal + 1, self._logs.target_ends.log_start - self._k)
         if low >= begin:
-            return Refound(found)
-        behind = self._said(low - 1) + 1
-        pairs = self._followed_back(low, behind, (begin, upstream))
+            return Refound(tail_runs)
+        least = self._said(low - 1) + 1
+        pairs = self._followed_back(low, least, (begin, upstream))
         oldest, its = pairs[-1]
         if self._said(oldest) == its:
-            low, behind = oldest, its  # the map is right before it
+            low, least = oldest, its  # the map is right before it
         runs = self._runs_of(low, pairs[::-1])
-        gaps = (its - behind) - (oldest - low)
+        gaps = (its - least) - (oldest - low)
         if gaps < 0:
-            return Refound(found, (self._k + low, self._k + begin))  # repeated records: no match
+            return Refound(
+                tail_runs, (self._k + low, self._k + begin)
+            )  # repeated records: no match
         if oldest > low and gaps and self._has_before(its):
-            return Refound((*runs, *found[1:]), (self._k + low, self._k + oldest))
-        return Refound((*runs, *found[1:]))
+            return Refound((*runs, *tail_runs[1:]), (self._k + low, self._k + oldest))
+        return Refound((*runs, *tail_runs[1:]))
 
     def _has_before(self, upstream: int) -> bool:
         try:
@@ -209,19 +211,19 @@ class LostRuns:
         run = run_at(self._runs, ordinal)
         return -1 if run is None else run.upstream_of(ordinal)
 
-    def _followed_back(self, low: int, behind: int, known: Pair) -> list[Pair]:
+    def _followed_back(self, low: int, least: int, known: Pair) -> list[Pair]:
         """Return pairs in falling order, from a known one to `low` or as far as possible.
 
-        `behind` is the lowest upstream offset that `low` can have.
+        `least` is the lowest upstream offset that `low` can have.
         """
         pairs = [known]
         for _ in range(MOST_PORTIONS):
             ordinal, upstream = pairs[-1]
-            gaps = (upstream - behind) - (ordinal - low)
+            gaps = (upstream - least) - (ordinal - low)
             if ordinal <= low or gaps <= 0 or self._said(ordinal) == upstream:
                 break
             begin = max(low, ordinal - PORTION)
-            lowest = max(behind, upstream - (ordinal - begin) - gaps)
+            lowest = max(least, upstream - (ordinal - begin) - gaps)
             try:
                 target_records = self._logs.target_records(self._k + begin, self._k + ordinal)
                 source_records = self._logs.around(upstream, lowest).records
@@ -237,9 +239,7 @@ class LostRuns:
         return pairs
 
     def _runs_of(self, low: int, pairs: Sequence[Pair]) -> list[Run]:
-        """Return runs from `low` on. Records without a pair get the offsets before the next
-        pair.
-        """
+        """Return runs from `low` on. Records without a pair get the offsets before the next."""
         runs: list[Run] = []
         for ordinal, upstream in pairs:
             run = Run(low, upstream - (ordinal - low), self._k + low)

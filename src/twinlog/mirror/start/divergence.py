@@ -1,6 +1,4 @@
-"""Finds where two logs diverge: the first copied record whose source record is now a
-different one.
-"""
+"""Finds where two logs diverge: the first copied record whose source record has changed."""
 
 from __future__ import annotations
 
@@ -36,9 +34,7 @@ class Logs:
     source_at: Callable[[int], Known | None]
     """Returns the record at an upstream offset, or None if there is none now."""
     source_before: Callable[[int], Known | None]
-    """Returns the newest remaining record before an offset, because compaction may have
-    left a gap.
-    """
+    """Returns the newest remaining record before an offset: compaction may have left a gap."""
 
     def upstream_of(self, ordinal: int) -> int:
         return (run_at(self.runs, ordinal) or self.runs[0]).upstream_of(ordinal)
@@ -59,9 +55,7 @@ class Divergence(NamedTuple):
     upstream: int
     downstream: int
     was_rewritten: bool
-    """Whether a newer leader epoch of the source begins there: its log was truncated and
-    rewritten.
-    """
+    """Whether a newer leader epoch of the source begins there, so its log was rewritten."""
 
 
 def find_divergence(logs: Logs) -> Divergence:

@@ -88,7 +88,7 @@ def _beginning_together(requests: Sequence[StartRequest]) -> Sequence[StartReque
     of the branches, not in one batch. If the process died between two of them, a branch has no row.
     It has written nothing, so it begins where the others did.
     """
-    firsts = [one.runs[0] for one in requests if one.runs]
+    firsts = [request.runs[0] for request in requests if request.runs]
     if not firsts or len(firsts) == len(requests):
         return requests
     begins = [first.upstream for first in firsts if not is_record(first)]
@@ -105,27 +105,29 @@ class BranchSearch(StartSearch):
     branches: int = 0
     """Number of target partitions among which the source partition's records are distributed."""
 
-    def _source_behind(self, ours: OurEnd) -> ResumePoint:
-        before = run_at(self.request.runs, ours.ordinal - 1)
+    def _source_after(self, end: OurEnd) -> ResumePoint:
+        before = run_at(self.request.runs, end.ordinal - 1)
         equal = None
-        if before is not None and before.ordinal == ours.ordinal - 1 and is_record(before):
-            equal = self._check_last(ours)
+        if before is not None and before.ordinal == end.ordinal - 1 and is_record(before):
+            equal = self._check_last(end)
         lost = self.request.lost
         if lost is not None and equal is None and before is not None and before.upstream >= lost[0]:
             raise not_disproved(lost, source=self.request.source)
-        found = next_upstream(self.request.runs, ours.ordinal)
-        return ResumePoint(self._check_source(self._searched(ours) if found is None else found), -1)
+        upstream = next_upstream(self.request.runs, end.ordinal)
+        return ResumePoint(
+            self._check_source(self._searched(end) if upstream is None else upstream), -1
+        )
 
-    def _searched(self, ours: OurEnd) -> int:
+    def _searched(self, end: OurEnd) -> int:
         """Return the upstream offset after the branch's last record, which no map row announces, by
         finding that record at the source.
         """
-        before = [run for run in self.request.runs if run.ordinal < ours.ordinal]
-        offset = ours.downstream - 1
+        before = [run for run in self.request.runs if run.ordinal < end.ordinal]
+        offset = end.downstream - 1
         target_record = None
-        if before and ours.downstream > self.target_ends.log_start:
+        if before and end.downstream > self.target_ends.log_start:
             raw = self.logs.read_target(offset)
-            target_record = record_before(raw, ours.downstream, self.request.our_producers)
+            target_record = record_before(raw, end.downstream, self.request.our_producers)
         if target_record is not None:
             low = before[-1].upstream
             equal = [

@@ -109,9 +109,7 @@ def _map_missing(logs: BothLogs, *, is_alone: bool) -> PartitionError:
 
 
 def _lacks_its_beginning(logs: BothLogs) -> bool:
-    """Return whether the oldest batch is this flow's, but the records before it were never appended
-    here.
-    """
+    """Return whether the oldest batch is this flow's, and its earlier records were never here."""
     raw = logs.read_target(logs.target_ends.log_start)
     first = next((header for header, _ in read_headers(raw)), None)
     if first is None or first.producer_id not in logs.request.our_producers:
@@ -132,25 +130,23 @@ def _written_by_name(logs: BothLogs) -> PartitionError:
     """
     target = logs.request.target
     holds = findings.Span(logs.target_ends.log_start, logs.target_ends.log_end)
-    said = "it is unknown whether the source still has them"
+    detail = "it is unknown whether the source still has them"
     records = logs.target_tail().records
     for at, (record, _) in logs.around(logs.source_ends.high_watermark).records.items():
         if records and same_record(record, records[-1], compare_timestamp=False):
-            said = f"the last of them is upstream record {at}, which the source still has"
+            detail = f"the last of them is upstream record {at}, which the source still has"
     what = (
         f"{target}: the target topic was deleted and created again while a batch for it was on its "
         f"way, and this broker identifies topics by name only: records {holds} of the new topic "
-        f"are this flow's, and those before them are missing; {said}"
+        f"are this flow's, and those before them are missing; {detail}"
     )
     finding = findings.LogFinding(code="TARGET_RECREATED", what=what, target=target, span=holds)
     return finding.error()
 
 
 def former_targets(requests: Iterable[StartRequest]) -> set[TopicPartition]:
-    """Return target partitions whose log ends are needed in addition to those of the requests'
-    targets.
-    """
-    return {tp for one in requests for tp in _former(one)}
+    """Return further target partitions whose log ends are needed."""
+    return {tp for request in requests for tp in _former(request)}
 
 
 def check_former(one: StartRequest, ends: Mapping[TopicPartition, LogEnds], view: LogView) -> None:
@@ -160,9 +156,9 @@ def check_former(one: StartRequest, ends: Mapping[TopicPartition, LogEnds], view
             "its leader does not report whether it holds records of the former topic "
             f"{one.source.topic}"
         )
-        found = answer_of(ends, tp, view, missing)
-        if found.log_end > found.log_start:
-            holds = findings.Span(found.log_start, found.log_end)
+        ends_of_copy = answer_of(ends, tp, view, missing)
+        if ends_of_copy.log_end > ends_of_copy.log_start:
+            holds = findings.Span(ends_of_copy.log_start, ends_of_copy.log_end)
             raise findings.source_recreated(one.source, tp, holds).error()
 
 

@@ -35,7 +35,10 @@ A Fetch ends at the high watermark. This flow's records above it were sent, and 
 nor durable, so a walk that could not read so far has no result yet (`TARGET_UNDER_MIN_ISR`).
 
 The walk only reads, so concurrent readers and crashes do not matter. ADR 32 has the table of
-findings for each kind of topic, and the reasons.
+findings for each kind of topic.
+
+**Rejected:** a search of its own for each kind of topic. Each lacked checks that the others had: a
+gap was detected in one kind and silently lost in another (ADR 32).
 """
 
 from __future__ import annotations
@@ -73,9 +76,7 @@ class OurEnd:
     ordinal: int
     """The next ordinal of this flow."""
     downstream: int
-    """Target offset after this flow's last record; -1: nothing was written, or the offset is
-    unknown.
-    """
+    """Target offset after this flow's last record; -1: none, or unknown."""
     foreign: int | None = None
     """Target offset of the first foreign record after this flow's last one."""
     has_company: bool = False
@@ -287,8 +288,8 @@ def _check_forgotten(walk: _Walk, is_copy: Callable[[int, int], bool | None]) ->
     run = run_at(request.runs, mark.ordinal - 1)
     if header.producer_id in request.our_producers or run is None:
         return
-    found = is_copy(run.upstream_of(mark.ordinal - 1), last)
-    if found is False or (found is None and not request.may_lose_batches):
+    is_equal = is_copy(run.upstream_of(mark.ordinal - 1), last)
+    if is_equal is False or (is_equal is None and not request.may_lose_batches):
         lost = f"this flow's records up to ordinal {mark.ordinal - 1}, at offset {last},"
         raise truncated(request, lost, target_ends)
 
@@ -313,13 +314,17 @@ def truncated(request: StartRequest, what: str, target_ends: LogEnds) -> Partiti
 
 
 def record_before(
-    raw: memoryview, downstream: int, ours: Container[int]
+    raw: memoryview, downstream: int, producer_ids: Container[int]
 ) -> tuple[Record, bool] | None:
     """Return this flow's record at `downstream` - 1 in fetched bytes, and whether it has its own
     timestamp, or None if the record is gone or foreign.
     """
     for header, at in read_headers(raw):
-        if header.next_offset == downstream and header.magic >= 2 and header.producer_id in ours:
+        if (
+            header.next_offset == downstream
+            and header.magic >= 2
+            and header.producer_id in producer_ids
+        ):
             records = decode_batch(raw[at : at + header.length])
             if records and records[-1].offset == downstream - 1:
                 return records[-1], not header.is_log_append_time
@@ -370,8 +375,8 @@ class Headers:
                 if not self._is_search:
                     return
                 raise LongSearch(f"{self._tp}: [{self._offset}, {self._end}) is still to be read")
-            found = self._view.read({self._tp: self._offset}, size=self._size)
-            answer = answer_of(found, self._tp, self._view)
+            fetched = self._view.read({self._tp: self._offset}, size=self._size)
+            answer = answer_of(fetched, self._tp, self._view)
             if self._is_search and self._most_reads is None:
                 self._size = min(2 * self._size, MOST_BYTES)
             before, self.high_watermark = self._offset, answer.high_watermark
@@ -397,9 +402,7 @@ class Headers:
 
 
 def under_min_isr(target: TopicPartition, count: int) -> PartitionError:
-    """Return the error for records that may disappear with their leader. No copy resumes after
-    them.
-    """
+    """Return the error for records that may disappear with their leader; no copy resumes."""
     return PartitionError(
         f"{target}: {count} records are not on enough replicas; waiting until the in-sync replicas "
         "have them",

@@ -75,7 +75,7 @@ def rolled_back(answers: Iterable[memoryview]) -> set[int]:
 
     Responses may overlap, and may be in any order.
     """
-    found = {
+    batches = {
         header.base_offset: (header, raw[at : at + header.length])
         for raw in answers
         for header, at in read_headers(raw)
@@ -83,7 +83,7 @@ def rolled_back(answers: Iterable[memoryview]) -> set[int]:
     }
     out: set[int] = set()
     is_open: dict[int, list[range]] = {}
-    for _, (header, batch) in sorted(found.items()):
+    for _, (header, batch) in sorted(batches.items()):
         if not header.is_control:
             span = range(header.base_offset, header.next_offset)
             is_open.setdefault(header.producer_id, []).append(span)

@@ -83,11 +83,11 @@ from twinlog.mirror.map.accepted_records import (
     walk,
 )
 from twinlog.mirror.map.offset_map import Run, run_at, upstream_range
+from twinlog.mirror.map.runs import is_transformed
 from twinlog.mirror.ports import LogEnds, LogView, ProducerTail, answer_of
 from twinlog.mirror.start.announced import (
+    after_filtered,
     announced_upstream,
-    behind_filtered,
-    is_transformed,
     raw_from,
 )
 from twinlog.mirror.start.both_logs import BothLogs
@@ -120,9 +120,7 @@ from twinlog.wire.records import Record
 
 @dataclass(eq=False)
 class StartSearch:
-    """The search for the start of one partition, after the first answers of both clusters have
-    arrived.
-    """
+    """The search for the start of one partition, by the first answers of both clusters."""
 
     request: StartRequest
     source_ends: LogEnds
@@ -163,8 +161,8 @@ class StartSearch:
     def _own(self) -> StartPoint:
         runs, end = self.request.runs, self.target_ends.log_end
         stretch = last_stretch(runs, end)
-        if (found := self._behind_accepted(stretch)) is not None:
-            return found
+        if (start_point := self._after_accepted(stretch)) is not None:
+            return start_point
         k = stretch.k
         raw = raw_from(self.request.transformed, end - k)
         if low := max(stretch.low, k + raw if raw else 0):
@@ -194,37 +192,37 @@ class StartSearch:
         )
         if tail.records or self.request.lost is not None:
             resume_point = TailCheck(logs, tail, k, ordinal).resume_point()
-        upstream = self._check_source(behind_filtered(self.request, resume_point.upstream, ordinal))
+        upstream = self._check_source(after_filtered(self.request, resume_point.upstream, ordinal))
         if upstream != resume_point.upstream:
             resume_point = resume_point._replace(upstream=upstream, leader_epoch=-1)
         return resume_point._replace(leader_epoch=self._epoch(upstream, resume_point.leader_epoch))
 
-    def _behind_accepted(self, stretch: TailStretch) -> StartPoint | None:
+    def _after_accepted(self, stretch: TailStretch) -> StartPoint | None:
         """Return a start point after foreign records that are exactly as they were accepted, or
         None if the map already has all of them.
         """
         runs, end = self.request.runs, self.target_ends.log_end
         low = max(self.target_ends.log_start, stretch.low)
-        found: ForeignWalk | None = None
+        walk: ForeignWalk | None = None
         for accepted in pending(self.request.accepted, stretch, end):
-            found = None if accepted.first < low else self._walk(accepted.first, stretch)
-            if found is not None and found.accepted == accepted:
+            walk = None if accepted.first < low else self._walk(accepted.first, stretch)
+            if walk is not None and walk.accepted == accepted:
                 break
         else:
             return None
-        assert found is not None  # noqa: S101 (set before the break)
-        ordinal, k = found.next_ordinal, found.accepted.k
+        assert walk is not None  # noqa: S101 (set before the break)
+        ordinal, k = walk.next_ordinal, walk.accepted.k
         if run_at(runs, ordinal) is None:
             return None
         self._check_regress(ordinal)
         self._check_producer(ordinal, k)
-        view = found.stretch_end(self.target_ends, stretch.low)
+        view = walk.stretch_end(self.target_ends, stretch.low)
         logs = replace(self.logs, target_ends=view)
         tail = logs.target_tail()
         resume_point = self._resume_point(logs, tail, view.log_end - ordinal, ordinal)
         if resume_point.corrected:
             return None  # the map is wrong as well, and a start makes only one correction
-        learnt = _learnt(runs, found, resume_point.upstream)
+        learnt = _learnt(runs, walk, resume_point.upstream)
         return self._point(ordinal, resume_point._replace(corrected=learnt), k, tail)
 
     def _walk(self, first: int, stretch: TailStretch) -> ForeignWalk | None:
@@ -259,9 +257,7 @@ class StartSearch:
     def _wrong(
         self, what: str, *, code: str, source: TopicPartition | None = None
     ) -> PartitionError:
-        """Return an error about the target's log. `source`: the partition that has the missing
-        records.
-        """
+        """Return an error about the target's log. `source`: the partition of missing records."""
         held = findings.sides(self.source_ends, self.target_ends, self.request.runs)
         return findings.in_target(self.request.target, what, code=code, source=source, held=held)
 
@@ -307,7 +303,7 @@ class StartSearch:
             producers=self.request.our_producers,
         )
         end = self.target_ends.log_end
-        said = f"{witness} is at ordinal {ordinal - 1 + off}, but the log has {ordinal} records"
+        detail = f"{witness} is at ordinal {ordinal - 1 + off}, but the log has {ordinal} records"
         if off > 0:
             where = f"somewhere below offset {end}"
             if at is not None and at.distance > 0:
@@ -316,16 +312,16 @@ class StartSearch:
                     f"before offset {at.offset}: upstream records {lost} of {self.request.source} "
                     "are not on the target"
                 )
-            what = f"{off} records are missing {where} ({said})"
+            what = f"{off} records are missing {where} ({detail})"
             return self._wrong(what, code="GAP_WRITTEN", source=self.request.source)
         where = f"below offset {end}" if at is None else f"from offset {at.offset} on"
-        what = f"{-off} records {where} were not written by this flow, or twice ({said})"
+        what = f"{-off} records {where} were not written by this flow, or twice ({detail})"
         return self._wrong(what, code="EXTRA_RECORDS")
 
     # -- a topic to which other clients may write
 
     def _shared(self) -> StartPoint:
-        ours = find_end(
+        own_end = find_end(
             self.request,
             self.target_ends,
             self.producer,
@@ -333,18 +329,18 @@ class StartSearch:
             self.rules.known_producers,
             self.logs.are_same,
         )
-        self._check_replicated(ours.downstream)
-        resumed = self._source_behind(ours)
+        self._check_replicated(own_end.downstream)
+        resumed = self._source_after(own_end)
         return StartPoint(
-            ordinal=ours.ordinal,
+            ordinal=own_end.ordinal,
             upstream=resumed.upstream,
-            k=self._k(ours.ordinal, ours.foreign),
+            k=self._k(own_end.ordinal, own_end.foreign),
             last_fetched_epoch=self._epoch(resumed.upstream, resumed.leader_epoch),
             is_protected=self.producer is not None,
             last_timestamp=-1 if self.producer is None else self.producer.last_timestamp,
-            taken_over=ours.foreign is not None,
+            taken_over=own_end.foreign is not None,
             lost=self.lost,
-            has_company=ours.has_company,
+            has_company=own_end.has_company,
             compared=resumed.compared,
             target_epoch=self.target_ends.leader_epoch,
             jumps=resumed.corrected,
@@ -359,31 +355,31 @@ class StartSearch:
         """
         return (self.target_ends.high_watermark if foreign is None else foreign) - ordinal
 
-    def _source_behind(self, ours: OurEnd) -> ResumePoint:
+    def _source_after(self, own_end: OurEnd) -> ResumePoint:
         """Return where the source is read next, after this flow's last record."""
         runs = self.request.runs
-        if run_at(runs, ours.ordinal) is None:
+        if run_at(runs, own_end.ordinal) is None:
             raise CorruptData(
-                f"{self.request.target}: the offset map does not reach ordinal {ours.ordinal}",
+                f"{self.request.target}: the offset map does not reach ordinal {own_end.ordinal}",
                 code="STATE_CORRUPT",
             )
-        upstream = next_upstream(runs, ours.ordinal, self.source_ends.log_start)
-        if ours.foreign is not None:
+        upstream = next_upstream(runs, own_end.ordinal, self.source_ends.log_start)
+        if own_end.foreign is not None:
             stable = self._stable_end()  # read before the check: everything below it is decided
             end = max(stable, self.source_ends.high_watermark)
-            self._check_taken_over(upstream, ours.foreign, end)
+            self._check_taken_over(upstream, own_end.foreign, end)
         checked = self._check_source(upstream)
-        last = self._check_last(ours)
+        last = self._check_last(own_end)
         if last is None and self.request.lost is not None:
             raise not_disproved(self.request.lost, source=self.request.source)
-        if ours.foreign is not None:
+        if own_end.foreign is not None:
             # below the stable end only markers remain, which are not copied; above it an open
             # transaction may still commit records
             checked = max(checked, stable)
-        jumps = with_jumps(runs, ours.jumps, ours.ordinal)
+        jumps = with_jumps(runs, own_end.jumps, own_end.ordinal)
         if last is not None and last.upstream >= checked:
             checked = last.upstream + 1
-            jumps = (*jumps, Run(ours.ordinal - 1, last.upstream, ours.downstream - 1))
+            jumps = (*jumps, Run(own_end.ordinal - 1, last.upstream, own_end.downstream - 1))
         epoch = -1 if last is None or last.upstream != checked - 1 else last.leader_epoch
         return ResumePoint(checked, epoch, jumps, 0 if last is None else 1)
 
@@ -420,25 +416,25 @@ class StartSearch:
                 code="TAKEN_OVER",
             )
 
-    def _check_last(self, ours: OurEnd) -> Equal | None:
+    def _check_last(self, own_end: OurEnd) -> Equal | None:
         """Run the tail check of a shared topic: only the last record, because other clients may
         write in between.
 
         Returns None if there is nothing to compare.
         """
-        run = run_at(self.request.runs, ours.ordinal - 1)
-        if run is None or ours.downstream <= self.target_ends.log_start:
+        run = run_at(self.request.runs, own_end.ordinal - 1)
+        if run is None or own_end.downstream <= self.target_ends.log_start:
             return None
-        offset, upstream = ours.downstream - 1, run.upstream_of(ours.ordinal - 1)
+        offset, upstream = own_end.downstream - 1, run.upstream_of(own_end.ordinal - 1)
         raw = self.logs.read_target(offset)
-        target_record = record_before(raw, ours.downstream, self.request.our_producers)
+        target_record = record_before(raw, own_end.downstream, self.request.our_producers)
         source_record = self.logs.source_record(upstream)
         if target_record is None:
             return None
         if source_record is None:
-            return self._last_elsewhere(ours, upstream, target_record)
+            return self._last_elsewhere(own_end, upstream, target_record)
         if same_record(source_record[0], target_record[0], compare_timestamp=target_record[1]):
-            return Equal(ours.ordinal - 1, upstream, source_record[1])
+            return Equal(own_end.ordinal - 1, upstream, source_record[1])
         raise self._wrong(
             f"the record at offset {offset}, this flow's last one, is not upstream record "
             f"{upstream} of {self.request.source}, as the offset map requires: the source's log "
@@ -447,7 +443,7 @@ class StartSearch:
         )
 
     def _last_elsewhere(
-        self, ours: OurEnd, upstream: int, target_record: tuple[Record, bool]
+        self, own_end: OurEnd, upstream: int, target_record: tuple[Record, bool]
     ) -> Equal | None:
         """Find this flow's last record at a later source offset, after a gap that no row announced.
 
@@ -455,15 +451,15 @@ class StartSearch:
         timestamp is kept.
         """
         record, has_own_time = target_record
-        found = {
+        epochs = {
             at: epoch
             for at, (known, epoch) in self.logs.around(upstream).records.items()
             if at > upstream and has_own_time and same_record(known, record, compare_timestamp=True)
         }
-        if len(found) != 1:
+        if len(epochs) != 1:
             return None
-        ((at, epoch),) = found.items()
-        return Equal(ours.ordinal - 1, at, epoch)
+        ((at, epoch),) = epochs.items()
+        return Equal(own_end.ordinal - 1, at, epoch)
 
     # -- both
 
@@ -514,14 +510,12 @@ class StartSearch:
         )
 
 
-def _learnt(runs: tuple[Run, ...], found: ForeignWalk, upstream: int) -> tuple[Run, ...]:
-    """Return the runs that the map must learn from an acceptance. The copy resumes at
-    `upstream`.
-    """
+def _learnt(runs: tuple[Run, ...], walk: ForeignWalk, upstream: int) -> tuple[Run, ...]:
+    """Return the runs that an acceptance adds to the map. The copy resumes at `upstream`."""
     jumps = []
-    for ordinal, downstream in found.jumps:
+    for ordinal, downstream in walk.jumps:
         run = run_at(runs, ordinal)
         if run is not None:
             jumps.append(Run(ordinal, run.upstream_of(ordinal), downstream))
-    moved = with_jumps(runs, jumps, found.next_ordinal)
-    return (*moved, Run(found.next_ordinal, upstream, found.end))
+    moved = with_jumps(runs, jumps, walk.next_ordinal)
+    return (*moved, Run(walk.next_ordinal, upstream, walk.end))

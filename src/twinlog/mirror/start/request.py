@@ -42,9 +42,7 @@ class StartFacts(Pairing):
     since; -1: none.
     """
     former: tuple[int, ...] = ()
-    """Target partitions that hold the copy of an earlier source topic of this name, which was
-    deleted.
-    """
+    """Target partitions with the copy of an earlier, deleted source topic of this name."""
     is_another: bool = False
     """Whether the partition of this number of such an earlier source topic was copied to this
     target topic.
@@ -76,9 +74,7 @@ class StartRequest(StartFacts):
     (`mirror.copy.fan_out`).
     """
     our_producers: frozenset[int] = frozenset()
-    """Producer IDs under which this flow may have written records here, including the
-    current one.
-    """
+    """Producer IDs under which this flow may have written here, also the current one."""
     begin: int = -1
     """The offset that `start` means in the current log. It is determined once, and fixed by the
     first row.

@@ -63,13 +63,13 @@ class TailCheck:
         logs, lost = self._logs, self._request.lost
         upstream = next_upstream(self._runs, self._ordinal, logs.source_ends.log_start)
         known = logs.sources(self._tail, self._runs, self._k)
-        found = self._compare(self._runs, known, self._request.fingerprints)
-        if found.holds:
-            if lost is not None and not found.proves(self._ordinal):
+        comparison = self._compare(self._runs, known, self._request.fingerprints)
+        if comparison.holds:
+            if lost is not None and not comparison.proves(self._ordinal):
                 raise not_disproved(lost, source=self._request.source)
-            epoch = found.epoch_before(self._ordinal, upstream)
-            accepted = ResumePoint(upstream, epoch, compared=found.equal)
-            return accepted if found.proves(self._ordinal) else self._elsewhere(accepted)
+            epoch = comparison.epoch_before(self._ordinal, upstream)
+            accepted = ResumePoint(upstream, epoch, compared=comparison.equal)
+            return accepted if comparison.proves(self._ordinal) else self._elsewhere(accepted)
         corrected = self._corrected(upstream, known)
         if corrected is not None:
             return corrected
@@ -82,7 +82,7 @@ class TailCheck:
                     self._request.runs_from,
                     logs.target_ends.log_start - self._k,
                 ),
-                high=found.differing[0][0] - self._k,
+                high=comparison.differing[0][0] - self._k,
                 compare_timestamp=not self._tail.is_log_append_time,
                 source_start=logs.source_ends.log_start,
                 was_cut=upstream > logs.source_ends.log_end or lost is not None,
@@ -118,16 +118,16 @@ class TailCheck:
                 break  # the announced record is there, so this row and all before it are right
             earlier, fewer = without_newest(runs, prints, count)
             known |= self._logs.sources(self._tail, earlier, self._k)
-            found = self._compare(earlier, known, fewer)
-            if not found.holds:
+            comparison = self._compare(earlier, known, fewer)
+            if not comparison.holds:
                 continue
             right = continued(earlier, dropped.ordinal)
-            behind = right.upstream_of(self._ordinal)
-            if found.proves(self._ordinal) and dropped.ordinal < self._ordinal:
-                epoch = found.epoch_before(self._ordinal, behind)
-                return ResumePoint(behind, epoch, (right,), found.equal)
+            next_offset = right.upstream_of(self._ordinal)
+            if comparison.proves(self._ordinal) and dropped.ordinal < self._ordinal:
+                epoch = comparison.epoch_before(self._ordinal, next_offset)
+                return ResumePoint(next_offset, epoch, (right,), comparison.equal)
             if void and gone is None and self._request.lost is None:
-                gone = ResumePoint(behind, -1, (right,), found.equal)
+                gone = ResumePoint(next_offset, -1, (right,), comparison.equal)
         return self._near_by(upstream, gone)
 
     def _elsewhere(self, accepted: ResumePoint) -> ResumePoint:
@@ -175,8 +175,8 @@ class TailCheck:
         if newest is not None:
             corrected = found_by_content(self._tail, around, newest, self._k)
             return self._found(newest, around, corrected, len(self._tail.records))
-        if (found := self._in_order(near)) is not None:
-            return found
+        if (upstreams := self._in_order(near)) is not None:
+            return upstreams
         own_time = not self._tail.is_log_append_time
         if any(same_record(r, last, compare_timestamp=own_time) for r, _ in around.values()):
             return None

@@ -34,9 +34,7 @@ class TargetTail:
     last_header: BatchHeader | None
     is_log_append_time: bool
     whole_from: int = 0
-    """From this offset on, no record is missing. Before it, some large records may not have been
-    read.
-    """
+    """From this offset on, no record is missing. Before it, large records may be."""
 
 
 class Equal(NamedTuple):
@@ -129,10 +127,10 @@ def is_void(run: Run, tail: TargetTail, k: int, fingerprints: Mapping[int, int])
     False: it has the announced one, so the run is right. None: unknown.
     """
     known = fingerprints.get(run.ordinal)
-    found = next((record for record in tail.records if record.offset - k == run.ordinal), None)
-    if known is None or found is None or tail.is_log_append_time:
+    record_at = next((record for record in tail.records if record.offset - k == run.ordinal), None)
+    if known is None or record_at is None or tail.is_log_append_time:
         return None
-    return known != fingerprint(found)
+    return known != fingerprint(record_at)
 
 
 def decode(header: BatchHeader, batch: memoryview) -> Sequence[Record]:
@@ -212,15 +210,15 @@ def compare(
         if run is None:
             continue  # written before the given part of the map
         upstream = run.upstream_of(ordinal)
-        found = source.get(upstream)
-        if found is None:
+        source_record = source.get(upstream)
+        if source_record is None:
             known = fingerprints.get(ordinal)
             if known is not None and not tail.is_log_append_time and known != fingerprint(record):
                 differing.append((record.offset, upstream))
             continue
-        if same_record(found[0], record, compare_timestamp=not tail.is_log_append_time):
+        if same_record(source_record[0], record, compare_timestamp=not tail.is_log_append_time):
             equal += 1
-            newest = Equal(ordinal, upstream, found[1])
+            newest = Equal(ordinal, upstream, source_record[1])
         else:
             differing.append((record.offset, upstream))
     return Comparison(equal=equal, differing=tuple(differing), newest=newest)

@@ -59,5 +59,5 @@ class WantedAcceptance(StateRow, frozen=True, kw_only=True):
         return known and tp == (self.topic, self.partition)
 
     def __str__(self) -> str:
-        said = f": {self.reason}" if self.reason else ""
-        return f"{self.topic}-{self.partition} {self.accepted} by {self.who}{said}"
+        suffix = f": {self.reason}" if self.reason else ""
+        return f"{self.topic}-{self.partition} {self.accepted} by {self.who}{suffix}"

@@ -41,9 +41,7 @@ class CopyRow(StateRow, frozen=True, kw_only=True):
     topic: str
     """Name on the target, or empty if only its ID is known."""
     topic_id: TopicId
-    """ID on the target. The zero ID if the topic is not created yet, or if the brokers have
-    no IDs.
-    """
+    """ID on the target; the zero ID for a topic that is not created, or without an ID."""
     target_cluster_id: str
     source_cluster_id: str
     source_topic: str
@@ -51,9 +49,7 @@ class CopyRow(StateRow, frozen=True, kw_only=True):
     lineage: tuple[str, ...]
     """Cluster IDs, sorted, without the source's own."""
     begun: bool
-    """Whether lanes may have written to it. Until then the row is an intention, which may be
-    withdrawn.
-    """
+    """Whether lanes may have written to it. Before that the row may be withdrawn."""
     ended: bool
     """Whether the flow has stopped writing to it, which voids the row."""
     source_alias: str = ""
@@ -92,9 +88,7 @@ class CopyRow(StateRow, frozen=True, kw_only=True):
 def copy_rows(
     records: Iterable[tuple[bytes | None, bytes | None]],
 ) -> dict[tuple[str, str], CopyRow]:
-    """Return the newest row by flow and topic, including ended ones, from (key, value) in log
-    order.
-    """
+    """Return the newest row by flow and topic, also ended ones, from (key, value)."""
     out: dict[tuple[str, str], CopyRow] = {}
     for parts, fields in read_rows(records):
         if parts[2] == COPY:

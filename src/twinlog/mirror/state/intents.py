@@ -33,8 +33,6 @@ INTENT: Final = "intent"
 
 
 class IntentKind(StrEnum):
-    """The kinds of intents."""
-
     PAUSE = "pause"
     """For a flow or a topic: nothing is copied until it is revoked."""
     RELEASE = "release"
@@ -109,8 +107,8 @@ class FlowIntents:
     @property
     def limit(self) -> int | None:
         """The limit in bytes per second, or None if the configured one applies."""
-        found = self.get(IntentKind.LIMIT)
-        return None if found is None else found.bytes_per_second
+        intent = self.get(IntentKind.LIMIT)
+        return None if intent is None else intent.bytes_per_second
 
     def pause_of(self, topic: str) -> Intent | None:
         """Return why the topic is not copied: its own pause, or that of the flow."""
@@ -149,25 +147,26 @@ class FlowIntents:
 
     @property
     def copied_replays(self) -> frozenset[str]:
-        """Topics that are still copied although a failback has begun to append the tail of their
-        source.
-        """
+        """Topics that are still copied although a failback has begun to append to them."""
         if self.promotion is not None:
             return frozenset()
         return frozenset(self.topics(IntentKind.REPLAY)) - self.released
 
     def after(self, intents: Iterable[Intent]) -> FlowIntents:
         """Return the intents as they will be when these rows are written."""
-        found = dict(self._set)
-        for one in intents:
-            found.pop(one.key, None)
-            if one.is_set:
-                found[one.key] = one
-        return replace(self, _set=found)
+        changed = dict(self._set)
+        for intent in intents:
+            changed.pop(intent.key, None)
+            if intent.is_set:
+                changed[intent.key] = intent
+        return replace(self, _set=changed)
 
     def rows(self) -> list[tuple[bytes, bytes]]:
         """Return (key, value) of all intents."""
-        repairs = [*(one.encode() for one in self.skips), *(one.encode() for one in self.accepted)]
+        repairs = [
+            *(skip.encode() for skip in self.skips),
+            *(one.encode() for one in self.accepted),
+        ]
         return [*(one.encode() for one in self._set.values()), *repairs]
 
 
@@ -188,9 +187,7 @@ def topic_promoted(promotion: Intent) -> str:
 
 
 def is_intent_row(key: bytes | None, flow: str) -> bool:
-    """Return whether a row may be an intent of this flow. That includes rows whose key cannot be
-    read.
-    """
+    """Return whether a row is, or may be (unreadable key), an intent of this flow."""
     try:
         parts = json.loads(key or b"null")
         return bool(parts[1] == flow and parts[2] == INTENT)
@@ -212,7 +209,7 @@ def flow_intents(
     These then do not raise.
     """
     known = known or FlowIntents()
-    found = dict(known._set)
+    intents = dict(known._set)
     skips = {one.record_key: one for one in known.skips}
     accepted = {one.record_key: one for one in known.accepted}
     for key, value in _newest(flow, rows):
@@ -232,11 +229,11 @@ def flow_intents(
             acceptance = WantedAcceptance.decode(parts, fields)
             accepted[acceptance.record_key] = acceptance
         elif one is not None and one.is_set:
-            found[one.key] = one
+            intents[one.key] = one
         elif one is not None:
-            found.pop(one.key, None)
+            intents.pop(one.key, None)
     return FlowIntents(
-        found,
+        intents,
         tuple(skips[key] for key in sorted(skips)),
         tuple(accepted[key] for key in sorted(accepted)),
     )

@@ -49,9 +49,7 @@ class MappedCopies:
         return target in self.lost or partition in self.partitions.get((source, target), ())
 
     def was_copied_to(self, target: TopicId, partition: int) -> bool:
-        """Return whether a copy of any source topic had a row for this partition of the target
-        topic.
-        """
+        """Return whether any copy had a row for this partition of the target topic."""
         noted = (some for (_, there), some in self.partitions.items() if there == target)
         return target in self.lost or any(partition in some for some in noted)
 
@@ -60,7 +58,7 @@ def noting_rows(flow: str, copy: Copy, partitions: Collection[int]) -> tuple[byt
     """Return the row stating that these partitions of the copy have rows in the map."""
     count = next(number for number in itertools.count() if number not in partitions)
     fields: dict[str, object] = {"partitions": count}
-    if others := sorted(one for one in partitions if one > count):
+    if others := sorted(partition for partition in partitions if partition > count):
         fields["others"] = others
     return encode_row(["flow", flow, _KIND, *copy], fields)
 
@@ -91,8 +89,8 @@ def mapped_copies(flow: str, records: Iterable[tuple[bytes | None, bytes | None]
             continue
         if parts[2] == _KIND:
             copy = TopicId(parts[3]), TopicId(parts[4])
-            found = {*range(fields["partitions"]), *fields.get("others", ())}
-            out.partitions[copy] = out.partitions.get(copy, frozenset()) | found
+            partitions = {*range(fields["partitions"]), *fields.get("others", ())}
+            out.partitions[copy] = out.partitions.get(copy, frozenset()) | partitions
         elif parts[2] == _LOST:
             out.lost |= set(map(TopicId, fields["targets"]))
     return out

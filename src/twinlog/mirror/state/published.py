@@ -82,9 +82,7 @@ class Kept(Struct, frozen=True, kw_only=True):
     """How soon the source deletes records that wait to be copied."""
 
     ms: Bounded | None
-    """The shortest time for which a waiting record is certainly kept. None: no deletion is
-    expected.
-    """
+    """How long waiting records are certainly kept. None: no deletion is expected."""
     topic: str
     """The topic with that time."""
     near_deletion: tuple[str, ...]
@@ -152,9 +150,7 @@ class PublishedStatus(StateRow, frozen=True, kw_only=True):
     code: str = ""
     """Code of the problem because of which the flow does not work."""
     kept: Kept | None = None
-    """How soon the source deletes waiting records, or None if the leader is of an earlier
-    release.
-    """
+    """How soon the source deletes waiting records; None from an earlier release."""
 
     @property
     def where(self) -> str:
@@ -194,20 +190,22 @@ def published_status(
     CorruptData if there are rows but none can be read.
     """
     wanted = row_key("flow", flow, _KIND)
-    found: list[PublishedStatus] = []
+    statuses: list[PublishedStatus] = []
     problem: CorruptData | None = None
     for key, value in rows:
         if key != wanted:
             continue
         try:
-            found = (
-                [] if value is None else [*found, PublishedStatus.decode(*read_row(wanted, value))]
+            statuses = (
+                []
+                if value is None
+                else [*statuses, PublishedStatus.decode(*read_row(wanted, value))]
             )
         except CorruptData as error:
             problem = error
-    if not found and problem is not None:
+    if not statuses and problem is not None:
         raise problem
-    return max(reversed(found), key=lambda one: (one.rank, one.at_ms), default=None)
+    return max(reversed(statuses), key=lambda one: (one.rank, one.at_ms), default=None)
 
 
 def failed_set_up(

@@ -65,9 +65,7 @@ class PublishedEvents(StateRow, frozen=True, kw_only=True):
 
 
 def within_bounds(events: Iterable[PublishedEvent]) -> tuple[PublishedEvent, ...]:
-    """Return the newest events that fit into one row. Input and result are in order, oldest
-    first.
-    """
+    """Return the newest events that fit into one row, in order like the input."""
     kept: list[PublishedEvent] = []
     left = MOST_CHARACTERS
     for one in reversed([*events][-MOST_EVENTS:]):
@@ -85,26 +83,26 @@ def published_events(
     can be read.
     """
     wanted = row_key("flow", flow, _KIND)
-    found: list[PublishedEvents] = []
+    readable: list[PublishedEvents] = []
     problem: CorruptData | None = None
     for key, value in rows:
         if key != wanted or value is None:
             continue
         try:
-            found.append(_read(wanted, value))
+            readable.append(_read(wanted, value))
         except CorruptData as error:
             problem = error
-    if not found and problem is not None:
+    if not readable and problem is not None:
         raise problem
-    return tuple(found)
+    return tuple(readable)
 
 
 def _read(key: bytes, value: bytes) -> PublishedEvents:
     parts, fields = read_row(key, value)
     events = fields.get("events")
     newest = events[-MOST_EVENTS:] if isinstance(events, list) else events
-    found = PublishedEvents.decode(parts, {**fields, "events": newest})
-    texts = [(one.message, one.code, one.topic, one.person) for one in found.events]
-    if any(sum(map(len, each)) > MOST_CHARACTERS for each in (*texts, (found.host, found.run))):
+    row = PublishedEvents.decode(parts, {**fields, "events": newest})
+    texts = [(event.message, event.code, event.topic, event.person) for event in row.events]
+    if any(sum(map(len, each)) > MOST_CHARACTERS for each in (*texts, (row.host, row.run))):
         raise PublishedEvents.corrupt("its texts are too long")
-    return found
+    return row

@@ -36,7 +36,7 @@ def quarantined(wanted: WantedSkip, record: Record, *, is_batch: bool, now_ms: i
     """Return the record to write. Its timestamp is the current time, so that brokers remember its
     producer.
     """
-    said = {
+    origin = {
         "topic": wanted.topic,
         "topic.id": str(wanted.topic_id),
         "partition": str(wanted.partition),
@@ -50,8 +50,8 @@ def quarantined(wanted: WantedSkip, record: Record, *, is_batch: bool, now_ms: i
         "flow": wanted.flow,
         "content": "batch" if is_batch else "record",
     }
-    ours = tuple((_PREFIX + name, value.encode()) for name, value in said.items())
-    return record._replace(offset=0, timestamp=now_ms, headers=(*record.headers, *ours))
+    headers = tuple((_PREFIX + name, value.encode()) for name, value in origin.items())
+    return record._replace(offset=0, timestamp=now_ms, headers=(*record.headers, *headers))
 
 
 def origin_in(wanted: WantedSkip, offset: int) -> RecordOrigin:
@@ -59,11 +59,9 @@ def origin_in(wanted: WantedSkip, offset: int) -> RecordOrigin:
 
 
 def origin_of(record: Record) -> RecordOrigin | None:
-    """Return the origin of a record in the quarantine topic, or None if Twinlog did not
-    write it.
-    """
-    said = dict(record.headers)  # the last of a name: the record's own headers come first
-    found = [said.get(_PREFIX + name) for name in _ORIGIN]
-    if any(value is None for value in found):
+    """Return the origin of a record of the quarantine topic; None if it is not Twinlog's."""
+    headers = dict(record.headers)  # the last of a name: the record's own headers come first
+    fields = [headers.get(_PREFIX + name) for name in _ORIGIN]
+    if any(value is None for value in fields):
         return None
-    return RecordOrigin(*((value or b"").decode("utf-8", "replace") for value in found))
+    return RecordOrigin(*((value or b"").decode("utf-8", "replace") for value in fields))

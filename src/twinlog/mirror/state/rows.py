@@ -105,8 +105,8 @@ class StateRows(Iterable[Row]):
     @cached_property
     def producers(self) -> frozenset[int]:
         """The producer IDs of all flows."""
-        found = (producer_of(*row) for row in self.of_kinds(*OF_PRODUCERS))
-        return frozenset(one for one in found if one is not None)
+        ids = (producer_of(*row) for row in self.of_kinds(*OF_PRODUCERS))
+        return frozenset(one for one in ids if one is not None)
 
     def _of(self, flow: str, *kinds: str) -> Iterator[Row]:
         kept = self._kept.get(flow, {})

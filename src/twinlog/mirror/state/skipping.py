@@ -60,5 +60,5 @@ class WantedSkip(StateRow, frozen=True, kw_only=True):
         return known and tp == (self.topic, self.partition)
 
     def __str__(self) -> str:
-        said = f": {self.reason}" if self.reason else ""
-        return f"{self.topic}-{self.partition} {self.skip} [{self.code}] by {self.who}{said}"
+        suffix = f": {self.reason}" if self.reason else ""
+        return f"{self.topic}-{self.partition} {self.skip} [{self.code}] by {self.who}{suffix}"

@@ -33,7 +33,7 @@ class VerifyRun(StateRow, frozen=True, kw_only=True):
     topics: str | None
     """A regular expression, or None for all topics."""
     since: str | None
-    """As requested: times of the source's records."""
+    """Times of the source's records, as requested."""
     until: str | None
     deep: bool
     partitions: int
@@ -47,9 +47,7 @@ class VerifyRun(StateRow, frozen=True, kw_only=True):
     groups: int
     """Number of group offsets with which a group would skip records."""
     sha256: str
-    """Digest of the flow's part of the report, computed in the same way as the report's own
-    digest.
-    """
+    """Digest of the flow's part of the report, computed like the report's own digest."""
 
     @property
     def is_whole(self) -> bool:
@@ -78,18 +76,18 @@ def verify_runs(
     `rows` are (key, value) in log order.
     """
     wanted = {row_key("flow", flow, VERIFIED, part) for part in (_WHOLE, _PART)}
-    found: dict[bytes, VerifyRun] = {}
+    runs: dict[bytes, VerifyRun] = {}
     for key, value in rows:
         if key not in wanted:
             continue
         if value is None:
-            found.pop(key, None)
+            runs.pop(key, None)
             continue
         try:
             parts, fields = read_row(key, value)
             one = VerifyRun.decode(parts[:3], fields)
         except CorruptData:
             continue
-        if key not in found or not one.is_outdated_by(found[key]):
-            found[key] = one
-    return tuple(sorted(found.values(), key=lambda one: one.began_ms, reverse=True))
+        if key not in runs or not one.is_outdated_by(runs[key]):
+            runs[key] = one
+    return tuple(sorted(runs.values(), key=lambda one: one.began_ms, reverse=True))

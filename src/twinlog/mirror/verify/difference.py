@@ -107,17 +107,17 @@ class Compared:
             day = self.days[number] = Day()
         return day
 
-    def add(self, behind: Compared) -> None:
+    def add(self, following: Compared) -> None:
         """Add the result for the next section of the partition."""
         room = MOST_KEPT - len(self.differences)
-        self.differences += behind.differences[:room]
-        self.unkept += behind.unkept + len(behind.differences[room:])
-        self.equal += behind.equal
-        self.by_bytes += behind.by_bytes
-        self.bytes += behind.bytes
-        self.gaps.update(behind.gaps)
-        self.pending = behind.pending if self.pending is None else self.pending
-        for number, day in behind.days.items():
+        self.differences += following.differences[:room]
+        self.unkept += following.unkept + len(following.differences[room:])
+        self.equal += following.equal
+        self.by_bytes += following.by_bytes
+        self.bytes += following.bytes
+        self.gaps.update(following.gaps)
+        self.pending = following.pending if self.pending is None else self.pending
+        for number, day in following.days.items():
             self.days.setdefault(number, Day()).add(day)
 
     def differs(
@@ -128,32 +128,33 @@ class Compared:
         records: int,
         why: str = "",
     ) -> None:
-        """Report a difference. It is merged with the last one if that is of the same kind and
-        adjacent.
-        """
-        found = Difference(kind=kind, source=source, target=target, records=records, why=why)
+        """Report a difference, merged with an adjacent last one of the same kind."""
+        difference = Difference(kind=kind, source=source, target=target, records=records, why=why)
         last = self.differences[-1] if self.differences else None
-        joined = None if last is None or not self._is_open else _joined(last, found)
+        joined = None if last is None or not self._is_open else _joined(last, difference)
         self._is_open = True
         if joined is not None:
             self.differences[-1] = joined
         elif len(self.differences) < MOST_KEPT:
-            self.differences.append(found)
+            self.differences.append(difference)
         else:
             self.unkept += 1
 
 
-def _joined(last: Difference, found: Difference) -> Difference | None:
-    if (last.kind, last.why) != (found.kind, found.why) or last.kind is DifferenceKind.REORDERED:
+def _joined(last: Difference, difference: Difference) -> Difference | None:
+    if (last.kind, last.why) != (
+        difference.kind,
+        difference.why,
+    ) or last.kind is DifferenceKind.REORDERED:
         return None
     one_sided = (last.source is None, last.target is None)
-    if one_sided != (found.source is None, found.target is None):
+    if one_sided != (difference.source is None, difference.target is None):
         return None
-    source, target = _both(last.source, found.source), _both(last.target, found.target)
-    return replace(last, source=source, target=target, records=last.records + found.records)
+    source, target = _both(last.source, difference.source), _both(last.target, difference.target)
+    return replace(last, source=source, target=target, records=last.records + difference.records)
 
 
-def _both(last: Range | None, found: Range | None) -> Range | None:
-    if last is None or found is None:
+def _both(last: Range | None, span: Range | None) -> Range | None:
+    if last is None or span is None:
         return None
-    return Range(min(last.first, found.first), max(last.next, found.next))
+    return Range(min(last.first, span.first), max(last.next, span.next))

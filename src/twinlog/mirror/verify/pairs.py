@@ -53,28 +53,30 @@ class Pairs:
         """Return the source offset of the first copied record at or after a target offset."""
         return self._first(downstream, DOWNSTREAM, UPSTREAM)
 
-    def _first(self, at: int, here: int, there: int) -> int:
-        found = self._mapped(at, here, there)
-        if found is None:
-            return self.first[there]
-        if found.is_known:
-            return found.offset
-        return self.runs[self._at[here] + 1][there]
+    def _first(self, at: int, from_field: int, to_field: int) -> int:
+        mapped = self._mapped(at, from_field, to_field)
+        if mapped is None:
+            return self.first[to_field]
+        if mapped.is_known:
+            return mapped.offset
+        return self.runs[self._at[from_field] + 1][to_field]
 
-    def _mapped(self, at: int, here: int, there: int) -> MappedOffset | None:
-        number = self._at[here]
+    def _mapped(self, at: int, from_field: int, to_field: int) -> MappedOffset | None:
+        number = self._at[from_field]
         run = self.runs[number]
         length = self._length(number)
-        distance = at - run[here]
+        distance = at - run[from_field]
         if not 0 <= distance < length:
-            number = following(self.runs, at, here) - 1
+            number = following(self.runs, at, from_field) - 1
             if number < 0:
                 return None
-            self._at[here] = number
+            self._at[from_field] = number
             run, length = self.runs[number], self._length(number)
-            distance = at - run[here]
+            distance = at - run[from_field]
         is_known = distance < length
-        return MappedOffset(run[there] + distance, is_known, length - distance if is_known else 0)
+        return MappedOffset(
+            run[to_field] + distance, is_known, length - distance if is_known else 0
+        )
 
     def _length(self, number: int) -> int:
         if number + 1 == len(self.runs):

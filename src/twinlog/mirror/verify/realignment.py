@@ -39,36 +39,38 @@ def meeting(
 
     `is_whole`: no records follow. `may_lack`: single records may be missing on either side.
     """
-    here, there = range(len(source)), range(len(target))
+    source_indexes, target_indexes = range(len(source)), range(len(target))
     if may_lack:
         known_there = {one.number for one in target}
         known_here = {one.number for one in source}
-        here_kept = [at for at in here if source[at].number in known_there]
-        there_kept = [at for at in there if target[at].number in known_here]
+        here_kept = [at for at in source_indexes if source[at].number in known_there]
+        there_kept = [at for at in target_indexes if target[at].number in known_here]
     else:
-        here_kept, there_kept = list(here), list(there)
+        here_kept, there_kept = list(source_indexes), list(target_indexes)
     ends = [END] * ALIKE if is_whole else []
-    ours: list[object] = [source[at].number for at in here_kept] + ends
-    theirs: list[object] = [target[at].number for at in there_kept] + ends
-    found = _nearest(ours, theirs)
-    if found is None:
+    source_numbers: list[object] = [source[at].number for at in here_kept] + ends
+    target_numbers: list[object] = [target[at].number for at in there_kept] + ends
+    match = _nearest(source_numbers, target_numbers)
+    if match is None:
         return None
     return (
-        here_kept[found[0]] if found[0] < len(here_kept) else len(source),
-        there_kept[found[1]] if found[1] < len(there_kept) else len(target),
+        here_kept[match[0]] if match[0] < len(here_kept) else len(source),
+        there_kept[match[1]] if match[1] < len(there_kept) else len(target),
     )
 
 
-def _nearest(ours: Sequence[object], theirs: Sequence[object]) -> tuple[int, int] | None:
+def _nearest(
+    source_numbers: Sequence[object], target_numbers: Sequence[object]
+) -> tuple[int, int] | None:
     starts: dict[tuple[object, ...], list[int]] = {}
-    for at in range(len(theirs) - ALIKE + 1):
-        starts.setdefault(tuple(theirs[at : at + ALIKE]), []).append(at)
+    for at in range(len(target_numbers) - ALIKE + 1):
+        starts.setdefault(tuple(target_numbers[at : at + ALIKE]), []).append(at)
     best: tuple[int, int] | None = None
-    for at in range(len(ours) - ALIKE + 1):
+    for at in range(len(source_numbers) - ALIKE + 1):
         if best is not None and at >= sum(best):
             break
         # if distances are equal, the match that keeps the pairing is preferred
-        for other in starts.get(tuple(ours[at : at + ALIKE]), ()):
+        for other in starts.get(tuple(source_numbers[at : at + ALIKE]), ()):
             rank = at + other, abs(at - other)
             if best is None or rank < (sum(best), abs(best[0] - best[1])):
                 best = at, other

@@ -18,9 +18,7 @@ from twinlog.wire.records import Record
 from twinlog.wire.rows import records_of
 
 MOST_SPOILT: Final = 1 << 20
-"""Maximum number of offsets assumed for a batch that cannot be read, because its header may be
-wrong.
-"""
+"""Maximum offsets assumed for a batch that cannot be read, because its header may be wrong."""
 HIDDEN_KEPT: Final = 1_000
 
 
@@ -38,7 +36,7 @@ class Entry(NamedTuple):
 
     offset: int
     record: Record | None
-    """None if the batch cannot be read."""
+    """The record, or None if the batch cannot be read."""
     is_own_time: bool = False
     """Whether the broker of this log set the timestamp."""
     problem: str = ""
@@ -66,13 +64,11 @@ class RecordTable:
     def entries(self) -> list[Entry]:
         """Return the records as objects."""
         records = records_of(self.table, range(self.at, self.end))
-        return [Entry(one.offset, one, self.is_own_time) for one in records]
+        return [Entry(record.offset, record, self.is_own_time) for record in records]
 
 
 class ReadSide:
-    """One log during a walk. `start` returns its current log start, which may rise while it is
-    read.
-    """
+    """One log during a walk. `start` returns its current log start, which may rise."""
 
     def __init__(
         self,
@@ -199,6 +195,10 @@ class ReadSide:
         except CorruptData as error:
             problem = f"cannot be read: {error.message}"
             first = max(header.base_offset, self.begin)
-            behind = min(header.next_offset, first + MOST_SPOILT)
-            return [Entry(offset, None, problem=problem) for offset in range(first, behind)]
-        return [Entry(one.offset, one, is_own_time) for one in records if one.offset >= self.begin]
+            next_offset = min(header.next_offset, first + MOST_SPOILT)
+            return [Entry(offset, None, problem=problem) for offset in range(first, next_offset)]
+        return [
+            Entry(record.offset, record, is_own_time)
+            for record in records
+            if record.offset >= self.begin
+        ]

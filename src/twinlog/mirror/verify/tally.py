@@ -63,8 +63,8 @@ class Tally:
         self.digested += 1
         self.record_bytes += len(rest)
         head = _OFFSET_AND_TIME.pack(offset, timestamp)
-        found = blake2b(head + rest, digest_size=DIGEST_BYTES)
-        self.digest = (self.digest + int.from_bytes(found.digest(), "big")) % _MODULUS
+        digest = blake2b(head + rest, digest_size=DIGEST_BYTES)
+        self.digest = (self.digest + int.from_bytes(digest.digest(), "big")) % _MODULUS
 
 
 @dataclass(slots=True, kw_only=True)

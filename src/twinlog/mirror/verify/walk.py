@@ -75,10 +75,10 @@ class LogWalk:
         self._pairs = pairs
         self._source, self._target = source, target
         self._rules = rules
-        self._found = compared
+        self._compared = compared
         self._on_step = on_step
         self._shift = 0
-        """By how many offsets records are after their positions in the map."""
+        """Distance of records to their positions in the map."""
 
     def walk(self) -> None:
         """Walk to the limit of both sides."""
@@ -109,8 +109,8 @@ class LogWalk:
                 first, count = entry.offset, skipped(self._rules.skips, entry.offset) is None
             else:
                 break
-            if count and self._found.pending is None:
-                self._found.pending = Range(first, end)
+            if count and self._compared.pending is None:
+                self._compared.pending = Range(first, end)
             records += count
         return records
 
@@ -120,7 +120,7 @@ class LogWalk:
         here, there = self._source.batch(), self._target.batch()
         if here is None or there is None or not self._is_counterpart(here.header, there.header):
             return False
-        if not are_equal(here, there, self._found, is_deep=self._rules.is_deep):
+        if not are_equal(here, there, self._compared, is_deep=self._rules.is_deep):
             return False
         header, other = here.header, there.header
         if self._shift:
@@ -130,7 +130,7 @@ class LogWalk:
                 header.count,
             )
         else:
-            self._found.same(header.count)
+            self._compared.same(header.count)
         self._source.pass_batch()
         self._target.pass_batch()
         self._on_step(other.next_offset)
@@ -145,14 +145,14 @@ class LogWalk:
         if mapped is None or mapped.offset + self._shift != there.offset:
             return False
         most = min(mapped.room, self._source.limit - here.offset, self._target.limit - there.offset)
-        equal = count_equal(here, there, most, self._found, is_deep=self._rules.is_deep)
+        equal = count_equal(here, there, most, self._compared, is_deep=self._rules.is_deep)
         if not equal:
             return False
         first, at = here.offset, there.offset
         if self._shift:
             self._note_shifted(Range(first, first + equal), Range(at, at + equal), equal)
         else:
-            self._found.same(equal)
+            self._compared.same(equal)
         self._source.pass_rows(equal)
         self._target.pass_rows(equal)
         self._on_step(at + equal)
@@ -165,9 +165,10 @@ class LogWalk:
         mapped = self._pairs.counterpart(header.base_offset)
         if mapped is None or not mapped.is_known or mapped.room < header.count:
             return False
-        behind = header.next_offset
+        next_offset = header.next_offset
         is_left_out = any(
-            one.first < behind and header.base_offset < one.next for one in self._rules.skips
+            skip.first < next_offset and header.base_offset < skip.next
+            for skip in self._rules.skips
         )
         return mapped.offset + self._shift == other.base_offset and not is_left_out
 
@@ -208,14 +209,14 @@ class LogWalk:
             source, target = Range(here, here + 1), Range(there, there + 1)
             self._note_shifted(source, target, 1, is_known=is_known)
         else:
-            self._found.same(1)
+            self._compared.same(1)
 
     def _count(self, entry: Entry, offset: int, side: Callable[[Day], Tally]) -> None:
         """Count a record in its day. `offset`: its position for the digest."""
         record = entry.record
         if record is None:
             return  # it cannot be read
-        tally = side(self._found.day(record.timestamp))
+        tally = side(self._compared.day(record.timestamp))
         if self._rules.is_deep:
             tally.add_digest(offset, record.timestamp, rest_of(record))
         else:
@@ -228,14 +229,14 @@ class LogWalk:
     def _is_same(self, here: Entry, there: Entry) -> bool:
         if here.record is None or there.record is None:
             return False
-        self._found.gaps[GapCause.OWN_TIME] += there.is_own_time
+        self._compared.gaps[GapCause.OWN_TIME] += there.is_own_time
         return same_record(here.record, there.record, compare_timestamp=not there.is_own_time)
 
     def _passes(self, reason: GapCause | None, pass_entry: Callable[[], None]) -> bool:
         """Count and pass a record that one side lacks for a valid reason, or return False."""
         if reason is None:
             return False
-        self._found.gaps[reason] += 1
+        self._compared.gaps[reason] += 1
         pass_entry()
         return True
 
@@ -247,7 +248,7 @@ class LogWalk:
         return self._passes(self._why_of_others(there.offset), partial(self._pass_there, there))
 
     def _why_of_others(self, offset: int) -> GapCause | None:
-        if any(first <= offset < behind for first, behind in self._rules.accepted):
+        if any(first <= offset < next_offset for first, next_offset in self._rules.accepted):
             return GapCause.ACCEPTED
         if not self._rules.is_shared:
             return None
@@ -302,7 +303,7 @@ class LogWalk:
                 Range(here[0].offset, here[0].offset + 1),
                 Range(there[0].offset, there[0].offset + 1),
             )
-            self._found.differs(DifferenceKind.DIFFERENT, *pair, 1)
+            self._compared.differs(DifferenceKind.DIFFERENT, *pair, 1)
             self._count(here[0], here[0].offset, lambda day: day.source)
             self._count(there[0], ~there[0].offset, lambda day: day.target)
             self._source.give_back(here[1:])
@@ -319,9 +320,7 @@ class LogWalk:
             self._on_step(there[until[1] - 1].offset + 1)
 
     def _shift_at(self, here: Sequence[Entry], there: Sequence[Entry]) -> int:
-        """Return by how many offsets the first of these records are after their positions in the
-        map.
-        """
+        """Return the distance of the first of these records to their positions in the map."""
         mapped = self._pairs.counterpart(here[0].offset) if here and there else None
         return self._shift if mapped is None else there[0].offset - mapped.offset
 
@@ -342,15 +341,15 @@ class LogWalk:
 
     def _seen(self, here: Sequence[Entry], there: Sequence[Entry]) -> tuple[list[Seen], list[Seen]]:
         with_timestamp = not any(one.is_own_time for one in there)
-        ours = []
+        source_seen = []
         for one in here:
             mapped = self._pairs.counterpart(one.offset)
             at = -1 if mapped is None else mapped.offset + self._shift
-            ours.append(Seen(one.offset, at, one.number(with_timestamp=with_timestamp)))
-        theirs = [
+            source_seen.append(Seen(one.offset, at, one.number(with_timestamp=with_timestamp)))
+        target_seen = [
             Seen(one.offset, one.offset, one.number(with_timestamp=with_timestamp)) for one in there
         ]
-        return ours, theirs
+        return source_seen, target_seen
 
     def _as_far_as_both(self, here: Sequence[Seen], there: Sequence[Seen]) -> tuple[int, int]:
         """Return how far both sides reach, if the sides do not match again within the records that
@@ -370,7 +369,7 @@ class LogWalk:
         for one, other in sorts.same:
             self._note_same(here[one.offset], other.offset)
         if sorts.moved_here:
-            self._found.differs(
+            self._compared.differs(
                 DifferenceKind.REORDERED,
                 _span(sorts.moved_here),
                 _span(sorts.moved_there),
@@ -378,7 +377,7 @@ class LogWalk:
             )
         for one, other in sorts.different:
             why = there[other.offset].problem or here[one.offset].problem
-            self._found.differs(DifferenceKind.DIFFERENT, _span([one]), _span([other]), 1, why)
+            self._compared.differs(DifferenceKind.DIFFERENT, _span([one]), _span([other]), 1, why)
         lost = [one for one in sorts.missing if self._sort_out_missing(one)]
         last = entries[0][-1].offset + 1 if entries[0] else None
         added = [
@@ -397,17 +396,17 @@ class LogWalk:
         mapped = self._pairs.counterpart(one.offset)
         reason = None if mapped is None else self._why_gone_there(mapped, one.at)
         if reason is not None:
-            self._found.gaps[reason] += 1
+            self._compared.gaps[reason] += 1
             return False
         why = "" if mapped is None or mapped.is_known else NOT_IN_MAP
-        self._found.differs(DifferenceKind.MISSING, _span([one]), None, 1, why)
+        self._compared.differs(DifferenceKind.MISSING, _span([one]), None, 1, why)
         return True
 
     def _sort_out_extra(self, other: Seen, last: int | None, problem: str) -> bool:
         """Report an extra record. Returns False if there is a valid reason for it."""
         origin = self._pairs.origin(other.at - self._shift)
         if origin is not None and origin.is_known and origin.offset < self._source.start():
-            self._found.gaps[GapCause.SOURCE_DELETED] += 1
+            self._compared.gaps[GapCause.SOURCE_DELETED] += 1
             return False
         may_be_cleaned = (
             self._source.may_lack
@@ -418,18 +417,18 @@ class LogWalk:
             and not self._source.hides(origin.offset)
         )
         if may_be_cleaned:
-            self._found.gaps[GapCause.SOURCE_CLEANED] += 1
+            self._compared.gaps[GapCause.SOURCE_CLEANED] += 1
             return False
         in_map = origin is not None and origin.is_known
         why = problem or (NO_SUCH_SOURCE if in_map else BY_OTHERS)
-        self._found.differs(DifferenceKind.EXTRA, None, _span([other]), 1, why)
+        self._compared.differs(DifferenceKind.EXTRA, None, _span([other]), 1, why)
         return True
 
     def _note_shifted(
         self, source: Range, target: Range, records: int, *, is_known: bool = True
     ) -> None:
         why = ELSEWHERE if is_known else NOT_IN_MAP
-        self._found.differs(DifferenceKind.SHIFTED, source, target, records, why)
+        self._compared.differs(DifferenceKind.SHIFTED, source, target, records, why)
 
 
 def _size(record: Record) -> int:
@@ -450,19 +449,17 @@ def _span(some: Sequence[Seen]) -> Range:
 # batches.
 
 
-def are_equal(here: Piece, there: Piece, found: Compared, *, is_deep: bool) -> bool:
-    """Count equal batches by day and return True, or return False if records must be compared one
-    by one.
-    """
-    if not _may_be_equal(here.header, there.header):
+def are_equal(source: Piece, target: Piece, compared: Compared, *, is_deep: bool) -> bool:
+    """Count equal batches by day and return True, or False if records must be compared."""
+    if not _may_be_equal(source.header, target.header):
         return False
     try:
-        verify_crc(there.data, 0, there.header)  # consumers check it, too
+        verify_crc(target.data, 0, target.header)  # consumers check it, too
         if is_deep:
-            return _by_records(here, there, found)
-        if here.header.attributes & CODEC_MASK == there.header.attributes & CODEC_MASK:
-            return _by_bytes(here, there, found)
-        return _by_payload(here, there, found)
+            return _by_records(source, target, compared)
+        if source.header.attributes & CODEC_MASK == target.header.attributes & CODEC_MASK:
+            return _by_bytes(source, target, compared)
+        return _by_payload(source, target, compared)
     except CorruptData:
         return False  # the comparison by record finds the error again and reports it
 
@@ -478,77 +475,79 @@ def _may_be_equal(header: BatchHeader, other: BatchHeader) -> bool:
     )
 
 
-def _by_bytes(here: Piece, there: Piece, found: Compared) -> bool:
-    header = here.header
+def _by_bytes(source: Piece, target: Piece, compared: Compared) -> bool:
+    header = source.header
     # copies, because memoryviews are compared value by value
-    if bytes(here.data[HEADER_BYTES:]) != bytes(there.data[HEADER_BYTES:]):
+    if bytes(source.data[HEADER_BYTES:]) != bytes(target.data[HEADER_BYTES:]):
         return False
-    found.by_bytes += header.count
-    found.day(header.base_timestamp).both.add_batch(header.count, header.length)
+    compared.by_bytes += header.count
+    compared.day(header.base_timestamp).both.add_batch(header.count, header.length)
     return True
 
 
-def _by_payload(here: Piece, there: Piece, found: Compared) -> bool:
-    header = here.header
-    verify_crc(here.data, 0, header)
-    payload = _payload(here)
-    if payload != _payload(there):
+def _by_payload(source: Piece, target: Piece, compared: Compared) -> bool:
+    header = source.header
+    verify_crc(source.data, 0, header)
+    payload = _payload(source)
+    if payload != _payload(target):
         return False
-    found.day(header.base_timestamp).both.add_records(header.count, len(payload))
+    compared.day(header.base_timestamp).both.add_records(header.count, len(payload))
     return True
 
 
-def _by_records(here: Piece, there: Piece, found: Compared) -> bool:
-    verify_crc(here.data, 0, here.header)
-    table = decode_table(here.data)
-    if table.data != _payload(there):
+def _by_records(source: Piece, target: Piece, compared: Compared) -> bool:
+    verify_crc(source.data, 0, source.header)
+    table = decode_table(source.data)
+    if table.data != _payload(target):
         return False
     rows = RecordTable(table, 0, table.rows, is_own_time=False)
-    _count_rows(rows, table.rows, found, is_deep=True)
+    _count_rows(rows, table.rows, compared, is_deep=True)
     return True
 
 
 def count_equal(
-    here: RecordTable, there: RecordTable, most: int, found: Compared, *, is_deep: bool
+    source: RecordTable, target: RecordTable, most: int, compared: Compared, *, is_deep: bool
 ) -> int:
     """Count, by day, how many of the next records (at most `most`) are equal and contiguous on both
     sides.
     """
-    if here.is_own_time or there.is_own_time:
+    if source.is_own_time or target.is_own_time:
         return 0
-    count = min(most, here.end - here.at, there.end - there.at)
+    count = min(most, source.end - source.at, target.end - target.at)
     if count <= 0:
         return 0
-    ours, theirs = _columns(here, count), _columns(there, count)
-    if any(offsets[-1] - offsets[0] != count - 1 for offsets in (ours[0], theirs[0])):
+    source_columns, target_columns = _columns(source, count), _columns(target, count)
+    if any(
+        offsets[-1] - offsets[0] != count - 1 for offsets in (source_columns[0], target_columns[0])
+    ):
         return 0  # holes
-    data, other = here.table.data, there.table.data
+    data, other = source.table.data, target.table.data
     equal = 0
-    rows = zip(*ours[1:], *theirs[1:], strict=True)
+    rows = zip(*source_columns[1:], *target_columns[1:], strict=True)
     for time, begin, end, their_time, their_begin, their_end in rows:
         if time != their_time or data[begin:end] != other[their_begin:their_end]:
             break
         equal += 1
-    _count_rows(here, equal, found, is_deep=is_deep)
+    _count_rows(source, equal, compared, is_deep=is_deep)
     return equal
 
 
 def _columns(rows: RecordTable, count: int) -> tuple[Sequence[int], ...]:
     """Return offset, timestamp, and begin and end of key, value and headers."""
     columns = (OFFSET, TIMESTAMP, REST, END)
-    return tuple(rows.table.column(one, rows.at, rows.at + count) for one in columns)
+    return tuple(rows.table.column(column, rows.at, rows.at + count) for column in columns)
 
 
-def _count_rows(rows: RecordTable, count: int, found: Compared, *, is_deep: bool) -> None:
+def _count_rows(rows: RecordTable, count: int, compared: Compared, *, is_deep: bool) -> None:
     if not count:
         return
     offsets, times, begins, ends = _columns(rows, count)
-    first, last = found.day(min(times)).both, found.day(max(times)).both
+    first, last = compared.day(min(times)).both, compared.day(max(times)).both
     if first is last and not is_deep:
         first.add_records(count, sum(ends) - sum(begins))
         return
     for offset, timestamp, begin, end in zip(offsets, times, begins, ends, strict=True):
-        both = first if first is last else found.day(timestamp).both
+        both = first if first is last else compared.day(timestamp).both
         if is_deep:
             both.add_digest(offset, timestamp, rows.table.data[begin:end])
         else:

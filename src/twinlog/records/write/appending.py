@@ -113,9 +113,7 @@ class Appender:
         self._flush(self._gatherer.add(tp, rows))
 
     def finish(self) -> dict[TopicPartition, int]:
-        """Write the remaining rows, and return the row count of each partition. Raises
-        TwinlogError.
-        """
+        """Write the remaining rows. Return the row count of each partition. Raises TwinlogError."""
         self._flush(self._gatherer.take_all())
         for tp, log in self._logs.items():
             if log.there:
@@ -215,8 +213,8 @@ class Appender:
         there are any.
         """
         identity = self._transactions.identity
-        found = or_raise(describe_producers(self._client, [tp])[tp])
-        state = found.get(identity.producer_id)
+        producers = or_raise(describe_producers(self._client, [tp])[tp])
+        state = producers.get(identity.producer_id)
         if state is None or state.producer_epoch != identity.producer_epoch:
             return False
         if state.current_transaction_start_offset < 0 or state.last_sequence < log.next_sequence:

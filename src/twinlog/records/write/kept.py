@@ -52,5 +52,5 @@ def _is_kept(plan: Any, kept: Mapping[str, str], topic: str) -> bool:
 
 def _attributes(plan: Any) -> dict[str, str]:
     output = plan.output()
-    found = (output.apply(at) for at in range(output.size()))
-    return {one.name(): one.exprId().toString() for one in found}
+    attributes = (output.apply(at) for at in range(output.size()))
+    return {one.name(): one.exprId().toString() for one in attributes}

@@ -36,7 +36,7 @@ ALWAYS: Final = {
     "acks": (("all", "-1"), ("1", "0")),
     "enable.idempotence": (("true",), ("false",)),
 }
-"""By key: the values that mean the same as in a transaction, and the weaker values."""
+"""By key: values that mean the same as in a transaction, and weaker values."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -53,7 +53,7 @@ class WriteOptions:
     codec: Codec
     max_bytes: int
     needs_mark: bool
-    """Refuse a micro-batch, except the first one, if the previous one's mark is missing."""
+    """Whether to refuse a micro-batch (except the first) without the previous one's mark."""
 
     def cluster(self) -> ClusterSettings:
         """Return the connection settings. Raises ConfigError."""

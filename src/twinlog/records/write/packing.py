@@ -50,8 +50,8 @@ def column_types(*, has_topic: bool) -> dict[str, str]:
 
 def partition_count(schema: StructType) -> int:
     """Return the topic's partition count when its rows were partitioned, or 0 if it is unknown."""
-    found = next((one.metadata for one in schema if one.name == PARTITION), None) or {}
-    return int(found.get(PARTITION_COUNT, 0))
+    metadata = next((one.metadata for one in schema if one.name == PARTITION), None) or {}
+    return int(metadata.get(PARTITION_COUNT, 0))
 
 
 class PackedBatch:
@@ -140,9 +140,7 @@ class Gatherer:
         self._sizes: dict[TopicPartition, int] = {}
         self._held = 0
         self._tables: dict[int, int] = {}
-        """Bytes of the tables of waiting rows, by identity. Entries are only removed when no rows
-        wait.
-        """
+        """Bytes of the tables of waiting rows, by identity. They are removed when no row waits."""
 
     def add(self, tp: TopicPartition, rows: Rows) -> Cuts:
         """Add rows after those added before, and return full batches."""

@@ -112,14 +112,12 @@ class RowPartitioner:
         """
         self._topic, self._counts, self._now_ms, self._turn = topic, counts, now_ms, turn
         self.oldest_ms: dict[str, int] = {}
-        """By topic: the oldest timestamp in a column timestamp."""
+        """The oldest timestamp in a column timestamp, by topic."""
 
     def by_partition(
         self, batch: pa.RecordBatch
     ) -> Iterator[tuple[TopicPartition, Rows | PackedBatch]]:
-        """Yield the rows of each partition in order, or packed batches of them. Raises
-        TwinlogError.
-        """
+        """Yield the rows, or packed batches of them, by partition. Raises TwinlogError."""
         columns: Mapping[str, Any] = dict(zip(batch.schema.names, batch.columns, strict=True))
         if packing.is_packed(batch.schema.names):
             yield from self._unpacked(columns)
@@ -167,24 +165,24 @@ class RowPartitioner:
         self, topic: str, columns: Mapping[str, Any], table: Table, rows: array[int]
     ) -> list[tuple[int, array[int]]]:
         count = self._counts(topic)
-        found: dict[int, list[array[int]]] = {}
+        numbers: dict[int, list[array[int]]] = {}
         if PARTITION in columns:
             named, rows = _named(columns[PARTITION], rows, table.rows)
             for partition, picked in named.items():
                 _check_partition(topic, partition, count)
-                found[partition] = [picked]
+                numbers[partition] = [picked]
         keyed, rest = _by_key(columns.get(KEY), rows)
         for partition, picked in enumerate(CHOSEN.kernels.partition(table, keyed, count)):
             if picked:
-                found.setdefault(partition, []).append(picked)
+                numbers.setdefault(partition, []).append(picked)
         if rest and self._turn is not None:
-            found.setdefault(self._turn % count, []).append(rest)
+            numbers.setdefault(self._turn % count, []).append(rest)
         elif rest:
             by_partition = CHOSEN.kernels.partition(_keyed_by_content(table), rest, count)
             for partition, picked in enumerate(by_partition):
                 if picked:
-                    found.setdefault(partition, []).append(picked)
-        return [(partition, _in_order(some)) for partition, some in found.items()]
+                    numbers.setdefault(partition, []).append(picked)
+        return [(partition, _in_order(some)) for partition, some in numbers.items()]
 
 
 def counter(client: ClusterClient) -> Callable[[str], int]:
@@ -274,12 +272,12 @@ def _grouped(column: Any, rows: array[int]) -> tuple[dict[Any, array[int]], arra
     rows = numbers_of(indices.take(order))
     # the numbers are 0, 1, .. in order of first occurrence
     counts = pc.value_counts(numbers.indices.drop_null()).field("counts").to_pylist()
-    found: dict[Any, array[int]] = {}
+    groups: dict[Any, array[int]] = {}
     at = 0
     for value, count in zip(numbers.dictionary.to_pylist(), counts, strict=True):
-        found[value] = rows[at : at + count]
+        groups[value] = rows[at : at + count]
         at += count
-    return found, rows[at:]
+    return groups, rows[at:]
 
 
 def _by_key(column: Any, rows: array[int]) -> tuple[array[int], array[int]]:

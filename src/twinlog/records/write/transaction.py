@@ -1,5 +1,9 @@
 """One Kafka transaction for all tasks of a write or micro-batch; the driver begins and ends it.
 
+**Problem.** Spark runs tasks twice, loses them, and repeats a whole micro-batch after a crash. Each
+row must be in the topic once all the same, and a reader must never see a part of a micro-batch. A
+transaction per task would make tasks visible one by one, and those of a repeated task twice.
+
     driver   begin    InitProducerId: rolls back the open transaction of an earlier run, or finishes
                       it if its end was decided; later requests of that run are rejected
     tasks             add partitions, append with that producer ID and epoch (`appending`)
@@ -9,15 +13,17 @@
 Begin and commit run in different processes, and only the tasks' messages pass from one to the
 other. All steps may be repeated.
 
-The mark (`cluster.groups.commit_mark`) is an offset of a group that belongs to the query. It has
-the number of the micro-batch that was committed last, its row count, and its topics. It is part of
-the transaction, so it is committed if and only if the rows are. A mark that no writer set on this
-cluster is refused (MARK_DIFFERS), because a mirror may have translated it.
+**Invariants.** The mark (`cluster.groups.commit_mark`) is an offset of a group that belongs to the
+query. It has the number of the micro-batch that was committed last, its row count, and its topics.
+It is part of the transaction, so it is committed if and only if the rows are. A mark that no writer
+set on this cluster is refused (MARK_DIFFERS), because a mirror may have translated it.
 
 A micro-batch with the number of the mark is not written again. Spark repeats a micro-batch with the
 same rows if it died after the commit but before its own note of it. Spark keeps the plan of a
 micro-batch, so the numbers of a query have no gap. If the mark has an unexpected number
 (MARK_DIFFERS), it belongs to another checkpoint, or was lost, and the topic's content is unknown.
+
+**What may die**
 
 - If the driver dies before EndTxn, the next begin, or the time-out, rolls back. The mark is the
   previous one.
@@ -28,6 +34,10 @@ micro-batch, so the numbers of a query have no gap. If the mark has an unexpecte
 - If another run begins in the meantime, this run's epoch is rejected (WRITER_FENCED). Nothing was
   committed, or the next run finds the commit in the mark.
 - If a task's run wrote rows that no task reports, the counts differ (PARTITION_SHARED).
+
+**Rejected:** a transactional ID per task, because there would be no point at which all of them are
+committed (ADR 33). Also rejected: to store the mark in Spark's checkpoint only, which is written
+after the commit, and not together with it.
 """
 
 from __future__ import annotations
@@ -130,12 +140,12 @@ def commit(options: WriteOptions, messages: Sequence[TaskWritten], batch: int) -
     with connected(options.cluster()) as client:
         opened = transactions(client, options, first.query, first.identity)
         cluster_id = client.metadata([]).cluster_id
-        found = _mark(client, opened.group, cluster_id, is_strict=options.needs_mark)
+        last_mark = _mark(client, opened.group, cluster_id, is_strict=options.needs_mark)
         topics = frozenset({options.topic} if options.topic else {tp.topic for tp in rows})
-        if not topics and found is not None:
-            topics = found.topics
+        if not topics and last_mark is not None:
+            topics = last_mark.topics
         mark = CommitMark(batch=batch, rows=sum(rows.values()), topics=topics)
-        if _is_repeated(found, mark, options):
+        if _is_repeated(last_mark, mark, options):
             _warn_of_left_out(opened.group, mark)
             _end_epoch(opened, batch)  # rolls back rows that tasks have written again
             return
@@ -166,11 +176,11 @@ def abort(options: WriteOptions, identity: ProducerIdentity) -> None:
 
 def _rows(messages: Sequence[TaskWritten]) -> dict[TopicPartition, int]:
     out: dict[TopicPartition, int] = {}
-    for one in messages:
-        both = out.keys() & one.rows.keys()
+    for message in messages:
+        both = out.keys() & message.rows.keys()
         if both:
             raise shared(f"two tasks have rows of {min(both)}")
-        out |= one.rows
+        out |= message.rows
     return out
 
 
@@ -182,7 +192,7 @@ def _mark(
     `is_strict`: raise TwinlogError if the group also has offsets that are no such marks.
     """
     answer = or_raise(fetch_offsets(Coordinators(client), [group], settled=True)[group])
-    found, invalid = read_mark(answer, cluster_id)
+    mark, invalid = read_mark(answer, cluster_id)
     if invalid and is_strict:
         one = answer[invalid[0]]
         raise _differs(
@@ -190,29 +200,31 @@ def _mark(
             f"({one.metadata[:80]}) is not that of micro-batch {one.offset} on this cluster: a "
             "mirror has translated it, or another client committed it"
         )
-    return found
+    return mark
 
 
-def _is_repeated(found: CommitMark | None, mark: CommitMark, options: WriteOptions) -> bool:
-    last, batch = -1 if found is None else found.batch, mark.batch
-    if found is not None and last == batch:
-        if found.topics != mark.topics:
-            there, here = (", ".join(sorted(one.topics)) for one in (found, mark))
+def _is_repeated(last_mark: CommitMark | None, mark: CommitMark, options: WriteOptions) -> bool:
+    last, batch = -1 if last_mark is None else last_mark.batch, mark.batch
+    if last_mark is not None and last == batch:
+        if last_mark.topics != mark.topics:
+            there, here = (", ".join(sorted(one.topics)) for one in (last_mark, mark))
             raise _differs(
                 f"micro-batch {batch} was committed to {there}, and is now written to {here}",
                 options.write_id,
             )
-        if found.rows == mark.rows:
+        if last_mark.rows == mark.rows:
             return True
         raise _differs(
-            f"micro-batch {batch} is committed with {found.rows} rows, and now has {mark.rows}",
+            f"micro-batch {batch} is committed with {last_mark.rows} rows, and now has {mark.rows}",
             options.write_id,
         )
     if last > batch:
         raise _differs(f"micro-batch {last} is committed, but {batch} should be written")
     if last < batch - 1 and options.topic and options.needs_mark:
         known = (
-            "no earlier one is committed" if found is None else f"the last committed one is {last}"
+            "no earlier one is committed"
+            if last_mark is None
+            else f"the last committed one is {last}"
         )
         raise _differs(f"micro-batch {batch} should be written, but {known}")
     return False
@@ -230,8 +242,8 @@ def _counted(
             code=FENCED.code,
         )
     tps = {tp for tp in state.tps if tp.topic != OFFSETS_TOPIC} | rows.keys()
-    for tp, found in describe_producers(client, sorted(tps)).items():
-        one = or_raise(found).get(opened.identity.producer_id)
+    for tp, producers in describe_producers(client, sorted(tps)).items():
+        one = or_raise(producers).get(opened.identity.producer_id)
         is_there = (
             one is not None
             and one.producer_epoch == opened.identity.producer_epoch
@@ -268,8 +280,8 @@ def _end(
                 _end_epoch(opened, batch)
                 return
             opened.end_epoch()
-            found = _mark(client, opened.group, cluster_id, is_strict=False)
-            if found is None or found.batch != batch:
+            last_mark = _mark(client, opened.group, cluster_id, is_strict=False)
+            if last_mark is None or last_mark.batch != batch:
                 raise
             return
         _end_epoch(opened, batch)
@@ -309,8 +321,8 @@ def _warn_of_left_out(group: str, mark: CommitMark) -> None:
 
 def _warn_of_old(client: ClusterClient, messages: Sequence[TaskWritten]) -> None:
     oldest: dict[str, int] = {}
-    for one in messages:
-        for topic, at in one.oldest_ms.items():
+    for message in messages:
+        for topic, at in message.oldest_ms.items():
             oldest[topic] = min(at, oldest.get(topic, at))
     for topic, kept_ms in retentions(client, sorted(oldest)).items():
         age_ms = time.time_ns() // 1_000_000 - oldest[topic]

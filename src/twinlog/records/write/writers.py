@@ -81,7 +81,7 @@ class StreamWriter(DataSourceStreamArrowWriter):
 
 def _written(messages: list[WriterCommitMessage | None]) -> list[TaskWritten]:
     """Return the messages of successful tasks; before a commit these are all tasks."""
-    return [one for one in messages if isinstance(one, TaskWritten)]
+    return [message for message in messages if isinstance(message, TaskWritten)]
 
 
 QUERY_ID: Final = "sql.streaming.queryId"

@@ -116,10 +116,10 @@ class VerifiedLog:
         except TwinlogError as error:
             if error.code != "OFFSET_OUT_OF_RANGE":
                 raise
-            found = list_offsets(self.client, [self.tp], EARLIEST)[self.tp]
-            if isinstance(found, TwinlogError) or found.offset <= position:
+            start = list_offsets(self.client, [self.tp], EARLIEST)[self.tp]
+            if isinstance(start, TwinlogError) or start.offset <= position:
                 raise
-            self.start = found.offset
+            self.start = start.offset
             return None
 
 
@@ -162,7 +162,8 @@ class VerifyTask:
     """Source offset at which the section ends, or None for the end of the partition."""
     is_first: bool = True
     """Whether records before it are counted in this section. That is True for exactly one section
-    of a partition."""
+    of a partition.
+    """
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -170,10 +171,12 @@ class MappedCopy:
     """The copied part of a partition, by the offset map."""
 
     runs: Sequence[Run] = ()
-    """Empty if the map has no row of it."""
+    """The runs. Empty if the map has no row of it."""
     mark: Mark | None = None
     reach: Reach | None = None
-    """None if other clients also write to the topic, so that the end must be found in the log."""
+    """How far the copy is. None if other clients also write to the topic, so that the end must be
+    found in the log.
+    """
 
     @classmethod
     def of(cls, known: PartitionMap | None, reach: Reach | None, there_later: int) -> MappedCopy:
@@ -197,13 +200,14 @@ def verify_partition(
     source: ClusterClient,
     target: ClusterClient,
     on_step: OnStep,
-    found: Compared,
+    compared: Compared,
     *,
     read_bytes: int = READ_BYTES,
 ) -> None:
     """Compare a partition and fill in the differences. Raises TwinlogError if the rest cannot be
-    compared."""
-    here = VerifiedLog(
+    compared.
+    """
+    source_log = VerifiedLog(
         client=source,
         tp=wanted.source,
         start=wanted.here.start,
@@ -211,7 +215,7 @@ def verify_partition(
         isolation=wanted.isolation,
         read_bytes=read_bytes,
     )
-    there = VerifiedLog(
+    target_log = VerifiedLog(
         client=target,
         tp=wanted.target,
         start=wanted.there.start,
@@ -219,9 +223,9 @@ def verify_partition(
         read_bytes=read_bytes,
     )
     try:
-        _Partition(wanted, here, there, on_step, found).compare()
+        _Partition(wanted, source_log, target_log, on_step, compared).compare()
     finally:
-        found.bytes = there.bytes
+        compared.bytes = target_log.bytes
 
 
 @dataclass(slots=True)
@@ -365,13 +369,11 @@ class _Partition:
             self._reported = offset
 
 
-def never_made(here: Range) -> Compared:
-    """Return the result for a partition whose target topic does not exist, while no mirror is
-    running.
-    """
-    found = Compared()
-    found.differs(DifferenceKind.MISSING, here, None, here.next - here.first, NO_TOPIC)
-    return found
+def never_made(source: Range) -> Compared:
+    """Return the result for a missing target topic, while no mirror is running."""
+    compared = Compared()
+    compared.differs(DifferenceKind.MISSING, source, None, source.next - source.first, NO_TOPIC)
+    return compared
 
 
 def rules_of(
@@ -380,7 +382,7 @@ def rules_of(
     """Return the rules by the current intents: records that operators have skipped or accepted are
     not differences.
     """
-    skips = (one for one in intents.skips if one.is_of(pair.source, pair.source_topic_id))
+    skips = (skip for skip in intents.skips if skip.is_of(pair.source, pair.source_topic_id))
     accepted = (one for one in intents.accepted if one.is_of(pair.target, pair.target_topic_id))
     return Rules(
         skips=tuple(one.skip for one in skips),

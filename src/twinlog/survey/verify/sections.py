@@ -64,12 +64,12 @@ def narrowed(wanted: VerifyTask) -> VerifyTask:
     return replace(wanted, written=replace(wanted.written, runs=tuple(runs[low:high])))
 
 
-def doubtful(sections: Sequence[VerifyTask], found: Sequence[Compared]) -> list[tuple[int, int]]:
+def doubtful(sections: Sequence[VerifyTask], results: Sequence[Compared]) -> list[tuple[int, int]]:
     """Return ranges [first, next) of adjacent sections that must be walked again as one."""
     out: list[tuple[int, int]] = []
     first = 0
     for at in range(len(sections) + 1):
-        if at < len(sections) and not found[at].is_identical:
+        if at < len(sections) and not results[at].is_identical:
             continue
         if at - first > 1:
             out.append((first, at))
@@ -82,9 +82,9 @@ def joined(sections: Sequence[VerifyTask]) -> VerifyTask:
     return replace(sections[0], until=sections[-1].until)
 
 
-def together(found: Sequence[Compared]) -> Compared:
+def together(results: Sequence[Compared]) -> Compared:
     """Combine the results for the sections of a partition, in order."""
     out = Compared()
-    for one in found:
-        out.add(one)
+    for result in results:
+        out.add(result)
     return out

@@ -140,11 +140,11 @@ class Library:
         return written
 
     def breaks(self, table: Table, picked: array[int]) -> array[int]:
-        found = array("q", bytes(8 * len(picked)))
+        at_breaks = array("q", bytes(8 * len(picked)))
         count = self._breaks(
-            table.cells.buffer_info()[0], *picked.buffer_info(), found.buffer_info()[0]
+            table.cells.buffer_info()[0], *picked.buffer_info(), at_breaks.buffer_info()[0]
         )
-        return found[:count]
+        return at_breaks[:count]
 
     def partition(self, table: Table, picked: array[int], partitions: int) -> list[array[int]]:
         where, by_partition = (array("q", bytes(8 * len(picked))) for _ in range(2))
@@ -185,7 +185,7 @@ class Library:
 
     def pack(self, key: Strings, value: Strings, headers: Strings, times: array[int]) -> Table:
         count, columns = len(times), (key, value, headers)
-        if any(len(one.starts) != count or len(one.sizes) != count for one in columns):
+        if any(len(column.starts) != count or len(column.sizes) != count for column in columns):
             raise ValueError("columns differ in length")
         # a null in each column subtracts 1
         out = bytearray(sum(sum(one.sizes) for one in columns) + count * (_LENGTHS + 3))
@@ -278,8 +278,8 @@ class Library:
         )
         at, next_offset, epoch, *_ = _REWRITE.unpack_from(numbers)
         end = _REWRITE.size + _REWRITTEN.size * max(0, count)
-        found: Any = _REWRITTEN.iter_unpack(memoryview(numbers)[_REWRITE.size : end])
-        return RewrittenBatches(at, next_offset, epoch, found)
+        result: Any = _REWRITTEN.iter_unpack(memoryview(numbers)[_REWRITE.size : end])
+        return RewrittenBatches(at, next_offset, epoch, result)
 
 
 def _addresses(*columns: Strings) -> Iterator[Any]:

@@ -97,8 +97,8 @@ class FetchSession:
     def __init__(
         self, version: int, isolation: Isolation, rack: str = "", *, is_kept: bool = True
     ) -> None:
-        """With `is_kept=False` the broker remembers nothing, and several requests may be in
-        flight.
+        """With `is_kept=False` the broker keeps no session, so several requests may
+        be in flight.
         """
         self.version = version
         self._is_kept = is_kept

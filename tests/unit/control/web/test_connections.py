@@ -1,5 +1,5 @@
-"""Connections that carry many requests: each request has its own deadline, and so has the pause
-between two.
+"""Connections with many requests: each request has its own deadline, and so has the pause between
+two.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ def server() -> Iterator[WebServer]:
 
 
 def answer(client: socket.socket) -> bytes:
-    """That to a probe, which ends with a line of JSON."""
+    """Return the answer to a probe, which ends with a line of JSON."""
     client.sendall(HEALTH)
     text = b""
     while not text.endswith(b"}\n"):

@@ -1,4 +1,6 @@
-"""What a client has already is not sent again, and long answers are compressed on request."""
+"""Content that a client already has is not sent again, and long answers are
+compressed on request.
+"""
 
 from __future__ import annotations
 

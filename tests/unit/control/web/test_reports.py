@@ -1,6 +1,4 @@
-"""Answers that are made from what commands print have all of its fields, in camelCase. Names in
-maps stay as they are, and unknown numbers are null.
-"""
+"""Answers that are made from the output of commands have all of its fields, in camelCase."""
 
 from __future__ import annotations
 
@@ -45,7 +43,7 @@ GROUPS = (
 
 
 def renamed(value: Any) -> Any:
-    """As REST has it."""
+    """Return the name in REST."""
     if isinstance(value, dict):
         names = {"places": "offsets"}
         return {names.get(name, to_camel(name)): renamed(one) for name, one in value.items()}
@@ -55,7 +53,7 @@ def renamed(value: Any) -> Any:
 
 
 def answered(model: type[Value], printed: Any) -> Any:
-    """What REST answers, which has the fields of its type in the OpenAPI document."""
+    """Return the REST answer, which has the fields of its type in the OpenAPI document."""
     found = shown.printed(printed)
     typed = model.model_validate(found, by_alias=True, by_name=False)
     assert typed.model_dump(mode="json", by_alias=True) == found

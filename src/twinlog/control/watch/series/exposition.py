@@ -122,7 +122,7 @@ class _Series:
         self._jvm()
         self._certificates()
         self._clusters()
-        ready = {one.flow: one.is_ready for one in self._reading.readiness}
+        ready = {group.flow: group.is_ready for group in self._reading.readiness}
         for flow in self._reading.flows:
             labels = flow_labels(flow)
             self._flow(flow, labels)
@@ -140,13 +140,13 @@ class _Series:
 
     def _clusters(self) -> None:
         """Add totals of all flows that this process has run, including those it no longer runs."""
-        found: dict[tuple[str, str], Count] = {}
+        counts: dict[tuple[str, str], Count] = {}
         for name, copied in self._reading.totals.items():
             source, _, target = name.partition("->")
             for labels in ((source, "from"), (target, "into")):
-                before = found.get(labels, Count())
-                found[labels] = Count(before.records + copied.records, before.bytes + copied.bytes)
-        for labels, copied in found.items():
+                before = counts.get(labels, Count())
+                counts[labels] = Count(before.records + copied.records, before.bytes + copied.bytes)
+        for labels, copied in counts.items():
             self._add(metrics.CLUSTER_RECORDS, labels, copied.records)
             self._add(metrics.CLUSTER_BYTES, labels, copied.bytes)
 
@@ -187,8 +187,8 @@ class _Series:
             )
 
     def _load(self, flow: FlowSnapshot) -> None:
-        """Add the load of a flow's lanes, under the names of the JMX exporter and of Strimzi's
-        reporter."""
+        """Add the load of a flow's lanes, under the names of JMX exporter and
+        Strimzi's reporter."""
         if (load := flow.load) is None:
             return
         reads, writes = consumer(flow), f"connector-producer-{connector(flow)}-0"
@@ -240,8 +240,8 @@ class _Series:
             self._add(metrics.VERIFIED_DIFFERENCES, labels, flow.verified.differences)
             if flow.verified.at_ms:
                 self._add(metrics.VERIFIED_TIME, labels, flow.verified.at_ms / 1000)
-        for found, count in Counter(part.state for part in flow.partitions).items():
-            self._add(metrics.PARTITIONS, (*labels, found), count)
+        for partition_state, count in Counter(part.state for part in flow.partitions).items():
+            self._add(metrics.PARTITIONS, (*labels, partition_state), count)
         for code, count in flow.errors.items():
             self._add(metrics.ERRORS, (*labels, code), count)
         for one in flow.checkpoints() if self._has_partitions else ():
@@ -353,7 +353,7 @@ class _Labelled:
     def collect(self) -> Iterable[Family]:
         for family in self._collector.collect():
             family.samples = [
-                one._replace(labels={**one.labels, **self._more}) for one in family.samples
+                sample._replace(labels={**sample.labels, **self._more}) for sample in family.samples
             ]
             yield family
 

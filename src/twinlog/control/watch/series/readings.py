@@ -122,18 +122,18 @@ class FlowTotals:
         totals = dict(self._totals)
         for flow in flows:
             # if a topic occurs twice, the first one counts, as in `/metrics`
-            here = {
+            current = {
                 (flow.flow, part.topic, part.partition): Count(part.records, part.bytes)
                 for part in reversed(flow.partitions)
             }
             records, size = totals.get(flow.flow, Count())
-            for key, now in here.items():
+            for key, now in current.items():
                 before = self._seen.get(key, Count())
                 if now.records < before.records or now.bytes < before.bytes:
                     before = Count()  # the count has restarted
                 records += now.records - before.records
                 size += now.bytes - before.bytes
             totals[flow.flow] = Count(records, size)
-            seen |= here
+            seen |= current
         self._seen, self._totals = seen, totals
         return totals

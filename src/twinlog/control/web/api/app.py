@@ -98,10 +98,10 @@ class _Answering:
             body=body,
         )
         basis = self._site.basis
-        found = await endpoint.run(asked)
-        if not isinstance(found, bytes):
-            found = json.dumps(found, ensure_ascii=False).encode()
-        content = Content(JSON, found + b"\n")
+        answer = await endpoint.run(asked)
+        if not isinstance(answer, bytes):
+            answer = json.dumps(answer, ensure_ascii=False).encode()
+        content = Content(JSON, answer + b"\n")
         if endpoint.is_kept:
             self._kept.keep(scope["path"], basis, content)
         await send_content(scope, send, content)
@@ -114,12 +114,12 @@ class _Nothing(BaseModel):
 
 
 def _query(request: Request) -> dict[str, str]:
-    found: dict[str, str] = {}
+    parameters: dict[str, str] = {}
     for name, value in request.query_params.multi_items():
-        if name in found:
+        if name in parameters:
             raise RequestRefused(f"query: {name[:100]} is given twice")
-        found[name] = value
-    return found
+        parameters[name] = value
+    return parameters
 
 
 def _parsed(body: bytes) -> Any:
@@ -136,9 +136,9 @@ def _checked(model: type[BaseModel], value: Any, where: str) -> BaseModel:
     try:
         return model.model_validate(value, by_alias=True, by_name=False)
     except ValidationError as error:
-        found = error.errors(include_url=False, include_input=False, include_context=False)
+        problems = error.errors(include_url=False, include_input=False, include_context=False)
         # a misspelt name explains a missing one, so it is reported first
-        first = min(found, key=lambda one: one["type"] != "extra_forbidden")
+        first = min(problems, key=lambda one: one["type"] != "extra_forbidden")
         name = ".".join(str(one) for one in first["loc"])[:100]
         what = f"{where}: {name}: {_why(model, name, first['type'], first['msg'])}"
         raise RequestRefused(what.replace(": : ", ": ")) from error

@@ -20,7 +20,7 @@ from twinlog.control.check.group_readiness import ready_groups
 from twinlog.control.compare.comparison import compare_flows
 from twinlog.control.cutover.failover import Failover
 from twinlog.control.cutover.scope import CutoverScope
-from twinlog.control.cutover.switchover import Switchover, Ways
+from twinlog.control.cutover.switchover import Switchover
 from twinlog.control.doctor.findings import findings
 from twinlog.control.doctor.findings import printed as diagnosis
 from twinlog.control.doctor.observing import observe
@@ -34,7 +34,7 @@ from twinlog.control.web.tokens import Client
 from twinlog.encoded import encoded, picked
 from twinlog.errors import Unreachable, UsageError
 from twinlog.mirror.state.intents import RESUMED, IntentKind
-from twinlog.model import TopicPartition
+from twinlog.model import Flow, TopicPartition
 from twinlog.quantities import first_few
 
 
@@ -47,14 +47,14 @@ def declared(steering: FlowSteering, state: WantedState) -> list[Change]:
     already paused or released may be gone.
     """
     corrupt: Corrupt = set()
-    found = steering.intents(corrupt)
+    intents = steering.intents(corrupt)
     changes = steering.wanted(IntentKind.PAUSE, [""], is_set=state.paused)
     changes += steering.limit(state.bytes_per_second)
     for kind, names in (
         (IntentKind.PAUSE, {*state.paused_topics}),
         (IntentKind.RELEASE, {*state.released_topics}),
     ):
-        known = {*found.topics(kind), *(topic for one, topic in corrupt if one is kind and topic)}
+        known = {*intents.topics(kind), *(topic for one, topic in corrupt if one is kind and topic)}
         changes += steering.wanted(kind, sorted(names & known))
         changes += steering.wanted(kind, sorted(known - names), is_set=False)
         if names - known:
@@ -65,7 +65,7 @@ def declared(steering: FlowSteering, state: WantedState) -> list[Change]:
 def _new(steering: FlowSteering, kind: IntentKind, names: Collection[str]) -> list[Change]:
     every = steering.want_topics(kind, [".*"])
     changes = [one for one in every if one.intent.topic in names]
-    if missing := {*names}.difference(one.intent.topic for one in changes):
+    if missing := {*names}.difference(change.intent.topic for change in changes):
         raise UsageError(
             f"{steering.flow} mirrors no topic named {first_few(sorted(missing))}; names are "
             "whole names here, not regular expressions"
@@ -117,7 +117,7 @@ class Endpoint:
     method: str = "GET"
     body: type[BaseModel] | None = None
     is_kept: bool = False
-    """Cache the answer, because many clients poll it."""
+    """Whether the answer is cached, because many clients poll it."""
 
 
 async def _flows(asked: CheckedRequest) -> Answer:
@@ -174,7 +174,11 @@ def _head(asked: CheckedRequest, rows: str, parts: Parts, total: int) -> dict[st
 async def _logs(asked: CheckedRequest) -> Answer:
     query: inputs.LogsQuery = asked.query
     config, parts = asked.site.flow_config(asked.flow), await asked.site.parts(asked.flow)
-    known = {one.partition: one for one in parts.partitions if one.topic == query.topic}
+    known = {
+        partition.partition: partition
+        for partition in parts.partitions
+        if partition.topic == query.topic
+    }
     numbers = dict.fromkeys(map(int, query.partitions.split(",")))
     missing = next((number for number in numbers if number not in known), None)
     if missing is not None:
@@ -182,9 +186,13 @@ async def _logs(asked: CheckedRequest) -> Answer:
             f"{asked.flow} has no partition {query.topic[:200]}-{missing}", code="NOT_FOUND"
         )
     wanted = [known[number] for number in numbers]
-    here = [TopicPartition(one.topic, one.partition) for one in wanted]
-    there = [TopicPartition(one.target_topic, one.partition) for one in wanted if one.target_topic]
-    source, target = await asked.site.questions.run(lambda: both_logs(config, here, there))
+    source_partitions = [TopicPartition(one.topic, one.partition) for one in wanted]
+    target_partitions = [
+        TopicPartition(one.target_topic, one.partition) for one in wanted if one.target_topic
+    ]
+    source, target = await asked.site.questions.run(
+        lambda: both_logs(config, source_partitions, target_partitions)
+    )
     rows = [
         {
             "partition": one.partition,
@@ -214,12 +222,12 @@ def _queried(read: Callable[[CheckedRequest, MirrorConfig], Any]) -> Handler:
 
 def _groups(asked: CheckedRequest, config: MirrorConfig) -> Any:
     names = [asked.query.group] if asked.query.group else []
-    (found,) = ready_groups(config, names)
-    if names and not found.groups:
+    (groups,) = ready_groups(config, names)
+    if names and not groups.groups:
         raise RequestRefused(
             f"{asked.flow} has no group {names[0][:200]} on its source", code="NOT_FOUND"
         )
-    return found
+    return groups
 
 
 def _matching(topics: str | None) -> Callable[[str], bool]:
@@ -238,8 +246,8 @@ def _matching(topics: str | None) -> Callable[[str], bool]:
 
 def _diff(asked: CheckedRequest, config: MirrorConfig) -> Any:
     matches, every = _matching(asked.query.topics), bool(asked.query.all)
-    (found,) = compare_flows(config, matches, with_left_alone=every, say=lambda _: None)
-    return found.printed(with_left_alone=every)
+    (comparisons,) = compare_flows(config, matches, with_left_alone=every, say=lambda _: None)
+    return comparisons.printed(with_left_alone=every)
 
 
 def _doctor(asked: CheckedRequest, config: MirrorConfig) -> Any:
@@ -247,10 +255,10 @@ def _doctor(asked: CheckedRequest, config: MirrorConfig) -> Any:
     return diagnosis(seen, findings(seen))
 
 
-def _planned(planner: Callable[[CutoverScope], Any]) -> Handler:
+def _planned(make: Callable[[CutoverScope], Switchover | Failover]) -> Handler:
     def plan(_: CheckedRequest, config: MirrorConfig) -> Any:
         with CutoverScope(flow_setup(config.flows[0])) as scope:
-            return encoded(planner(scope))
+            return encoded(make(scope).plan())
 
     return _queried(plan)
 
@@ -258,9 +266,9 @@ def _planned(planner: Callable[[CutoverScope], Any]) -> Handler:
 async def _events(asked: CheckedRequest) -> Answer:
     query: inputs.EventQuery = asked.query
     await asked.site.hear()
-    found = asked.site.events.since(query.since)
-    last = found[-1].number if found else query.since
-    wanted = [one for one in found if query.flow in ("", one.flow, one.flow.replace("->", ":"))]
+    events = asked.site.events.since(query.since)
+    last = events[-1].number if events else query.since
+    wanted = [event for event in events if query.flow in ("", *Flow.of(event.flow).spellings)]
     wanted.sort(key=lambda one: one.time)
     rows = [picked(one, shown.EVENT) for one in wanted[-query.limit :]]
     return shown.compact({"events": rows, "last": last})
@@ -290,13 +298,13 @@ async def _in_effect(asked: CheckedRequest) -> Answer:
     )
 
 
-async def wished(site: Site, client: Client, flow: str, ask: Ask, **said: Any) -> Answer:
-    """Write commands as the command line does; `said` has reason, dry_run and nothing."""
+async def wished(site: Site, client: Client, flow: str, ask: Ask, **options: Any) -> Answer:
+    """Write commands as the command line does; `options`: reason, dry_run and nothing."""
     config = site.flow_config(flow)
     who = f"{client.name} (REST)"
-    changes = await site.wishes.run(lambda: wish([config], ask, who=who, **said))
+    changes = await site.wishes.run(lambda: wish([config], ask, who=who, **options))
     site.leaders.changed()
-    return shown.printed({"dry_run": said["dry_run"], "changes": changes})
+    return shown.printed({"dry_run": options["dry_run"], "changes": changes})
 
 
 def _of_flow(act: Callable[[FlowSteering, Any], Any], nothing: str = "") -> Handler:
@@ -420,15 +428,13 @@ ENDPOINTS: Final = (
         f"{_FLOW}/switchover",
         "Plan of a switchover: gates with evidence, and groups. It may take seconds.",
         "PlannedSwitchover",
-        _planned(
-            lambda scope: Switchover(scope, Ways(), lambda _: None).plan(),
-        ),
+        _planned(Switchover),
     ),
     Endpoint(
         f"{_FLOW}/failover",
         "Plan of a failover: what would be lost, where groups would resume. It may take seconds.",
         "PlannedFailover",
-        _planned(lambda scope: Failover(scope).plan()),
+        _planned(Failover),
     ),
     Endpoint(
         f"{ROOT}/events",
@@ -453,12 +459,12 @@ ENDPOINTS: Final = (
     _wish(
         "pause",
         "Pause a flow until it is resumed.",
-        lambda one, _: one.want(IntentKind.PAUSE),
+        lambda one, _: one.wanted(IntentKind.PAUSE),
     ),
     _wish(
         "resume",
         "Resume a paused flow.",
-        lambda one, _: one.take_back(IntentKind.PAUSE),
+        lambda one, _: one.wanted(IntentKind.PAUSE, is_set=False),
     ),
     _wish(
         "limit",

@@ -53,7 +53,7 @@ class _Target:
 
     @property
     def is_read(self) -> bool:
-        """A read is in progress."""
+        """Whether a read is in progress."""
         return self.task is not None and not self.task.done()
 
     @property
@@ -68,7 +68,7 @@ class Leaders:
         self._workers = RequestWorkers(AT_ONCE, 1 << 10)
         self._heard: dict[str, LeaderReport] = {}
         self._targets: dict[str, _Target] = {}
-        """By cluster alias."""
+        """The targets by cluster alias."""
         self._changed = -math.inf
         self.version = 0
         """Changes when a report is read, or when this process writes a command."""
@@ -124,14 +124,14 @@ class Leaders:
         begun = time.monotonic()
         try:
             settings, problems = await self._workers.run(lambda: _by_settings(flows))
-            answers = await asyncio.gather(*(self._reports(*one) for one in settings))
+            answers = await asyncio.gather(*(self._reports(*setting) for setting in settings))
         except TwinlogError as error:  # too many requests are waiting
             answers, problems = [], {str(flow.flow): error for flow in flows}
         if self._targets.get(alias) is not target:
             return  # a reload has removed the target in the meantime
-        for found, failed in answers:
+        for answer, failed in answers:
             self._heard |= {
-                flow: LeaderReport(reported=reported) for flow, reported in found.items()
+                flow: LeaderReport(reported=reported) for flow, reported in answer.items()
             }
             problems |= failed
         for flow, why in problems.items():
@@ -161,7 +161,7 @@ def _by_settings(
     settings the flows' names and whether their leaders write reports, and the errors of flows whose
     settings are unusable, such as while a key file is replaced.
     """
-    found: list[tuple[ClusterSettings, dict[str, bool]]] = []
+    targets: list[tuple[ClusterSettings, dict[str, bool]]] = []
     problems: Problems = {}
     for flow in flows:
         name, reports = str(flow.flow), bool(flow.status_interval_seconds)
@@ -170,10 +170,10 @@ def _by_settings(
         except TwinlogError as error:
             problems[name] = error
             continue
-        for settings, names in found:
+        for settings, names in targets:
             if settings == target:
                 names[name] = reports
                 break
         else:
-            found.append((target, {name: reports}))
-    return found, problems
+            targets.append((target, {name: reports}))
+    return targets, problems

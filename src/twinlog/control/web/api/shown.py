@@ -1,5 +1,5 @@
-"""Converts snapshots of this process, reports of other processes and data of both clusters to
-answers.
+"""Converts snapshots of this process, reports of other ones and data of both clusters
+to answers.
 """
 
 from __future__ import annotations
@@ -75,7 +75,7 @@ def flow(
         "source": config.flow.source,
         "target": config.flow.target,
         "wanted": None if reported.intents is None else wanted(reported.intents),
-        "verify_runs": None if runs is None else [picked(one, _VERIFY_RUN) for one in runs],
+        "verify_runs": None if runs is None else [picked(run, _VERIFY_RUN) for run in runs],
         "problem": problem,
     }
     now_ms = int(time.time() * 1000)
@@ -161,8 +161,8 @@ def _unknown(run: LastRun | None, problem: str) -> dict[str, Any]:
 
 def printed(fields: Any) -> dict[str, Any]:
     """Return what a command prints with `--format json`, with names in camelCase."""
-    found: dict[str, Any] = _printed(encoded(fields))
-    return found
+    fields_of: dict[str, Any] = _printed(encoded(fields))
+    return fields_of
 
 
 def _printed(value: Any, *, has_names: bool = True) -> Any:
@@ -194,12 +194,12 @@ def _camel_case(name: str) -> str:
 
 def wanted(intents: FlowIntents) -> list[dict[str, Any]]:
     """Return the commands in effect for a flow and its topics, the flow's first."""
-    found = (
+    set_intents = (
         intents.get(kind, topic)
         for kind, topic in sorted(intents.keys(), key=lambda key: key[::-1])
     )
     names = "intent=kind topic? bytes_per_second who at_ms reason"
-    return [picked(one, names) for one in found if one is not None]
+    return [picked(one, names) for one in set_intents if one is not None]
 
 
 def most(number: int | None) -> int:
@@ -223,15 +223,15 @@ def page(
     """Return the number of matching partitions and the page's rows. Ties are sorted by topic and
     partition.
     """
-    found = [
+    matching = [
         part
         for part in parts
         if query.topic in part.topic
         and (not query.of_topic or part.topic == query.of_topic)
         and _is_wanted(part, query)
     ]
-    rows = _sorted(found, query, lambda part: (part.topic, part.partition), _COLUMNS)
-    return len(found), [picked(part, _PARTITION) for part in rows]
+    rows = _sorted(matching, query, lambda part: (part.topic, part.partition), _COLUMNS)
+    return len(matching), [picked(part, _PARTITION) for part in rows]
 
 
 def _is_wanted(part: PartitionSnapshot, query: PartitionQuery | TopicQuery) -> bool:
@@ -240,17 +240,17 @@ def _is_wanted(part: PartitionSnapshot, query: PartitionQuery | TopicQuery) -> b
 
 
 def _sorted(
-    found: list[RowT],
+    matching: list[RowT],
     query: PartitionQuery | TopicQuery,
     name: Callable[[RowT], tuple[str, int]],
     columns: Mapping[str, Callable[[RowT], int]],
 ) -> list[RowT]:
     """Sort, and return the rows of the page."""
     column, is_down = query.sort.removeprefix("-"), query.sort.startswith("-")
-    found.sort(key=name, reverse=is_down and column == "topic")
+    matching.sort(key=name, reverse=is_down and column == "topic")
     if column != "topic":
-        found.sort(key=columns[column], reverse=is_down)
-    return found[query.offset : query.offset + query.limit]
+        matching.sort(key=columns[column], reverse=is_down)
+    return matching[query.offset : query.offset + query.limit]
 
 
 def code(name: str) -> dict[str, str]:
@@ -276,12 +276,12 @@ def clusters(config: MirrorConfig) -> list[dict[str, Any]]:
     names = [one.flow for one in config.every_flow]
     return [
         {
-            "alias": one.alias,
-            "bootstrap_servers": [str(server) for server in one.servers],
-            "source_of": [str(flow) for flow in names if flow.source == one.alias],
-            "target_of": [str(flow) for flow in names if flow.target == one.alias],
+            "alias": cluster.alias,
+            "bootstrap_servers": [str(server) for server in cluster.servers],
+            "source_of": [str(flow) for flow in names if flow.source == cluster.alias],
+            "target_of": [str(flow) for flow in names if flow.target == cluster.alias],
         }
-        for one in config.clusters
+        for cluster in config.clusters
     ]
 
 
@@ -333,13 +333,13 @@ def topic_page(
     groups: dict[str, list[PartitionSnapshot]] = {}
     for part in parts:
         groups.setdefault(part.topic, []).append(part)
-    found: list[Parts] = [
+    matching: list[Parts] = [
         group
         for name, group in groups.items()
         if query.topic in name and any(_is_wanted(part, query) for part in group)
     ]
-    rows = _sorted(found, query, lambda group: (group[0].topic, 0), _TOPIC_COLUMNS)
-    return len(found), [topic(group) for group in rows]
+    rows = _sorted(matching, query, lambda group: (group[0].topic, 0), _TOPIC_COLUMNS)
+    return len(matching), [topic(group) for group in rows]
 
 
 def topic(parts: Parts) -> dict[str, Any]:

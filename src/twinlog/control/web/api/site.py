@@ -109,9 +109,9 @@ class Site:
 
     def flow_config(self, name: str) -> FlowConfig:
         """Return the configuration of `A->B`, also written as `A:B`. Raises NOT_FOUND."""
-        for one in self.config.every_flow:
-            if name in one.flow.spellings:
-                return one
+        for flow in self.config.every_flow:
+            if name in flow.flow.spellings:
+                return flow
         known = ", ".join(str(one.flow) for one in self.config.every_flow)
         raise RequestRefused(
             f"no flow {name[:200]} in {self.config.file}; there are {known}", code="NOT_FOUND"
@@ -124,10 +124,9 @@ class Site:
     async def flows(self) -> dict[str, Any]:
         """Return all flows, including those that `--clusters` leaves to other processes."""
         heard = await self.hear()
-        return {"flows": [self._flow(one, heard) for one in self.config.every_flow]}
+        return {"flows": [self._flow(flow, heard) for flow in self.config.every_flow]}
 
     async def flow(self, name: str) -> dict[str, Any]:
-        """Return one flow."""
         config = self.flow_config(name)
         return self._flow(config, await self.hear())
 
@@ -150,7 +149,7 @@ class Site:
         """Return this process's snapshot of the flow, or None before its first report."""
         reading = self._monitor.reading
         flows = () if reading is None else reading.flows
-        return next((one for one in flows if one.flow == name), None)
+        return next((flow for flow in flows if flow.flow == name), None)
 
     def history(self, name: str) -> dict[str, Any]:
         """Return the rows of this process about the flow. Raises NOT_FOUND."""
@@ -194,14 +193,14 @@ class Site:
 
         def ask() -> tuple[FlowSnapshot, float]:
             began = time.thread_time()
-            (found,) = offline_status(alone)
-            return found, time.thread_time() - began
+            (answer,) = offline_status(alone)
+            return answer, time.thread_time() - began
 
-        found, cost_s = await self.questions.run(ask)
-        if found.error is not None:
-            raise found.error
+        answer, cost_s = await self.questions.run(ask)
+        if answer.error is not None:
+            raise answer.error
         parts = Parts(
-            partitions=found.partitions, at=at, is_here=False, config=config, cost_s=cost_s
+            partitions=answer.partitions, at=at, is_here=False, config=config, cost_s=cost_s
         )
         self._asked[name] = parts
         return parts

@@ -35,13 +35,13 @@ HEADERS: Final = [
 @cache
 def _files() -> dict[str, Content]:
     """Return the files by path; `/page/` is `index.html`."""
-    found = {}
+    contents = {}
     for one in files("twinlog.control.web.page").joinpath("files").iterdir():
         kind = TYPES.get(one.name.rpartition(".")[2])
         if kind is not None:
             path = f"{ROOT}{'' if one.name == FIRST else one.name}"
-            found[path] = Content(kind, one.read_bytes(), HEADERS)
-    return found
+            contents[path] = Content(kind, one.read_bytes(), HEADERS)
+    return contents
 
 
 def asset(path: str) -> Content | None:

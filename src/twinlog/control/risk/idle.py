@@ -13,14 +13,13 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import islice
-from typing import Final, NamedTuple, Protocol
+from typing import Final, NamedTuple
 
 from twinlog.cluster.client import ClusterClient
 from twinlog.cluster.net.settings import ClusterSettings
 from twinlog.config.flow.start import Starts
-from twinlog.control.lanes.partitions import Partition
+from twinlog.control.lanes.partitions import Partition, Placement
 from twinlog.control.risk.running_flow import InBackground, RunningFlow
-from twinlog.control.risk.source_watch import is_followed
 from twinlog.errors import TwinlogError
 from twinlog.mirror.plan import PartitionPlan
 from twinlog.model import StartKind, TopicPartition
@@ -38,7 +37,7 @@ AGAIN_S: Final = 120.0
 WITHIN_S: Final = 10.0
 
 
-class Rest(NamedTuple):
+class IdlePosition(NamedTuple):
     """The next record of a partition."""
 
     upstream: int
@@ -46,28 +45,21 @@ class Rest(NamedTuple):
     """Timestamp of its batch, in milliseconds; 0 if unknown."""
 
 
-Rests = Mapping[TopicPartition, Rest]
-
-
-class NextBatches(Protocol):
-    """Queries of the source, in any thread; raises TwinlogError."""
-
-    def next_batches(self, offsets: Mapping[TopicPartition, int]) -> dict[TopicPartition, Rest]:
-        """Return the next batch at or after each offset."""
+IdlePositions = Mapping[TopicPartition, IdlePosition]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class RestQuestions:
+class IdleQuestions:
     """Queries of both clusters for one run of a flow."""
 
     read_map: Callable[[], Maps]
     target: ClusterSettings
-    source: NextBatches
+    next_batches: Callable[[Mapping[TopicPartition, int]], IdlePositions]
     starts: Starts
     is_shared: bool
     """Other clients may write to the target's topics."""
 
-    def find(self, plans: Sequence[PartitionPlan]) -> Rests:
+    def find(self, plans: Sequence[PartitionPlan]) -> IdlePositions:
         """Return the positions of the partitions that could be queried. Raises TwinlogError."""
         with ClusterClient(self.target, api_timeout_s=WITHIN_S) as client:
             picture = read_flow(
@@ -82,7 +74,7 @@ class RestQuestions:
             plan.source: self._begins(plan, picture.replica(plan, plan.targets)) for plan in plans
         }
         known = {tp: begins for tp, begins in found.items() if begins is not None}
-        return self.source.next_batches(known) if known else {}
+        return self.next_batches(known) if known else {}
 
     def _begins(self, plan: PartitionPlan, found: Replica) -> int | None:
         """Return where the copy of a partition resumes, or would begin. None if that is at the end
@@ -107,11 +99,11 @@ class RestQuestions:
 
 
 @dataclass(slots=True, kw_only=True)
-class RestingWatch:
+class IdleWatch:
     """Watches one run of a flow, in the supervisor's thread."""
 
     run: RunningFlow
-    find: Callable[[Sequence[PartitionPlan]], Rests]
+    find: Callable[[Sequence[PartitionPlan]], IdlePositions]
     _next_ask: float | None = None
     _is_asking: bool = False
     _asked: set[TopicPartition] = field(default_factory=set)
@@ -123,7 +115,7 @@ class RestingWatch:
             self._next_ask = now + FIRST_S
         if self._is_asking or now < self._next_ask or self.run.is_stopping:
             return
-        plans = [one.plan for one in islice(self._resting(), AT_ONCE)]
+        plans = [one.plan for one in islice(self._idle(), AT_ONCE)]
         if not plans:
             self._asked.clear()
             self._next_ask = now + AGAIN_S
@@ -131,22 +123,27 @@ class RestingWatch:
         self._asked |= {plan.source for plan in plans}
         self._is_asking, self._next_ask = True, now + ASK_EVERY_S
 
-        def found(rests: Rests) -> None:
+        def found(positions: IdlePositions) -> None:
             self._is_asking = False
             for plan in plans:
-                one, rest = self.run.partitions.get(plan.source), rests.get(plan.source)
-                if one is None or rest is None or one.plan.map_key != plan.map_key:
+                one, next_record = self.run.partitions.get(plan.source), positions.get(plan.source)
+                if one is None or next_record is None or one.plan.map_key != plan.map_key:
                     continue
                 if one.recovery.upstream < 0:  # no lane has begun it in the meantime
-                    one.keeping.rests(*rest)
+                    one.keeping.rests(*next_record)
 
         def failed(_: TwinlogError) -> None:
             self._is_asking = False
 
         background(lambda: self.find(plans), found, failed)
 
-    def _resting(self) -> Iterable[Partition]:
+    def _idle(self) -> Iterable[Partition]:
         for tp, one in self.run.partitions.items():
             is_known = one.position >= 0 or tp in self._asked
             if is_followed(one) and one.lane is None and not is_known:
                 yield one
+
+
+def is_followed(partition: Partition) -> bool:
+    """Return True if the source is queried about this partition."""
+    return partition.is_wanted and partition.placement is not Placement.DONE

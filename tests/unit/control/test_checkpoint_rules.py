@@ -5,7 +5,8 @@ from __future__ import annotations
 import pytest
 from msgspec.structs import replace
 
-from twinlog.mirror.map.checkpoints import GroupSync, Skipped, TargetGroup, group_sync, is_due
+from twinlog.control.groups.checkpoint_rows import is_due
+from twinlog.control.groups.group_sync import GroupSync, Skipped, TargetGroup, group_sync
 from twinlog.model import TopicPartition
 from twinlog.wire.mm2_records import Checkpoint
 

@@ -13,22 +13,24 @@ Records that A lost are still on B, so nothing is at risk there.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Final
 
-from twinlog.cluster.client import ClusterClient
 from twinlog.cluster.logs.raw_log import FIRST_BYTES
 from twinlog.cluster.net.metadata import TopicMetadata
+from twinlog.config.values.times import in_iso
 from twinlog.control.cutover.scope import CutoverScope
 from twinlog.control.failback.copy_end import BothReads, CopyEnd, CopyEnds, LogReads, side_by_side
+from twinlog.control.failback.saved import TailCounts
 from twinlog.errors import BrokerRefused, FlowError, TwinlogError, or_raise
 from twinlog.mirror.findings import Span
 from twinlog.mirror.map.offset_map import run_at
 from twinlog.mirror.map.runs import UPSTREAM, following
 from twinlog.mirror.start.tail_check import decode, same_record
 from twinlog.model import NO_TOPIC_ID, Isolation, TopicId, TopicPartition
+from twinlog.quantities import count, plural
 from twinlog.survey.cluster_state import cluster_state
 from twinlog.survey.ends import Want, read_ends
 from twinlog.wire.record_batch import BatchHeader, read_headers
@@ -41,7 +43,7 @@ MARKER: Final = (Record(-1, -1, None, None, ()), True)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Parting:
+class LogDivergence:
     """Where the logs of one partition of A diverge."""
 
     FIELDS = (
@@ -72,6 +74,8 @@ class Parting:
     """Whether the last common record was compared, and is equal on both sides."""
     is_home: bool = False
     """Whether the flow back already writes after the tail, under the same topic name."""
+    counts: TailCounts = field(default_factory=TailCounts)
+    """Counts of the tail's records, in a plan."""
     problem: TwinlogError | None = None
 
     @property
@@ -99,8 +103,46 @@ class Parting:
     def open_from(self) -> int | None:
         return self.stable if self.is_open else None
 
+    @property
+    def is_empty(self) -> bool:
+        """Return True if A has no offset that B lacks, not even one of a marker."""
+        return self.tail.is_empty and self.deleted is None
 
-def partings(scope: CutoverScope) -> list[Parting]:
+    def lines(self) -> Iterator[str]:
+        """Yield the partition's part of a plan as text."""
+        counts = self.counts
+        if self.problem is not None:
+            yield f"  {self.source}: {self.problem}"
+            return
+        if not self.is_empty:
+            what = f"{plural(counts.valid, 'record')} that never arrived"
+            if counts.aborted:
+                what += f", and {count(counts.aborted)} of aborted transactions"
+            if counts.oldest_ms is not None and counts.newest_ms is not None:
+                when = f"{in_iso(counts.oldest_ms)} to {in_iso(counts.newest_ms)}"
+                what += f", of {when}"
+            never = "" if self.copy is not None else "; nothing of it was ever copied"
+            yield f"  {self.source}: {self.tail}: {what}{never}"
+        if self.deleted is not None:
+            yield (
+                f"  {self.source}: {self.deleted} never arrived, and the source's retention has "
+                "deleted it since"
+            )
+        if self.is_open:
+            yield f"  {self.source}: a transaction is open from offset {self.stable} on"
+        if self.lost is not None:
+            yield (
+                f"  {self.source}: the source lost {self.lost}: the target has its "
+                f"{plural(self.lost_records, 'record')}"
+            )
+        if self.copy is not None and not self.is_compared and not self.is_empty:
+            yield (
+                f"  {self.source}: none of the last common records is left on both sides, so only "
+                "the offset map shows that the logs diverge here"
+            )
+
+
+def divergences(scope: CutoverScope) -> list[LogDivergence]:
     """Return every partition that A has of the scope's topics, sorted."""
     here = scope.source.metadata(None)
     ids = {
@@ -115,67 +157,51 @@ def partings(scope: CutoverScope) -> list[Parting]:
         ids = {tp: topic_id for tp, topic_id in ids.items() if tp.topic not in came}
     tps = sorted(ids)
     targets = {tp: TopicPartition(scope.remote(tp.topic), tp.partition) for tp in tps}
-    ends = CopyEnds(scope)
-    ends.prepare(targets.values())
-    logs = source_logs(scope.source, tps)
+    ends = CopyEnds(scope, targets.values())
+    logs = read_ends(scope.source, tps, Want.STARTS)
+    # after the end, so that a last stable offset below it means an open transaction, and not a
+    # record that was appended between two requests
+    stable = read_ends(scope.source, tps, isolation=Isolation.READ_COMMITTED)
 
-    def search(tp: TopicPartition, sides: BothReads) -> Parting:
+    def search(tp: TopicPartition, sides: BothReads) -> LogDivergence:
         if scope.setup.is_identity and targets[tp].topic != tp.topic:
-            raise _other_name(scope, tp, targets[tp])
-        blank = Parting(source=tp, target=targets[tp], topic_id=ids[tp])
-        found = _parting(scope, blank, logs[tp], ends, sides)
+            # the flow back writes to the topic that has the target's name
+            raise scope.error(
+                f"{tp.topic} is called {targets[tp].topic} on {scope.config.flow.target} "
+                "(twinlog.rename), and the flow back would not write to it but to a topic of that "
+                "name: leave it out with --topics, and bring its records back with a flow of their "
+                "own",
+                code="REVERSE_UNKNOWN",
+            )
+        log = logs[tp]
+        if (problem := log.problem or stable[tp].problem) is not None:
+            raise problem
+        blank = LogDivergence(
+            source=tp,
+            target=targets[tp],
+            topic_id=ids[tp],
+            log=(log.start or 0, log.end or 0),
+            stable=stable[tp].end or 0,
+        )
+        found = _divergence(scope, blank, ends, sides)
         if found.copy is None and tp.topic in came:
-            raise _came_back(scope, tp, came[tp.topic])
+            raise scope.error(
+                f"topic {tp.topic} of {scope.config.flow.source} holds records that were on "
+                f"{scope.config.flow.target} before (copied by {came[tp.topic]}), and nothing of "
+                "it was copied there since: a replay would duplicate them; leave it out with "
+                "--topics, and save its records with twinlog export",
+                code="COPIED_BACK",
+            )
         return found
 
     searches = {tp: partial(search, tp) for tp in tps}
     found = side_by_side(searches, scope.source, scope.target)
     return [
-        Parting(source=tp, target=targets[tp], topic_id=ids[tp], problem=one)
+        LogDivergence(source=tp, target=targets[tp], topic_id=ids[tp], problem=one)
         if isinstance(one := found[tp], TwinlogError)
         else one
         for tp in tps
     ]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SourceLog:
-    """One log of A, as its leader reports it."""
-
-    start: int
-    stable: int
-    end: int
-
-
-def source_logs(
-    client: ClusterClient, tps: Sequence[TopicPartition]
-) -> dict[TopicPartition, SourceLog | TwinlogError]:
-    """Return the current logs. The end is queried first. So a last stable offset below it means an
-    open transaction, and not a record that was appended between two requests.
-    """
-    ends = read_ends(client, tps, Want.STARTS)
-    stable = read_ends(client, tps, isolation=Isolation.READ_COMMITTED)
-    out: dict[TopicPartition, SourceLog | TwinlogError] = {}
-    for tp in tps:
-        start, end, decided = ends[tp].start, ends[tp].end, stable[tp].end
-        if start is not None and end is not None and decided is not None:
-            out[tp] = SourceLog(start=start, stable=decided, end=end)
-        elif (problem := ends[tp].problem or stable[tp].problem) is not None:
-            out[tp] = problem
-    return out
-
-
-def _other_name(scope: CutoverScope, tp: TopicPartition, target: TopicPartition) -> FlowError:
-    """Return the error for a renamed topic: under the identity policy the flow back writes to the
-    topic that has the target's name.
-    """
-    return FlowError(
-        f"{tp.topic} is called {target.topic} on {scope.config.flow.target} "
-        "(twinlog.rename), and the flow back would not write to it but to a topic of that name: "
-        "leave it out with --topics, and bring its records back with a flow of their own",
-        flow=scope.name,
-        code="REVERSE_UNKNOWN",
-    )
 
 
 def _came_from_target(scope: CutoverScope, topic: str) -> bool:
@@ -202,52 +228,28 @@ def _came_by_ids(scope: CutoverScope, topics: Mapping[str, TopicMetadata]) -> di
     }
 
 
-def _came_back(scope: CutoverScope, tp: TopicPartition, flow: str) -> FlowError:
-    return FlowError(
-        f"topic {tp.topic} of {scope.config.flow.source} holds records that were on "
-        f"{scope.config.flow.target} before (copied by {flow}), and nothing of it was copied there "
-        "since: a replay would duplicate them; leave it out with --topics, and save its "
-        "records with twinlog export",
-        flow=scope.name,
-        code="COPIED_BACK",
-    )
-
-
-def _parting(
-    scope: CutoverScope,
-    blank: Parting,
-    log: SourceLog | TwinlogError,
-    ends: CopyEnds,
-    sides: BothReads,
-) -> Parting:
-    log = or_raise(log)
+def _divergence(
+    scope: CutoverScope, blank: LogDivergence, ends: CopyEnds, sides: BothReads
+) -> LogDivergence:
     tp, target, topic_id = blank.source, blank.target, blank.topic_id
     copy = ends.find(tp, target, sides)
-    bounds = log.start, log.end
     target_id = ends.topic_id(target)
     there = None if target_id is None else ends.bounds(target)
-    parting = replace(
-        blank,
-        target_id=target_id or NO_TOPIC_ID,
-        target_log=there,
-        log=bounds,
-        stable=log.stable,
-    )
+    divergence = replace(blank, target_id=target_id or NO_TOPIC_ID, target_log=there)
     if copy is None:
-        return parting
+        return divergence
     if NO_TOPIC_ID not in (topic_id, copy.key.source_topic_id) and (
         copy.key.source_topic_id != topic_id
     ):
-        raise FlowError(
+        raise scope.error(
             f"topic {tp.topic} of {scope.config.flow.source} was re-created since "
             "it was copied: its offsets are not those of the copy; leave it out with --topics, "
             "and save its records with twinlog export",
-            flow=scope.name,
             code="TAIL_UNKNOWN",
         )
     common, is_compared = copy.ordinal, False
     if not copy.known.transformed:  # a transformed record differs from that of the source
-        common, is_compared = Comparing(scope.name, sides, parting, copy).common()
+        common, is_compared = Comparing(scope.name, sides, divergence, copy).common()
     at, lost = copy.reach.upstream, None
     if common < copy.ordinal:
         before = run_at(copy.known.runs, common - 1)
@@ -255,7 +257,7 @@ def _parting(
         at = copy.known.runs[0].upstream if before is None else before.upstream_of(common - 1) + 1
         lost = Span(at, copy.reach.upstream)
     return replace(
-        parting,
+        divergence,
         at=at,
         copy=copy,
         lost=lost,
@@ -267,7 +269,7 @@ def _parting(
 class Comparing:
     """Compares, in one partition, the records that both sides should have."""
 
-    def __init__(self, flow: str, sides: BothReads, one: Parting, copy: CopyEnd) -> None:
+    def __init__(self, flow: str, sides: BothReads, one: LogDivergence, copy: CopyEnd) -> None:
         self._flow, self._sides, self._copy = flow, sides, copy
         self._source, self._target, self._log = one.source, one.target, one.log
 

@@ -1,0 +1,322 @@
+"""`transforms` and `predicates` of Kafka Connect, as far as they work on bytes.
+
+    A->B.transforms = noTombstones
+    A->B.transforms.noTombstones.type = org.apache.kafka.connect.transforms.Filter
+    A->B.transforms.noTombstones.predicate = isTombstone
+    A->B.predicates = isTombstone
+    A->B.predicates.isTombstone.type = RecordIsTombstone
+
+MirrorMaker 2 passes keys, values and headers as bytes without a schema. So only some of Kafka's
+classes can work, and these run here as queries. All others are refused by name, because the copy
+would differ. The options are read as Connect does, except that a class without an option that it
+needs is an error of the file, not of a task.
+
+`TopicNameMatches` compares the name of the remote topic, such as `A.orders`: MirrorMaker 2 names a
+record's topic before Connect transforms the record. It selects topics, so other topics are copied
+without Spark.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, field, replace
+from decimal import Decimal
+from enum import StrEnum
+from typing import Final
+
+from twinlog.config.keys.client_keys import class_name
+from twinlog.config.regex.patterns import EVERYTHING, NamePattern, compile_names
+from twinlog.config.values.nearest import suggestion
+from twinlog.config.values.origin import Setting, Settings, refuse
+from twinlog.config.values.types import parse_boolean, to_boolean, to_list, to_pattern, trimmed
+from twinlog.errors import ConfigError
+from twinlog.model import Flow
+
+CHAIN: Final = "transforms"
+PREDICATES: Final = "predicates"
+CONNECT_PREFIXES: Final = (f"{CHAIN}.", f"{PREDICATES}.")
+IN_PYTHON: Final = (
+    "write it in Python with twinlog.transforms (docs/transforms.md#a-connect-file-with-smts), and "
+    "remove the line"
+)
+
+Headers = tuple[tuple[str, bytes | None], ...]
+
+_KAFKAS: Final = "org.apache.kafka.connect.transforms."
+_KAFKAS_PREDICATES: Final = f"{_KAFKAS}predicates."
+_ROUTERS: Final = {"RegexRouter": ("regex", "replacement"), "TimestampRouter": ()}
+"""Classes that set the topic, and the options that they need."""
+_WITH_SCHEMA: Final = (
+    *("Cast", "ExtractField", "Flatten", "HeaderFrom", "HoistField", "InsertField", "MaskField"),
+    *("ReplaceField", "SetSchemaMetadata", "TimestampConverter", "ValueToKey"),
+)
+_EXAMPLES: Final = {
+    "header": "masked-by",
+    "value.literal": "privacy",
+    "headers": "trace-id, user",
+    "name": "trace-id",
+    "pattern": r"A\\.orders.*",
+    "regex": r"A\\.(.*)",
+    "replacement": "$1",
+}
+
+
+class Action(StrEnum):
+    """What a step does with a record. The values are the names of Kafka's classes."""
+
+    FILTER = "Filter"
+    INSERT = "InsertHeader"
+    DROP = "DropHeaders"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RecordCondition:
+    """The records for which a step applies: all, tombstones, or those with a header."""
+
+    is_tombstone: bool = False
+    header: str = ""
+    """If set, the condition is that a record has this header."""
+    is_negated: bool = False
+
+    def is_met(self, value: bytes | None, headers: Headers) -> bool:
+        """Return whether the condition is true for a record."""
+        found = True
+        if self.is_tombstone:
+            found = value is None
+        elif self.header:
+            found = any(key == self.header for key, _ in headers)
+        return found is not self.is_negated
+
+    @property
+    def sql(self) -> str:
+        """Return the condition in Spark SQL. It is never NULL."""
+        found = "true"
+        if self.is_tombstone:
+            found = "value IS NULL"
+        elif self.header:
+            found = f"coalesce(exists(headers, one -> one.key = {_text(self.header)}), false)"
+        return f"NOT ({found})" if self.is_negated else found
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ConnectStep:
+    """One transform of a chain."""
+
+    name: str
+    topics: NamePattern
+    """Source topics to which it applies."""
+    action: Action
+    headers: tuple[str, ...] = ()
+    """Names of the headers that it adds or removes."""
+    value: bytes | None = None
+    """The value of the header that it adds."""
+    condition: RecordCondition = RecordCondition()
+    origin: Setting = field(repr=False, compare=False)
+    """The line with its class."""
+
+    def headers_of(self, value: bytes | None, headers: Headers) -> Headers | None:
+        """Return the headers of a record after this step, or None if the record is filtered."""
+        if not self.condition.is_met(value, headers):
+            return headers
+        match self.action:
+            case Action.FILTER:
+                return None
+            case Action.INSERT:
+                return (*headers, *((name, self.value) for name in self.headers))
+            case Action.DROP:
+                return tuple(one for one in headers if one[0] not in self.headers)
+
+    @property
+    def sql(self) -> str:
+        """Return the query of the view `records` that does the same."""
+        applies, names = self.condition.sql, ", ".join(map(_text, self.headers))
+        match self.action:
+            case Action.FILTER:
+                return f"SELECT * FROM records WHERE NOT ({applies})"  # noqa: S608 (quoted)
+            case Action.INSERT:
+                value = "NULL" if self.value is None else f"X'{self.value.hex()}'"
+                new = f"array(named_struct('key', {names}, 'value', CAST({value} AS BINARY)))"
+                changed = f"concat(coalesce(headers, array()), {new})"
+            case Action.DROP:
+                changed = f"filter(headers, one -> one.key NOT IN ({names}))"
+        kind = "array<struct<key:string,value:binary>>"
+        found = f"CAST(CASE WHEN {applies} THEN {changed} ELSE headers END AS {kind})"
+        return f"SELECT * EXCEPT (headers), {found} AS headers FROM records"  # noqa: S608 (quoted)
+
+
+def _text(text: str) -> str:
+    """Return a text as an expression of Spark SQL. Spark replaces `${x}` also within quotes."""
+    if re.fullmatch(r"[\w. -]*", text, re.ASCII):
+        return f"'{text}'"
+    return f"CAST(X'{text.encode().hex()}' AS STRING)"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ConnectChain:
+    """The `transforms` of a flow."""
+
+    steps: tuple[ConnectStep, ...]
+    unread: tuple[Setting, ...]
+    """Lines of `transforms` and `predicates` without effect: no transform of the list has them."""
+
+
+def read_chain(settings: Settings, flow: Flow, prefix: str | None) -> ConnectChain:
+    """Return the chain of a flow. Raises ConfigError for the first step that does not run.
+
+    `prefix` is before the source's name in the names of remote topics; None: they are named
+    differently.
+    """
+    reader = _ChainReader(settings, flow, prefix)
+    listed = reader.option(CHAIN)
+    names = () if listed is None else to_list(listed)
+    steps = tuple(reader.step(name, listed) for name in names if listed is not None)
+    return ConnectChain(steps=steps, unread=reader.unread)
+
+
+class _ChainReader:
+    def __init__(self, settings: Settings, flow: Flow, prefix: str | None) -> None:
+        self._settings, self._flow, self._prefix = settings, flow, prefix
+        self._read: set[str] = set()
+
+    @property
+    def unread(self) -> tuple[Setting, ...]:
+        return tuple(
+            one
+            for name, one in self._settings.items()
+            if name.startswith((PREDICATES, f"{CHAIN}."))
+            and name not in self._read
+            and trimmed(one.value)
+        )
+
+    def option(self, name: str) -> Setting | None:
+        self._read.add(name)
+        return self._settings.get(name)
+
+    def needed(self, key: str, part: str, owner: Setting) -> Setting:
+        """Return an option. Raises ConfigError if it is missing or blank."""
+        found = self.option(f"{key}.{part}")
+        if found is not None and trimmed(found.value):
+            return found
+        kind = f"{_KAFKAS}Filter" if key.startswith(CHAIN) else f"{_KAFKAS_PREDICATES}HasHeaderKey"
+        what = f"{key.partition('.')[2]} has no {part}"
+        todo = f"add {self._flow}.{key}.{part} = {_EXAMPLES.get(part, kind)}"
+        raise refuse(found or owner, what, todo, lacks=f"{key}.")
+
+    def step(self, name: str, listed: Setting) -> ConnectStep:
+        key = f"{CHAIN}.{name}"
+        kind = self.needed(key, "type", listed)
+        short = class_name(kind.value).removeprefix(_KAFKAS)
+        if short in _ROUTERS:
+            self._refuse_router(key, short, kind)
+        if short not in [*Action]:
+            raise _not_run(kind, short)
+        topics, condition = self._predicate(key)
+        step = ConnectStep(
+            name=name, topics=topics, action=Action(short), condition=condition, origin=kind
+        )
+        match step.action:
+            case Action.FILTER:
+                return step
+            case Action.DROP:
+                return replace(step, headers=to_list(self.needed(key, "headers", kind)))
+            case Action.INSERT:
+                header = self.needed(key, "header", kind).value
+                literal = self.option(f"{key}.value.literal")
+                if literal is None:
+                    literal = self.needed(key, "value.literal", kind)
+                return replace(step, headers=(header,), value=_header_value(literal))
+
+    def _predicate(self, key: str) -> tuple[NamePattern, RecordCondition]:
+        """Return the topics and the records to which a step applies."""
+        every = compile_names((EVERYTHING,))
+        named, negate = self.option(f"{key}.predicate"), self.option(f"{key}.negate")
+        if named is None:
+            if negate is not None:
+                todo = f"add {self._flow}.{key}.predicate = NAME, or remove the line"
+                raise refuse(negate, "there is no predicate to negate", todo, lacks=f"{key}.")
+            return every, RecordCondition()
+        # Connect checks this value as a boolean, and then reads it without trimming
+        is_negated = negate is not None and to_boolean(negate) and parse_boolean(negate.value)
+        name, listed = trimmed(named.value), self.option(PREDICATES)
+        names = () if listed is None else to_list(listed)
+        if name not in names:
+            todo = suggestion(name, names) or f"add {name} to {self._flow}.{PREDICATES}"
+            raise refuse(named, f"{PREDICATES} does not list {name}", todo, lacks=PREDICATES)
+        key = f"{PREDICATES}.{name}"
+        kind = self.needed(key, "type", named)
+        match short := class_name(kind.value).removeprefix(_KAFKAS_PREDICATES):
+            case "RecordIsTombstone":
+                return every, RecordCondition(is_tombstone=True, is_negated=is_negated)
+            case "HasHeaderKey":
+                header = self.needed(key, "name", kind).value
+                return every, RecordCondition(header=header, is_negated=is_negated)
+            case "TopicNameMatches":
+                pattern = to_pattern(self.needed(key, "pattern", kind))
+                if self._prefix is None:
+                    what = f"{kind.shown} compares names of remote topics, and these are custom"
+                    todo = "use twinlog.transforms.NAME.topics, which compares source names"
+                    raise refuse(kind, what, todo)
+                topics = replace(pattern, prefix=self._prefix, is_negated=is_negated)
+                return topics, RecordCondition()
+            case _:
+                raise _not_run(kind, short)
+
+    def _refuse_router(self, key: str, short: str, kind: Setting) -> None:
+        """Raise ConfigError for a transform that sets the topic, after the check of its options."""
+        self._predicate(key)
+        for part in _ROUTERS[short]:
+            found = self.needed(key, part, kind)
+            if part == "regex":
+                to_pattern(found)
+        what = f"{kind.shown} sets the topic of records, and mirrors do not route records yet"
+        todo = (
+            "name remote topics with twinlog.rename (docs/rename.md), or route records in a stream "
+            "of your own (docs/transforms.md), and remove the line"
+        )
+        raise refuse(kind, what, todo, code="TRANSFORMS_NOT_RUN")
+
+
+def _not_run(kind: Setting, short: str) -> ConfigError:
+    """Return the error for a class that does not run here."""
+    if short.partition("$")[0] in _WITH_SCHEMA:
+        what = f"{kind.shown} needs a schema, and MirrorMaker 2 copies bytes without one"
+    else:
+        what = f"Twinlog cannot run the Java class {kind.shown}, so the copy would differ"
+    return refuse(kind, what, IN_PYTHON)
+
+
+_NUMBER: Final = re.compile(r"[+-]?(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d{1,3})?")
+_SHORT_DECIMAL: Final = re.compile(r"-?(?=[0-9.]{3,7}$)(?:0|[1-9][0-9]*)\.[0-9]*[1-9]")
+"""Decimals that a float of Java prints in the same form."""
+_LEAST: Final = Decimal("0.01")
+_LONG: Final = range(-(1 << 63), 1 << 63)
+
+
+def _header_value(literal: Setting) -> bytes | None:
+    """Return the value of a header that Connect adds: it parses the literal, and its
+    SimpleHeaderConverter writes the result as text.
+
+    Raises ConfigError for arrays, maps, times, and numbers that may be written in another form.
+    """
+    text, trim = literal.value, trimmed(literal.value)
+    if trim in ("null", "true", "false"):
+        return None if trim == "null" else trim.encode()
+    is_number = _NUMBER.fullmatch(trim)
+    if is_number and (number := Decimal(trim)) == number.to_integral_value():
+        if int(number) in _LONG:
+            return str(int(number)).encode()
+    elif is_number and _SHORT_DECIMAL.fullmatch(trim) and abs(number) >= _LEAST:
+        return trim.encode()
+    elif not is_number and not _may_be_read(trim):
+        return text.encode()
+    what = f"Connect may write {literal.shown} in another form"
+    raise refuse(literal, what, f"write a text or a whole number; or {IN_PYTHON}")
+
+
+def _may_be_read(trim: str) -> bool:
+    """Return whether Connect may read a text as an array, a map, a time, or a number before a
+    delimiter.
+    """
+    if not re.match(r"[\d+-]", trim):
+        return trim.startswith(("[", "{"))
+    return bool(re.search(r"[][{}:,\"\\]", trim) or re.match(r"\d+-", trim))

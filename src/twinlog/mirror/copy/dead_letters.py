@@ -1,0 +1,235 @@
+"""The dead-letter topic of a flow: records for which a transform fails, each written once (ADR 40).
+
+**Problem.** A record on which code of users fails is written to a topic on the target, and the copy
+continues after it. The lane may die between these two steps, or lose the response to the first one.
+The next lane must know whether the record is there. It must also know that if the function does not
+fail for the record any more, or the record would be in both topics.
+
+    answer       records 100, 102, 103; the function fails for 101
+    1. append 101 to the dead-letter topic, and wait for the response
+    2. use the answer: row of the map, batch 100, 102, 103
+    3. the position is 104
+
+**Rules**
+
+1. A dead letter is acknowledged before anything else of its answer is used. So the position of a
+   later start is after a failed record only if the record is in the dead-letter topic.
+2. A dead letter is sent once. After an error or a lost response the partition is given back. A
+   transformed partition starts again only after no request of an earlier lane can arrive (rule 4 of
+   `mirror.copy.transformed`).
+3. Then a start reads the dead letters of the partition from the target (`lane.dead_letter_search`),
+   up to the real end of the log. Those at or after the position are left out of the copy, so the
+   function never gets them again.
+
+No sequence is needed: by rule 2 no two requests with the same record can arrive. So all partitions
+of a flow share one log, and nobody depends on the order of its batches. A dead letter has the
+timestamp of its record, after which a broker may forget a producer ID anyway.
+
+A dead letter belongs to one copy: one source topic and one target topic, both by ID. If one of them
+is created again, a new copy begins, and decides anew.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import replace
+from typing import Any, Final, NamedTuple
+
+from twinlog.errors import CorruptData
+from twinlog.mirror.copy.intake import OutBatch
+from twinlog.mirror.copy.partition import CopyState, PartitionCopy
+from twinlog.mirror.copy.range_intake import Stretch, checked
+from twinlog.mirror.copy.ranges import RangeAnswer, RangeFailure
+from twinlog.mirror.map.map_tail import MapTail
+from twinlog.mirror.start_point import DeadLettersThere, StartPoint
+from twinlog.model import TopicId, TopicPartition
+from twinlog.wire.record_batch import Codec, read_headers
+from twinlog.wire.records import Record, decode_batch, encode_batch
+
+_CONNECT: Final = "__connect.errors."
+_OWN: Final = "twinlog."
+_ORIGIN: Final = (
+    f"{_CONNECT}connector.name",
+    f"{_OWN}topic.id",
+    f"{_OWN}target.topic.id",
+    f"{_CONNECT}partition",
+)
+_OFFSET: Final = f"{_CONNECT}offset"
+_CLASS: Final = re.compile(r"[\w.$]+")
+MOST_CHARACTERS: Final = 1_000
+"""Maximum length of a reason, which comes from the process that runs code of users."""
+
+
+class LetterOrigin(NamedTuple):
+    """The copy of one partition, as dead letters name it."""
+
+    flow: str
+    source_topic_id: str
+    target_topic_id: str
+    partition: str
+
+
+class DeadLetterTarget(NamedTuple):
+    """Where dead letters of a flow go."""
+
+    home: TopicPartition
+    topic_id: TopicId
+    flow: str
+
+
+def origin_of_copy(
+    flow: str, source: TopicPartition, source_id: TopicId, target_id: TopicId
+) -> LetterOrigin:
+    return LetterOrigin(flow, str(source_id), str(target_id), str(source.partition))
+
+
+def dead_letter(
+    record: Record, failure: RangeFailure, origin: LetterOrigin, source: TopicPartition
+) -> Record:
+    """Return the record with headers that name its origin and the reason, as those of Kafka
+    Connect's dead letter queue do.
+    """
+    text = failure.text[:MOST_CHARACTERS]
+    raised = _CLASS.match(text)
+    said = {
+        "topic": source.topic,
+        "partition": origin.partition,
+        "offset": str(record.offset),
+        "connector.name": origin.flow,
+        "stage": "TRANSFORMATION",
+        "class.name": failure.transform,
+        "exception.class.name": "" if raised is None else raised[0],
+        "exception.message": text,
+    }
+    ours = {
+        **{_CONNECT + name: value for name, value in said.items()},
+        f"{_OWN}topic.id": origin.source_topic_id,
+        f"{_OWN}target.topic.id": origin.target_topic_id,
+    }
+    headers = tuple((name, value.encode()) for name, value in ours.items())
+    return record._replace(offset=0, headers=(*record.headers, *headers))
+
+
+def origin_of_letter(record: Record) -> tuple[LetterOrigin, int] | None:
+    """Return the copy and the source offset of a dead letter, or None if it is none."""
+    said: Mapping[str, bytes | None] = dict(record.headers)  # its own headers come last
+    try:
+        parts = [(said[name] or b"").decode() for name in _ORIGIN]
+        return LetterOrigin(*parts), int(said[_OFFSET] or b"")
+    except (KeyError, ValueError):
+        return None
+
+
+class DeadLetters(PartitionCopy):
+    """The dead letters of one source partition, on their way to the target.
+
+    To the lane's writing side it is a copy with batches of one record. It has no rows in the map.
+    """
+
+    def __init__(self, to: DeadLetterTarget, copy: PartitionCopy, **given: Any) -> None:
+        """`given`: as for the copy, whose start shows which dead letters there are."""
+        known = given["start"].dead_letters
+        super().__init__(
+            source=copy.source,
+            target=to.home,
+            source_topic_id=copy.source_topic_id,
+            target_topic_id=to.topic_id,
+            rules=replace(given["rules"], producer_id=-1, is_ours_alone=False),
+            start=StartPoint(
+                ordinal=0,
+                upstream=0,
+                k=0,
+                last_fetched_epoch=-1,
+                is_protected=False,
+                last_timestamp=-1,
+                target_epoch=-1 if known is None else known.epoch,
+            ),
+            tail=MapTail(
+                key=copy.tail.key, topic=copy.source.topic, term=copy.tail.term, chunk=0, runs=[]
+            ),
+            end=copy.end,
+            limit_bytes=given["limit_bytes"],
+            last_run=None,
+            now_ms=given["now_ms"],
+            stamps_own_time=True,  # so that no response counts as a repeat
+        )
+        self.origin = origin_of_copy(
+            to.flow, copy.source, copy.source_topic_id, copy.target_topic_id
+        )
+        self.there = set(() if known is None else known.offsets)
+        """Source offsets of the dead letters on the target, at or after the start's position."""
+
+    def are_there(self, asked: Stretch, answer: RangeAnswer, now_ms: int) -> bool:
+        """Return whether the dead letters of an answer are on the target. Sends them at the first
+        call.
+        """
+        if not asked.is_quarantined:
+            checked(asked, answer)
+            (batches,) = asked.batches
+            records = [*failed_records(batches, answer.quarantined)]  # all of them, or none is sent
+            for record, failure in zip(records, answer.quarantined, strict=True):
+                self.queue(self._batch(record, failure), now_ms)
+            asked.is_quarantined = True
+        return self.is_idle and self.trouble is None
+
+    def there_from(self, position: int) -> DeadLettersThere:
+        """Return the dead letters that a lane needs to know that continues at this position."""
+        left = sorted(at for at in self.there if at >= position)
+        return DeadLettersThere(self.leader.checked_epoch, tuple(left))
+
+    def _batch(self, record: Record, failure: RangeFailure) -> OutBatch:
+        letter = dead_letter(record, failure, self.origin, self.source)
+        batch = OutBatch(
+            ordinal=self.intake.ordinal,
+            count=1,
+            data=memoryview(encode_batch([letter], codec=Codec.LZ4)),
+            upstream=record.offset,
+            upstream_next=record.offset + 1,
+            runs=(),
+            fingerprint=None,
+            max_timestamp=record.timestamp,
+            oldest_timestamp=record.timestamp,
+            leader_epoch=-1,
+        )
+        self.intake.ordinal += 1
+        return batch
+
+    def _off_by(self, batch: OutBatch, distance: int, now_ms: int) -> None:
+        # other partitions write here, too
+        self._clean(batch, self._k + batch.ordinal + distance, now_ms)
+
+    def _clean(self, batch: OutBatch, base_offset: int, now_ms: int) -> None:
+        super()._clean(batch, base_offset, now_ms)
+        self.there.add(batch.upstream)
+
+    def let_go(self) -> None:
+        """Send nothing more."""
+        if self.state is CopyState.COPYING:
+            self.drain()
+
+
+def is_quarantined(
+    letters: DeadLetters | None, asked: Stretch, answer: RangeAnswer, now_ms: int
+) -> bool:
+    """Return whether an answer may be used. Raises CorruptData."""
+    if letters is None and answer.quarantined:
+        raise CorruptData("an answer has failed records, but none may be left out")
+    return letters is None or not answer.quarantined or letters.are_there(asked, answer, now_ms)
+
+
+def failed_records(batches: memoryview, failures: Iterable[RangeFailure]) -> Iterator[Record]:
+    """Yield the records of a range for which a transform fails. Raises CorruptData if the range
+    lacks one.
+    """
+    wanted = iter([one.offset for one in failures])
+    at = next(wanted, None)
+    for header, begin in read_headers(batches):
+        if at is None or at >= header.next_offset:
+            continue
+        for record in decode_batch(batches[begin : begin + header.length]):
+            if record.offset == at:
+                yield record
+                at = next(wanted, None)
+    if at is not None:
+        raise CorruptData(f"an answer fails for offset {at}, but its range has no such record")

@@ -1,0 +1,106 @@
+"""Chains of Kafka Connect's transforms, and records on which Java, Python and Spark must agree."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final
+
+from twinlog.config.flow.connect import ConnectStep
+from twinlog.wire.records import Headers, Record
+
+__all__ = ["CHAINS", "KAFKAS", "RECORDS", "after", "chain_lines"]
+
+KAFKAS: Final = "org.apache.kafka.connect.transforms."
+TIMESTAMP: Final = 1_764_460_800_123
+
+_PREDICATES: Final = (
+    "predicates = isTombstone, hasTrace, hasOdd, isOrders",
+    f"predicates.isTombstone.type = {KAFKAS}predicates.RecordIsTombstone",
+    f"predicates.hasTrace.type = {KAFKAS}predicates.HasHeaderKey",
+    "predicates.hasTrace.name = trace",
+    "predicates.hasOdd.type = HasHeaderKey",
+    r"predicates.hasOdd.name = it's \\ ${x}",
+    f"predicates.isOrders.type = {KAFKAS}predicates.TopicNameMatches",
+    r"predicates.isOrders.pattern = A\\.ord.*|other",
+)
+
+
+def chain_lines(*steps: Sequence[str]) -> tuple[str, ...]:
+    """The lines of a chain, without the prefix of the flow. A step has its class, and its options
+    as `name = value`.
+    """
+    names = [f"s{number}" for number in range(len(steps))]
+    lines = [f"transforms = {', '.join(names)}"]
+    for name, (kind, *options) in zip(names, steps, strict=True):
+        lines.append(f"transforms.{name}.type = {kind}")
+        lines += (f"transforms.{name}.{option}" for option in options)
+    return (*lines, *_PREDICATES)
+
+
+_FILTER: Final = f"{KAFKAS}Filter"
+_INSERT: Final = (f"{KAFKAS}InsertHeader", "header = trace", "value.literal = by privacy")
+_DROP: Final = (f"{KAFKAS}DropHeaders", "headers = trace, user")
+
+CHAINS: Final = {
+    "tombstones are filtered": chain_lines((_FILTER, "predicate = isTombstone")),
+    "all others are filtered": chain_lines((_FILTER, "predicate = isTombstone", "negate = TRUE")),
+    "negated by a word with a blank": chain_lines(
+        (_FILTER, "predicate = isTombstone", "negate = true ")
+    ),
+    "records with a header are filtered": chain_lines((_FILTER, "predicate = hasTrace")),
+    "records without a header are filtered": chain_lines(
+        (_FILTER, "predicate = hasTrace", "negate = true")
+    ),
+    "an odd name": chain_lines(
+        (_FILTER, "predicate = hasOdd"),
+        (KAFKAS + "InsertHeader", r"header = it's \\ ${x}", r"value.literal = it's \\ ${x}"),
+    ),
+    "everything is filtered": chain_lines((_FILTER,)),
+    "a topic is filtered": chain_lines((_FILTER, "predicate = isOrders")),
+    "all other topics are filtered": chain_lines(
+        (_FILTER, "predicate = isOrders", "negate = true")
+    ),
+    "a header is added": chain_lines(_INSERT),
+    "a header without a value is added": chain_lines((*_INSERT[:2], "value.literal = null")),
+    "an empty header is added": chain_lines((*_INSERT[:2], "value.literal =")),
+    "a number is added": chain_lines((*_INSERT[:2], "value.literal = 007.0")),
+    "headers are removed": chain_lines(_DROP),
+    "by a class without its package": chain_lines(("DropHeaders", *_DROP[1:])),
+    "headers of tombstones are removed": chain_lines((*_DROP, "predicate = isTombstone")),
+    "a header is added where it is missing": chain_lines(
+        (*_INSERT, "predicate = hasTrace", "negate = true")
+    ),
+    "a later step sees what an earlier one did": chain_lines(
+        _DROP, (_FILTER, "predicate = hasTrace"), _INSERT, (*_INSERT, "predicate = hasTrace")
+    ),
+    "headers of a topic are replaced": chain_lines(
+        (*_DROP, "predicate = isOrders"), (*_INSERT, "predicate = isOrders")
+    ),
+}
+"""Lines without the prefix of the flow, by what the chain does."""
+
+_HEADERS: Final[tuple[Headers, ...]] = (
+    (),
+    (("trace", b"1"),),
+    (("trace", None), ("user", b"u"), ("other", b"\x00\xff")),
+    (("other", b"1"), ("trace", b"2"), ("other", b""), ("trace", b"3"), ("Trace", b"4")),
+    (("it's \\ ${x}", b"odd"),),
+    (("größe", b"5"),),
+)
+RECORDS: Final = tuple(
+    Record(offset, TIMESTAMP + offset, key, value, headers)
+    for offset, (headers, (key, value)) in enumerate(
+        (headers, pair)
+        for headers in _HEADERS
+        for pair in ((b"k", b"v"), (None, b"v"), (b"k", None), (b"", b""))
+    )
+)
+"""With and without keys, values and headers, with duplicate headers and headers without value."""
+
+
+def after(record: Record, steps: Sequence[ConnectStep]) -> Record | None:
+    """What the steps make of a record, or None if it is filtered."""
+    headers: Headers | None = record.headers
+    for step in steps:
+        headers = None if headers is None else step.headers_of(record.value, headers)
+    return None if headers is None else record._replace(headers=headers)
