@@ -21,7 +21,7 @@ from queue import Empty, SimpleQueue
 from typing import Final, Self
 
 Job = Callable[[], object]
-_Given = SimpleQueue[tuple[str, Job]]
+_Inbox = SimpleQueue[tuple[str, Job]]
 IDLE_S: Final = 2.0
 
 
@@ -44,8 +44,8 @@ class ThreadPool:
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
-        self._idle: list[_Given] = []
-        """What idle threads wait for; the last one became idle last."""
+        self._idle: list[_Inbox] = []
+        """The inboxes of idle threads. The last of these threads became idle last."""
         self._changed = threading.Condition()
         self._alarms: list[Alarm] = []
         self._has_timer = False
@@ -53,11 +53,11 @@ class ThreadPool:
     def run(self, name: str, job: Job) -> None:
         """Run a job now, in a thread that gets this name. An exception ends the thread."""
         with self._lock:
-            given = self._idle.pop() if self._idle else None
-        if given is None:
+            inbox = self._idle.pop() if self._idle else None
+        if inbox is None:
             threading.Thread(target=self._work, args=[name, job], daemon=True).start()
         else:
-            given.put((name, job))
+            inbox.put((name, job))
 
     def add(self, alarm: Alarm) -> None:
         """Run the job of this alarm when it is due."""
@@ -69,7 +69,7 @@ class ThreadPool:
             threading.Thread(target=self._keep_time, name="twinlog-timer", daemon=True).start()
 
     def _work(self, name: str, job: Job) -> None:
-        thread, given = threading.current_thread(), _Given()
+        thread, inbox = threading.current_thread(), _Inbox()
         while True:
             thread.name = name
             job()
@@ -78,15 +78,15 @@ class ThreadPool:
                 return
             thread.name = "twinlog-idle"
             with self._lock:
-                self._idle.append(given)
+                self._idle.append(inbox)
             try:
-                name, job = given.get(timeout=IDLE_S)
+                name, job = inbox.get(timeout=IDLE_S)
             except Empty:
                 with self._lock:
-                    if given in self._idle:
-                        self._idle.remove(given)
+                    if inbox in self._idle:
+                        self._idle.remove(inbox)
                         return
-                name, job = given.get()  # `run` has taken this thread in the meantime
+                name, job = inbox.get()  # `run` has taken this thread in the meantime
 
     def _keep_time(self) -> None:
         while True:
