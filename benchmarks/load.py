@@ -9,12 +9,12 @@ from confluent_kafka import Producer
 
 from benchmarks.payload import make_key, make_values
 
-__all__ = ["BATCH_BYTES", "Backlog", "fill"]
+__all__ = ["BATCH_BYTES", "DIFFERENT_VALUES", "Backlog", "fill"]
 
 BATCH_BYTES = 65536
 """librdkafka counts a batch before it is compressed, so this is also the payload of a batch."""
 
-_DIFFERENT_VALUES = 20_000
+DIFFERENT_VALUES = 20_000
 """More than lz4 can see at once: repeating them does not make a batch smaller."""
 
 _FLUSH_S = 120.0
@@ -51,14 +51,14 @@ def fill(bootstrap: str, backlog: Backlog) -> None:
             "on_delivery": lambda error, _message: lost.append(str(error)),
         }
     )
-    values = make_values(_DIFFERENT_VALUES, backlog.seed)
+    values = make_values(DIFFERENT_VALUES, backlog.seed)
     first_ms = int((time.time() - backlog.age_s) * 1000)
     for number in range(backlog.records):
         while True:
             try:
                 producer.produce(
                     backlog.topic,
-                    value=values[number % _DIFFERENT_VALUES],
+                    value=values[number % DIFFERENT_VALUES],
                     key=make_key(number),
                     partition=number % backlog.partitions,
                     timestamp=first_ms + number // 1000,

@@ -46,7 +46,7 @@ def own_spark(progress: Progress) -> OwnSpark:
             [sys.executable, "-m", "venv", "--clear", str(python.parents[1])], check=True
         )
         pip = [str(python), "-m", "pip", "--disable-pip-version-check", "--quiet", "install"]
-        subprocess.run([*pip, "--no-compile", f"pyspark=={OWN_SPARK}"], check=True)
+        subprocess.run([*pip, "--no-compile", f"pyspark[sql]=={OWN_SPARK}"], check=True)
         _fetch(python)
         done.touch()
     there = {one.name for one in python.parents[1].glob("lib/python*/site-packages/pyspark/jars/*")}

@@ -12,7 +12,7 @@ from pathlib import Path
 from types import FrameType
 from typing import NoReturn
 
-from benchmarks import far_run, frames_run, lanes_run, plane_run, verify_run
+from benchmarks import far_run, frames_run, lanes_run, plane_run, transform_run, verify_run
 from benchmarks.launches import THIS_TWINLOG
 from benchmarks.progress import Progress
 from benchmarks.report import Report
@@ -34,6 +34,7 @@ _ALONE = {
     "plane": plane_run.main,
     "lanes": lanes_run.main,
     "far": far_run.main,
+    "transforms": transform_run.main,
 }
 """With command lines of their own."""
 
@@ -52,6 +53,7 @@ examples:
   scripts/bench plane                 what page, REST and metrics cost a mirror: 12 minutes
   scripts/bench lanes                 memory with 1 to 32 lanes: 4 minutes
   scripts/bench far                   a backlog over a long link: 12 minutes
+  scripts/bench transforms            transforms beside Spark's own connector: 10 minutes
 
 exit code: 0 all runs were measured (goals met or not), 1 a run failed, 2 wrong usage
 """

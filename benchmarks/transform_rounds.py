@@ -13,13 +13,12 @@ import statistics
 import threading
 import time
 from collections.abc import Sequence
-from typing import Any, Final
+from typing import Final
 
 import psutil
-from pyspark.sql import DataFrame
-from pyspark.sql import functions as F
 
 from benchmarks.payload import make_key, make_values
+from benchmarks.transform_job import arrow_udf, filter_and_mask, python_udf
 from tests.support.range_port import StubPort, batches_of
 from twinlog.mirror.copy.ranges import SourceRange
 from twinlog.records.lent import LentRanges
@@ -39,34 +38,6 @@ PER_BATCH: Final = 16
 FEW: Final = 50
 """Records of a range of steady traffic."""
 POLL_S: Final = 0.001
-MASKED: Final = r"""regexp_replace(CAST(value AS STRING), '"email": ?"[^"]*"', '"email":"****"')"""
-
-
-def filter_and_mask(rows: DataFrame) -> DataFrame:
-    """Two functions of Spark."""
-    kept = rows.where("get_json_object(CAST(value AS STRING), '$.state') <> 'returned'")
-    return kept.withColumn("value", F.expr(MASKED))
-
-
-def python_udf(rows: DataFrame) -> DataFrame:
-    """One Python call for each row."""
-    masked = F.udf(lambda value: value.replace(b"@example.org", b"@", 1), "binary")
-    return rows.withColumn("value", masked("value"))
-
-
-def arrow_udf(rows: DataFrame) -> DataFrame:
-    """One Python call for each Arrow array."""
-    import pyarrow as pa
-    import pyarrow.compute as pc
-
-    def masked(value: pa.Array) -> pa.Array:
-        return pc.replace_substring(
-            value.cast(pa.string()), "@example.org", "@", max_replacements=1
-        )
-
-    masked.__annotations__ = {"value": pa.Array, "return": pa.Array}
-    functions: Any = F
-    return rows.withColumn("value", functions.arrow_udf(masked, "string")("value"))
 
 
 TRANSFORMS: Final[dict[str, Transform]] = {
