@@ -29,6 +29,7 @@ from twinlog.mirror.state.published import Behind, Kept, Proof, PublishedStatus,
 from twinlog.mirror.state.published_events import PublishedEvent, PublishedEvents
 from twinlog.mirror.state.skipping import WantedSkip
 from twinlog.mirror.state.state_row import StateRow, read_row
+from twinlog.mirror.state.transformed import TransformedTopics
 from twinlog.mirror.state.verified import VerifyRun, verify_runs
 from twinlog.model import NO_TOPIC_ID, TopicId
 
@@ -300,6 +301,13 @@ ROWS_1: list[tuple[StateRow, bytes, bytes]] = [
         HeldProducers(flow=FLOW, rates=(1000, 700), at_ms=5),
         b'["flow","us-west->us-east","producers-held"]',
         b'{"v":1,"rates":[1000,700],"at_ms":5}',
+    ),
+    (
+        TransformedTopics(
+            flow=FLOW, entries=("pay.*", "orders"), prefix="A.", is_negated=True, at_ms=5
+        ),
+        b'["flow","us-west->us-east","transformed",["pay.*","orders"],"A.",true]',
+        b'{"v":1,"at_ms":5}',
     ),
     (
         PublishedStatus(

@@ -34,6 +34,7 @@ from twinlog.config.flow.start import Starts
 from twinlog.control.adopt.take_over import TakeOver
 from twinlog.control.duties.acl_sync import acls_of_new
 from twinlog.control.duties.handed_topics import HandedTopics
+from twinlog.control.flow.noted_transforms import note_transforms, with_noted_transforms
 from twinlog.control.leading.claims import FlowClaims
 from twinlog.control.leading.ends import FlowClients, FlowEnds
 from twinlog.control.leading.lead import Fenced, SetupWaiting, StandingBy, take_part, wait_to_lead
@@ -408,6 +409,7 @@ class FlowSetup(FlowEnds):
             self.guard.before_anything(source, target)
             self._is_let_in = True  # a standby does not check again, because each discovery does
         self.facts.own_topic(target, STATE_TOPIC, 1)
+        note_transforms(target, self.name, self.config.transforms)
         self._lead(once=once)
         return source_id, target_id
 
@@ -488,6 +490,10 @@ class FlowSetup(FlowEnds):
         discovery.plans = with_rows(plans, self._mapped)
         if self._take_over is not None:
             discovery.plans = self._take_over.judged(discovery.plans)
+        if create:
+            transforms = self.config.transforms
+            plans = with_noted_transforms(target, self.name, transforms, discovery.plans)
+            discovery.plans = plans
         return discovery
 
     def _work(
