@@ -173,6 +173,17 @@ def test_it_uses_no_more_than_its_share_of_the_mirrors_cpu(full: Copy) -> None:
     assert few < full.found.records < COUNT
 
 
+def test_its_share_includes_what_earlier_threads_have_used(full: Copy) -> None:
+    full.mirror_s = 1.0
+    duty, used_s = full.duty(), 0.0
+    for _ in range(20):
+        full.cpu_s = 0.0  # each round has a thread of its own
+        duty.round()
+        used_s += full.cpu_s
+    assert used_s <= 0.03 * 1.0 + 0.02
+    assert full.found.cpu_ms == pytest.approx(1000 * used_s, abs=1)
+
+
 def test_a_round_over_budget_reads_no_map(full: Copy) -> None:
     full.mirror_s = 1.0
     full.map_s = 0.04  # more than all of its share

@@ -5,7 +5,7 @@ does. `sample` compares the newest records of each partition in turn, which brok
 their page cache; `full` compares everything from the start of both logs. The duty has its own
 connections and sends the supervisor two requests a round, so lanes do not wait for it.
 
-The CPU time of this thread may be at most SHARE of that of the driver and its lanes. A section that
+The CPU time of all rounds may be at most SHARE of that of the driver and its lanes. A section that
 was begun is completed, and the next one waits until the budget allows it. The size of a section
 depends on the cost of the previous one, so none takes long. The thread has a lower priority, so
 lanes and brokers come first if all cores are busy.
@@ -113,6 +113,10 @@ class Verification:
         self._lacking: dict[tuple[str, str], tuple[float, bool]] = {}
         self._held_until = 0.0
         """Monotonic time until which nothing is verified, because the copy needs the quotas."""
+        self._used_s = self._began_s = 0.0
+        """CPU time of earlier rounds, and that of the thread when this round began. Each round may
+        run in another thread.
+        """
         flow.verified.last = Verified(mode=flow.config.verify.value)
         self._of_process.add(self)
 
@@ -122,23 +126,34 @@ class Verification:
 
     def round(self) -> None:
         give_way(NICE)
+        self._began_s = time.thread_time()
         try:
             self._verify()
         except Unauthorized as error:
             line = f"the copy is not verified while it runs: {error}; or set twinlog.verify=off"
             raise NotPermitted(line, flow=self._flow.name) from error
+        finally:
+            self._used_s = self._cpu_s()
+
+    def _cpu_s(self) -> float:
+        """Return the CPU time of all rounds, including this one."""
+        return self._used_s + time.thread_time() - self._began_s
+
+    def _is_spent(self, mirror_s: float) -> bool:
+        """Return True if the rounds have used their share of the mirror's CPU time."""
+        return self._cpu_s() > SHARE * mirror_s
 
     def _verify(self) -> None:
         """Compare as many sections as the budget allows; partitions are queried once a round.
 
         If the budget is spent, a round only reads the snapshot that exists anyway. Reading
-        partitions and the map costs this thread's CPU time as well, and more in a larger flow.
+        partitions and the map costs CPU time as well, and more in a larger flow.
         """
         snapshot, began = self._flow.snapshot(), time.monotonic()
         if snapshot.state is FlowState.THROTTLED:
             self._held_until = began + HELD_S
         mirror_s = time.process_time() / len(self._of_process) + snapshot.lane_cpu_ms / 1000
-        if _is_spent(mirror_s):
+        if self._is_spent(mirror_s):
             return
         every = self._flow.partitions()
         of_topic = self._flow.config.transforms.of_topic
@@ -153,7 +168,7 @@ class Verification:
         # read after the views, so the map has everything that is copied
         maps = self._flow.read_map()
         for _ in range(SECTIONS_A_ROUND):
-            if _is_spent(mirror_s):
+            if self._is_spent(mirror_s):
                 return
             section = self._choose(views, maps)
             if section is None:
@@ -214,7 +229,7 @@ class Verification:
 
     def _note(self, view: PartitionView, compared: Compared) -> None:
         self._flow.verified.compared(
-            compared.equal, compared.bytes, int(time.time() * 1000), int(1000 * time.thread_time())
+            compared.equal, compared.bytes, int(time.time() * 1000), int(1000 * self._cpu_s())
         )
         for difference in compared.differences:
             line = _said(view, difference)
@@ -288,11 +303,6 @@ class Verification:
         self._of_process.discard(self)
         self._source.close()
         self._target.close()
-
-
-def _is_spent(mirror_s: float) -> bool:
-    """Return True if this thread has used its share of the mirror's CPU time."""
-    return time.thread_time() > SHARE * mirror_s
 
 
 def _is_usable(view: PartitionView) -> bool:
