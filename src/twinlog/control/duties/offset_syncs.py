@@ -104,6 +104,8 @@ class OffsetSyncs:
             self._found = self._read()
         # in this order, because a map that is older than the end of the copy may lack a gap
         views = self._flow.partitions()
+        if all(map(self._is_quiet, views)):
+            return
         maps = self._flow.read_map()
         if len(self._written) > len(views):
             current = {view.map_key for view in views}
@@ -132,6 +134,11 @@ class OffsetSyncs:
             )
         self._written.update((view.map_key, before) for view, before in undone.items())
         self._write(syncs)
+
+    def _is_quiet(self, view: PartitionView) -> bool:
+        """Return True if the partition needs no sync, because nothing was copied."""
+        written = self._written.get(view.map_key)
+        return written is not None and written.reach == view.reach and not written.is_delayed
 
     def _due(
         self, view: PartitionView, known: PartitionMap, written: _Written, now: float
