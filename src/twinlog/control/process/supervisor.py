@@ -41,6 +41,10 @@ from twinlog.threads import THREADS
 T = TypeVar("T")
 
 TICK_S: Final = 0.1
+FLOW_TICK_S: Final = 0.02
+"""Shortest turn for each flow, but at most TICK_S. Each turn is work for all flows, and every flow
+causes calls, so that without a limit the CPU would grow with the square of their number.
+"""
 STOP_WITHIN_S: Final = 6.5
 """Time limit for lanes to drain. After it their jobs are cancelled, which is harmless. The rest of
 a shutdown took up to 2.3 s on a busy machine, and the total must be below 10 s.
@@ -146,7 +150,7 @@ class Supervisor:
 
     def turn(self, within_s: float = TICK_S) -> None:
         """Run one turn: handle queued calls, waiting for the first one, and then do what is due."""
-        self._calls.take(within_s)
+        self._calls.take(within_s, min(within_s, FLOW_TICK_S * len(self.flows)))
         for asked in self.commands.take():
             self._obey(asked)
         for flow in self.flows:
@@ -418,14 +422,17 @@ class Calls(Generic[E]):
 
         THREADS.run("twinlog-job", work)
 
-    def take(self, within_s: float) -> None:
-        """Handle all queued calls, waiting at most `within_s` for the first one."""
+    def take(self, within_s: float, least_s: float = 0.0) -> None:
+        """Handle all queued calls, waiting at most `within_s` for the first one. Further calls are
+        handled immediately until `least_s` has passed.
+        """
+        began = time.monotonic()
         while True:
             try:
-                action = self._queue.get(timeout=within_s)
+                action = self._queue.get(timeout=max(0.0, began + within_s - time.monotonic()))
             except queue.Empty:
                 return
-            within_s = 0.0
+            within_s = least_s
             action()
 
 
