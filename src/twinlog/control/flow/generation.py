@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from math import inf
 from typing import Final
 
 from twinlog.control.duties.rounds import Duties, LedFlow, NotNow, PartitionView
@@ -140,7 +141,8 @@ class Generation:
         """Do the periodic work that is due."""
         self.steering.tend(background)
         if self.pulse is not None:
-            self.pulse.tend(background)
+            watch = self.source_watch
+            self.pulse.tend(background, -inf if watch is None else watch.answered_at)
         if self.idle is not None:
             self.idle.tend(background)
         if self.source_watch is not None:

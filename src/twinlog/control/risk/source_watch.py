@@ -211,6 +211,10 @@ def _written_ms(answer: FetchedRecords | TwinlogError, offset: int) -> int:
 # lanes still receive records from it.
 
 PULSE_EVERY_S: Final = 1.0
+HEARD_S: Final = 0.5
+"""How much later a request is due after the source has answered another one. `SourceWatch` queries
+it once a second, so usually none is sent.
+"""
 LATELY_S: Final = 4.0
 """Lanes report once a second what they have read, so records from before the silence are reported
 within this time.
@@ -231,14 +235,15 @@ class SourceLiveness:
     _copied: int | None = None
     """Sum of all positions, LATELY_S after the request."""
 
-    def tend(self, background: InBackground) -> None:
-        """Send the next request if it is due."""
+    def tend(self, background: InBackground, heard_at: float = -inf) -> None:
+        """Send the next request if it is due. `heard_at`: when the source answered another one."""
         now = self.run.clock.monotonic()
         if self._is_asking:
             if self._copied is None and now - self._asked_at >= LATELY_S:
                 self._copied = self._positions()
             return
-        if now - self._asked_at < PULSE_EVERY_S or self.run.is_stopping:
+        since = self._asked_at if self.silence else max(self._asked_at, heard_at + HEARD_S)
+        if now - since < PULSE_EVERY_S or self.run.is_stopping:
             return
         self._is_asking, self._asked_at, self._copied = True, now, None
         background(self.ask, self._answered, self._failed)
@@ -374,6 +379,8 @@ class SourceWatch:
     """Its queries may run in any thread, one at a time."""
     log: FlowLog
     retentions: Mapping[str, int] = field(default_factory=dict)
+    answered_at: float = -inf
+    """Monotonic time at which a broker answered last."""
     _next_ask: float = 0.0
     _next_starts: float = 0.0
     _next_retentions: float = 0.0
@@ -408,6 +415,8 @@ class SourceWatch:
 
         def found(answers: SourceAnswers) -> None:
             took_s = self.run.clock.monotonic() - now
+            if answers.ids:  # the last query, which any broker answers
+                self.answered_at = now + took_s
             self._done(now, min(took_s / SHARE_OF_TIME, LONGEST_PAUSE_S))
             answers = self._of_these(answers, ids, asked_at)
             self._take(answers, wanted, asked_at)
