@@ -279,7 +279,9 @@ class Driver:
             work=work_of(),
             generation=3,
             plans=plans,
-            lane_count=lambda partitions: min(self.most_lanes, partitions),
+            lane_count=lambda partitions, is_light: (
+                1 if is_light else min(self.most_lanes, partitions)
+            ),
             lease_s=lease_s,
             first_change_s=lease_s,
             start=Starts.everywhere(StartKind.EARLIEST),

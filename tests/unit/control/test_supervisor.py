@@ -203,7 +203,7 @@ class Process:
             [cast("FlowSetup", one) for one in setups],
             once=once,
             lease_s=300.0,
-            lane_count=lambda _setup, _partitions: 1,
+            lane_count=lambda _setup, _partitions, _is_light: 1,
             reloader=None if once else cast("Reloader", self.files),
             clock=self.clock,
         )

@@ -40,7 +40,7 @@ def after(code: str, *, clean: bool) -> Partition:
         work=work_of(),
         generation=1,
         plans=[PLAN],
-        lane_count=lambda _partitions: 1,
+        lane_count=lambda _partitions, _is_light: 1,
         lease_s=300.0,
         first_change_s=300.0,
         start=Starts.everywhere(StartKind.EARLIEST),

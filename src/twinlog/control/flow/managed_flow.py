@@ -585,8 +585,8 @@ class Process(Protocol):
     def start_lease(self, run: FlowRun, lanes: int) -> tuple[int, Job]:
         """Start a Spark job with this many lanes; its number is unique in this process."""
 
-    def lane_count(self, setup: FlowSetup, partitions: int) -> int:
-        """Return the flow's number of lanes."""
+    def lane_count(self, setup: FlowSetup, partitions: int, is_light: bool, /) -> int:
+        """Return the flow's number of lanes. `is_light`: whether it has little traffic."""
 
     def lease_s(self, setup: FlowSetup) -> tuple[float, float]:
         """Return the duration of the flow's leases, and of its first lease."""

@@ -137,6 +137,8 @@ class Lease:
     job: Job
     work: Work
     """The work that its lanes got at their start."""
+    is_light: bool = False
+    """Whether it has one lane because the flow has little traffic."""
     state: LeaseState = LeaseState.WARMING
     clock: Clock = CLOCK
     started: float = field(init=False)

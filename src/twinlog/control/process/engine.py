@@ -256,9 +256,15 @@ class SparkEngine:
         runs = {flow.setup.name: flow.run for flow in self._supervisor.flows}
         return {name: len(run.partitions) for name, run in runs.items() if run is not None}
 
-    def lanes_for(self, flow: FlowConfig, partitions: int, *, flows: int) -> int:
-        """Return the flow's number of lanes on this Spark."""
+    def lanes_for(
+        self, flow: FlowConfig, partitions: int, *, flows: int, is_light: bool = False
+    ) -> int:
+        """Return the flow's number of lanes on this Spark: one if it has little traffic, unless the
+        number is given by `--lanes`.
+        """
         override = self._options.lanes
+        if is_light and override is None:
+            return 1
         if self._slots is None:
             return self._within_room(flow, lanes_of(flow, self._cores, override, partitions))
         lanes = lanes_of(flow, self._slots, override, partitions)

@@ -115,8 +115,8 @@ def run_mirror(config: MirrorConfig, path: Path, options: MirrorOptions) -> Mirr
         flows,
         once=options.once,
         lease_s=options.lease_s,
-        lane_count=lambda setup, partitions: engine.lanes_for(
-            setup.config, partitions, flows=supervisor.flow_count
+        lane_count=lambda setup, partitions, is_light: engine.lanes_for(
+            setup.config, partitions, flows=supervisor.flow_count, is_light=is_light
         ),
         on_led=engine.need,
         spark_waits=engine.waits,

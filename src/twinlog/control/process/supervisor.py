@@ -62,7 +62,7 @@ class Supervisor:
         *,
         once: bool,
         lease_s: float | None,
-        lane_count: Callable[[FlowSetup, int], int],
+        lane_count: Callable[[FlowSetup, int, bool], int],
         commands: CommandPort | None = None,
         reloader: Reloader | None = None,
         on_snapshot: Callable[[list[FlowSnapshot]], None] = lambda _: None,
