@@ -41,7 +41,8 @@ use little CPU then, but each has connections of its own.
 """
 
 LIGHT_FOR_S: Final = 10.0
-LONGEST_LIGHT_S: Final = 320.0
+MOST_DOUBLINGS: Final = 5
+"""So traffic must be light for at most 320 s."""
 
 
 @dataclass(slots=True)
@@ -53,7 +54,7 @@ class LaneUse:
     _cpu_ms: int = 0
     _bytes: int = 0
     _light_since: float | None = None
-    _light_for_s: float = LIGHT_FOR_S
+    _doublings: int = 0
 
     def tend(self, now: float) -> None:
         """Move partitions if the traffic has changed. Called about ten times a second."""
@@ -72,7 +73,7 @@ class LaneUse:
             self._light_since = None
         elif self._light_since is None:
             self._light_since = now
-        elif now - self._light_since >= self._light_for_s:
+        elif now - self._light_since >= LIGHT_FOR_S * 2**self._doublings:
             self._use_one()
 
     @property
@@ -96,7 +97,7 @@ class LaneUse:
         run = self.run
         held = _movable(run.takers[0]) if run.takers else []
         run.uses_one_lane, self._light_since = False, None
-        self._light_for_s = min(2 * self._light_for_s, LONGEST_LIGHT_S)
+        self._doublings = min(self._doublings + 1, MOST_DOUBLINGS)
         lanes = len(run.takers)
         run.release(one for at, one in enumerate(held) if at % lanes)
 
