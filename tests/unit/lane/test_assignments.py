@@ -34,7 +34,6 @@ from twinlog.lane.messages import (
 from twinlog.lane.ports import LanePorts
 from twinlog.lane.sides.background import JobKind
 from twinlog.lane.sides.cluster_side import ClusterSide, Leader
-from twinlog.lane.transforming import UNANSWERED_AFTER_S
 from twinlog.lane.watches.no_leader import NO_LEADER_AFTER_S
 from twinlog.mirror.copy.partition import PartitionCopy
 from twinlog.mirror.copy.transformed import TransformedCopy
@@ -292,21 +291,6 @@ def test_record_at_which_the_function_fails_gives_the_partition_back(lane: Lane)
 
 
 def test_partition_whose_ranges_are_not_answered_is_given_back(lane: Lane) -> None:
-    lane.take(transformed())
-    (copy,) = lane.assignments._copies()
-    copy.on_fetched(fetched(batch(1, 4)), (), NOW)
-    lane.application.silence_s = UNANSWERED_AFTER_S - 1
-    lane.assignments.report()
-    assert lane.after(0.0) == []
-    lane.application.silence_s = UNANSWERED_AFTER_S
-    lane.assignments.report()
-    (troubled,) = lane.after(0.0)
-    assert isinstance(troubled, Troubled)
-    assert (troubled.code, troubled.is_retriable) == ("TRANSFORM_UNAVAILABLE", True)
-    assert lane.application.waiting == {} and copy.queued_bytes == 0
-
-
-def test_partition_of_a_range_that_is_left_out_is_given_back(lane: Lane) -> None:
     lane.take(transformed())
     (copy,) = lane.assignments._copies()
     copy.on_fetched(fetched(batch(1, 4)), (), NOW)

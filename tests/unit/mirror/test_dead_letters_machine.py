@@ -150,7 +150,7 @@ class QuarantineFlow:
             self.arrives()
             self.is_answered()
             self.copies()
-        assert self.rig.copy.is_idle and not self.rig.copy.unanswered
+        assert self.rig.copy.is_idle and self.rig.copy.is_drained
 
     def check(self) -> None:
         copied = [at for at, _ in self.copied]

@@ -67,8 +67,10 @@ def _uses_any_answer(self: TransformedCopy, now_ms: int) -> None:
     use_answers(self, now_ms)
 
 
-def _forgets_the_rest(self: Stretch, at: int, _batches: bytes) -> Stretch:
-    return cut(self, at, b"")
+def _forgets_the_rest(self: Stretch, at: int) -> Stretch:
+    rest = cut(self, at)
+    rest.batches, rest.size = [], 0
+    return rest
 
 
 cut: Final = Stretch.cut

@@ -69,12 +69,12 @@ class Stretch:
         self.batches.append(batch)
         self.size += len(batch)
 
-    def cut(self, at: int, batches: bytes) -> Stretch:
-        """End before `at`, where its answer ends, and return the rest. `batches`: those of its
-        range, of which the rest gets those that end later.
+    def cut(self, at: int) -> Stretch:
+        """End before `at`, where its answer ends, and return the rest with the batches that end
+        later. It has a range.
         """
         rest = Stretch(first=at, end=self.end, epoch=self.epoch, end_epoch=self.end_epoch)
-        view = memoryview(batches)
+        (view,) = self.batches
         for header, begin in read_headers(view):
             if header.next_offset > at:
                 rest.add(view[begin : begin + header.length])

@@ -36,7 +36,7 @@ from __future__ import annotations
 
 import itertools
 from collections import deque
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, Protocol
 
 from twinlog.errors import CorruptData, Fate, PartitionError, TwinlogError
@@ -63,13 +63,8 @@ class Transformer(Protocol):
     def answers(self) -> Iterable[RangeAnswer]:
         """Return the answers that have arrived since the last call. Never blocks."""
 
-    def silent_s(self) -> float:
-        """Return for how many seconds ranges have waited without any answer."""
-
-    def overtaken(self, after_s: float) -> Collection[int]:
-        """Return the numbers of the ranges without an answer although later ones have had one for
-        that long.
-        """
+    def unanswered(self, after_s: float) -> Iterable[SourceRange]:
+        """Return the ranges that have waited for so long, although it was their turn."""
 
 
 class RangeDesk:
@@ -78,8 +73,8 @@ class RangeDesk:
     def __init__(self, transformer: Transformer) -> None:
         self._transformer = transformer
         self._numbers = itertools.count()
-        self._given: dict[int, tuple[TransformedCopy, SourceRange]] = {}
-        """The ranges without an answer and their copies, by number."""
+        self._given: dict[int, TransformedCopy] = {}
+        """The copies of the ranges without an answer, by number."""
 
     def offer(self, copy: TransformedCopy, asked: Stretch) -> int:
         """Have a stretch of this copy transformed. Returns the number of its range."""
@@ -94,7 +89,7 @@ class RangeDesk:
             batches=b"".join(asked.batches),
         )
         asked.batches = [memoryview(lent.batches)]  # nothing is kept twice
-        self._given[number] = copy, lent
+        self._given[number] = copy
         self._transformer.offer(lent)
         return number
 
@@ -103,13 +98,14 @@ class RangeDesk:
         if self._given.pop(number, None) is not None:
             self._transformer.withdraw(number)
 
-    def silent_s(self) -> float:
-        """Return for how many seconds the application has not answered at all."""
-        return self._transformer.silent_s()
-
-    def overtaken(self, after_s: float) -> Collection[int]:
-        """Return the numbers of the ranges that the application has left out for so long."""
-        return self._transformer.overtaken(after_s)
+    def unanswered(self, after_s: float) -> Iterator[tuple[TransformedCopy, SourceRange]]:
+        """Yield the copies whose ranges the application leaves out, with the first of these ranges.
+        Their ranges are withdrawn.
+        """
+        for one in self._transformer.unanswered(after_s):
+            if (copy := self._given.get(one.number)) is not None:
+                copy.let_go()
+                yield copy, one
 
     def deliver(self, now_ms: int) -> Iterator[TransformedCopy]:
         """Give the answers that have arrived to their copies, and yield these copies.
@@ -118,8 +114,8 @@ class RangeDesk:
         """
         for answer in self._transformer.answers():
             if answer.number in self._given:
-                copy, one = self._given.pop(answer.number)
-                copy.on_answer(answer, one, now_ms)
+                copy = self._given.pop(answer.number)
+                copy.on_answer(answer, now_ms)
                 yield copy
 
 
@@ -180,14 +176,13 @@ class TransformedCopy(PartitionCopy):
         else:
             stretch.answer = RangeAnswer(number=-1, batches=(), offsets=b"", end=stretch.end)
 
-    def on_answer(self, answer: RangeAnswer, given: SourceRange, now_ms: int) -> None:
+    def on_answer(self, answer: RangeAnswer, now_ms: int) -> None:
         """Process the answer to a range, or to its beginning. Answers may arrive in any order."""
         asked = next((one for one in self._asked if one.number == answer.number), None)
         if asked is None or not self._reads:
             return
         if answer.is_part and answer.failure is None and asked.first < answer.end < asked.end:
-            rest = asked.cut(answer.end, given.batches)
-            self._ask(rest, self._asked.index(asked) + 1)
+            self._ask(asked.cut(answer.end), self._asked.index(asked) + 1)
         if not answer.quarantined:
             asked.batches = []
         size = sum(map(len, (*answer.batches, *asked.batches)))
@@ -248,11 +243,6 @@ class TransformedCopy(PartitionCopy):
         """Read nothing more. What was accepted before is still sent."""
         self.source_trouble = self.source_trouble or error
         self.let_go()
-
-    @property
-    def unanswered(self) -> list[Stretch]:
-        """The stretches of which the application has a range, in order."""
-        return [one for one in self._asked if one.answer is None]
 
     def let_go(self) -> None:
         """Drop everything that has not become a batch."""
