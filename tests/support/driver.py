@@ -241,10 +241,17 @@ class LaneStub:
         retriable: bool = False,
         wait_ms: int = 0,
         said: str = "",
+        had_begun: bool = False,
     ) -> None:
-        said = said or f"{tp}: {code}"
         self.say(
-            Troubled(source=tp, code=code, message=said, is_retriable=retriable, wait_ms=wait_ms)
+            Troubled(
+                source=tp,
+                code=code,
+                message=said or f"{tp}: {code}",
+                is_retriable=retriable,
+                wait_ms=wait_ms,
+                had_begun=had_begun,
+            )
         )
 
     def goes(self) -> None:

@@ -351,5 +351,9 @@ def test_application_that_does_not_answer_a_range_is_reported() -> None:
     lane.troubled(HERE, "RECORD_NOT_TRANSFORMED", said="a bad record")
     assert stub.said == []
     driver.pass_time(60)
-    lane.troubled(HERE, "TRANSFORM_UNAVAILABLE", said="no answer")
+    lane.troubled(HERE, "TRANSFORM_UNAVAILABLE", said="no topic for dead letters")
+    assert stub.said == [], "the application may be healthy: the partition had not begun"
+    assert driver.run.wants_discovery, "which creates the topic"
+    driver.pass_time(60)
+    lane.troubled(HERE, "TRANSFORM_UNAVAILABLE", said="no answer", had_begun=True)
     assert stub.said == ["no answer"]

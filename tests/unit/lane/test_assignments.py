@@ -303,6 +303,7 @@ def test_partition_whose_ranges_are_not_answered_is_given_back(lane: Lane) -> No
     assert isinstance(troubled, Troubled)
     assert (troubled.code, troubled.is_retriable) == ("TRANSFORM_UNAVAILABLE", True)
     assert "has not answered upstream records [5, 7) for 180 s" in troubled.message
+    assert troubled.had_begun
     assert lane.application.waiting == {} and copy.queued_bytes == 0
 
 
@@ -333,7 +334,7 @@ def test_partition_that_this_lane_must_not_transform_now_is_given_back(
 ) -> None:
     lane.take(transformed(**changes))
     (troubled,) = [one for one in lane.said if isinstance(one, Troubled)]
-    assert (troubled.code, troubled.wait_ms) == (code, wait_ms)
+    assert (troubled.code, troubled.wait_ms, troubled.had_begun) == (code, wait_ms, False)
     assert lane.assignments.is_empty
     assert lane.jobs.waiting == [] or {kind for kind, _ in lane.jobs.waiting} != {JobKind.SEARCH}
 

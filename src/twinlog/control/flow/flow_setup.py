@@ -17,7 +17,7 @@ import threading
 import time
 import uuid
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from typing import Final
 
@@ -443,6 +443,8 @@ class FlowSetup(FlowEnds):
         with self._lock:
             try:
                 source, target = self.clients.both()
+                with suppress(TwinlogError):  # partitions that need it report that it is missing
+                    self.facts.own_dead_letters(target)
                 return self._discover(source, target)
             finally:
                 if self._has_ended:

@@ -319,7 +319,10 @@ class LaneReports:
             run.wants_discovery = True
         partition.troubled(trouble.code, trouble.message, retriable=trouble.is_retriable)
         if trouble.code == UNAVAILABLE and run.transforms is not None:
-            run.transforms.unanswered(trouble.message)
+            if trouble.had_begun:
+                run.transforms.unanswered(trouble.message)
+            else:
+                run.wants_discovery = True  # it creates a topic for dead letters that is missing
         if before is None or before.code != trouble.code:
             # readers of the snapshots report it to operators, a line per topic and code
             self._log_trouble(trouble)
