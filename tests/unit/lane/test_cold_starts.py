@@ -4,9 +4,9 @@ others.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from types import SimpleNamespace
 from typing import Any, Final, cast
 
@@ -16,17 +16,18 @@ from tests.support.driver import HandClock
 from tests.support.lane_takes import HERE_ID, PRODUCER, THERE_ID, take
 from tests.support.memory_log import MemoryLog, MemoryView
 from twinlog.errors import PartitionError, TwinlogError
-from twinlog.lane import cold_starts
+from twinlog.lane import cold_starts, dead_letter_search
 from twinlog.lane.cold_starts import SEARCHES_AT_ONCE, ColdStarts
 from twinlog.lane.events import Found
 from twinlog.lane.lane_partition import ColdStart
 from twinlog.lane.messages import TakePartition, Work
 from twinlog.lane.ports import LanePorts
 from twinlog.lane.sides.background import JobKind
+from twinlog.mirror.copy.dead_letters import LetterOrigin
 from twinlog.mirror.map.offset_map import Mark
 from twinlog.mirror.ports import RawRecords
 from twinlog.mirror.start.cold_start import AT_ONCE
-from twinlog.mirror.start_point import CopyRules, StartPoint
+from twinlog.mirror.start_point import CopyRules, DeadLettersThere, StartPoint
 from twinlog.model import Isolation, TopicId, TopicPartition
 from twinlog.wire.encoding import encode_batch
 from twinlog.wire.record_batch import Codec
@@ -131,6 +132,7 @@ class Lane:
         last_ms: Callable[[int], int] = lambda _number: OLD_MS,
         *,
         is_shared: bool = False,
+        dead_letters: str = "",
     ) -> None:
         self.jobs, self.leaders = Jobs(), Leaders()
         here, there = {}, {}
@@ -159,7 +161,7 @@ class Lane:
             isolation=Isolation.READ_COMMITTED,
             known_producers=(PRODUCER, OTHER_FLOW),
             accept_source_loss=False,
-            dead_letters="",
+            dead_letters=dead_letters,
         )
         rules = CopyRules(
             producer_id=PRODUCER,
@@ -390,3 +392,33 @@ def test_starts_in_shared_topics_are_read_together() -> None:
     lane.jobs.run()
     assert len(lane.found) == 200
     assert lane.questions - before <= 12 + 2 * -(-200 // AT_ONCE)
+
+
+def test_dead_letters_of_all_partitions_of_a_search_are_read_once(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    readings: list[Collection[LetterOrigin]] = []
+
+    def find(
+        _client: object, home: TopicPartition, positions: Mapping[LetterOrigin, int]
+    ) -> dict[LetterOrigin, DeadLettersThere]:
+        assert home == TopicPartition("letters", 0)
+        readings.append(positions.keys())
+        there = DeadLettersThere(THERE_ID, 4, (7,))
+        return dict.fromkeys(positions, there)
+
+    monkeypatch.setattr(dead_letter_search, "find_dead_letters", find)
+    lane = Lane(3 * AT_ONCE, dead_letters="letters")
+    every = [replace(take(n), transform="ab" if n % 2 else "") for n in range(3 * AT_ONCE)]
+    lane.begin(every)
+    while lane.jobs.searches:
+        lane.jobs.run()
+    assert [len(one) for one in readings] == [len(every) // 2]
+    assert {tp.partition for tp, one in lane.found.items() if _has_letters(one)} == {
+        *range(1, 3 * AT_ONCE, 2)
+    }
+    assert len(lane.found) == len(every)
+
+
+def _has_letters(found: Found) -> bool:
+    return isinstance(found, StartPoint) and found.dead_letters is not None

@@ -60,7 +60,7 @@ class QuarantineFlow:
         self.answers.clear()
         position = self.copied[-1][1] if self.copied else 0
         made = arguments(ordinal=len(self.copied), upstream=position)
-        there = DeadLettersThere(4, self.letters_there(position))
+        there = DeadLettersThere(HOME.topic_id, 4, self.letters_there(position))
         start = handed or replace(made["start"], dead_letters=there)
         made |= arguments(ordinal=start.ordinal, upstream=start.upstream)
         rig = Rig(self.function)
@@ -200,7 +200,9 @@ def starts_without_reading(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def hands_nothing_over(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(DeadLetters, "there_from", lambda *_: DeadLettersThere(4, ()))
+    monkeypatch.setattr(
+        DeadLetters, "there_from", lambda *_: DeadLettersThere(HOME.topic_id, 4, ())
+    )
 
 
 @pytest.mark.parametrize(

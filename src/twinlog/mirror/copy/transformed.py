@@ -40,7 +40,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, Protocol
 
 from twinlog.errors import CorruptData, Fate, PartitionError, TwinlogError
-from twinlog.mirror.copy.dead_letters import DeadLetters, DeadLetterTarget, is_quarantined
+from twinlog.mirror.copy.dead_letters import DeadLetters, DeadLetterTarget
 from twinlog.mirror.copy.intake import Aborted, OutBatch
 from twinlog.mirror.copy.partition import CopyState, PartitionCopy
 from twinlog.mirror.copy.range_intake import RangeIntake, Stretch
@@ -199,7 +199,7 @@ class TransformedCopy(PartitionCopy):
         while self._reads and self._asked and (answer := self._asked[0].answer) is not None:
             asked = self._asked[0]
             try:
-                if not is_quarantined(self.dead_letters, asked, answer, now_ms):
+                if answer.quarantined and not self._is_quarantined(asked, answer, now_ms):
                     break
                 self._asked.popleft()
                 self.queued_bytes -= asked.size
@@ -207,6 +207,11 @@ class TransformedCopy(PartitionCopy):
             except TwinlogError as error:
                 self._fail(_unusable(self, asked, error))
         self.has_read()
+
+    def _is_quarantined(self, asked: Stretch, answer: RangeAnswer, now_ms: int) -> bool:
+        if self.dead_letters is None:
+            raise CorruptData("an answer has failed records, but none may be left out")
+        return self.dead_letters.are_there(asked, answer, self.acked_upstream, now_ms)
 
     def heed_dead_letters(self) -> None:
         """Give the partition back if a dead letter was not written."""
