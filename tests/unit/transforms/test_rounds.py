@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
@@ -293,6 +294,8 @@ class SlowRounds(ComputedRounds):
     """Each record takes some time, by a clock of their own."""
 
     record_s: Callable[[int], float]
+    job_s: float = 0.0
+    """What a job takes besides its records."""
     clock: HandClock = field(default_factory=HandClock)
     waited_s: float = 0.0
     """The longest time without an answer."""
@@ -301,7 +304,7 @@ class SlowRounds(ComputedRounds):
     def _run(self, parts: Sequence[RangePart]) -> None:
         offsets = {at for one in parts for at in range(one.first, one.end)}
         offsets -= {at for one in parts for at in one.left_out}
-        needed_s, limit_s = sum(map(self.record_s, offsets)), self._limit_s(parts)
+        needed_s, limit_s = sum(map(self.record_s, offsets)) + self.job_s, self._limit_s(parts)
         self.clock.now += min(needed_s, limit_s)
         if needed_s > limit_s:
             raise JobTimedOut(f"no result within {limit_s:g} s")
@@ -380,3 +383,56 @@ def test_poison_of_a_slow_transform_is_the_record_that_fails() -> None:
             break
     assert found.failure.offset == 150
     assert rounds.waited_s < UNANSWERED_AFTER_S
+
+
+@pytest.mark.parametrize(
+    ("every", "jobs"), [(1, 3.1), (2, 5.1), (20, 9), (100, 13)], ids=lambda one: f"{one}"
+)
+def test_many_records_that_fail_cost_few_jobs(every: int, jobs: float) -> None:
+    bad = [*range(0, 1000, every)]
+    rounds = ComputedRounds(bad=frozenset((0, at) for at in bad), on_error=OnError.SKIP)
+    rounds.answer([part(0)])
+    assert [*rounds.answers[0].left_out] == bad
+    assert len(rounds.runs) <= jobs * len(bad) + 15
+
+
+@pytest.mark.parametrize("every", [1, 2, 4])
+def test_range_with_many_records_that_fail_is_answered_in_parts(every: int) -> None:
+    bad = [*range(0, 200, every)]
+    rounds = SlowRounds(
+        record_s=lambda _: 0.0,
+        job_s=0.5,
+        bad=frozenset((number, at) for number in range(30) for at in bad),
+        on_error=OnError.QUARANTINE,
+    )
+    assert rounds.copied(200) == 200
+    assert rounds.waited_s < 60
+    assert [failure.offset for _, failure in rounds.skipped] == bad
+    answers = [*rounds.answers.values()]
+    assert [one.offset for it in answers for one in it.quarantined] == bad
+    assert len(answers) > 2
+    assert all(one.is_cut is (one.end < 200) for one in answers)
+
+
+@given(st.integers(0, 1 << 30), st.sampled_from([*OnError]))
+def test_transform_that_decides_anew_gets_answers_that_fit(seed: int, on_error: OnError) -> None:
+    dice = random.Random(seed)
+
+    def fails(one: RangePart) -> str | None:
+        tried = {*range(one.first, one.end)} - {*one.left_out}
+        return "unlucky" if any(dice.random() < 0.05 for _ in tried) else None
+
+    rounds = SlowRounds(record_s=lambda _: 0.0, job_s=4.0, fails=fails, on_error=on_error)
+    first, number = 0, 0
+    while first < 60 and number < 60:
+        rounds.answer([part(number, first, 60)])
+        found = rounds.answers[number]
+        failed = [one.offset for one in found.quarantined]
+        assert failed == (sorted(found.left_out) if on_error is OnError.QUARANTINE else [])
+        assert all(found.first <= at < found.end for at in found.left_out)
+        assert found.end == 60 or found.is_cut
+        if found.failure is None:
+            assert found.end > first
+        else:
+            assert found.failure.offset == found.end
+        first, number = found.end, number + 1
