@@ -17,6 +17,7 @@ from twinlog.cluster.net.retry import Deadline, Patience
 from twinlog.errors import Fate, TwinlogError
 from twinlog.lane import dead_letter_search
 from twinlog.lane.dead_letter_search import find_dead_letters, quarantining, with_dead_letters
+from twinlog.lane.events import Found
 from twinlog.mirror.copy.dead_letters import LetterOrigin, dead_letter, origin_of_copy
 from twinlog.mirror.copy.ranges import RangeFailure
 from twinlog.mirror.start_point import DeadLettersThere, StartPoint
@@ -115,7 +116,8 @@ def test_only_starts_of_transformed_partitions_get_them(log: Log) -> None:
         ordinal=0, upstream=4, k=0, last_fetched_epoch=0, is_protected=False, last_timestamp=-1
     )
     takes = [raw, masked, failed]
-    found = {raw.source: point, masked.source: point, failed.source: TwinlogError("no leader")}
+    found: dict[TopicPartition, Found] = dict.fromkeys((raw.source, masked.source), point)
+    found[failed.source] = TwinlogError("no leader")
     starts = quarantining(found, takes, work)
     assert starts == {masked.source: point}
     assert quarantining(found, takes, work_of()) == {}
