@@ -24,7 +24,7 @@ from twinlog.config.flow.schema import FlowConfig
 from twinlog.errors import FlowError, Unreachable, Unsupported, or_raise
 from twinlog.mirror.findings import Span
 from twinlog.mirror.map.translation import Translation
-from twinlog.mirror.names.filters import is_remote_topic_of, policy_of
+from twinlog.mirror.names.filters import policy_of
 from twinlog.mirror.names.renaming import plain_upstream
 from twinlog.model import NO_TOPIC_ID, Isolation, TopicId, TopicPartition, is_own_group
 from twinlog.survey.exact_map import ExactMap
@@ -130,13 +130,10 @@ class FlowTranslation:
             )
         if reverse:
             there = _committed(self._target, group)
-            alias = self._config.source_alias
-            remote_offsets = {
-                tp: n
-                for tp, n in there.items()
-                if is_remote_topic_of(self._policy, alias, tp.topic)
-            }
-            return TranslatedGroup(offsets=self._back(remote_offsets))
+            copies = self._at_source({tp.topic for tp in there})
+            return TranslatedGroup(
+                offsets=self._back({tp: n for tp, n in there.items() if tp.topic in copies})
+            )
         try:
             offsets = _committed(self._source, group)
         except Unreachable:

@@ -24,6 +24,7 @@ from typing import Final
 from twinlog.channel.codec import Message, MessageCodec
 from twinlog.channel.frames import ChannelAddress
 from twinlog.config.flow.transforms import OnError
+from twinlog.config.values.renames import SOURCE_NAME, RemoteName
 
 MODULE: Final = "twinlog.transforms.application"
 STOP_WITHIN_S: Final = 5.0
@@ -42,9 +43,9 @@ class TransformStep(Message, frozen=True, kw_only=True):
 
     name: str
     topics: tuple[str, ...]
-    """Names and expressions of the source topics that it is for."""
-    prefix: str = ""
-    """What is before a name when it is compared with `topics`."""
+    """Names and expressions of the topics that it is for."""
+    compares: RemoteName = SOURCE_NAME
+    """The name of a topic that is compared with `topics`."""
     is_negated: bool = False
     """Whether it is for all other topics."""
     function: str = ""

@@ -279,7 +279,8 @@ def _entry(flow: str, step: TransformStep) -> TransformConfig:
     key = f"{flow}.{TRANSFORMS_PREFIX}{step.name}.{'function' if step.function else 'sql'}"
     return TransformConfig(
         name=step.name,
-        topics=replace(compile_names(step.topics), prefix=step.prefix, is_negated=step.is_negated),
+        topics=replace(compile_names(step.topics), is_negated=step.is_negated),
+        compares=step.compares,
         function=step.function,
         sql=step.sql,
         origin=Setting(key=key, value=step.function or step.sql, file=""),

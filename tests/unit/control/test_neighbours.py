@@ -92,6 +92,20 @@ def test_a_name_without_its_alias_comes_back_by_the_default_policy_too(tmp_path:
     assert way(renamed, "B->A", "B.pay") == ("B->A", "A->C", "C->B")
 
 
+def strip(flow: str) -> list[str]:
+    """A router of Kafka Connect that removes the alias of the flow's source."""
+    lines = ("transforms = x", "transforms.x.type = RegexRouter", "transforms.x.replacement = $1")
+    return [*(f"{flow}.{one}" for one in lines), f"{flow}.transforms.x.regex = {flow[0]}\\\\.(.*)"]
+
+
+@pytest.mark.parametrize("back", [strip("B->A"), []], ids=["routed", "default"])
+def test_a_router_that_removes_the_alias_closes_a_loop(tmp_path: Path, back: list[str]) -> None:
+    both = ["A->B.topics = .*", "B->A.topics = .*"]
+    flows = flows_of(tmp_path, *both, *strip("A->B"), *back)
+    assert way(flows, "A->B", "pay") == ("A->B", "B->A")
+    assert way(flows, "B->A", "pay" if back else "B.pay") == (("B->A", "A->B") if back else ())
+
+
 def test_renamed_under_identity_comes_back_under_the_new_name(tmp_path: Path) -> None:
     flows = flows_of(
         tmp_path, "A->B.topics = pay", "B->A.topics = .*", IDENTITY, "A->B.twinlog.rename = pay:eu"

@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 import pytest
+from msgspec import structs
 
 from tests.support.properties import IDENTITY, flows_of
 from twinlog.cluster.client import ClusterClient
@@ -51,6 +52,12 @@ def row(remote: str, topic: str, *, renamed: bool = False, begun: bool = True) -
         begun=begun,
         renamed=renamed,
     )
+
+
+def of_another_flow(remote: str, *, begun: bool, ended: bool = False) -> CopyRow:
+    elsewhere = {"source_cluster_id": "c", "source_topic_id": id_of("c", "orders")}
+    mine = row(remote, "orders", renamed=True, begun=begun)
+    return structs.replace(mine, flow="C->B", ended=ended, **elsewhere)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -110,8 +117,22 @@ def test_a_look_goes_through_the_rows_once_and_not_once_per_topic(
             ["orders"],
             {},
         ),
+        ([of_another_flow("A.eu-orders", begun=True)], ["orders"], {"orders": "RENAME_CLASH"}),
+        ([of_another_flow("A.eu-orders", begun=False)], ["orders"], {"orders": "RENAME_CLASH"}),
+        ([of_another_flow("A.eu-orders", begun=True, ended=True)], ["orders"], {}),
+        (
+            [
+                row("A.eu-orders", "orders", renamed=True),
+                of_another_flow("A.eu-orders", begun=True),
+            ],
+            ["orders"],
+            {},
+        ),
     ],
-    ids=["changed", "by-map", "taken", "intention", "gone", "others", "begun-twice"],
+    ids=[
+        *("changed", "by-map", "taken", "intention", "gone", "others", "begun-twice"),
+        *("another flow", "another flow's intention", "another flow has ended", "ours is begun"),
+    ],
 )
 def test_who_holds_a_name_is_found(
     tmp_path: Path,
@@ -121,7 +142,7 @@ def test_who_holds_a_name_is_found(
     codes: dict[str, str],
 ) -> None:
     flow = flows_of(tmp_path, "A->B.topics = .*", RENAME)["A->B"]
-    by_name = {("A->B", one.topic): one for one in known if one.topic}
+    by_name = {(one.flow, one.topic): one for one in known if one.topic}
     older = tuple(one for one in known if not one.topic)
     state = ClusterState(cluster_id="b", rows=by_name, older=older)
     there = metadata("b", "A.orders", "A.eu-orders", "A.pay")

@@ -184,6 +184,21 @@ def _nothing(key: str, aliases: list[str]) -> str | None:
     return None
 
 
+def _differences_of_chain(config: FlowConfig) -> Iterator[str]:
+    routers = config.policy.renames.routers
+    if routers or any(one.connect for one in config.transforms.entries):
+        yield (
+            f"{config.settings[CHAIN].key}: applied to copied records only; a dedicated "
+            "MirrorMaker 2 applies it to its heartbeats and checkpoints as well"
+        )
+    if routers:
+        yield (
+            f"{config.settings[CHAIN].key}: topics that a RegexRouter names are created, "
+            "configured and translated under the new names, where MirrorMaker 2 does this for the "
+            "names of the replication policy; heartbeats topics keep their names"
+        )
+
+
 def _differences(config: FlowConfig) -> Iterator[str]:
     source, target = config.flow.source, config.flow.target
     consumer, producer = config.clients.source_consumer, config.clients.target_producer
@@ -196,11 +211,7 @@ def _differences(config: FlowConfig) -> Iterator[str]:
     if config.lanes.tasks_max is None:
         yield "tasks.max is not set: a flow has as many lanes as there are cores, not 1"
     yield "copies are exactly once without exactly.once.source.support, if --probe reports so"
-    if any(one.connect for one in config.transforms.entries):
-        yield (
-            f"{config.settings[CHAIN].key}: applied to copied records only; a dedicated "
-            "MirrorMaker 2 applies it to its heartbeats and checkpoints as well"
-        )
+    yield from _differences_of_chain(config)
     if "acks" in producer and trimmed(producer["acks"]) not in ("all", "-1"):
         yield (
             f"{producer.origin('acks').key}: acks is always all; with less, records that count as "

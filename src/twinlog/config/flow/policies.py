@@ -6,6 +6,8 @@ the wrong topics, so an unknown class is an error and never ignored.
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from twinlog.config.flow.connect import IN_PYTHON
 from twinlog.config.flow.custom_classes import METHODS, SEPARATES, keeps_names
 from twinlog.config.flow.schema import FlowProperties, PolicyConfig, PolicyKind
@@ -13,7 +15,7 @@ from twinlog.config.keys.client_keys import CLIENT_KEYS, Role, class_name
 from twinlog.config.keys.flow_keys import MIRROR_PACKAGE
 from twinlog.config.keys.key_table import DEFINITIONS
 from twinlog.config.values.origin import Setting, Settings, refuse
-from twinlog.config.values.renames import KEY, NO_RENAMES, to_renames
+from twinlog.config.values.renames import KEY, NO_RENAMES, Router, to_renames
 from twinlog.config.values.types import parse_boolean, to_list, trimmed
 
 _POLICY_CLASS = "replication.policy.class"
@@ -90,6 +92,19 @@ def policy_config(settings: Settings) -> PolicyConfig:
         custom=trimmed(given.value) if given is not None and is_custom else "",
         renames=NO_RENAMES if renames is None else to_renames(renames),
     )
+
+
+def with_routers(
+    policy: PolicyConfig, routers: tuple[Router, ...], settings: Settings
+) -> PolicyConfig:
+    """Return the policy with the routers of Kafka Connect after it."""
+    if routers and policy.custom:
+        raise refuse(
+            settings[f"{routers[0]}.type"],
+            "a custom replication policy names the topics itself",
+            "set the names in its format_remote_topic, and remove the line",
+        )
+    return replace(policy, renames=replace(policy.renames, routers=routers))
 
 
 def is_blank(settings: Settings, name: str) -> bool:

@@ -446,6 +446,7 @@ SHOWN_VERDICTS: Final = (
     Verdict.RELEASED,
 )
 NO_SOURCE: Final = "its source topic no longer exists; the mirror never deletes topics"
+NOT_NAMED: Final = "no source topic has this name here; the mirror never deletes topics"
 
 
 def remote_names(flow: FlowConfig, topics: Mapping[str, TopicMetadata]) -> dict[str, str]:
@@ -480,9 +481,10 @@ def compare_topics(
             continue
         if is_remote_topic_of(policy, flow.source_alias, name) and name not in copied:
             # with rename rules the remote name does not contain the source's
-            upstream = None if flow.policy.renames else policy.upstream_topic(name)
-            size_of_topic = _size(topic)
-            yield Deviation(Aspect.TOPIC, upstream or name, "", MISSING, size_of_topic, NO_SOURCE)
+            renames = bool(flow.policy.renames)
+            upstream = name if renames else policy.upstream_topic(name) or name
+            note = (NO_SOURCE, NOT_NAMED)[renames]
+            yield Deviation(Aspect.TOPIC, upstream, "", MISSING, _size(topic), note)
 
 
 def _size(topic: TopicMetadata) -> str:

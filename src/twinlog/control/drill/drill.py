@@ -29,6 +29,7 @@ from twinlog.cluster.topics.configs import describe_topic_configs
 from twinlog.cluster.topics.topic_admin import create_topic
 from twinlog.config.advice.canonical import canonical
 from twinlog.config.files.raw import RawConfig
+from twinlog.config.flow.connect import CHAIN, CONNECT_PREFIXES, PREDICATES
 from twinlog.config.flow.precedence import prefixes
 from twinlog.config.flow.schema import FlowConfig
 from twinlog.config.load import load, load_raw
@@ -290,6 +291,7 @@ LEFT_OUT: Final = (
     *("target.cluster.alias", "twinlog.start", "twinlog.start.new", "twinlog.source.group.id"),
     *("twinlog.source.group.commit.interval.ms", "twinlog.rpo.enforce", "twinlog.rename"),
     *("emit.checkpoints.enabled", "refresh.topics.enabled", "refresh.groups.enabled"),
+    *(CHAIN, PREDICATES),
 )
 OF_EACH: Final = {
     "enabled": "true",
@@ -308,7 +310,7 @@ def drill_text(raw: RawConfig, flow: Flow, names: DrillNames, topics: Mapping[Pa
     settings = {
         key: one
         for key, one in raw.settings.items()
-        if not _prefix(key, aliases) and key not in LEFT_OUT
+        if not _prefix(key, aliases) and not _is_left_out(key)
     }
     clusters: list[str] = []
     for part, size in topics.items():
@@ -334,8 +336,12 @@ def _renamed(
     for key, one in raw.settings.items():
         prefix = _prefix(key, aliases)
         bare = key.removeprefix(prefix)
-        if prefix in prefixes and bare not in LEFT_OUT:
+        if prefix in prefixes and not _is_left_out(bare):
             yield prefixes[prefix] + bare, replace(one, key=prefixes[prefix] + bare)
+
+
+def _is_left_out(key: str) -> bool:
+    return key in LEFT_OUT or key.startswith(CONNECT_PREFIXES)
 
 
 def _prefix(key: str, aliases: Sequence[str]) -> str:

@@ -251,7 +251,7 @@ class Reverse:
             names = sorted({one.target.topic for one in found if one.copy is not None})
             if names:
                 yield (
-                    f"  {first_few(names)}: copies from {scope.config.flow.source} by their names, "
+                    f"  {first_few(names)}: copies from {scope.config.flow.source}, "
                     f"so not copied back: {count(behind)} offsets of new owners stay there"
                 )
             yield "  groups fail back by its group sync (docs/groups.md)"

@@ -321,8 +321,9 @@ class LoopGuard:
         target: ClusterState,
     ) -> TopicVerdicts:
         out = TopicVerdicts()
-        names_have_origins = (
-            self.config.policy.kind is PolicyKind.DEFAULT and not self.config.policy.custom
+        policy = self.config.policy
+        names_have_origins = policy.kind is PolicyKind.DEFAULT and not (
+            policy.custom or policy.renames.routers
         )
         if source_state.unread is not None and not names_have_origins:
             out.notes.append(unseen_origins(self.config))
@@ -339,7 +340,7 @@ class LoopGuard:
             row = self._row(topic, copies, at_target, source_state, target)
             if home is not None:
                 out.errors[name] = copied_back(self.config, name, home, target.cluster_id)
-            elif (error := self._other_name(row, at_target, begun)) is not None or (
+            elif (error := self._other_name(row, at_target, begun, target)) is not None or (
                 error := self._refusal(row, others.get(name, ()), at_target)
             ) is not None:
                 out.errors[name] = error
@@ -376,10 +377,11 @@ class LoopGuard:
         )
 
     def _other_name(
-        self, row: CopyRow, at_target: ClusterMetadata, begun: BegunCopies
+        self, row: CopyRow, at_target: ClusterMetadata, begun: BegunCopies, target: ClusterState
     ) -> TwinlogError | None:
         """Return why a topic cannot have its new name: it was copied under another name, or the
-        topic of that name has the copy of another topic. Both are left as they are.
+        topic of that name has, or is about to get, the copy of another topic. Both are left as they
+        are.
         """
         topic, before, holds = row.source_topic, "", ""
         for other in begun.beside(row):
@@ -392,6 +394,10 @@ class LoopGuard:
         # if two leaders began it under both names, the copy of this name continues
         if before and (holds or not row.begun):
             return rename_changed(self.config, topic, before, row.topic)
+        if row.renamed and not row.begun and self.config.policy.kind is not PolicyKind.IDENTITY:
+            for other in target.copies_of(row.topic, row.topic_id):
+                if other.flow != row.flow:
+                    holds = f"{other.source_topic} by {other.flow}"
         return rename_taken(self.config, topic, row.topic, holds) if holds else None
 
     def _refusal(
@@ -561,13 +567,13 @@ def copied_already(flow: FlowConfig, topic: str, row: CopyRow, remote: str) -> P
 
 
 def rename_changed(flow: FlowConfig, topic: str, old: str, new: str) -> PartitionError:
-    """The error if rules rename a topic that was copied under another name."""
+    """The error if a topic was copied under another name than the file gives it now."""
     target = flow.flow.target
     return _left_out(
         flow,
         "RENAME_CHANGED",
         f"topic {topic} of {flow.flow.source} was copied to {old} of {target}, and "
-        f"twinlog.rename now makes it {new}: nothing of it is copied, since a new topic would "
+        f"the file now names it {new}: nothing of it is copied, since a new topic would "
         "begin with the records that the source still has, and readers of the old one would get "
         f"no more; give it its old name again, and the copy resumes; or leave it out here "
         f"({flow.flow}.topics.exclude), and {old} stays as it is",
@@ -581,7 +587,7 @@ def rename_taken(flow: FlowConfig, topic: str, remote: str, other: str) -> Parti
         "RENAME_CLASH",
         f"topic {topic} of {flow.flow.source} would be {remote} on "
         f"{flow.flow.target}, which holds the copy of topic {other}: nothing of {topic} is copied, "
-        f"since one topic cannot hold both; give {topic} another name with twinlog.rename, or "
+        f"since one topic cannot hold both; give {topic} another name (docs/rename.md), or "
         f"leave it out with {flow.flow}.topics.exclude",
     )
 

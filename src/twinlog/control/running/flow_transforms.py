@@ -176,7 +176,7 @@ def transforms_work(config: FlowConfig) -> TransformsWork:
             TransformStep(
                 name=one.name,
                 topics=one.topics.entries,
-                prefix=one.topics.prefix,
+                compares=one.compares,
                 is_negated=one.topics.is_negated,
                 function=one.function,
                 sql=one.sql,
