@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from tests.support.client import Outgoing, produce, produce_transaction, producer, read_all
-from tests.support.connect_chains import after, chain_lines
+from tests.support.connect_chains import after, chain_lines, router
 from tests.support.eventually import PATIENCE_S, eventually
 from tests.support.left_by_mirror_maker import (
     ANOTHERS,
@@ -100,19 +100,27 @@ def test_killed_after_a_restart_that_wrote_some_twice(left: Left) -> None:
     assert left.values() == values([*wrote, *range(14, 30)]), "nothing is repaired"
 
 
-@pytest.mark.witness("topics that a MirrorMaker 2 with transforms wrote are taken over")
-def test_records_that_kafka_connect_transformed_are_found(left: Left) -> None:
-    """The source's records are compared as they are after the transforms of the file."""
+@pytest.mark.witness(
+    "topics that a MirrorMaker 2 with transforms wrote are taken over", case="routed"
+)
+@pytest.mark.parametrize("routes", [False, True], ids=["A.topic", "routed"])
+def test_records_that_kafka_connect_transformed_are_found(left: Left, *, routes: bool) -> None:
+    """The source's records are compared as they are after the transforms of the file. MirrorMaker 2
+    also creates the topic that its policy names, and leaves it empty.
+    """
     traced: Headers = (("user", b"u"), ("trace", b"1"))
     more = [
         one._replace(headers=traced[: 1 + n % 2]) for n, one in enumerate(outgoing(range(30, 50)))
     ]
     produce(left.source, left.topic, more)
+    route = [router(rf"{left.alias}\.(.*)", "eu-$1")] if routes else []
     lines = chain_lines(
         ("Filter", "predicate = hasTrace"),
         ("DropHeaders", "headers = user"),
         ("InsertHeader", "header = by", "value.literal = privacy"),
+        *route,
     )
+    remote = f"eu-{left.topic}" if routes else left.remote
     left.write_file(*(f"{left.alias}->B.{line}" for line in lines))
     config = load(left.file, environment={})
     steps = config.flows[0].transforms.connect_steps(left.topic)
@@ -124,10 +132,9 @@ def test_records_that_kafka_connect_transformed_are_found(left: Left) -> None:
     kept = [made for one in records if (made := after(one, steps)) is not None]
     assert [one.offset for one in kept[-3:]] == [38, 40, 42]
     assert {one.headers for one in kept} == {(("by", b"privacy"),)}
-    create_topic(left.target, left.remote)
-    produce(
-        left.target, left.remote, [Outgoing(r.key, r.value, r.headers, r.timestamp) for r in kept]
-    )
+    for topic in {left.remote, remote}:
+        create_topic(left.target, topic)
+    produce(left.target, remote, [Outgoing(r.key, r.value, r.headers, r.timestamp) for r in kept])
     left.note(40)
 
     def changes(config: MirrorConfig) -> list[str]:
@@ -137,7 +144,7 @@ def test_records_that_kafka_connect_transformed_are_found(left: Left) -> None:
 
     taken = f"{left.topic} is taken over from MirrorMaker 2, by partition: 0 at 43"
     assert any(taken in one for one in changes(config)), changes(config)
-    left.write_file()
+    left.write_file(*(f"{left.alias}->B.{line}" for line in chain_lines(*route)))
     assert "MM2_PLACE_UNKNOWN" in changes(load(left.file, environment={}))
 
 
