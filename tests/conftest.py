@@ -17,7 +17,7 @@ from zlib import crc32
 import pytest
 from hypothesis import settings
 
-from tests.gate.tiers import drop_other_cases, skip_what_runs_alone
+from tests.gate.tiers import TESTS, drop_other_cases, skip_what_runs_alone
 from tests.support.clusters import (
     LENT,
     running_cluster,
@@ -80,6 +80,8 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
             groups = {_pair_of(item.path.stem) if is_gate else item.path.stem}
         for fixture in used & {*_SHARED_IN_GATE}:
             groups = {_SHARED_IN_GATE[fixture] if is_gate else item.path.stem}
+        if is_gate and not groups:
+            groups = _group_without_brokers(item)
         if groups and item.get_closest_marker("xdist_group") is None:
             item.add_marker(pytest.mark.xdist_group(min(groups)))
     items.sort(key=_turn)
@@ -90,6 +92,17 @@ def _pair_of(file: str) -> str:
     process.
     """
     return f"pair-{crc32(file.encode()) % 3}"
+
+
+def _group_without_brokers(item: pytest.Item) -> set[str]:
+    """Return one group for all contracts and other tests that need Kafka's classes, and one for the
+    other unit tests of a file. If each test may run in any process, every process starts a JVM, and
+    makes what the tests of a file share.
+    """
+    path = item.path.relative_to(TESTS)
+    if path.parts[0] == "contract" or "java" in getattr(item, "fixturenames", ()):
+        return {"contract"}
+    return {path.as_posix()} if path.parts[0] == "unit" else set()
 
 
 def _group(item: pytest.Item) -> str | None:
