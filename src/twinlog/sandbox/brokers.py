@@ -272,7 +272,7 @@ class LocalCluster:
     def _spawn(self, node: KafkaNode, jars: Path) -> None:
         heap = self.heap_mb or _HEAP_MB.get(self.brokers, _HEAP_MB[3])
         node.write(self._properties(node))
-        archive = archive_flags(class_archive(jars)) if tuple(self.jvm_flags) == QUICK_JVM else ()
+        archive = archive_flags(class_archive(jars))
         node.spawn(jars, (f"-Xmx{heap}m", *self.jvm_flags, *archive))
 
     def _wait_ready(self, nodes: Iterable[KafkaNode]) -> None:
