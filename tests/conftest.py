@@ -70,12 +70,12 @@ def pytest_collection() -> Generator[None, object, object]:
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     drop_other_cases(items)
     skip_what_runs_alone(items)
+    is_gate = bool(items) and items[0].config.getoption("--gate", default=False)
     for item in items:
         used = set(getattr(item, "fixturenames", ()))
         if used & _BROKER_FIXTURES:
             item.add_marker(pytest.mark.broker)
         groups = {group for fixture, group in _GROUPS.items() if fixture in used}
-        is_gate = item.config.getoption("--gate", default=False)
         if used & _PAIR and not groups:
             groups = {_pair_of(item.path.stem) if is_gate else item.path.stem}
         for fixture in used & {*_SHARED_IN_GATE}:
@@ -84,7 +84,25 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
             groups = _group_without_brokers(item)
         if groups and item.get_closest_marker("xdist_group") is None:
             item.add_marker(pytest.mark.xdist_group(min(groups)))
-    items.sort(key=_turn)
+    places = _mixed(items) if is_gate else {}
+    items.sort(key=lambda item: (_turn(item), places.get(item.path, 0.0)))
+
+
+def _mixed(items: list[pytest.Item]) -> dict[Path, float]:
+    """Return a place for each file, with files of unit tests between those of others, which mostly
+    wait. Unit tests are left for the end, because they are short.
+    """
+    files = dict.fromkeys(item.path for item in items)
+    unit = [file for file in files if _folder(file) == "unit"]
+    others = [file for file in files if _folder(file) != "unit"]
+    return {
+        **{file: at / len(unit) for at, file in enumerate(unit)},
+        **{file: 0.8 * at / len(others) for at, file in enumerate(others)},
+    }
+
+
+def _folder(file: Path) -> str:
+    return file.relative_to(TESTS).parts[0]
 
 
 def _pair_of(file: str) -> str:
@@ -99,10 +117,9 @@ def _group_without_brokers(item: pytest.Item) -> set[str]:
     other unit tests of a file. If each test may run in any process, every process starts a JVM, and
     makes what the tests of a file share.
     """
-    path = item.path.relative_to(TESTS)
-    if path.parts[0] == "contract" or "java" in getattr(item, "fixturenames", ()):
+    if _folder(item.path) == "contract" or "java" in getattr(item, "fixturenames", ()):
         return {"contract"}
-    return {path.as_posix()} if path.parts[0] == "unit" else set()
+    return {str(item.path.relative_to(TESTS))} if _folder(item.path) == "unit" else set()
 
 
 def _group(item: pytest.Item) -> str | None:
