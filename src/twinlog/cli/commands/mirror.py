@@ -51,6 +51,7 @@ from twinlog.cli.terminal.output import (
 from twinlog.cli.terminal.signals import on_signals
 from twinlog.codes import FlowState, PartitionState
 from twinlog.errors import TwinlogError, UsageError
+from twinlog.extras import require_extra
 from twinlog.flow_log import code_among
 from twinlog.hidden import without_secrets
 from twinlog.private_files import private_opener
@@ -301,6 +302,8 @@ def run_configuration(read: Callable[[], MirrorConfig], file: Path, options: Run
     config = refuse_transforms(read(), elsewhere=options.spark.elsewhere)
     once, for_programs = options.once, is_for_programs()
     address = parse_listen(options.listen or str(config.http_listener or DEFAULT_LISTEN))
+    if address is not None:
+        require_extra("uvicorn", "spark", "HTTP (--listen off turns it off)")
     for warning in config.warnings:
         log.warning("%s", warning, extra={"code": warning.code})
     people = _people(is_quiet, for_programs)
