@@ -63,10 +63,10 @@ INSTEAD: Final = {
 }
 """Reasons why these codes are not accepted, and what to do."""
 REPLAYED: Final = (
-    "a failback has begun to append the source's tail to it, and a copy that resumes would append "
-    "these records again: promote the topic (twinlog topic promote); finish a replay that was "
-    "interrupted with twinlog failback run --tail replay; to mirror the topic again, give the "
-    "source another alias, so that it gets a remote topic of its own [REPLAYED]"
+    "a failback has begun to append the source's tail to it. If the copy resumed, it would append "
+    "these records again. Promote the topic (twinlog topic promote). If the failback was "
+    "interrupted, finish it with twinlog failback run --tail replay. To mirror the topic again, "
+    "give the source another alias, so that it gets a new remote topic [REPLAYED]"
 )
 
 

@@ -252,12 +252,12 @@ class FlowSteering:
             return
         raise FlowError(
             f"a failback has begun to append the tail of {first_few(sorted(topics))} to the "
-            "target, and a copy that resumes would append these records again: nothing was "
-            "changed. If that run was interrupted, finish it with twinlog failback run --tail "
-            "replay, or, if it has appended nothing, take it back with twinlog failback abort. "
-            "Otherwise leave these topics promoted (after twinlog topic promote the flow's other "
-            "topics can be demoted). To mirror them again, give the source another alias, so that "
-            "they get remote topics of their own",
+            "target. If the copy resumed, it would append these records again. Nothing was "
+            "changed. If that failback was interrupted, finish it with twinlog failback run --tail "
+            "replay; if it has appended nothing yet, twinlog failback abort undoes it. Otherwise "
+            "leave these topics promoted: promote them with twinlog topic promote, then the flow's "
+            "other topics can be demoted. To mirror them again, give the source another alias, so "
+            "that they get new remote topics",
             flow=self.flow,
             code="REPLAYED",
         )

@@ -496,7 +496,7 @@ def test_a_file_is_explained_and_converted_without_its_secrets(
     assert run(["check", str(file), "--explain"]) == 0
     said = capsys.readouterr().out
     assert "A.sasl.jaas.config = <hidden>" in said
-    assert "because --secrets is not given: /SECRETS is shown as its folder [UNRESOLVED]" in said
+    assert "because --secrets is not given; /SECRETS stands for its folder [UNRESOLVED]" in said
     assert run(["convert", str(file)]) == 0
     assert 'password="${strimzi:/SECRETS/mine:password}";' in capsys.readouterr().out
     assert run(["check", str(file)]) == 2, "to connect they are needed"

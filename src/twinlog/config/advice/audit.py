@@ -182,7 +182,7 @@ def audit_values(raw: Settings) -> Iterator[ConfigWarning]:
                 continue  # it is an error already
             if f":{UNREAD}/" in setting.value:
                 message = (
-                    f"not read, because --secrets is not given: {UNREAD} is shown as its folder"
+                    f"not read, because --secrets is not given; {UNREAD} stands for its folder"
                 )
             yield warning(WarningCode.UNRESOLVED, setting, message)
         elif setting.has_placeholder:

@@ -113,7 +113,7 @@ class Gates:
         ]
         problems += self._newest.problems(self._scope.covers)
         if not self._copies:
-            problems.append("the flow mirrors no topic that is chosen here")
+            problems.append("the flow mirrors none of the selected topics")
         evidence = f"{plural(len(self._copies), 'partition')}, none has stopped"
         return _gate("copy", problems, evidence)
 

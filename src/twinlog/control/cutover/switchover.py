@@ -241,8 +241,8 @@ class Switchover:
         self.before_groups()
         self._groups(ends)
         self._check_again(plan.topics, proof, ends, drain)
-        self.say("promote: after this the only way back is twinlog flow demote, as long as")
-        self.say("  nobody has written to the remote topics; before it, switchover abort")
+        self.say("promote: from now on only twinlog flow demote undoes it, if no client has")
+        self.say("  written to the remote topics yet; until now, switchover abort did")
         promote(self.scope, plan.topics)
         return began
 
@@ -407,7 +407,7 @@ class Switchover:
             return
         what = f"records were written to the source after the copy ({first_few(late)})"
         if "copy" in self.options.accepted:
-            self.say(f"promote: {what}: they exist only there")
+            self.say(f"promote: {what}: they stay there, and are not on the target")
             return
         demote = "flow demote" if scope.is_whole else "topic demote"
         raise scope.error(

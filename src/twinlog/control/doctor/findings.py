@@ -220,7 +220,7 @@ def quota(seen: Observation) -> Iterator[Finding]:
         todo = "check the quotas of users and client IDs: kafka-configs.sh --describe"
         if hidden:
             todo = f"grant DESCRIBE_CONFIGS on the cluster of {', '.join(hidden)} to see which"
-        what = "brokers throttle it by a quota (THROTTLED), but none for its clients is visible"
+        what = "brokers throttle the flow (THROTTLED), but no quota of its clients is visible"
         yield Finding(Likelihood.LIKELY, "quota", what, todo)
 
 

@@ -187,8 +187,8 @@ class MapRebuild:
         if plan.transform:
             raise PartitionError(
                 f"{plan.source}: its records are transformed, so they cannot be compared with the "
-                f"target, and filtered ones left no trace: delete {plan.target.topic} to have it "
-                "copied again, or copy it under another name; nothing was changed",
+                f"target: to have the topic copied again, copy it under another name or alias "
+                "(twinlog.rename, source.cluster.alias); nothing was changed",
                 code="REBUILD_UNSUPPORTED",
             )
         if start >= end > 0:
