@@ -43,9 +43,9 @@ SECTIONS: Final = {
         "mirror-maker": ("mirror:mirror_maker", "Run with MirrorMaker 1's arguments"),
         "pack": ("pack:pack", "Create the archive for executors of a Spark cluster"),
     },
-    "Steer": {
+    "Control": {
         "flow": ("steer:flow", "Pause, resume, limit or promote flows"),
-        "topic": ("steer:topic", "Pause, resume, limit or release topics"),
+        "topic": ("steer:topic", "Pause, resume, release, promote or skip"),
         "repair": ("repair:repair", "Accept or skip records that stop a partition"),
     },
     "Move clients": {

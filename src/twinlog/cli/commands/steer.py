@@ -402,7 +402,7 @@ def pause_topics(file: Path, topics: str, **given: Any) -> Answer:
 @steered_topics
 @steering_options
 def resume_topics(file: Path, topics: str, **given: Any) -> Answer:
-    """Take the pause or release of topics back; each resumes at exactly the next record.
+    """End the pause or release of topics; each resumes at exactly the next record.
 
     If other clients have written to a released topic since, its partitions stop with a code.
 
@@ -448,7 +448,7 @@ def promote_topics(file: Path, topics: str, **given: Any) -> Answer:
 @steered_topics
 @steering_options
 def demote_topics(file: Path, topics: str, **given: Any) -> Answer:
-    """Take the promotion of topics back; each resumes copying at exactly the next record.
+    """End the promotion of topics; each resumes copying at exactly the next record.
 
     If other clients have written to a remote topic since, its partitions stop with a code. Refused
     for topics whose tail a failback has begun to replay (REPLAYED).

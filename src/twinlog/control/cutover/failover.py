@@ -110,8 +110,8 @@ class FailoverPlan:
         if self.groups_problem:
             yield f"groups: {self.groups_problem}"
         elif not self.groups:
-            where = "checkpoints" if self.source_problem else "the source's groups"
-            yield f"{where} has no group: consumers start by their auto.offset.reset"
+            where = "the checkpoints have" if self.source_problem else "the source has"
+            yield f"{where} no group of this flow: consumers start by their auto.offset.reset"
         for one in self.groups:
             yield from one.lines()
             yield from one.ahead()

@@ -116,6 +116,9 @@ class SwitchoverPlan:
         yield f"{count(left)} offsets of {plural(len(self.copies), 'partition')} to be drained"
         for one in self.groups:
             yield from one.lines()
+        closed = [gate.name for gate in self.gates if not gate.is_open]
+        which = f"closed gates: {', '.join(closed)}" if closed else "all gates are open"
+        yield f"{self.flow}: {which}"
 
 
 @dataclass(slots=True)
