@@ -49,8 +49,8 @@ def test_only_spark_and_data_frames_import_pyspark() -> None:
         (("check", "--explain"), 0, "A.bootstrap.servers"),
         (("check",), 1, "UNREACHABLE"),
         (("status",), 3, "A->B  UNKNOWN"),
-        (("mirror",), 1, "pip install 'twinlog[spark]' [ENVIRONMENT]"),
-        (("verify", "--master", "local"), 2, "pip install 'twinlog[spark]' [ENVIRONMENT]"),
+        (("mirror",), 1, "(extra [spark] of Twinlog): pip install 'pyspark"),
+        (("verify", "--master", "local"), 2, "(extra [spark] of Twinlog): pip install 'pyspark"),
     ],
 )
 def test_commands_without_pyspark(

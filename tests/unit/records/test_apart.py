@@ -32,7 +32,9 @@ def test_without_pyarrow_it_says_what_to_install() -> None:
     done = subprocess.run(
         [sys.executable, "-c", script], capture_output=True, text=True, check=False
     )
-    assert done.stderr.rstrip().endswith("pip install 'twinlog[records]' [ENVIRONMENT]")
+    assert done.stderr.rstrip().endswith(
+        "pip install 'pyarrow>=18' 'pyspark<4.4,>=4.0' [ENVIRONMENT]"
+    )
 
 
 def test_data_frames_load_nothing_of_the_mirror() -> None:

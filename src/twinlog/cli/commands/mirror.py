@@ -51,6 +51,7 @@ from twinlog.cli.terminal.output import (
 from twinlog.cli.terminal.signals import on_signals
 from twinlog.codes import FlowState, PartitionState
 from twinlog.errors import TwinlogError, UsageError
+from twinlog.extras import require_extra
 from twinlog.flow_log import code_among
 from twinlog.hidden import without_secrets
 from twinlog.private_files import private_opener
@@ -297,7 +298,8 @@ def run_configuration(read: Callable[[], MirrorConfig], file: Path, options: Run
     configure_logs(options.log_file, options.log_format, verbose=verbose)
     if options.listen is not None:
         parse_listen(options.listen)  # report wrong usage before reading the files
-    # before HTTP starts; run_mirror refuses them as well
+    # before HTTP starts; run_mirror checks both as well
+    require_extra("pyspark", "spark", "twinlog mirror")
     config = refuse_transforms(read(), elsewhere=options.spark.elsewhere)
     once, for_programs = options.once, is_for_programs()
     address = parse_listen(options.listen or str(config.http_listener or DEFAULT_LISTEN))
