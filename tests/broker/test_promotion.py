@@ -270,5 +270,5 @@ def test_nobody_is_told_to_go_over_while_the_copy_may_run(
     assert do(pair, "failover", "run", "--yes") == 0
     said = capsys.readouterr()
     assert "did not shut down cleanly: waiting" in said.out
-    assert "was killed, and nothing of it can arrive" in said.out
+    assert "was killed, and none of its requests can still arrive" in said.out
     assert history(pair).is_closed

@@ -206,7 +206,7 @@ def _translated(
             flow,
             ahead,
             offsets,
-            "it is not copied up to there, and records in between would be read again: let the "
+            "the mirror has not copied so far yet, so the query would read records again: let the "
             "mirror catch up, or give --may-repeat if the source is lost",
         )
     return translated

@@ -169,7 +169,7 @@ def name_replaced(given: Mapping[str, str], needed: Mapping[str, str]) -> None:
     other = [key for key, value in needed.items() if given.get(key, value) != value]
     if other:
         replaced = ", ".join(f"{key} {given[key]} (lanes need {needed[key]})" for key in other)
-        log.warning("not used of Spark's configuration: %s", replaced)
+        log.warning("settings of Spark that are replaced: %s", replaced)
 
 
 def _parted(setting: str) -> tuple[str, str]:

@@ -94,7 +94,9 @@ def test_a_micro_batch_that_is_repeated_has_its_rows(tmp_path: Path) -> None:
 
 def test_what_is_ahead_of_the_copy_is_refused_unless_it_may_be_repeated(tmp_path: Path) -> None:
     old = checkpoint(tmp_path, {0: kafka(p0=3, p1=31)}, committed=0)
-    with pytest.raises(FlowError, match="orders-1 at 31: it is not copied up to there") as error:
+    with pytest.raises(
+        FlowError, match="orders-1 at 31: the mirror has not copied so far"
+    ) as error:
         rewritten(old)
     assert error.value.code == "NOT_COPIED"
     new = rewritten(old, may_repeat=True)

@@ -73,7 +73,7 @@ def test_a_setting_that_lanes_do_not_allow_is_refused_or_named(
         name_replaced(given, {**NEEDED, "spark.task.maxFailures": "1000"})
     (line,) = caplog.messages
     assert line == (
-        "not used of Spark's configuration: spark.speculation true (lanes need false), "
+        "settings of Spark that are replaced: spark.speculation true (lanes need false), "
         "spark.task.maxFailures 4 (lanes need 1000)"
     )
 

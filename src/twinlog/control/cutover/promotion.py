@@ -133,7 +133,8 @@ def _lead_until_over(scope: CutoverScope, say: Say) -> str:
         if not membership.is_leading:
             raise _runs(scope, history)
         setup.claims.end(scope.target, history.latest.generation)
-        return f"generation {history.latest.generation} was killed, and nothing of it can arrive"
+        killed = history.latest.generation
+        return f"generation {killed} was killed, and none of its requests can still arrive"
     finally:
         if membership is not None:
             membership.leave()

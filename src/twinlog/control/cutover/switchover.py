@@ -222,7 +222,7 @@ class Switchover:
         """Run the steps up to the promotion. Return the time at which the fence was put up."""
         self.scope.require_copied()
         if plan.is_begun:
-            self.say("gates: were passed before the fence")
+            self.say("gates: an earlier run passed them, before it set the fence")
         else:
             require_open(self.scope, plan.gates, self.options.accepted)
         if not self.scope.is_led():
