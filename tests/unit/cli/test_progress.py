@@ -52,6 +52,13 @@ def test_once_has_a_line_at_the_start_and_one_every_ten_seconds() -> None:
     assert log.lines[1].startswith("A->B: copied 900 of 4,000 records (22 %), 100 records/s")
 
 
+def test_once_reports_no_progress_before_a_lane_has_found_a_position() -> None:
+    log = Log(once=True)
+    for _ in range(15):
+        log.second(flow(partition(records=0, lag=None, state="PENDING")))
+    assert log.lines[1:] == ["A->B: starting, no records to copy are known yet"]
+
+
 def test_nothing_is_said_before_a_flow_is_set_up() -> None:
     log = Log(once=True)
     for _ in range(30):

@@ -98,12 +98,13 @@ class PlainProgress:
     @staticmethod
     def _once_line(topics: list[TopicRate]) -> str:
         done, known = sum(t.records for t in topics), sum(t.known for t in topics)
-        percent = f" ({100 * done // known} %)" if known else ""
+        if not known:
+            return f"{_flows(topics)}: starting, no records to copy are known yet"
         records_per_s = sum(t.records_per_s for t in topics)
         bytes_per_s = sum(t.bytes_per_s for t in topics)
         return (
-            f"{_flows(topics)}: copied {count(done)} of {count(known)} records{percent}, "
-            f"{count(records_per_s)} records/s, {size(bytes_per_s)}/s"
+            f"{_flows(topics)}: copied {count(done)} of {count(known)} records "
+            f"({100 * done // known} %), {count(records_per_s)} records/s, {size(bytes_per_s)}/s"
         )
 
     def _hour_line(self, topics: list[TopicRate], now: float) -> str:
