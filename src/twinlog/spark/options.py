@@ -75,13 +75,6 @@ class SparkOptions:
     """The SparkContext of the caller's session, or None: Twinlog starts its own."""
 
     @property
-    def elsewhere(self) -> str:
-        """Where lanes run, for messages, or an empty string for processes of this machine."""
-        if self.context is not None:
-            return "the given session"
-        return "" if is_local(self.master) else str(self.master)
-
-    @property
     def usual(self) -> dict[str, str]:
         """Return Twinlog's settings that the user has not set."""
         given = self.given

@@ -57,6 +57,8 @@ BATCH_BYTES: Final = 1 << 20
 """Maximum size of a batch of an answer, uncompressed."""
 ROUNDS_AT_ONCE: Final = 2
 OFFERS_WITHIN_S: Final = 1.0
+REPORTED_AFTER: Final = 6
+"""Failed connections to a lane's port after which a warning is logged: lanes end all the time."""
 AFTER_FAILURE_S: Final = 0.2
 
 Offered = tuple[ChannelAddress, RangeOffer]
@@ -93,6 +95,13 @@ class LanePortWatch:
             except TwinlogError as error:
                 log.info("no offers of a lane: %s", error)
                 time.sleep(pause.next_s())
+                if pause.failures == REPORTED_AFTER and address in self.ports:
+                    log.warning(
+                        "this host cannot reach the port of a lane at %s:%d, so transformed "
+                        "partitions of that lane wait",
+                        address.host,
+                        address.port,
+                    )
             finally:
                 self.connected.discard(address)
 

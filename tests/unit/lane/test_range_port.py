@@ -23,18 +23,19 @@ WITHIN_S = 10.0
 class Rig:
     """A port, and how often it woke its lane."""
 
-    def __init__(self) -> None:
+    def __init__(self, host: str = "127.0.0.1") -> None:
         self.clock = HandClock()
         self.woken = threading.Semaphore(0)
-        self.port = RangePort(self.clock, self.woken.release)
+        self.port = RangePort(self.clock, self.woken.release, host=host)
 
     def client(self) -> LendingClient:
         return LendingClient(self.port.address)
 
 
-@pytest.fixture
-def rig() -> Iterator[Rig]:
-    made = Rig()
+@pytest.fixture(params=["127.0.0.1", "0.0.0.0"], ids=["this machine", "another host"])  # noqa: S104
+def rig(request: pytest.FixtureRequest) -> Iterator[Rig]:
+    made = Rig(request.param)
+    assert (made.port.address.fingerprint is None) == (request.param == "127.0.0.1")
     yield made
     made.port.close()
 

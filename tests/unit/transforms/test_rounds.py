@@ -12,15 +12,18 @@ from hypothesis import strategies as st
 from msgspec import structs
 
 from tests.support.driver import HandClock
+from tests.support.eventually import eventually
+from tests.support.standalone import free_port
 from twinlog.channel.frames import ChannelAddress
 from twinlog.channel.lending import RangeOffer
+from twinlog.clock import GrowingPause
 from twinlog.config.flow.transforms import OnError
 from twinlog.errors import TwinlogError
 from twinlog.lane.transforming import UNANSWERED_AFTER_S
 from twinlog.mirror.copy.ranges import RangeFailure
 from twinlog.records.lent import LentRanges, RangePart
-from twinlog.spark.application import ApplicationAnswers, RecordSkipped
-from twinlog.transforms.application import Application
+from twinlog.spark.application import ApplicationAnswers, RangePorts, RecordSkipped
+from twinlog.transforms.application import Application, LanePortWatch
 from twinlog.transforms.rounds import (
     CORE_BYTES,
     LEAST_BYTES,
@@ -380,3 +383,17 @@ def test_poison_of_a_slow_transform_is_the_record_that_fails() -> None:
             break
     assert found.failure.offset == 150
     assert rounds.waited_s < UNANSWERED_AFTER_S
+
+
+def test_a_port_that_this_host_cannot_reach_is_named(
+    caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    never = GrowingPause(first_s=0.0, most_s=0.0)
+    monkeypatch.setattr("twinlog.transforms.application.GrowingPause", lambda **_: never)
+    watch, port = LanePortWatch(), free_port()
+    closed = ChannelAddress(host="127.0.0.1", port=port, token="t" * 43)
+    watch.connect(RangePorts(ports=(closed,)))
+    eventually(lambda: caplog.messages, what="a warning")
+    watch.connect(RangePorts(ports=()))
+    (line,) = caplog.messages
+    assert line.startswith(f"this host cannot reach the port of a lane at 127.0.0.1:{port}, so ")

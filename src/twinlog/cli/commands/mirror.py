@@ -298,7 +298,7 @@ def run_configuration(read: Callable[[], MirrorConfig], file: Path, options: Run
     if options.listen is not None:
         parse_listen(options.listen)  # report wrong usage before reading the files
     # before HTTP starts; run_mirror refuses them as well
-    config = refuse_transforms(read(), elsewhere=options.spark.elsewhere)
+    config = refuse_transforms(read())
     once, for_programs = options.once, is_for_programs()
     address = parse_listen(options.listen or str(config.http_listener or DEFAULT_LISTEN))
     for warning in config.warnings:

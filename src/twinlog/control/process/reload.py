@@ -52,16 +52,12 @@ class Reloader:
         read: Callable[[], MirrorConfig],
         setup: Callable[[FlowConfig], FlowSetup],
         adopted: Callable[[MirrorConfig], None] = lambda _: None,
-        elsewhere: str = "",
     ) -> None:
-        """`adopted` is called with the new configuration, before any flow uses it. `elsewhere`: as
-        for `refuse_transforms`.
-        """
+        """`adopted` is called with the new configuration, before any flow uses it."""
         self._config = config
         self._read = read
         self._setup = setup
         self._adopted = adopted
-        self._elsewhere = elsewhere
         self._seen = self._digest()
 
     @property
@@ -103,7 +99,7 @@ class Reloader:
                 raise TwinlogError(f"{NOT_RELOADED}: a bug, see the log") from error
 
     def _reloaded(self) -> Reloaded:
-        config = refuse_transforms(self._read(), elsewhere=self._elsewhere)
+        config = refuse_transforms(self._read())
         changes = changes_between(self._config, config)
         # key files are read here, so that errors in them do not stop a flow either
         changed = tuple(self._setup(flow) for flow in changes.changed)

@@ -94,7 +94,7 @@ def say_slow_kernels(chosen: Chosen = CHOSEN) -> None:
 def run_mirror(config: MirrorConfig, path: Path, options: MirrorOptions) -> MirrorResult:
     """Mirror until everything is copied (`once`) or the process is stopped. Raises ConfigError if a
     flow has transforms that do not run."""
-    refuse_transforms(config, elsewhere=options.spark.elsewhere)
+    refuse_transforms(config)
     require_extra("pyspark", "spark", "twinlog mirror")
     say_slow_kernels()
     conditions()  # read now: a mirror may run for months, and its files may be replaced
@@ -157,7 +157,6 @@ def _reloader(
     return Reloader(
         config,
         read=options.read_again,
-        elsewhere=options.spark.elsewhere,
         setup=lambda flow: flow_setup(flow, options.adopts(flow), neighbours),
         adopted=adopted,
     )

@@ -63,6 +63,7 @@ class RangePort:
     """
 
     def __init__(self, clock: Clock, wake: Callable[[], None], *, host: str = "127.0.0.1") -> None:
+        """`host`: the address at which it listens, with TLS unless it is a loopback one."""
         self._clock = clock
         self._wake = wake
         self._lock = threading.Lock()
