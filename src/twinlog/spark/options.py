@@ -31,6 +31,8 @@ USUAL: Final = {
     "spark.ui.retainedStages": "50",
     "spark.python.worker.faulthandler.enabled": "false",
     DRIVER_MEMORY: "512m",
+    # an executor's JVM only starts lanes, and with C1 alone it starts with half the CPU
+    "spark.executor.extraJavaOptions": "-XX:TieredStopAtLevel=1",
     # otherwise YARN and Kubernetes end an application after a few lost executors, even in a year
     "spark.executor.maxNumFailures": "1000",
     "spark.executor.failuresValidityInterval": "1h",
