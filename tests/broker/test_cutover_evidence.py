@@ -426,13 +426,13 @@ def test_promotion_that_is_taken_back_before_the_hook_ends_the_run(
     case: Case, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     pair, flag = case.pair, case.pair.config.parent / "over"
-    nothing_is_left = steps.Switchover._nothing_is_left
+    nothing_is_left = steps.Switchover._require_all_copied
 
     def demoted(self: Any) -> None:
         nothing_is_left(self)
         assert run(["flow", "demote", "--yes", str(pair.config)]) == 0
 
-    monkeypatch.setattr(steps.Switchover, "_nothing_is_left", demoted)
+    monkeypatch.setattr(steps.Switchover, "_require_all_copied", demoted)
     with case.ready():
         code, out, err = case.commands("switchover").do(*UNFENCED, "--hook", f"touch {flag}")
         assert (code, "[NOT_PROMOTED]" in err) == (1, True), (out, err)

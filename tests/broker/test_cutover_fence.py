@@ -74,14 +74,14 @@ def test_whoever_aborts_and_whoever_promotes_see_each_other(
 def test_an_abort_that_comes_a_moment_late_leaves_the_fence(
     case: Case, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    take_down = AclFence.take_down
+    remove_own = AclFence.remove_own
 
     def taken_late(self: AclFence) -> list[str]:
         promote(self._scope, [])
-        return take_down(self)
+        return remove_own(self)
 
     killed("behind", CREATE_ACLS, "switchover", "run", str(case.file), "--yes")
-    monkeypatch.setattr(AclFence, "take_down", taken_late)
+    monkeypatch.setattr(AclFence, "remove_own", taken_late)
     code, _, err = case.commands.do("abort")
     assert (code, "[PROMOTED]" in err) == (1, True)
     eventually(lambda: case.fences() == {case.orders, case.sales})

@@ -41,7 +41,7 @@ SAVE = "twinlog.control.failback.saved:SavedTail.save"
 LINK = "twinlog.control.failback.saved:os.link"
 TRANSACTIONS = "twinlog.cluster.groups.transactions:Transactions"
 REPLAY = "twinlog.control.failback.failback:Replay"
-LET_IN = "twinlog.control.failback.failback:Reverse._let_in"
+LET_IN = "twinlog.control.failback.failback:Reverse._permit_reverse_copy"
 MANIFEST = "twinlog.control.failback.saved:SavedTail.write_manifest"
 
 
@@ -268,7 +268,7 @@ def test_the_flow_back_begins_behind_the_last_common_record_under_identity(
     commit(pair.b, behind, pair.topic, 7)
     commit(pair.b, ahead, pair.topic, 22)
     old, end_of_old = seen(pair, pair.a), end_offsets(pair.a, pair.topic)[0]
-    way_back = tmp_path / "back.properties"
+    return_path = tmp_path / "back.properties"
     text = pair.config.read_text()
     for one, value in (
         (f"{forth}.enabled", "false"),
@@ -276,19 +276,19 @@ def test_the_flow_back_begins_behind_the_last_common_record_under_identity(
         ("sync.group.offsets.enabled", "true"),
     ):
         text = re.sub(rf"{one} = .*", f"{one} = {value}", text)
-    way_back.write_text(text)
+    return_path.write_text(text)
     shown = case.failback.show("plan")
     with monkeypatch.context() as forgotten:
         forgotten.setattr("twinlog.survey.picture.known_producers", lambda *_: {})
         assert case.failback.show("plan") == shown
     case.killed("before", LET_IN, "replay")
-    with Mirror(way_back, once=True) as mirror:
+    with Mirror(return_path, once=True) as mirror:
         assert [one.code for one in mirror.wait()] == ["COPIED_BACK"]
     code, said = case.run("replay")
     assert (code, "begins at offset 20 of the target" in said) == (0, True), said
     assert f"{back}.enabled = true" in said
     assert f"twinlog switchover run FILE --flow '{back}'" in said
-    with Mirror(way_back, once=True, lanes=1) as mirror:
+    with Mirror(return_path, once=True, lanes=1) as mirror:
         assert [one.code for one in mirror.wait()] == [""]
     brought = [b"%d" % n for n in (*range(1_000, 1_005), *range(20, 25))]
     assert seen(pair, pair.a) == [*old, *brought, None]
@@ -297,11 +297,11 @@ def test_the_flow_back_begins_behind_the_last_common_record_under_identity(
     assert "0 records appended by this run" in said, "what came back from B is no tail of A"
     assert len(seen(pair, pair.b)) == 20 + len(brought) + 1
     produce(pair.b, pair.topic, numbered(5_000, 2))
-    with EmittingMirror(way_back) as running:
+    with EmittingMirror(return_path) as running:
         eventually(lambda: committed(pair.a, ahead, pair.topic) == end_of_old + 2)
         eventually(lambda: committed(pair.a, behind, pair.topic) == 7)
         eventually(lambda: seen(pair, pair.a)[-2:] == [b"5000", b"5001"])
-        home = Commands("switchover", way_back, capsys)
+        home = Commands("switchover", return_path, capsys)
         eventually(lambda: _closed(home) == {"foreign"}, what="only A's old producers are left")
         running.stop()
     assert resume(pair.a, ahead, pair.topic) == [*brought[2:], b"", b"5000", b"5001"]

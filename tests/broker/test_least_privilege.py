@@ -416,7 +416,7 @@ def test_what_the_users_of_a_migration_lack_is_a_line_each_and_a_key_avoids_it(
     assert not {"heartbeats", f"mm2-offset-syncs.{b}.internal"} & topic_names(pair.source)
 
 
-def _emit(flow: Flow, config: Path, is_said: Callable[[], bool] = lambda: True) -> None:
+def _emit(flow: Flow, config: Path, is_written: Callable[[], bool] = lambda: True) -> None:
     """Run it like a user until it has copied and has written some heartbeats."""
 
     def beats() -> int:
@@ -428,6 +428,6 @@ def _emit(flow: Flow, config: Path, is_said: Callable[[], bool] = lambda: True) 
     with EmittingMirror(config) as mirror:
         mirror.eventually(lambda parts: all(p.state == "AT_END" for p in parts))
         eventually(lambda: beats() > before + 2)
-        eventually(is_said)
+        eventually(is_written)
         mirror.stop()
     assert flow.is_copied()

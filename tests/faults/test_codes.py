@@ -173,14 +173,14 @@ def test_lane_whose_driver_is_silent(rig: Rig, capfd: pytest.CaptureFixture[str]
     rig.put(range(10))
     said: list[str] = []
 
-    def is_said(what: str) -> bool:
+    def is_written(what: str) -> bool:
         said.append(capfd.readouterr().err)
         return what in "".join(said)
 
     with Driver(rig.config(), lanes=1) as driver:
         rig.copied(10)
         driver.signal(signal.SIGSTOP)
-        eventually(lambda: is_said("[CHANNEL_SILENT]"), what="the end of the lane")
+        eventually(lambda: is_written("[CHANNEL_SILENT]"), what="the end of the lane")
         driver.signal(signal.SIGCONT)
         rig.put(range(10, 20))
         rig.copied(20)

@@ -248,7 +248,7 @@ def test_source_topic_that_is_created_again_between_two_questions(
     create_topic(rig.source, rig.topic, configs=FOR_EVER)
     rig.put(range(20), age_ms=30 * DAY_MS)
     is_armed = False
-    ask = copied_topics.still_there
+    ask = copied_topics.unchanged_pairs
 
     def ask_then_recreate(*arguments: object) -> dict[str, str]:
         nonlocal is_armed
@@ -259,7 +259,7 @@ def test_source_topic_that_is_created_again_between_two_questions(
             create_topic(rig.source, rig.topic, configs={RETENTION: "1000"})
         return found
 
-    monkeypatch.setattr(config_sync, "still_there", ask_then_recreate)
+    monkeypatch.setattr(config_sync, "unchanged_pairs", ask_then_recreate)
     with rig.mirror(keys=SYNC) as mirror:
         rig.copied(20)
         mirror.eventually(lambda parts: [p.state for p in parts] == ["AT_END"])

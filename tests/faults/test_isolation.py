@@ -33,7 +33,7 @@ def quick_retry(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("twinlog.control.lanes.partitions.RETRY_FAILED_S", 1.0)
 
 
-class Neighbours:
+class SiblingFlows:
     """A healthy topic of the same flow and lane. Records arrive in all partitions."""
 
     def __init__(self, rig: Rig) -> None:
@@ -66,9 +66,9 @@ class Neighbours:
 
 
 @contextmanager
-def mirrored(rig: Rig, prelude: str = "") -> Iterator[tuple[Mirror, Neighbours]]:
+def mirrored(rig: Rig, prelude: str = "") -> Iterator[tuple[Mirror, SiblingFlows]]:
     """Mirror the rig's topic beside healthy ones, on one lane under one lease."""
-    neighbours = Neighbours(rig)
+    neighbours = SiblingFlows(rig)
     keys = {f"{rig.flow}.topics": f"{rig.topic}, {neighbours.topic}"}
     with rig.mirror(lanes=1, lease_s=LEASE_S, keys=keys, prelude=prelude) as mirror:
         yield mirror, neighbours

@@ -227,8 +227,8 @@ class ChannelServer:
             sock.close()
             self._refusals.note(f"closed at once: {error}", f"{host}:{port}")
             return
-        for one in self._strangers.add(stranger):
-            self._dismiss(one, "too many connections without a hello")
+        for dismissed in self._strangers.add(stranger):
+            self._dismiss(dismissed, "too many connections without a hello")
 
     def _listen_again(self) -> None:
         if self._listens_at is not None and time.monotonic() >= self._listens_at:

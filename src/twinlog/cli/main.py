@@ -190,8 +190,8 @@ def _exit_code(error: BaseException, answer: Envelope) -> int:
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
             return EXIT_FAILED
         case TwinlogError():
-            for one in error.each if isinstance(error, ConfigError) else (error,):
-                write_line(f"twinlog: {one}", sys.stderr)
+            for problem in error.each if isinstance(error, ConfigError) else (error,):
+                write_line(f"twinlog: {problem}", sys.stderr)
             answer.errors.extend(errors_of(error))
             if logging.getLogger("twinlog").isEnabledFor(logging.DEBUG):
                 _write_traceback(error)

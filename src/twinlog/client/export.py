@@ -33,19 +33,19 @@ from twinlog.wire.records import Record
 # A record as one line of JSON without loss: UTF-8 as text, other bytes as base64.
 
 
-def record_line(partition: int, one: ExportedRecord, *, with_batch: bool = False) -> str:
+def record_line(partition: int, exported: ExportedRecord, *, with_batch: bool = False) -> str:
     """Return one line without the line break, in ASCII, so that it has no terminal control codes.
 
     `with_batch`: also the leader epoch and the outcome of the transaction.
     """
-    record = one.record
-    batch = {"leader_epoch": one.leader_epoch, "transaction": one.transaction.value}
+    record = exported.record
+    batch = {"leader_epoch": exported.leader_epoch, "transaction": exported.transaction.value}
     return json.dumps(
         {
             "partition": partition,
             "offset": record.offset,
             "timestamp": record.timestamp,
-            "timestamp_type": "LogAppendTime" if one.is_log_append_time else "CreateTime",
+            "timestamp_type": "LogAppendTime" if exported.is_log_append_time else "CreateTime",
             **(batch if with_batch else {}),
             "key": plain_value(record.key),
             "value": plain_value(record.value),
@@ -173,8 +173,8 @@ class Export:
             )
         self.counts = Counts(
             position=self.span.first,
-            before_log=_part(asked.first, self.span.first),
-            behind_log=_part(self.span.next, asked.next),
+            before_log=_span_or_none(asked.first, self.span.first),
+            behind_log=_span_or_none(self.span.next, asked.next),
         )
 
     @property
@@ -215,12 +215,12 @@ class Export:
     def _of(self, answer: FetchedRecords) -> Iterator[ExportedRecord]:
         counts = self.counts
         for records, after in exported(answer, self.span._replace(first=counts.position)):
-            for one in records:
-                if one.transaction is Transaction.ABORTED:
+            for record in records:
+                if record.transaction is Transaction.ABORTED:
                     counts.aborted += 1
                 else:
                     counts.records += 1
-                    yield one
+                    yield record
             counts.position = after
 
     def _end_early(self) -> None:
@@ -229,8 +229,8 @@ class Export:
         """
         counts = self.counts
         stable = offset_at(self._client, self.tp, LATEST, isolation=self._isolation)
-        counts.uncommitted = _part(max(stable, counts.position), self.span.next)
-        counts.unread = _part(counts.position, min(stable, self.span.next))
+        counts.uncommitted = _span_or_none(max(stable, counts.position), self.span.next)
+        counts.unread = _span_or_none(counts.position, min(stable, self.span.next))
         counts.position = self.span.next
 
 
@@ -319,5 +319,5 @@ def _first_record(answer: FetchedRecords, span: Span) -> tuple[int, bool]:
     return position, False
 
 
-def _part(first: int, until: int) -> Span | None:
+def _span_or_none(first: int, until: int) -> Span | None:
     return Span(first, until) if first < until else None

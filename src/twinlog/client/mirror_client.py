@@ -136,8 +136,8 @@ class MirrorClient:
         """
         if isinstance(group, re.Pattern):
             return self._checkpoints(remote_alias, group, timeout_s)
-        found = self._checkpoints(remote_alias, re.compile(re.escape(group)), timeout_s)
-        return found.get(group, {})
+        checkpoints = self._checkpoints(remote_alias, re.compile(re.escape(group)), timeout_s)
+        return checkpoints.get(group, {})
 
     def exact_consumer_offsets(
         self, group: str, remote_alias: str, *, timeout_s: float = DEFAULT_TIMEOUT_S
@@ -149,8 +149,13 @@ class MirrorClient:
         """
         exact, alias = self._exact(remote_alias)
         known = self.remote_consumer_offsets(group, alias, timeout_s=timeout_s)
-        translations = exact.downstream({tp: one.upstream_offset for tp, one in known.items()})
-        return {tp: replace(known[tp], offset=one.offset) for tp, one in translations.items()}
+        translations = exact.downstream(
+            {tp: offset.upstream_offset for tp, offset in known.items()}
+        )
+        return {
+            tp: replace(known[tp], offset=translation.offset)
+            for tp, translation in translations.items()
+        }
 
     def to_downstream(
         self, remote_alias: str, offsets: Mapping[TopicPartition, int]
@@ -165,7 +170,7 @@ class MirrorClient:
         exact, alias = self._exact(remote_alias)
         format_remote = self._policy.format_remote_topic
         plain = {tp.topic: format_remote(alias, tp.topic) for tp in offsets}
-        names = exact.names_here(plain)  # the flow may have renamed them
+        names = exact.local_names(plain)  # the flow may have renamed them
         remote = {
             TopicPartition(names[tp.topic], tp.partition): offset
             for tp, offset in offsets.items()
@@ -264,7 +269,7 @@ def _policy(settings: Settings) -> DefaultReplicationPolicy:
 def _cluster(settings: Settings, role: Role) -> ClusterSettings:
     own = settings.stripped(f"{role}.")
     client_settings = {
-        name: one for name, one in {**settings, **own}.items() if is_connection_key(name)
+        name: setting for name, setting in {**settings, **own}.items() if is_connection_key(name)
     }
     if BOOTSTRAP_SERVERS not in client_settings:
         raise ConfigError(

@@ -330,7 +330,7 @@ class OffsetReset:
         """
         fetch = fetch_start_offsets if plan.is_share else fetch_offsets
         committed = or_raise(fetch(self._coordinators, [plan.group])[plan.group])
-        now = {tp: one.offset for tp, one in committed.items()}
+        now = {tp: before.offset for tp, before in committed.items()}
         moved = [offset.tp for offset in plan.offsets if now.get(offset.tp) != offset.before]
         where = f"cluster {self._client.alias}: group {plan.group}"
         if moved:
@@ -347,8 +347,11 @@ class OffsetReset:
                 "checked: run it again",
                 code="NO_OFFSETS",
             )
-        logs = self._logs(Goal(kind=GoalKind.EARLIEST), [one.tp for one in plan.offsets])
-        return replace(plan, offsets=tuple(_again(one, logs[one.tp]) for one in plan.offsets))
+        logs = self._logs(Goal(kind=GoalKind.EARLIEST), [offset.tp for offset in plan.offsets])
+        return replace(
+            plan,
+            offsets=tuple(_within_current_log(offset, logs[offset.tp]) for offset in plan.offsets),
+        )
 
     def _set(self, plan: GroupReset) -> None:
         commit: Commit = alter_start_offsets if plan.is_share else commit_offsets
@@ -381,9 +384,9 @@ class OffsetReset:
         if before:
             answer = commit(self._coordinators, {plan.group: before})[plan.group]
         if isinstance(answer, TwinlogError):
-            left = [one.tp for one in done]
+            left = [offset.tp for offset in done]
         else:
-            left = [one.tp for one in done if one.before is None or answer.get(one.tp)]
+            left = [offset.tp for offset in done if offset.before is None or answer.get(offset.tp)]
         rest = "the others were set back"
         if left:
             rest = (
@@ -419,7 +422,7 @@ def _can_be_reset(group: Group) -> bool:
     return (group.has_offsets or group.is_share) and not is_own_group(group.name)
 
 
-def _again(one: ResetOffset, log: ResetBounds | TwinlogError) -> ResetOffset:
+def _within_current_log(offset: ResetOffset, log: ResetBounds | TwinlogError) -> ResetOffset:
     """Return the offset within the current log."""
-    after, fit = _within(one.after, or_raise(log))
-    return one if fit is Fit.AS_ASKED else replace(one, after=after, fit=fit)
+    after, fit = _within(offset.after, or_raise(log))
+    return offset if fit is Fit.AS_ASKED else replace(offset, after=after, fit=fit)

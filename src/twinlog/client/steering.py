@@ -160,7 +160,10 @@ class FlowSteering:
         intents, pattern = self.intents(corrupt), name_pattern(names)
         changes: list[Change] = []
         for kind in kinds:
-            topics = {*intents.topics(kind), *(topic for one, topic in corrupt if one is kind)}
+            topics = {
+                *intents.topics(kind),
+                *(topic for corrupt_kind, topic in corrupt if corrupt_kind is kind),
+            }
             changes += [
                 self._change(intents, kind, topic, is_set=False, corrupt=corrupt)
                 for topic in sorted(topics - {""})
@@ -203,10 +206,10 @@ class FlowSteering:
             return
         intents = [change.intent for change in needed]
         is_of_copy = any(intent.is_set and intent.kind in OF_A_COPY for intent in intents)
-        self.append([one.encode() for one in intents], is_of_copy=is_of_copy)
+        self.append([intent.encode() for intent in intents], is_of_copy=is_of_copy)
         if undone := _undone(needed):
             self._require_no_replay_began(undone)
-        if demoted := {one.topic for one in intents if one.kind is IntentKind.PROMOTE}:
+        if demoted := {intent.topic for intent in intents if intent.kind is IntentKind.PROMOTE}:
             self._end_fences(demoted)
 
     def _end_fences(self, demoted: Collection[str]) -> None:
@@ -225,8 +228,8 @@ class FlowSteering:
                 standing = fenced_topics(topic_acls(source))
         except TwinlogError:
             return  # no source or no ACLs: switchover abort removes them
-        kind, ended = IntentKind.FENCE, [one for one in topics if one not in standing]
-        rows = [self._change(intents, kind, one, is_set=False).intent.encode() for one in ended]
+        kind, ended = IntentKind.FENCE, [topic for topic in topics if topic not in standing]
+        rows = [self._change(intents, kind, topic, is_set=False).intent.encode() for topic in ended]
         if rows:
             self.append(rows)
 
@@ -244,7 +247,7 @@ class FlowSteering:
         now = self.intents(set())
         begun = now.copied_replays - now.after(again).copied_replays
         if begun:
-            self.append([one.encode() for one in again])
+            self.append([intent.encode() for intent in again])
             self._refuse(begun)
 
     def _refuse(self, topics: frozenset[str]) -> None:

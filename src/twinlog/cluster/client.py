@@ -138,7 +138,7 @@ class ClusterClient:
 
         result = self.retrying(ask, timeout_s=timeout_s)
         if self.led is not None:
-            self.led.update((name, one) for name, one in result.topics.items() if one.is_led)
+            self.led.update((name, topic) for name, topic in result.topics.items() if topic.is_led)
         return result
 
     def metadata_from(self, node: int, topics: Collection[str] | None) -> ClusterMetadata:

@@ -122,10 +122,10 @@ def _lone_heartbeats(config: FlowConfig) -> Iterator[tuple[str, str]]:
     """Yield the heartbeats of pairs that are not enabled, whose lines are not this flow's."""
     for beat in config.heartbeats:
         if (beat.source_alias, beat.target_alias) != (config.source_alias, config.target_alias):
-            yield f"heartbeats {beat.source_alias}->{beat.target_alias}", _said(beat)
+            yield f"heartbeats {beat.source_alias}->{beat.target_alias}", _heartbeat_text(beat)
 
 
-def _said(beat: HeartbeatConfig) -> str:
+def _heartbeat_text(beat: HeartbeatConfig) -> str:
     where = "target" if beat.into_target else "source"
     replicas = "" if beat.replication_factor is None else f", {beat.replication_factor} replicas"
     return f"every {beat.interval_seconds} s into the {where}{replicas}"
@@ -201,7 +201,7 @@ def _differences(before: FlowConfig, after: FlowConfig) -> Iterator[str]:
         if old is not None and new is not None and old.value == new.value:
             continue
         # a line of the file may have several names in a flow, one for each client of a cluster
-        setting = next((one.setting for one in (new, old) if one and one.setting), None)
+        setting = next((config.setting for config in (new, old) if config and config.setting), None)
         key = name if setting is None else shown_key(setting.key)
         line = f"{key}: {_shown(before, name, old)} -> {_shown(after, name, new)}"
         if line not in lines:

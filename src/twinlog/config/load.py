@@ -89,9 +89,9 @@ def load_raw(
 
 
 def _load(
-    given: Settings, text: RawConfig, clusters: Sequence[str], environment: Mapping[str, str]
+    settings: Settings, text: RawConfig, clusters: Sequence[str], environment: Mapping[str, str]
 ) -> MirrorConfig:
-    raw = resolve_providers(given, environment)
+    raw = resolve_providers(settings, environment)
     aliases = _aliases(raw, text.file)
     check_flow_keys(raw)
     check_own_keys(raw, aliases)
@@ -107,7 +107,7 @@ def _load(
     own = tuple(_flow(raw, flow, text.file) for flow in switched_on)
     flows = with_lone_heartbeats(raw, own, aliases, nearby)
     others = [flow for flow in candidate_flows(aliases) if nearby and flow.target not in nearby]
-    elsewhere, unread = _elsewhere(raw, others, text.file)
+    elsewhere, unread = _flows_of_other_processes(raw, others, text.file)
     used = {alias for flow in switched_on for alias in (flow.source, flow.target)}
     return MirrorConfig(
         file=text.file,
@@ -168,7 +168,7 @@ def _no_clusters(raw: Settings, file: str) -> ConfigError:
 
 
 def _nearby(clusters: Sequence[str], aliases: Collection[str]) -> frozenset[str]:
-    asked = [alias.strip() for given in clusters for alias in given.split(",") if alias.strip()]
+    asked = [alias.strip() for wanted in clusters for alias in wanted.split(",") if alias.strip()]
     for alias in asked:
         if alias not in aliases:
             near = nearest(alias, aliases)
@@ -198,7 +198,7 @@ def _no_flow(
     return ConfigError(f"No source->target replication flows{where}; {todo}", file=file)
 
 
-def _elsewhere(
+def _flows_of_other_processes(
     raw: Settings, flows: Sequence[Flow], file: str
 ) -> tuple[tuple[FlowConfig, ...], list[ConfigWarning]]:
     """Return the enabled flows that other processes run, and warnings. Errors in these flows stop
@@ -328,8 +328,8 @@ def _without(settings: Settings, error: ConfigError) -> Settings | None:
     changed = dict(settings)
     names = [
         name
-        for name, one in settings.items()
-        if (shown_key(one.key), one.file, one.line) == (key, error.file, error.line)
+        for name, setting in settings.items()
+        if (shown_key(setting.key), setting.file, setting.line) == (key, error.file, error.line)
     ]
     for name in names:
         if stand_in is None or changed[name].value == stand_in:

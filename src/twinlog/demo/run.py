@@ -292,11 +292,11 @@ def ended_broker(clusters: Iterable[LocalCluster]) -> EnvironmentMissing | None:
         if cluster.folder is None or len(cluster.broker_pids) == cluster.brokers:
             continue
         free = shutil.disk_usage(cluster.folder).free
-        return EnvironmentMissing(said_of(cluster.name, cluster.logs(), cluster.folder, free))
+        return EnvironmentMissing(end_message(cluster.name, cluster.logs(), cluster.folder, free))
     return None
 
 
-def said_of(name: str, log: str, folder: Path, free: int) -> str:
+def end_message(name: str, log: str, folder: Path, free: int) -> str:
     """Return the error message. `log` is the end of the broker's log, and `free` are the free bytes
     on the disk of its folder.
     """

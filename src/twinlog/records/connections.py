@@ -75,7 +75,7 @@ def connected(
 
 
 def _take(settings: ClusterSettings, refused_at_first_s: float) -> ClusterClient:
-    for client in [one for one in _kept if one.settings == settings]:
+    for client in [client for client in _kept if client.settings == settings]:
         with suppress(ValueError):  # another thread has taken it first
             _kept.remove(client)
             return client

@@ -177,8 +177,8 @@ def settings_of(properties: ClientProperties, client_id: str) -> ClusterSettings
 
     Raises ConfigError.
     """
-    given = Settings({key: properties.origin(key) for key in properties})
-    properties = ClientProperties(resolve_providers(given, os.environ))
+    settings = Settings({key: properties.origin(key) for key in properties})
+    properties = ClientProperties(resolve_providers(settings, os.environ))
     bootstrap = parse_bootstrap(properties[BOOTSTRAP_SERVERS], _PREFIX + BOOTSTRAP_SERVERS)
     return ClusterSettings(
         alias=properties[BOOTSTRAP_SERVERS].split(",", maxsplit=1)[0].strip(),

@@ -108,7 +108,7 @@ class RangeReader:
     def _pass_gap(self, bounds: gaps.LogBounds) -> None:
         wanted = gaps.OffsetRange(tp=self._tp, first=self._position, end=self._end)
         gaps.report(gaps.find_losses(wanted, bounds), fails=self._fails)
-        left = gaps.what_is_left(wanted, bounds)
+        left = gaps.existing_part(wanted, bounds)
         self._position, self._end = left.first, left.end
 
     def _decode(self, answer: FetchedRecords) -> Iterator[pa.RecordBatch]:

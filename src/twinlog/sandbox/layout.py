@@ -66,25 +66,25 @@ def hold_ports(count: int) -> list[socket.socket]:
     draw = secrets.SystemRandom()
     held: list[socket.socket] = []
     while len(held) < count:
-        one = socket.socket()
+        sock = socket.socket()
         try:
-            one.bind((HOST, draw.choice(_PORTS)))
+            sock.bind((HOST, draw.choice(_PORTS)))
         except OSError:
-            one.close()
+            sock.close()
             continue
         # a broker, which sets this option as well, may listen on a port that is bound but not
         # listening
-        one.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        held.append(one)
+        sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        held.append(sock)
     return held
 
 
 def free_ports(count: int) -> list[int]:
     """Return ports that were free a moment ago; callers must be ready to retry."""
     held = hold_ports(count)
-    ports = [int(one.getsockname()[1]) for one in held]
-    for one in held:
-        one.close()
+    ports = [int(sock.getsockname()[1]) for sock in held]
+    for sock in held:
+        sock.close()
     return ports
 
 

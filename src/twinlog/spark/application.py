@@ -153,6 +153,6 @@ class TransformsApplication:
         self.process.stdin.flush()
 
 
-def environment_of(given: Mapping[str, str], names: Collection[str] = ()) -> dict[str, str]:
+def environment_of(environment: Mapping[str, str], names: Collection[str] = ()) -> dict[str, str]:
     """Return the variables that the application gets."""
-    return {name: value for name, value in given.items() if name in PASSED or name in names}
+    return {name: value for name, value in environment.items() if name in PASSED or name in names}

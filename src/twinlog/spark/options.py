@@ -84,8 +84,8 @@ class SparkOptions:
     @property
     def usual(self) -> dict[str, str]:
         """Return Twinlog's settings that the user has not set."""
-        given = self.given
-        return {k: v for k, v in USUAL.items() if k not in given and _FORMER.get(k) not in given}
+        conf = self.given
+        return {k: v for k, v in USUAL.items() if k not in conf and _FORMER.get(k) not in conf}
 
 
 def spark_options(
@@ -101,7 +101,7 @@ def spark_options(
     """Return the options with the settings of Spark's files. Raises UsageError for a wrong option,
     and EnvironmentMissing for an environment in which no lane can run.
     """
-    asked = dict(_parted(one) for one in conf)
+    asked = dict(_parted(key) for key in conf)
     given = asked if properties_file is None else {**_read(properties_file), **asked}
     master = master or given.get("spark.master")
     if archive is not None and master is None:
@@ -164,11 +164,11 @@ def spark_home() -> Path:
     return Path(home) if home else Path((package and package.origin) or "/").parent
 
 
-def name_replaced(given: Mapping[str, str], needed: Mapping[str, str]) -> None:
+def name_replaced(conf: Mapping[str, str], needed: Mapping[str, str]) -> None:
     """Log in one line which settings of the user were replaced, because lanes do not allow them."""
-    other = [key for key, value in needed.items() if given.get(key, value) != value]
+    other = [key for key, value in needed.items() if conf.get(key, value) != value]
     if other:
-        replaced = ", ".join(f"{key} {given[key]} (lanes need {needed[key]})" for key in other)
+        replaced = ", ".join(f"{key} {conf[key]} (lanes need {needed[key]})" for key in other)
         log.warning("not used of Spark's configuration: %s", replaced)
 
 

@@ -49,7 +49,7 @@ class ClusterState:
             row for row in (*named, *self.older) if self._holds(row) and row.is_of(topic, topic_id)
         ]
 
-    def copied_by_others(self, flow: str) -> dict[str, list[CopyRow]]:
+    def copied_by_other_flows(self, flow: str) -> dict[str, list[CopyRow]]:
         """Return the copies that other flows write here, by the topic's name at their source."""
         out: dict[str, list[CopyRow]] = {}
         for row in (*self.rows.values(), *self.older):
@@ -92,7 +92,7 @@ def cluster_state(client: ClusterClient) -> ClusterState:
         return ClusterState(cluster_id=cluster_id)
     records = state_rows(client)
     winning = winning_claims(records.of_kinds(*CLAIMS))
-    claims = {name: one.latest for name, one in winning.items()}
+    claims = {name: history.latest for name, history in winning.items()}
     return ClusterState(
         cluster_id=cluster_id,
         claims={name: claim for name, claim in claims.items() if claim is not None},
@@ -155,14 +155,14 @@ def find_upstream(client: ClusterClient, name: str) -> Upstream | None:
     """
     rows = cluster_state(client).rows.values()
     known = sorted({Upstream(Flow.of(row.flow), _alias(row)) for row in rows if row.begun})
-    sources = {one.flow.source: one for one in known if one.alias == name}
+    sources = {upstream.flow.source: upstream for upstream in known if upstream.alias == name}
     if len(sources) > 1 and name not in sources:
         raise ConfigError(
             f"cluster {client.alias}: several sources have the alias {name} in remote topics: give "
             f"the source's name in the mirror's configuration, one of {', '.join(sources)}"
         )
     upstream = sources.get(name) or next(iter(sources.values()), None)
-    return upstream or next((one for one in known if one.flow.source == name), None)
+    return upstream or next((upstream for upstream in known if upstream.flow.source == name), None)
 
 
 def source_aliases(client: ClusterClient, flow: Flow) -> frozenset[str]:

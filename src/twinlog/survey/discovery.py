@@ -312,7 +312,7 @@ def _create(
         configs=configs,
     )
     if not made.is_new and flow.policy.kind is not PolicyKind.IDENTITY:
-        raise made_meanwhile(flow, remote)
+        raise created_since(flow, remote)
     wait_for_topic(target, remote, partitions=max(made.partitions, 1))
 
 
@@ -372,7 +372,7 @@ def _plan(
             out.fail(topics[name], error)
             continue
         if not _is_judged(remote_topic, judged):
-            out.fail(topics[name], made_meanwhile(flow, remote[name]))
+            out.fail(topics[name], created_since(flow, remote[name]))
             continue
         lacks = [right for right in NEEDED if not may(seen, remote[name], right)]
         if lanes_are_us and lacks:
@@ -494,7 +494,7 @@ def target_topic_too_small(
     )
 
 
-def made_meanwhile(flow: FlowConfig, remote: str) -> TwinlogError:
+def created_since(flow: FlowConfig, remote: str) -> TwinlogError:
     """Return the error if another client created the topic, or Twinlog did and the response was
     lost. The next discovery checks it.
     """

@@ -191,7 +191,7 @@ def state_log(client: ClusterClient) -> StateLog:
     with _logs_turn:
         if who not in _logs:
             old = time.monotonic() - UNUSED_S
-            for other in [one for one, log in _logs.items() if log.seen_at < old]:
+            for other in [settings for settings, log in _logs.items() if log.seen_at < old]:
                 del _logs[other]
             _logs[who] = StateLog()
         return _logs[who]
@@ -259,13 +259,13 @@ class StateReader:
     def at_hand(self) -> StateNews | None:
         """Return the same news, or None if that needs a request or the decoding of rows."""
         rows = state_log(self._target).at_hand()
-        if rows is None or self._news is None or not rows.says_the_same(self._flow, self._rows):
+        if rows is None or self._news is None or not rows.has_same_rows(self._flow, self._rows):
             return None
         return self._news_of(rows)
 
     def _news_of(self, rows: StateRows) -> StateNews:
         before, self._news = self._news, None
-        is_same = rows.says_the_same(self._flow, self._rows)
+        is_same = rows.has_same_rows(self._flow, self._rows)
         self._rows = rows
         self._producers |= rows.producers
         if before is not None and is_same:

@@ -337,7 +337,11 @@ def failover(promoted: str = "") -> dict[str, Any]:
 
 def failback(promoted: str) -> dict[str, Any]:
     plan = FailbackPlan(
-        flow="A->B", promoted=promoted, tails=(), way_back=("start B->A",), replayed=("3 of 5",)
+        flow="A->B",
+        promoted=promoted,
+        tails=(),
+        reverse_lines=("start B->A",),
+        replayed=("3 of 5",),
     )
     return moves("../failback.failback.Failback", plan)
 

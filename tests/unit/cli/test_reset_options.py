@@ -52,7 +52,7 @@ def test_what_is_not_meant_is_one_line(
 
 
 @pytest.mark.parametrize(
-    ("before", "alias", "line", "is_said"),
+    ("before", "alias", "line", "is_written"),
     [
         (30, "B", "sync.group.offsets.enabled = true", True),
         (10, "B", "sync.group.offsets.enabled = true", False),  # forward
@@ -63,11 +63,11 @@ def test_what_is_not_meant_is_one_line(
     ids=["back", "forward", "source", "no sync", "excluded"],
 )
 def test_a_sync_that_would_undo_it_is_told(
-    tmp_path: Path, before: int, alias: str, line: str, is_said: bool
+    tmp_path: Path, before: int, alias: str, line: str, is_written: bool
 ) -> None:
     flows = loader(tmp_path)(line).flows
     one = ResetOffset(topic="A.orders", partition=0, before=before, after=20, start=0, end=99)
     plan = GroupReset(group="shop", offsets=(one,), topic_ids={})
     found = list(warnings_of(flows, alias, [plan]))
-    assert bool(found) is is_said
+    assert bool(found) is is_written
     assert all("pause it first" in each and "shop" in each for each in found)

@@ -310,9 +310,9 @@ def test_a_state_has_the_colour_of_how_much_it_matters(state: FlowState | Partit
     assert (style == "red") == is_error
 
 
-@pytest.mark.parametrize(("every_ms", "is_said"), [(None, True), (1000, True), (60_000, False)])
+@pytest.mark.parametrize(("every_ms", "is_written"), [(None, True), (1000, True), (60_000, False)])
 def test_a_mirror_is_silent_when_it_has_not_written_at_its_pace(
-    running: Path, capsys: pytest.CaptureFixture[str], every_ms: int | None, *, is_said: bool
+    running: Path, capsys: pytest.CaptureFixture[str], every_ms: int | None, *, is_written: bool
 ) -> None:
     (file,) = running.parent.glob("twinlog/*.json")
     value = json.loads(file.read_text())
@@ -322,7 +322,7 @@ def test_a_mirror_is_silent_when_it_has_not_written_at_its_pace(
         del value["every_ms"]  # an earlier release
     file.write_text(json.dumps(value))
     assert run(["status", str(running)]) == 1, "a partition of it has failed"
-    assert ("silent for 20 s" in capsys.readouterr().out) == is_said
+    assert ("silent for 20 s" in capsys.readouterr().out) == is_written
 
 
 def test_topics_are_chosen_by_either_name_and_by_their_lag(

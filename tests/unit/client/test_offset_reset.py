@@ -15,7 +15,7 @@ from twinlog.client.offset_reset import (
     OffsetReset,
     ResetBounds,
     ResetOffset,
-    _again,
+    _within_current_log,
     fitted,
 )
 from twinlog.cluster.client import ClusterClient
@@ -65,7 +65,7 @@ def test_time_is_where_the_broker_found_it() -> None:
     ids=["same", "shorter", "truncated"],
 )
 def test_log_that_changed_since_the_plan(log: ResetBounds, expected: tuple[int, Fit]) -> None:
-    now = _again(offset(HERE, 7), log)
+    now = _within_current_log(offset(HERE, 7), log)
     assert (now.after, now.fit) == expected
 
 

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from twinlog.cluster.groups.member import config_of, describe_member, who_we_are, with_config
+from twinlog.cluster.groups.member import config_of, describe_member, process_metadata, with_config
 from twinlog.config.effective import differing, digests
 from twinlog.config.load import load
 
@@ -80,7 +80,7 @@ def test_what_means_the_same_or_is_this_process_s_own_does_not_differ(
 
 def test_no_secret_is_told_in_any_form(of: Digested) -> None:
     both = [
-        who_we_are(of({"A.sasl.jaas.config": LOGIN.format(user), "B.ssl.key.password": user}))
+        process_metadata(of({"A.sasl.jaas.config": LOGIN.format(user), "B.ssl.key.password": user}))
         for user in ("alice", "bob")
     ]
     assert config_of(both[0]) == config_of(both[1])
@@ -90,7 +90,7 @@ def test_no_secret_is_told_in_any_form(of: Digested) -> None:
 
 
 def test_what_a_member_tells_is_read_back() -> None:
-    metadata = who_we_are({"topics": "0011"})
+    metadata = process_metadata({"topics": "0011"})
     assert config_of(metadata) == {"topics": "0011"}
     again = with_config(metadata, {"topics": "2233"})
     assert config_of(again) == {"topics": "2233"}
@@ -98,7 +98,7 @@ def test_what_a_member_tells_is_read_back() -> None:
 
 
 @pytest.mark.parametrize(
-    "metadata", [b"", b"somebody", b"[]", b'{"config":1}', who_we_are()], ids=range(5)
+    "metadata", [b"", b"somebody", b"[]", b'{"config":1}', process_metadata()], ids=range(5)
 )
 def test_a_member_that_tells_nothing_of_it(metadata: bytes) -> None:
     """The member is of an older release, or no Twinlog process, so there is nothing to compare."""

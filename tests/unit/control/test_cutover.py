@@ -154,7 +154,7 @@ def test_a_row_of_another_clock_is_current_for_as_long_as_it_may_be_old(
         monkeypatch.setattr(newest_status, "leader_status", lambda *_: row)
         return newest_status.newest_status(scope).is_of_now
 
-    monkeypatch.setattr(newest_status, "_why_over", lambda *_: "")
+    monkeypatch.setattr(newest_status, "_why_ended", lambda *_: "")
     monkeypatch.setattr(newest_status, "POLL_S", 0.0)
     monkeypatch.setattr(time, "monotonic", lambda: now[0])
     assert not is_current(rows[0]), "it may be of any age"

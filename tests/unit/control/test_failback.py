@@ -269,7 +269,7 @@ def test_what_the_copy_still_brought_behind_the_plan_is_no_tail(
     monkeypatch.setattr(work._reverse, "settled", lambda found: found)
     monkeypatch.setattr(work._reverse, "prepare", seen.append)
     monkeypatch.setattr(work._reverse, "lines", lambda _: [])
-    monkeypatch.setattr(work, "_until_over", lambda *_: None)
+    monkeypatch.setattr(work, "_wait_until_over", lambda *_: None)
     watch = SimpleNamespace(newest=None, require=lambda: None)
     monkeypatch.setattr(failback, "PromotionWatch", lambda *_: watch)
 
@@ -373,7 +373,7 @@ class Ends(CopyEnds):
             Ownership(False, {REMOTE: self._producers}, lambda _: True),
             target=LogState(start, end),
         )
-        return self._in_ours(found)
+        return self._in_unshared_topic(found)
 
 
 def cuts(total: int) -> Iterator[tuple[int, list[BatchHeader]]]:

@@ -8,13 +8,13 @@ import pytest
 
 from tests.support.properties import IDENTITY, flows_of
 from twinlog.config.flow.schema import FlowConfig
-from twinlog.control.loops.neighbours import Neighbours
+from twinlog.control.loops.neighbours import SiblingFlows
 
 
 def way(flows: dict[str, FlowConfig], first: str, topic: str, **ids: str) -> tuple[str, ...]:
-    neighbours = Neighbours(flows.values())
+    neighbours = SiblingFlows(flows.values())
     neighbours.learn(ids)
-    return neighbours.way_back(flows[first], topic)
+    return neighbours.return_path(flows[first], topic)
 
 
 def test_names_that_are_kept_come_back(tmp_path: Path) -> None:
@@ -68,12 +68,12 @@ def test_another_separator_each_way(
     flows = flows_of(
         tmp_path, "A->B.replication.policy.separator = _", "B->A.replication.policy.separator = -"
     )
-    assert Neighbours(flows.values()).is_named_copy(flows[flow], topic) is is_copy
+    assert SiblingFlows(flows.values()).is_named_copy(flows[flow], topic) is is_copy
 
 
 def test_two_flows_that_are_one(tmp_path: Path) -> None:
     flows = flows_of(tmp_path, "A->B.topics = pay, ship", "Z->B.topics = pay")
-    neighbours = Neighbours(flows.values())
+    neighbours = SiblingFlows(flows.values())
     neighbours.learn({"A": "one", "B": "two", "Z": ""})
     assert neighbours.twin(flows["A->B"], "pay") is None
     neighbours.learn({"Z": "one"})

@@ -13,7 +13,7 @@ from twinlog.cluster.net.metadata import ClusterMetadata, TopicMetadata
 from twinlog.config.flow.schema import FlowConfig
 from twinlog.control.cutover.copies import FlowUpstreams
 from twinlog.control.loops.guard import LoopGuard
-from twinlog.control.loops.neighbours import Neighbours
+from twinlog.control.loops.neighbours import SiblingFlows
 from twinlog.mirror.names.filters import policy_of
 from twinlog.mirror.state.copies import CopyRow
 from twinlog.model import TopicId
@@ -75,7 +75,7 @@ def judged(
     guard = LoopGuard(
         config=flow,
         policy=policy_of(flow),
-        neighbours=Neighbours([flow]),
+        neighbours=SiblingFlows([flow]),
         log_once=lambda _: None,
     )
     nobody: ClusterClient = None  # type: ignore[assignment]

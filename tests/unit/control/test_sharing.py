@@ -11,9 +11,9 @@ from twinlog.cluster.groups.member import (
     MemberRole,
     MembershipState,
     Share,
+    process_metadata,
     share_of,
     successor_of,
-    who_we_are,
     with_share,
     with_successor,
 )
@@ -30,7 +30,7 @@ class Group:
     """The state of a membership, and what it was told to announce."""
 
     def __init__(self, role: MemberRole, others: Sequence[bytes]) -> None:
-        self.metadata = who_we_are(CONFIG)
+        self.metadata = process_metadata(CONFIG)
         self.state = MembershipState(role=role, others=tuple(others))
 
     @property
@@ -54,7 +54,7 @@ def standby(
     process: str = "other", leads: int = 0, *, is_ready: bool = True, config: str = "0011"
 ) -> bytes:
     share = Share(process=process, leads=leads, is_ready=is_ready)
-    return with_share(who_we_are({"topics": config}), share)
+    return with_share(process_metadata({"topics": config}), share)
 
 
 class Process:
@@ -124,7 +124,7 @@ def test_a_sole_process_keeps_everything() -> None:
 def test_nothing_goes_to_a_process_that_could_not_lead_it() -> None:
     assert Process(4, standby(is_ready=False)).after(600) == 0
     assert Process(4, standby(config="2233")).after(600) == 0
-    assert Process(4, who_we_are(CONFIG)).after(600) == 0
+    assert Process(4, process_metadata(CONFIG)).after(600) == 0
 
 
 def test_a_process_that_comes_and_goes_gets_nothing() -> None:
@@ -179,7 +179,7 @@ def test_what_is_told_is_read_back() -> None:
     metadata = standby("p", 3)
     assert share_of(metadata) == Share(process="p", leads=3, is_ready=True)
     assert successor_of(with_successor(metadata, "q")) == "q"
-    for strange in (b"", b"somebody", b"[]", b'{"share":1}', who_we_are()):
+    for strange in (b"", b"somebody", b"[]", b'{"share":1}', process_metadata()):
         assert share_of(strange) is None
         assert successor_of(strange) == ""
 

@@ -320,7 +320,7 @@ def test_flow_that_was_set_up_paused_waits_for_a_look_for_topics(
 ) -> None:
     steered.begin(news(PAUSED))
     assert set(states(driver).values()) == {PartitionState.PAUSED}
-    steered._found(news(NOTHING))
+    steered._apply_news(news(NOTHING))
     driver.run.tick()
     lanes = driver.lanes_of(1)
     assert not any(lane.taken for lane in lanes), "the guard against loops has not been asked"
@@ -370,7 +370,7 @@ def test_limit_that_goes_holds_until_lanes_without_one_are_there(
     driver.lanes_of(2)
     assert driver.run.current is not None
     assert driver.run.current.work.has_budget
-    steered._found(news(NOTHING))
+    steered._apply_news(news(NOTHING))
     driver.run.tick()
     assert driver.run.pacer is not None, "its lanes wait for shares"
     assert driver.run.pacer.limit > 1 << 30
@@ -390,10 +390,10 @@ def test_limit_that_comes_while_a_lease_warms_up_is_kept(
     if when != "first lease":
         old += driver.lanes_of(1)
         driver.pass_time(301)
-    steered._found(news(LIMITED))
+    steered._apply_news(news(LIMITED))
     if when == "off and on":
-        steered._found(news(NOTHING))
-        steered._found(news(LIMITED))
+        steered._apply_news(news(NOTHING))
+        steered._apply_news(news(LIMITED))
     old += driver.lanes_of(len(driver.jobs))
     driver.run.tick()
     lanes = driver.lanes_of(len(driver.jobs))
@@ -597,13 +597,13 @@ def test_lanes_hear_of_another_flow_s_producer_and_go_on(
     driver.run.work = structs.replace(driver.run.work, is_ours_alone=False)
     for lease in driver.run.leases:
         lease.work = driver.run.work
-    steered._found(replace(news(NOTHING), producers=frozenset({7})))
+    steered._apply_news(replace(news(NOTHING), producers=frozenset({7})))
     for lane in lanes:
         assert lane.all_sent(KnownProducers) == [KnownProducers(producers=(7,))]
     jobs = len(driver.jobs)
     driver.pass_time(1)
     assert len(driver.jobs) == jobs, "no lane is renewed for it"
-    steered._found(replace(news(NOTHING), producers=frozenset({7})))
+    steered._apply_news(replace(news(NOTHING), producers=frozenset({7})))
     assert all(len(lane.all_sent(KnownProducers)) == 1 for lane in lanes), "it is told once"
 
 
@@ -619,7 +619,7 @@ def test_what_was_a_stranger_s_is_tried_again_at_once_when_another_flow_is_known
         placements.append(partition.placement)
     assert placements == [Placement.PENDING, Placement.FAILED]
     assert not partition.is_due(driver.clock.monotonic())
-    steered._found(replace(news(NOTHING), producers=frozenset({7})))
+    steered._apply_news(replace(news(NOTHING), producers=frozenset({7})))
     assert partition.is_due(driver.clock.monotonic())
 
 
@@ -633,6 +633,6 @@ def test_duties_rest_while_the_flow_is_paused(
     steered.begin(news(PAUSED))
     assert steered.duties.is_held  # type: ignore[attr-defined]
     assert not driver.run.wants_discovery
-    steered._found(news(NOTHING))
+    steered._apply_news(news(NOTHING))
     assert not steered.duties.is_held  # type: ignore[attr-defined]
     assert driver.run.wants_discovery

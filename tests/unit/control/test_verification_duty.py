@@ -247,25 +247,25 @@ def test_what_is_gone_when_it_is_compared_again_is_no_difference(full: Copy) -> 
     full.there = log_of(spoilt=450)
     duty = full.duty()
     right = log_of()
-    again = duty._compared_again
+    again = duty._compare_again
 
     def mended(section: Any) -> Any:
         duty._target.log = right  # type: ignore[attr-defined]
         return again(section)
 
-    duty._compared_again = mended  # type: ignore[method-assign]
+    duty._compare_again = mended  # type: ignore[method-assign]
     duty.round()
     assert (full.found.differences, full.found.records) == (0, COUNT)
     # nor is what another topic of that name holds
     full.there = log_of(spoilt=450)
     duty = full.duty()
-    again = duty._compared_again
+    again = duty._compare_again
 
     def another(section: Any) -> Any:
         full.view = replace(full.view, target_topic_id=TopicId("u"))
         return again(section)
 
-    duty._compared_again = another  # type: ignore[method-assign]
+    duty._compare_again = another  # type: ignore[method-assign]
     duty.round()
     assert full.found.differences == 0
 

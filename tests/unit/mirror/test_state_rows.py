@@ -72,8 +72,8 @@ def test_rows_that_were_given_stay_as_they_are() -> None:
     assert len(before.of(FLOW)) == 1
     assert after.copies[FLOW, "a"].begun
     assert {*after.copies} == {(FLOW, "a"), (FLOW, "b"), (OTHER, "a")}
-    assert after.says_the_same(OTHER, before)
-    assert not after.says_the_same(FLOW, before)
+    assert after.has_same_rows(OTHER, before)
+    assert not after.has_same_rows(FLOW, before)
     assert after.copies[OTHER, "a"] is before.copies[OTHER, "a"], "decoded once"
 
 

@@ -17,9 +17,9 @@ from twinlog.records.gaps import (
     LogBounds,
     OffsetRange,
     Policy,
+    existing_part,
     find_losses,
     report,
-    what_is_left,
 )
 from twinlog.records.planning import joined, limited, split
 
@@ -94,8 +94,8 @@ def test_what_retention_deleted() -> None:
     (loss,) = find_losses(of(0, 10, 50), LogBounds(start=20, end=90))
     assert (loss.code, loss.lost) == ("RETENTION", (10, 20))
     assert "orders-0: offsets [10, 20) were deleted" in loss.message
-    assert what_is_left(of(0, 10, 50), LogBounds(start=20, end=90)) == of(0, 20, 50)
-    assert what_is_left(of(0, 10, 50), LogBounds(start=70, end=90)).size == 0
+    assert existing_part(of(0, 10, 50), LogBounds(start=20, end=90)) == of(0, 20, 50)
+    assert existing_part(of(0, 10, 50), LogBounds(start=70, end=90)).size == 0
 
 
 @pytest.mark.parametrize(
@@ -107,7 +107,7 @@ def test_what_was_cut_off(wanted: tuple[int, int], lost: tuple[int, int]) -> Non
     bounds = LogBounds(start=0, end=5)
     (loss,) = find_losses(of(0, *wanted), bounds)
     assert (loss.code, loss.lost) == ("TRUNCATED", lost)
-    left = what_is_left(of(0, *wanted), bounds)
+    left = existing_part(of(0, *wanted), bounds)
     assert (left.end, left.size) == (5, max(0, 5 - wanted[0]))
 
 
@@ -115,7 +115,7 @@ def test_what_was_cut_off(wanted: tuple[int, int], lost: tuple[int, int]) -> Non
 def test_what_is_there_is_no_loss(wanted: tuple[int, int]) -> None:
     bounds = LogBounds(start=10, end=50)
     assert find_losses(of(0, *wanted), bounds) == []
-    assert what_is_left(of(0, *wanted), bounds) == of(0, *wanted)
+    assert existing_part(of(0, *wanted), bounds) == of(0, *wanted)
     report([], fails=True)
 
 
@@ -147,7 +147,7 @@ def test_what_is_lost_on_both_sides_is_said_of_both(caplog: pytest.LogCaptureFix
     ) as caught:
         report(losses, fails=True)
     assert (caught.value.code, caught.value.lost) == ("RETENTION", (0, 50))
-    assert what_is_left(wanted, bounds) == of(0, 50, 80)
+    assert existing_part(wanted, bounds) == of(0, 50, 80)
 
 
 @pytest.mark.parametrize("bounds", [(60, 60), (50, 50)], ids=["behind", "at the end"])

@@ -106,7 +106,7 @@ def test_a_source_topic_that_was_created_again_has_no_counterpart(
         recreated.all_of({TP: offset}, reverse=reverse)
     assert caught.value.code == "SOURCE_RECREATED"
     with pytest.raises(FlowError, match="created again"):
-        recreated.one(TP, offset, reverse=reverse)
+        recreated.translate(TP, offset, reverse=reverse)
 
 
 @pytest.mark.parametrize(
@@ -133,4 +133,4 @@ def test_a_map_that_cannot_all_be_read_translates_nothing(
     (found,) = known.all_of({TP: 4}, reverse=False)
     assert found.to_offset is None
     with pytest.raises(FlowError, match="no offset map"):
-        known.one(TP, 4, reverse=True)
+        known.translate(TP, 4, reverse=True)

@@ -40,7 +40,7 @@ def doctor(chosen: ChosenFlow) -> Answer:
     from twinlog.control.doctor.observing import observe
 
     results = [(seen, findings(seen)) for seen in observe(chosen.all(), chosen.file)]
-    reasons = [text(f"{seen.flow}: {one.what}") for seen, some in results for one in some]
+    reasons = [text(f"{seen.flow}: {finding.what}") for seen, some in results for finding in some]
     return Answer(
         {"flows": starmap(printed, results)},
         (part for result in results for part in parts(*result)),
@@ -56,10 +56,10 @@ def parts(seen: Observation, findings: list[Finding]) -> Iterator[Text]:
         yield text("  ", ("note: ", "cyan"), note)
     if not findings:
         yield text("  no bottleneck found", style="green")
-    for number, one in enumerate(findings, 1):
-        likelihood = one.likelihood.name.lower()
-        yield text(f"  {number}. ", (likelihood, STYLES[likelihood]), f": {one.what}")
-        yield text(f"     do: {one.todo}")
+    for number, finding in enumerate(findings, 1):
+        likelihood = finding.likelihood.name.lower()
+        yield text(f"  {number}. ", (likelihood, STYLES[likelihood]), f": {finding.what}")
+        yield text(f"     do: {finding.todo}")
 
 
 def measured(seen: Observation) -> str:

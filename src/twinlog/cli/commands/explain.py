@@ -45,9 +45,11 @@ def explain(codes: tuple[str, ...]) -> Answer:
     twinlog explain GAP_WRITTEN DIVERGED
     twinlog explain NO_LEADER --format json
     """
-    conditions_of = {code: _condition(code) for code in (one.strip("[]").upper() for one in codes)}
+    conditions_of = {
+        code: _condition(code) for code in (code.strip("[]").upper() for code in codes)
+    }
     names = "meaning advice retry fault at_risk"
-    rows = [{"code": code, **picked(one, names)} for code, one in conditions_of.items()]
+    rows = [{"code": code, **picked(condition, names)} for code, condition in conditions_of.items()]
     return Answer({"codes": rows}, _parts(conditions_of))
 
 

@@ -160,7 +160,7 @@ def _remarks(work: Export) -> Iterator[str]:
     """Yield what the file does not contain, and why."""
     counts, span = work.counts, work.span
     empty = span.next - span.first - counts.records - counts.aborted - counts.deleted
-    empty -= sum(one.next - one.first for one in (counts.uncommitted, counts.unread) if one)
+    empty -= sum(span.next - span.first for span in (counts.uncommitted, counts.unread) if span)
     if empty:
         yield f"{empty:,} offsets have no record: compacted, or transaction markers"
     if counts.aborted:

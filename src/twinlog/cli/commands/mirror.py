@@ -216,7 +216,7 @@ run_options = options(
     option(
         "--log-format",
         section=Section.OUTPUT,
-        type=click.Choice([one.value for one in LogFormat]),
+        type=click.Choice([format_.value for format_ in LogFormat]),
         callback=lambda _context, _parameter, value: LogFormat(value),
         default=LogFormat.TEXT.value,
         show_default=True,
@@ -264,7 +264,7 @@ def mirror(files: tuple[Path, ...], clusters: str | None, **options: Any) -> Ans
 @pair_options
 @override_options
 @run_options
-def mirror_maker(**given: Any) -> Answer:
+def mirror_maker(**arguments: Any) -> Answer:
     """Run with the arguments of `kafka-mirror-maker.sh`, copying topics under the same names.
 
     A partition that was never copied starts at the offset of the group in --consumer.config, else
@@ -275,8 +275,10 @@ def mirror_maker(**given: Any) -> Answer:
     twinlog mirror-maker --consumer.config c.properties --producer.config p.properties \\
         --whitelist 'orders|pay.*'
     """
-    consumer, read = configuration_of_pair(given)
-    return run_configuration(read, consumer, RunOptions(spark=take_spark_options(given), **given))
+    consumer, read = configuration_of_pair(arguments)
+    return run_configuration(
+        read, consumer, RunOptions(spark=take_spark_options(arguments), **arguments)
+    )
 
 
 def run_configuration(read: Callable[[], MirrorConfig], file: Path, options: RunOptions) -> Answer:
@@ -354,7 +356,7 @@ def run_configuration(read: Callable[[], MirrorConfig], file: Path, options: Run
         write_line(line, sys.stderr)
     if once:
         ran = {flow.flow for flow in result.flows if not never_began(flow)}
-        _say_who_holds_back([one for one in config.flows if str(one.flow) in ran], wrong)
+        _print_open_transactions([flow for flow in config.flows if str(flow.flow) in ran], wrong)
     fields = {"flows": report.flows}
     return Answer(fields, exit_code=report.exit_code, errors=report.errors())
 
@@ -367,7 +369,7 @@ def _people(is_quiet: bool, for_programs: bool) -> TextIO:
     return sys.stderr if for_programs else sys.stdout
 
 
-def _say_who_holds_back(flows: Iterable[FlowConfig], people: TextIO) -> None:
+def _print_open_transactions(flows: Iterable[FlowConfig], people: TextIO) -> None:
     from twinlog.cluster.client import ClusterClient
     from twinlog.control.flow.wiring import flow_setup
     from twinlog.survey.open_transactions import held_back
@@ -375,8 +377,8 @@ def _say_who_holds_back(flows: Iterable[FlowConfig], people: TextIO) -> None:
     for flow in flows:
         try:
             with ClusterClient(flow_setup(flow).source, api_timeout_s=10.0) as source:
-                for one in held_back(flow, source):
-                    write_line(f"{flow.flow}: {one}", people)
+                for held in held_back(flow, source):
+                    write_line(f"{flow.flow}: {held}", people)
         except TwinlogError as error:
             # only the hint is missing: the copy itself has ended
             write_line(f"{flow.flow}: could not check for open transactions: {error}", people)
@@ -433,9 +435,13 @@ class MirrorReport:
     def errors(self) -> Iterator[dict[str, Any]]:
         """Yield the failures for programs."""
         for flow in self.flows:
-            for one in flow["failed"]:
-                where = "" if one["topic"] is None else f" {one['topic']}-{one['partition']}"
-                yield error_object(one["code"], f"{flow['flow']}{where}: {one['message']}")
+            for failure in flow["failed"]:
+                where = (
+                    ""
+                    if failure["topic"] is None
+                    else f" {failure['topic']}-{failure['partition']}"
+                )
+                yield error_object(failure["code"], f"{flow['flow']}{where}: {failure['message']}")
 
     def flow_failures(self) -> Iterator[str]:
         """Yield a line for every flow that could not run, or could not continue."""

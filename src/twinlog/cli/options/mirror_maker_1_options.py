@@ -67,11 +67,11 @@ pair_options = options(
 """Add MirrorMaker 1's flags, which `pair()` reads."""
 
 
-def pair(given: dict[str, Any]) -> tuple[Path, Path, PairOptions]:
+def pair(arguments: dict[str, Any]) -> tuple[Path, Path, PairOptions]:
     """Remove MirrorMaker 1's flags from a command's options and return them. Raises UsageError."""
     from twinlog.config.files.mirror_maker_1 import PairOptions
 
-    flags = {name: given.pop(name) for name in _NAMES}
+    flags = {name: arguments.pop(name) for name in _NAMES}
     for name in ("consumer", "producer"):
         if flags[name] is None:
             raise click.UsageError(f"Missing option '--{name}.config'.")
@@ -100,9 +100,9 @@ def pair(given: dict[str, Any]) -> tuple[Path, Path, PairOptions]:
     return flags["consumer"], flags["producer"], options
 
 
-def no_pair(given: dict[str, Any]) -> None:
+def no_pair(arguments: dict[str, Any]) -> None:
     """Refuse MirrorMaker 1's files in addition to another file."""
-    if is_pair(given):
+    if is_pair(arguments):
         raise click.UsageError("Give FILE, or the flags of MirrorMaker 1: not both.")
 
 
@@ -120,7 +120,7 @@ def configuration_of_pair(
     running command. Removes the flags from `flags`. Wrong usage raises UsageError.
     """
     consumer, producer, options = pair(flags)
-    given = overrides()
+    overridden = overrides()
     aliases = [] if clusters is None else [clusters]
 
     def read() -> MirrorConfig:
@@ -128,7 +128,7 @@ def configuration_of_pair(
         from twinlog.config.load import load_raw
 
         raw = read_pair(consumer, producer, options)
-        return load_raw(raw, aliases, None, given)
+        return load_raw(raw, aliases, None, overridden)
 
     return consumer, read
 

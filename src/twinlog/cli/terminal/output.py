@@ -88,7 +88,7 @@ class Format(StrEnum):
         return self is not Format.TEXT
 
 
-class _Nowhere(io.TextIOBase):
+class _Discarding(io.TextIOBase):
     def writable(self) -> bool:
         return True
 
@@ -98,7 +98,7 @@ class _Nowhere(io.TextIOBase):
 
 def nowhere() -> TextIO:
     """Return a stream that discards the lines that -q suppresses."""
-    return cast("TextIO", _Nowhere())
+    return cast("TextIO", _Discarding())
 
 
 def write_line(line: str, stream: TextIO | None = None) -> None:
@@ -229,13 +229,13 @@ def errors_of(error: TwinlogError) -> list[dict[str, Any]]:
         return [error_object(error.code, error.message)]
     return [
         error_object(
-            one.code,
-            one.message if one.file is None and one.key is None else one.what,
-            file=one.file,
-            line=one.line,
-            key=one.key,
+            each.code,
+            each.message if each.file is None and each.key is None else each.what,
+            file=each.file,
+            line=each.line,
+            key=each.key,
         )
-        for one in error.each
+        for each in error.each
     ]
 
 

@@ -344,7 +344,7 @@ def mirror_view(
         )
     if shown:
         named = len(flows) > 1
-        parts.append(fitted_table(COLUMNS, [_cells(one, named=named) for one in shown], width))
+        parts.append(fitted_table(COLUMNS, [_cells(rate, named=named) for rate in shown], width))
     if len(shown) < len(topics):
         parts.append(text(f"  and {plural(len(topics) - len(shown), 'more topic')}", style="dim"))
     return Group(*parts)
@@ -494,26 +494,26 @@ class FailureLines:
     def update(self, now: float, now_ms: int, flows: Iterable[FlowSnapshot]) -> None:
         """Write new failures, and failures that are over; `now` is monotonic."""
         known = list(flows)
-        failures = {one.key: one for one in failing(known, now_ms)}
+        failures = {failure.key: failure for failure in failing(known, now_ms)}
         troubled = {
             FailureKey(flow.flow, part.topic, part.code)
             for flow in known
             for part in flow.partitions
         }
         fresh: dict[tuple[str, str], list[Failing]] = {}
-        for key, one in failures.items():
+        for key, failure in failures.items():
             if key in self._open:
                 continue
             self._open[key] = now
             if now - self._reported_at.get(key, now - AGAIN_AFTER_S) >= AGAIN_AFTER_S:
                 self._reported_at[key] = now
-                fresh.setdefault((key.flow, key.code), []).append(one)
+                fresh.setdefault((key.flow, key.code), []).append(failure)
         for group in fresh.values():
             if len(group) > TOPICS_EACH:
                 self._write(_together(group, now_ms))
                 continue
-            for one in group:
-                self._write(one.line(now_ms))
+            for failure in group:
+                self._write(failure.line(now_ms))
         # failures of flows that another process leads are reported by the leader
         resting = {flow.flow for flow in known if flow.state in RESTING}
         self._open = {key: at for key, at in self._open.items() if key.flow not in resting}
@@ -553,8 +553,8 @@ def _several(topics: list[str]) -> str:
 
 def _together(group: list[Failing], now_ms: int) -> str:
     """Return one line for many topics, with the message of the first."""
-    one = group[0]
-    key = one.key
-    message = one.message.removeprefix(f"{key.topic}-{one.partitions[0]}: ")
+    first = group[0]
+    key = first.key
+    message = first.message.removeprefix(f"{key.topic}-{first.partitions[0]}: ")
     topics = _several([each.key.topic for each in group])
-    return f"{key.flow}: {topics}: {message} [{key.code}]{one.began(now_ms)}"
+    return f"{key.flow}: {topics}: {message} [{key.code}]{first.began(now_ms)}"

@@ -119,9 +119,9 @@ class Coordinators:
                 request = FindCoordinatorRequest(key=group, key_type=GROUP)
                 coordinators.append((group, self.client.send(None, request, maximum=FIND_MANY - 1)))
         out: dict[str, int | TwinlogError] = {}
-        for group, one in coordinators:
-            code = int(one.error_code)
-            out[group] = int(one.node_id) if not code else self.error(code, doing, group)
+        for group, coordinator in coordinators:
+            code = int(coordinator.error_code)
+            out[group] = int(coordinator.node_id) if not code else self.error(code, doing, group)
         return out
 
     def error(self, code: int, doing: str, group: str, right: str = "DESCRIBE") -> ClusterError:

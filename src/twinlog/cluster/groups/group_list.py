@@ -73,8 +73,8 @@ def list_groups(coordinators: Coordinators) -> dict[str, Group]:
         for node in client.metadata([]).brokers:
             answer = client.attempt(node, ListGroupsRequest(states_filter=[], types_filter=[]))
             client.check(answer, "listing groups", acl="DESCRIBE on the cluster, or on the groups")
-            for one in answer.groups:
-                group = _group(one, str(one.group_type or ""))
+            for listed in answer.groups:
+                group = _group(listed, str(listed.group_type or ""))
                 out[group.name] = group
                 coordinators.learn(group.name, node)
         return out
@@ -84,11 +84,11 @@ def list_groups(coordinators: Coordinators) -> dict[str, Group]:
     return groups | _described(coordinators, unknown)
 
 
-def _group(one: Message, kind: str) -> Group:
+def _group(described: Message, kind: str) -> Group:
     return Group(
-        name=str(one.group_id),
-        protocol_type=str(one.protocol_type or ""),
-        state=str(one.group_state or ""),
+        name=str(described.group_id),
+        protocol_type=str(described.protocol_type or ""),
+        state=str(described.group_state or ""),
         kind=kind,
     )
 
@@ -126,4 +126,6 @@ def delete_groups(
         return out
 
     results = coordinators.ask(names, ask, doing="deleting")
-    return {name: one if isinstance(one, TwinlogError) else None for name, one in results.items()}
+    return {
+        name: error if isinstance(error, TwinlogError) else None for name, error in results.items()
+    }

@@ -15,7 +15,7 @@ from kafka.protocol.admin import DescribeGroupsRequest
 from twinlog.cluster.group_messages import ConsumerGroupDescribeRequest, ShareGroupDescribeRequest
 from twinlog.cluster.groups.coordinators import Coordinators
 from twinlog.cluster.groups.group_list import DEAD, Group
-from twinlog.cluster.groups.group_rights import MISSING_IS_DEAD, unseen_groups
+from twinlog.cluster.groups.group_rights import MISSING_IS_DEAD, hidden_groups
 from twinlog.cluster.net.protocol import Message
 from twinlog.errors import TwinlogError
 from twinlog.quantities import first_few
@@ -81,11 +81,13 @@ def _described(
     return coordinators.ask(names, ask, doing=DOING)
 
 
-def _of(coordinators: Coordinators, one: Any) -> Members | TwinlogError:
-    code = int(one.error_code)
+def _of(coordinators: Coordinators, described: Any) -> Members | TwinlogError:
+    code = int(described.error_code)
     if code and code != GROUP_ID_NOT_FOUND:
-        return coordinators.error(code, DOING, str(one.group_id))
-    members = (Member(str(each.client_id), str(each.client_host)) for each in one.members or ())
+        return coordinators.error(code, DOING, str(described.group_id))
+    members = (
+        Member(str(each.client_id), str(each.client_host)) for each in described.members or ()
+    )
     return tuple(sorted(members))
 
 
@@ -148,7 +150,7 @@ def group_sides(
     names = list(wanted)
     active = [listed[name] for name in names if name in listed and listed[name].is_active]
     client = coordinators.client
-    unseen = unseen_groups(client, [name for name in names if name not in listed])
+    unseen = hidden_groups(client, [name for name in names if name not in listed])
     return GroupSides(
         found=listed,
         members=group_members(coordinators, active),

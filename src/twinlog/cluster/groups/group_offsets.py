@@ -128,8 +128,15 @@ class OffsetReader:
             self._last[question] = last
             return last.offsets
         by_group = {str(each.group_id): each for each in message.groups}
-        out = {group: _of_group(self._coordinators, group, one) for group, one in by_group.items()}
-        offsets = {group: one for group, one in out.items() if not isinstance(one, TwinlogError)}
+        out = {
+            group: _of_group(self._coordinators, group, answer)
+            for group, answer in by_group.items()
+        }
+        offsets = {
+            group: offsets
+            for group, offsets in out.items()
+            if not isinstance(offsets, TwinlogError)
+        }
         if len(offsets) == len(out):
             self._last[question] = _Answer(digest, offsets)
         return out
@@ -221,13 +228,13 @@ def _commit(group: str, offsets: GroupOffsets) -> Message:
     topic_of = OffsetCommitRequest.OffsetCommitRequestTopic
     partition_of = topic_of.OffsetCommitRequestPartition
     topics: dict[str, list[Message]] = {}
-    for tp, one in offsets.items():
+    for tp, committed in offsets.items():
         topics.setdefault(tp.topic, []).append(
             partition_of(
                 partition_index=tp.partition,
-                committed_offset=one.offset,
+                committed_offset=committed.offset,
                 committed_leader_epoch=-1,
-                committed_metadata=one.metadata,
+                committed_metadata=committed.metadata,
             )
         )
     return OffsetCommitRequest(

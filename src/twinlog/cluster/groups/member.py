@@ -58,7 +58,7 @@ class Share:
     """Whether the process could lead this flow."""
 
 
-def who_we_are(config: Mapping[str, str] | None = None) -> bytes:
+def process_metadata(config: Mapping[str, str] | None = None) -> bytes:
     """Return the metadata of this process, with digests of its configuration by key."""
     started = datetime.now(UTC).isoformat(timespec="seconds")
     member = {"host": socket.gethostname(), "pid": os.getpid(), "started": started}

@@ -75,7 +75,7 @@ def fetch_start_offsets(
     return _fetch(
         coordinators,
         groups,
-        lambda one, end: max(one.start, end) if one.lag == 0 else one.start,
+        lambda state, end: max(state.start, end) if state.lag == 0 else state.start,
     )
 
 
@@ -89,7 +89,7 @@ def fetch_furthest_offsets(
     return _fetch(
         coordinators,
         groups,
-        lambda one, end: one.start if one.lag < 0 else max(one.start, end - one.lag),
+        lambda state, end: state.start if state.lag < 0 else max(state.start, end - state.lag),
     )
 
 
@@ -145,14 +145,14 @@ def _fetch(
     ends = list_offsets(coordinators.client, tps, LATEST)
     described |= _describe(coordinators, counted)
 
-    def offset(tp: TopicPartition, one: _State) -> int:
+    def offset(tp: TopicPartition, state: _State) -> int:
         end = ends.get(tp)
-        return position(one, end.offset if isinstance(end, OffsetResult) else 0)
+        return position(state, end.offset if isinstance(end, OffsetResult) else 0)
 
     return {
         group: states
         if isinstance(states, TwinlogError)
-        else {tp: Committed(offset=offset(tp, one)) for tp, one in states.items()}
+        else {tp: Committed(offset=offset(tp, state)) for tp, state in states.items()}
         for group, states in described.items()
     }
 
@@ -199,9 +199,9 @@ def _states(coordinators: Coordinators, group: str, answer: Message) -> _States 
 def _alter(group: str, offsets: GroupOffsets) -> Message:
     topic_of = AlterShareGroupOffsetsRequest.AlteredTopic
     topics: dict[str, list[Message]] = {}
-    for tp, one in offsets.items():
+    for tp, committed in offsets.items():
         topics.setdefault(tp.topic, []).append(
-            topic_of.AlteredPartition(partition_index=tp.partition, start_offset=one.offset)
+            topic_of.AlteredPartition(partition_index=tp.partition, start_offset=committed.offset)
         )
     return AlterShareGroupOffsetsRequest(
         group_id=group,

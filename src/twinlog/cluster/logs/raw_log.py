@@ -138,7 +138,7 @@ def batch_from(read: Read, tp: TopicPartition, offset: int, end: int) -> BatchHe
     if offset >= end:
         return None
     answer = or_raise(read(tp, offset, FIRST_BYTES))
-    headers = (one for one, _ in read_headers(answer.records) if one.next_offset > offset)
+    headers = (header for header, _ in read_headers(answer.records) if header.next_offset > offset)
     header = next(headers, None)
     return None if header is None or header.base_offset >= end else header
 

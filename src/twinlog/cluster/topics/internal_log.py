@@ -207,7 +207,7 @@ def ends_of_logs(client: ClusterClient, tps: Iterable[TopicPartition]) -> dict[T
     may be older.
     """
     offsets = list_offsets(client, tps, LATEST)
-    return {tp: or_raise(one).offset for tp, one in offsets.items()}
+    return {tp: or_raise(result).offset for tp, result in offsets.items()}
 
 
 def _log_start_above(

@@ -14,14 +14,16 @@ from twinlog.config.keys.key_types import KeyKind
 from twinlog.config.values.origin import Setting
 
 _CLUSTERS = "clusters"
-_PATTERNS = tuple(name for name, one in DEFINITIONS.items() if one.kind is KeyKind.NAMES)
+_PATTERNS = tuple(
+    name for name, definition in DEFINITIONS.items() if definition.kind is KeyKind.NAMES
+)
 _ESCAPES = {"\\": "\\\\", "\t": "\\t", "\n": "\\n", "\r": "\\r", "\f": "\\f"}
 _KEY_ESCAPES = _ESCAPES | {" ": "\\ ", "=": "\\=", ":": "\\:", "#": "\\#", "!": "\\!"}
 
 
 def canonical(settings: Mapping[str, Setting], aliases: Iterable[str]) -> str:
     """Return the whole file: clusters, general keys, keys of each cluster, keys of each flow."""
-    named = {_todays_name(key, settings): one.value for key, one in settings.items()}
+    named = {_todays_name(key, settings): setting.value for key, setting in settings.items()}
     values = {key: _usable(key, value) for key, value in named.items()}
     sections = [section for section in _sections(values, list(aliases)) if section]
     return "\n".join("".join(map(_line, section)) for section in sections)
@@ -46,7 +48,7 @@ def _sections(values: Mapping[str, str], aliases: list[str]) -> Iterator[list[tu
     of_prefix: dict[str, list[tuple[str, str]]] = {prefix: [] for prefix in prefixes}
     general: list[tuple[str, str]] = []
     for key, value in left.items():
-        prefix = next((one for one in prefixes if key.startswith(one)), None)
+        prefix = next((prefix for prefix in prefixes if key.startswith(prefix)), None)
         (general if prefix is None else of_prefix[prefix]).append((key, value))
     yield general
     for prefix in [*(f"{alias}." for alias in aliases), *flows]:

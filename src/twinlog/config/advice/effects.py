@@ -84,8 +84,10 @@ def why_no_plugin(name: str, value: str) -> str:
     """Return why the Java class that a key of MirrorMaker 2 names does nothing here, or an empty
     text if the key names none, or one that changes nothing.
     """
-    classes = [one for one in map(str.strip, value.split(",")) if one]
-    is_java = not all(one.startswith(_KAFKAS) or SEPARATES in one for one in classes)
+    classes = [class_name for class_name in map(str.strip, value.split(",")) if class_name]
+    is_java = not all(
+        class_name.startswith(_KAFKAS) or SEPARATES in class_name for class_name in classes
+    )
     if name.endswith(_PLUGINS) and is_java:
         return "no Java class is loaded here, so the line has no effect; remove it"
     return ""

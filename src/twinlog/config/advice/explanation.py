@@ -196,7 +196,7 @@ def _differences(config: FlowConfig) -> Iterator[str]:
     if config.lanes.tasks_max is None:
         yield "tasks.max is not set: a flow has as many lanes as there are cores, not 1"
     yield "copies are exactly once without exactly.once.source.support, if --probe reports so"
-    if any(one.connect for one in config.transforms.entries):
+    if any(entry.connect for entry in config.transforms.entries):
         yield (
             f"{config.settings[CHAIN].key}: applied to copied records only; a dedicated "
             "MirrorMaker 2 applies it to its heartbeats and checkpoints as well"

@@ -26,9 +26,9 @@ _TODO: Final = (
 
 def audit_transforms(flows: Iterable[FlowConfig]) -> Iterator[ConfigWarning]:
     """Yield a warning for each line of Kafka Connect's transforms that no transform reads."""
-    for one in dict.fromkeys(line for flow in flows for line in flow.transforms.unread):
+    for setting in dict.fromkeys(line for flow in flows for line in flow.transforms.unread):
         what = "no transform of `transforms` reads it, so it has no effect, as in Kafka Connect"
-        yield warning(WarningCode.DEAD_KEY, one, f"{what}; correct or remove the line")
+        yield warning(WarningCode.DEAD_KEY, setting, f"{what}; correct or remove the line")
 
 
 def refuse_transforms(config: MirrorConfig, *, elsewhere: str = "") -> MirrorConfig:
@@ -71,8 +71,8 @@ def _of_flow(flow: FlowConfig, elsewhere: str) -> Iterator[ConfigError]:
         )
 
 
-def _of_line(one: Setting, what: str) -> ConfigError:
-    return _error(one.file, one.line, one.key, what)
+def _of_line(setting: Setting, what: str) -> ConfigError:
+    return _error(setting.file, setting.line, setting.key, what)
 
 
 def _error(file: str, line: int | None, key: str, what: str) -> ConfigError:

@@ -114,14 +114,16 @@ class TransformsConfig:
 
     def connect_steps(self, topic: str) -> tuple[ConnectStep, ...]:
         """Return the transforms that MirrorMaker 2 applies to a source topic as well."""
-        return tuple(one.connect for one in self.of_topic(topic) if one.connect is not None)
+        return tuple(
+            transform.connect for transform in self.of_topic(topic) if transform.connect is not None
+        )
 
     def digest_of(self, topic: str) -> str:
         """Return the digest of a source topic's transforms, in hex; empty if it has none.
 
         It depends on their lines and on their order, not on the code that they name.
         """
-        chain = [(one.function, one.sql) for one in self.of_topic(topic)]
+        chain = [(transform.function, transform.sql) for transform in self.of_topic(topic)]
         return _digest([self.on_error.value, chain]) if chain else ""
 
     @property
@@ -183,8 +185,8 @@ def _refuse_unused(settings: Settings, names: Iterable[str]) -> None:
             continue
         if part not in PARTS or not name:
             start = setting.key.removesuffix(key)
-            known = [f"{start}{name}.{one}" for one in PARTS if name]
-            hint = suggestion(setting.key, [*(f"{start}{one}" for one in _OTHERS), *known])
+            known = [f"{start}{name}.{part}" for part in PARTS if name]
+            hint = suggestion(setting.key, [*(f"{start}{part}" for part in _OTHERS), *known])
             raise refuse(setting, "no such key", hint or f"write {start}NAME.{_SQL}")
         if name not in names:
             hint = suggestion(name, names)

@@ -106,7 +106,7 @@ class _Translator:
         self._skip_comments()
         reader = self._reader
         column = reader.column
-        quantifier = next((one for one in "*+?{" if reader.take(one)), "")
+        quantifier = next((sign for sign in "*+?{" if reader.take(sign)), "")
         if not quantifier:
             return atom
         if quantifier == "{":

@@ -33,8 +33,8 @@ class NamePattern:
     def matches(self, name: str) -> bool:
         if self._accepts is not None:
             return self._accepts(name)
-        found = self.regex is not None and self.regex.fullmatch(self.prefix + name) is not None
-        return found is not self.is_negated
+        is_match = self.regex is not None and self.regex.fullmatch(self.prefix + name) is not None
+        return is_match is not self.is_negated
 
     def __str__(self) -> str:
         return f"{'all but ' if self.is_negated else ''}{', '.join(self.entries)}"

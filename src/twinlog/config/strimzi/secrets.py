@@ -239,7 +239,7 @@ def _text(node: Node | None, name: str) -> str:
 
 def with_secrets(settings: Mapping[str, Setting], secrets: Secrets, pod: Pod) -> dict[str, Setting]:
     """Return the settings with the operator's providers, and secrets as files of the folder."""
-    resolved = {key: _in_the_pod(one, secrets, pod) for key, one in settings.items()}
+    resolved = {key: _in_the_pod(setting, secrets, pod) for key, setting in settings.items()}
     resolved.update(_added(dict(resolved)))
     operators = {
         (prefix, name)
@@ -252,8 +252,8 @@ def with_secrets(settings: Mapping[str, Setting], secrets: Secrets, pod: Pod) ->
         return resolved
     prefixes = tuple(f"{prefix}{PROVIDERS}.{name}." for prefix, name in operators)
     out = {
-        key: _resolved(one, {name for _, name in operators}, secrets)
-        for key, one in resolved.items()
+        key: _resolved(setting, {name for _, name in operators}, secrets)
+        for key, setting in resolved.items()
         if not key.startswith(prefixes)
     }
     for prefix in {prefix for prefix, _ in operators}:
@@ -286,36 +286,36 @@ def _added(settings: Mapping[str, Setting]) -> Iterator[tuple[str, Setting]]:
         yield key, replace(user, key=key, value=kind)
 
 
-def _in_the_pod(one: Setting, secrets: Secrets, pod: Pod) -> Setting:
+def _in_the_pod(setting: Setting, secrets: Secrets, pod: Pod) -> Setting:
     """Replace the pod's variables and mounted paths with their values, or files of the folder."""
-    reads = _reader(one, secrets)
+    reads = _reader(setting, secrets)
 
     def variable(match: re.Match[str]) -> str:
         if match[1] in pod.values:
             return pod.values[match[1]]
         secret, key = pod.variables.get(match[1], ("", ""))
         if secret and secrets.holds(secret, key):
-            return reads(Named(one, secret), Named(one, key))
+            return reads(Named(setting, secret), Named(setting, key))
         return match[0]
 
-    value = re.sub(rf"\$\{{{_ENVIRONMENT}::?([^}}:]*)\}}", variable, one.value)
+    value = re.sub(rf"\$\{{{_ENVIRONMENT}::?([^}}:]*)\}}", variable, setting.value)
     for path, secret in pod.mounts.items():
         if (folder := secrets.folder(secret)) is not None:
             value = re.sub(rf"(?<![^:]){re.escape(path)}(?=[/:])", lambda _: folder, value)
-    return one if value == one.value else replace(one, value=value)
+    return setting if value == setting.value else replace(setting, value=value)
 
 
-def _resolved(one: Setting, names: set[str], secrets: Secrets) -> Setting:
+def _resolved(setting: Setting, names: set[str], secrets: Secrets) -> Setting:
     variable = re.compile(rf"\$\{{(?:{'|'.join(map(re.escape, names))}):([^}}:]*):([^}}]*)\}}")
-    reads = _reader(one, secrets)
+    reads = _reader(setting, secrets)
 
     def found(match: re.Match[str]) -> str:
         # the namespace has no meaning outside Kubernetes
         secret = match[1].rpartition("/")[2]
-        return reads(Named(one, secret), Named(one, match[2]))
+        return reads(Named(setting, secret), Named(setting, match[2]))
 
-    return replace(one, value=variable.sub(found, one.value))
+    return replace(setting, value=variable.sub(found, setting.value))
 
 
-def _reader(one: Setting, secrets: Secrets) -> Callable[[Named, Named], str]:
-    return secrets.jaas_text if one.key.endswith("sasl.jaas.config") else secrets.text
+def _reader(setting: Setting, secrets: Secrets) -> Callable[[Named, Named], str]:
+    return secrets.jaas_text if setting.key.endswith("sasl.jaas.config") else secrets.text

@@ -236,14 +236,14 @@ class Adopter:
         adopted: list[Adopted] = []
         for plan in due:
             try:
-                one = self._adopt(
+                partition = self._adopt(
                     plan,
                     positions.noted.get(plan.source, -1),
                     (starts[plan.target], ends[plan.target]),
                     pairs.get(plan.source, ()),
                     is_again=_is_ours(maps.get(plan.map_key)),
                 )
-                adopted += [] if one is None else [one]
+                adopted += [] if partition is None else [partition]
             except TwinlogError as error:
                 refused[plan.source] = error
         notes = [
@@ -284,14 +284,15 @@ class Adopter:
             return self._begins_again(plan, maps)
         ours_from = max(start, known.runs[0].downstream)
         begin = max(ours_from, end - TAIL_RECORDS)
-        return begin < end and self._is_anothers(plan.target, begin, end, known.producers)
+        return begin < end and self._is_of_another(plan.target, begin, end, known.producers)
 
     def _begins_again(self, plan: PartitionPlan, maps: Maps) -> bool:
         """Return True if Twinlog never copied a partition of this name. Otherwise the noted
         position is Twinlog's, and does not apply to a target topic that was re-created since.
         """
         return not any(
-            one.runs and (one.topic, key.partition) == plan.source for key, one in maps.items()
+            known.runs and (known.topic, key.partition) == plan.source
+            for key, known in maps.items()
         )
 
     def _by_key(self, plan: PartitionPlan, noted: int) -> PartitionError:
@@ -303,7 +304,7 @@ class Adopter:
             code="PARTITIONS_DIFFER",
         )
 
-    def _is_anothers(
+    def _is_of_another(
         self, tp: TopicPartition, begin: int, end: int, own_producers: set[int]
     ) -> bool:
         """Return True if another producer wrote the last batch of a topic that Twinlog wrote to."""
@@ -367,7 +368,7 @@ class Adopter:
 
     def _starts(self, tps: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
         starts = list_offsets(self.target, list(tps), EARLIEST)
-        return {tp: or_raise(one).offset for tp, one in starts.items()}
+        return {tp: or_raise(result).offset for tp, result in starts.items()}
 
     def _ends(self, tps: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
         return ends_of_logs(self.target, list(tps))

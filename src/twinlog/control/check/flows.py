@@ -27,7 +27,7 @@ from twinlog.codes import PartitionState, Trait, has
 from twinlog.config.flow.schema import FlowConfig
 from twinlog.control.check.offline_status import TopicBegin, topic_begins
 from twinlog.control.check.report import FlowReport, Plan, Problem, TopicReport
-from twinlog.control.check.reported_status import lives_here, status_rows
+from twinlog.control.check.reported_status import is_running_here, status_rows
 from twinlog.control.duties.acl_sync import OFF_KEY, find_acl_changes
 from twinlog.control.duties.config_sync import closed_configs, find_drift, lowered
 from twinlog.control.flow.flow_setup import FlowSetup
@@ -65,7 +65,7 @@ from twinlog.survey.discovery import (
 )
 from twinlog.survey.ends import NO_ENDS, Want, read_ends
 from twinlog.survey.picture import read_maps
-from twinlog.survey.rights import denied, may, seen_by, unseen_configs
+from twinlog.survey.rights import denied, hidden_configs, may, visible_topics
 from twinlog.survey.state_reader import state_rows
 from twinlog.survey.topic_configs import new_topic_configs
 from twinlog.wire.error_codes import TOPIC_AUTHORIZATION_FAILED
@@ -225,7 +225,9 @@ class _FlowCheck:
     # -- rights --------------------------------------------------------------------------------
 
     def source_rights(self) -> None:
-        seen = seen_by(self._clients.lane_source, self._clients.source, self._here, self._mirrored)
+        seen = visible_topics(
+            self._clients.lane_source, self._clients.source, self._here, self._mirrored
+        )
         for name in self._mirrored:
             if not may(seen, name, Operation.READ):
                 self._problem(denied(self._flow.flow.source, "READ", name), name)
@@ -235,16 +237,18 @@ class _FlowCheck:
             for name in self._mirrored
             if synced or self._remote[name] not in self._there.topics
         ]
-        self._report.notes += unseen_configs(
+        self._report.notes += hidden_configs(
             self._here, self._flow.flow.source, read, "configs are not copied"
         )
 
     def target_rights(self) -> None:
-        there = {
+        existing = {
             name: remote for name, remote in self._remote.items() if remote in self._there.topics
         }
-        seen = seen_by(self._clients.lane_target, self._clients.target, self._there, there.values())
-        for name, remote in there.items():
+        seen = visible_topics(
+            self._clients.lane_target, self._clients.target, self._there, existing.values()
+        )
+        for name, remote in existing.items():
             for right in (Operation.WRITE, Operation.READ):
                 if not may(seen, remote, right):
                     self._problem(denied(self._flow.flow.target, right.name, remote), name)
@@ -252,10 +256,10 @@ class _FlowCheck:
             grows = len(count.partitions) < len(wanted.partitions)
             if grows and self._may_grow and not may(self._there, remote, Operation.ALTER):
                 self._problem(denied(self._flow.flow.target, "ALTER", remote), name)
-        self._report.notes += unseen_configs(
+        self._report.notes += hidden_configs(
             self._there,
             self._flow.flow.target,
-            there.values(),
+            existing.values(),
             "limits are taken as Kafka's defaults",
         )
 
@@ -265,7 +269,7 @@ class _FlowCheck:
         for name in (*own, *filter(None, [letters])):
             for error in self._own_topic(name):
                 self._problem(error)
-        self._report.notes += unseen_configs(
+        self._report.notes += hidden_configs(
             self._there,
             self._flow.flow.target,
             [name for name in own if name in self._there.topics],
@@ -315,7 +319,7 @@ class _FlowCheck:
         if self._setup.is_identity:
             return
         keyed = self._flow.keyed_partitions
-        there = {
+        targets = {
             TopicPartition(topic.topic, number): TopicPartition(topic.remote_topic, number)
             for topic in self._report.topics
             if topic.plan not in (Plan.CREATE, Plan.MISSING)
@@ -324,8 +328,10 @@ class _FlowCheck:
             if may(self._there, topic.remote_topic, Operation.READ)
             for number in range(min(topic.partitions, topic.remote_partitions))
         }
-        known = self._mapped if there else ()
-        unknown = {tp: remote for tp, remote in there.items() if self._key(tp, remote) not in known}
+        known = self._mapped if targets else ()
+        unknown = {
+            tp: remote for tp, remote in targets.items() if self._key(tp, remote) not in known
+        }
         logs = read_ends(self._clients.target, unknown.values(), Want.STARTS)
         for tp, remote in unknown.items():
             start, end, problem = logs[remote].start, logs[remote].end, logs[remote].problem
@@ -373,7 +379,7 @@ class _FlowCheck:
 
 
 def _where(last: Claim) -> str:
-    lives = lives_here(last.host, last.pid, last.started_ms)
+    lives = is_running_here(last.host, last.pid, last.started_ms)
     if lives is None:
         return f"it runs on {last.host} (process {last.pid}), or was lost there with its lanes"
     what = (
@@ -395,7 +401,7 @@ def check_syncs(
         return
     refused = {problem.topic for problem in report.problems}
     named = copies_by_name(flow, source, target)
-    left_alone = _left_alone(flow, target)
+    left_alone = _unchangeable(flow, target)
     remotes = {
         name: its for name, its in named.items() if name not in refused and name not in left_alone
     }
@@ -414,16 +420,16 @@ def check_syncs(
         _acls(flow, remotes | made, source, target, report)
 
 
-def _left_alone(flow: FlowConfig, target: ClusterClient) -> dict[str, str]:
+def _unchangeable(flow: FlowConfig, target: ClusterClient) -> dict[str, str]:
     """Return the source topics whose copies the flow must not change, with the reason, as its
     leader reported in the last minutes. Other such topics are found at the start of each partition.
     """
     rows = status_rows(target, target.metadata(None), int(time.time() * 1000))
     status = published_status(str(flow.flow), rows or [])
     return {
-        one.topic: one.code or one.state
-        for one in (() if status is None else status.unusual)
-        if one.state == PartitionState.TAKEN_OVER or has(one.code, Trait.NOT_OURS)
+        unusual.topic: unusual.code or unusual.state
+        for unusual in (() if status is None else status.unusual)
+        if unusual.state == PartitionState.TAKEN_OVER or has(unusual.code, Trait.NOT_OURS)
     }
 
 
@@ -503,10 +509,10 @@ def check_features(
     flow: FlowConfig, source: ClusterClient, target: ClusterClient, report: FlowReport
 ) -> None:
     """Add to the report's notes. Only an unreadable position of MirrorMaker 1 is a problem."""
-    for one in _written(flow, source, target):
-        error = _missing(one)
+    for written in _written(flow, source, target):
+        error = _missing(written)
         if error is not None:
-            report.notes.append(f"{one.so}: {error}; or {one.hint}")
+            report.notes.append(f"{written.so}: {error}; or {written.hint}")
     if flow.groups.sync_s is not None:
         report.notes += _groups_to_set(flow, source, target)
     if flow.source_group.group_id:
@@ -551,12 +557,12 @@ def _written(flow: FlowConfig, source: ClusterClient, target: ClusterClient) -> 
         )
 
 
-def _missing(one: _Written) -> TwinlogError | None:
+def _missing(written: _Written) -> TwinlogError | None:
     """Return the first right that is certainly missing."""
-    client, topic = one.client, one.topic
+    client, topic = written.client, written.topic
     seen = client.metadata([topic])
     if not seen.topics[topic].error:
-        lacking = (right for right in one.rights if not may(seen, topic, right))
+        lacking = (right for right in written.rights if not may(seen, topic, right))
         return next((denied(client.alias, right.name, topic) for right in lacking), None)
     hidden = seen.topics[topic].error == TOPIC_AUTHORIZATION_FAILED
     try:
@@ -590,8 +596,8 @@ def _groups_to_set(flow: FlowConfig, source: ClusterClient, target: ClusterClien
     groups = list_groups(Coordinators(source))
     chosen = [
         name
-        for name, one in groups.items()
-        if (one.has_offsets or one.is_share) and flow.groups.selects(name)
+        for name, group in groups.items()
+        if (group.has_offsets or group.is_share) and flow.groups.selects(name)
     ]
     refused = unreadable_groups(target, chosen)
     if refused:

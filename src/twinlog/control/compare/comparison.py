@@ -22,7 +22,7 @@ from twinlog.cluster.topics.configs import describe_topic_configs
 from twinlog.cluster.topics.quotas import client_quotas
 from twinlog.config.flow.schema import FlowConfig, MirrorConfig, PolicyKind
 from twinlog.control.check.group_readiness import GroupSurvey, survey_groups
-from twinlog.control.check.offline_status import resting_flow
+from twinlog.control.check.offline_status import idle_flow_interface
 from twinlog.control.duties.acl_sync import find_acl_changes
 from twinlog.control.duties.config_sync import closed_configs, find_drift
 from twinlog.control.duties.rounds import LedFlow
@@ -88,16 +88,16 @@ def compare_configs(
     names = {its: name for name, its in remote.items()}
     drift = find_drift(flow, copies_by_name(flow, source, target), source, target)
     deviations = [
-        _config(names[its], one, off)
+        _config(names[its], diff, off)
         for its, some in drift.topics.items()
         if its in names
-        for one in some
+        for diff in some
     ]
     if with_left_alone:
         kept = (
-            (names[its], one) for its, some in drift.kept.items() if its in names for one in some
+            (names[its], diff) for its, some in drift.kept.items() if its in names for diff in some
         )
-        deviations += [_config(name, one, KEPT) for name, one in kept]
+        deviations += [_config(name, diff, KEPT) for name, diff in kept]
         deviations += _never_copied(flow, source, target, remote)
     out.add(Aspect.CONFIG, len(remote) - len(drift.unread), deviations)
     if drift.unread:
@@ -108,10 +108,10 @@ def compare_configs(
         out.notes.append(unknown_line(flow.flow.target, drift.unknown.values()))
 
 
-def _config(name: str, one: ConfigDiff, off: str) -> Deviation:
-    source = DEFAULT if one.new is None else one.new
-    target = DEFAULT if one.old is None else one.old
-    return Deviation(Aspect.CONFIG, name, one.name, source, target, off)
+def _config(name: str, diff: ConfigDiff, off: str) -> Deviation:
+    source = DEFAULT if diff.new is None else diff.new
+    target = DEFAULT if diff.old is None else diff.old
+    return Deviation(Aspect.CONFIG, name, diff.name, source, target, off)
 
 
 def _never_copied(
@@ -127,12 +127,16 @@ def _never_copied(
             _entries(target_configs[its]),
         )
         for key in sorted({*source_entries, *target_entries}):
-            one, other = source_entries.get(key), target_entries.get(key)
-            if one is None or chosen.may_be_copied(one) or not (_is_own(one) or _is_own(other)):
+            entry, other = source_entries.get(key), target_entries.get(key)
+            if (
+                entry is None
+                or chosen.may_be_copied(entry)
+                or not (_is_own(entry) or _is_own(other))
+            ):
                 continue
-            if one.is_sensitive or other is None or other.value == one.value:
+            if entry.is_sensitive or other is None or other.value == entry.value:
                 continue
-            values = one.value or DEFAULT, other.value or DEFAULT
+            values = entry.value or DEFAULT, other.value or DEFAULT
             yield Deviation(Aspect.CONFIG, name, key, *values, NOT_COPIED)
 
 
@@ -142,8 +146,8 @@ def _entries(entries: list[ConfigEntry] | TwinlogError) -> dict[str, ConfigEntry
     return {entry.name: entry for entry in entries}
 
 
-def _is_own(one: ConfigEntry | None) -> bool:
-    return one is not None and one.source == ConfigSource.DYNAMIC_TOPIC
+def _is_own(entry: ConfigEntry | None) -> bool:
+    return entry is not None and entry.source == ConfigSource.DYNAMIC_TOPIC
 
 
 def compare_acls(
@@ -173,10 +177,10 @@ def compare_acls(
         out.note(f"there are no ACLs to compare: {error}")
         return
     names = sorted(remote.values())
-    missing = [one for one in changes.missing if _covers(one, names)]
-    leftover = [one for one in changes.leftover if _covers(one, names)]
-    lacks = (Deviation(Aspect.ACL, str(one), "", "there", "missing", off) for one in missing)
-    has = (Deviation(Aspect.ACL, str(one), "", "missing", "there", off) for one in leftover)
+    missing = [acl for acl in changes.missing if _covers(acl, names)]
+    leftover = [acl for acl in changes.leftover if _covers(acl, names)]
+    lacks = (Deviation(Aspect.ACL, str(acl), "", "there", "missing", off) for acl in missing)
+    has = (Deviation(Aspect.ACL, str(acl), "", "missing", "there", off) for acl in leftover)
     out.add(Aspect.ACL, total, [*lacks, *has])
 
 
@@ -193,7 +197,7 @@ def compare_quotas(source: ClusterClient, target: ClusterClient, out: FlowCompar
     """Compare quotas, for information only: they are not mirrored."""
     try:
         source_quotas, target_quotas = (
-            {(one.whose, one.key): one.value for one in client_quotas(client)}
+            {(quota.whose, quota.key): quota.value for quota in client_quotas(client)}
             for client in (source, target)
         )
     except (Unauthorized, Unsupported) as error:
@@ -289,7 +293,7 @@ class FlowComparison:
                 of_aspect = [
                     deviation for deviation in self.deviations if deviation.aspect is aspect
                 ]
-                different = sum(one.is_difference for one in of_aspect)
+                different = sum(deviation.is_difference for deviation in of_aspect)
                 out[aspect] = Total(
                     compared=self.compared[aspect],
                     different=different,
@@ -302,7 +306,7 @@ class FlowComparison:
         return {
             "flow": self.flow,
             "is_equal": not self.differences,
-            "totals": {aspect.name.lower(): one for aspect, one in self.totals().items()},
+            "totals": {aspect.name.lower(): total for aspect, total in self.totals().items()},
             "deviations": self.deviations if with_left_alone else self.differences,
             "notes": self.notes,
         }
@@ -398,9 +402,9 @@ class _Comparer:
                 self._say(f"{self._setup.name}: comparing {what}")
 
         topics = [
-            one
-            for one in compare_topics(flow, source_metadata, target_metadata, remote)
-            if matches(one.name)
+            deviation
+            for deviation in compare_topics(flow, source_metadata, target_metadata, remote)
+            if matches(deviation.name)
         ]
         out.add(Aspect.TOPIC, len(remote), topics)
         partitions = compare_partitions(
@@ -425,7 +429,7 @@ class _Comparer:
         return out
 
     def _groups(self, out: FlowComparison, matches: Callable[[str], bool]) -> None:
-        led = resting_flow(self._setup, self._source, self._target, out.notes.append)
+        led = idle_flow_interface(self._setup, self._source, self._target, out.notes.append)
         views = tuple(view for view in led.partitions() if matches(view.source.topic))
         compare_groups(
             replace(led, partitions=lambda: views),
@@ -533,7 +537,9 @@ def compare_replication(
         if wanted > 0 and counts != [wanted]:
             expected = f"replication.factor = {wanted}"
             yield Deviation(Aspect.REPLICATION_FACTOR, name, "", expected, text)
-        source_counts = sorted({len(one.replicas) for one in source_topics[name].partitions})
+        source_counts = sorted(
+            {len(partition.replicas) for partition in source_topics[name].partitions}
+        )
         if source_counts != counts and (wanted <= 0 or counts == [wanted]):
             why = "replication.factor sets that of remote topics"
             expected = ", ".join(map(str, source_counts))
@@ -566,7 +572,7 @@ def compare_groups(
     offsets = offsets_of(
         target,
         [topic.name for topic in survey.selected if not topic.is_share],
-        [one.name for one in survey.selected if one.is_share],
+        [group.name for group in survey.selected if group.is_share],
         furthest=True,
     )
     deviations: list[Deviation] = []

@@ -52,10 +52,14 @@ def shut_out(source: ClusterClient, topics: Iterable[str], acls: Iterable[TopicA
     (ConfigHelper.scala treats keys of unknown type as sensitive), so a listed key counts as true.
     """
     try:
-        found = describe_broker_configs(source, [OPEN_WITHOUT_ACL])
+        broker_configs = describe_broker_configs(source, [OPEN_WITHOUT_ACL])
     except TwinlogError:
         return []  # the user may not describe broker configs
-    values = [one[OPEN_WITHOUT_ACL].value for one in found.values() if OPEN_WITHOUT_ACL in one]
+    values = [
+        entries[OPEN_WITHOUT_ACL].value
+        for entries in broker_configs.values()
+        if OPEN_WITHOUT_ACL in entries
+    ]
     if all(value == "false" for value in values):
         return []
     known = list(acls)
@@ -88,15 +92,15 @@ class AclFence:
         """
         scope = self._scope
         ours = {*wanted_fences(scope, scope.intents())}
-        found = topic_acls(scope.source, needs="ALTER")
-        if open_ := shut_out(scope.source, topics, found):
+        acls = topic_acls(scope.source, needs="ALTER")
+        if open_ := shut_out(scope.source, topics, acls):
             raise scope.error(
                 f"{first_few(open_)} on the source has no ACL, and brokers have "
                 f"{OPEN_WITHOUT_ACL}: a fence by ACL would keep readers out as well; allow them by "
                 "ACLs first, or stop producers yourself with --fence hook or none",
                 code="FENCE_SHUTS_OUT",
             )
-        others = fenced_topics(found) - ours
+        others = fenced_topics(acls) - ours
         self.put_back([topic for topic in topics if topic not in others])
         return sorted(others.intersection(topics))
 
@@ -112,7 +116,7 @@ class AclFence:
             steering.append(rows)
         create_topic_acls(self._scope.source, [fence_acl(topic) for topic in topics])
 
-    def take_down(self) -> list[str]:
+    def remove_own(self) -> list[str]:
         """Remove the fences that Twinlog has put up. Return their topics."""
         scope = self._scope
         mine = wanted_fences(scope, scope.intents())

@@ -131,15 +131,19 @@ class CutoverScope:
         if self.source_problem is not None:
             raise self.source_problem
 
-    def require_same(self, here: ClusterMetadata | None, there: ClusterMetadata) -> None:
+    def require_same(
+        self, source_metadata: ClusterMetadata | None, target_metadata: ClusterMetadata
+    ) -> None:
         """Raise FlowError (CLUSTER_CHANGED) if an address leads to another cluster than the claim
         names.
         """
-        found = target_changed(self.config, self.claim, there.cluster_id or "")
-        if here is not None:
-            found = found or source_changed(self.config, self.claim, here.cluster_id or "")
-        if found is not None:
-            raise found
+        error = target_changed(self.config, self.claim, target_metadata.cluster_id or "")
+        if source_metadata is not None:
+            error = error or source_changed(
+                self.config, self.claim, source_metadata.cluster_id or ""
+            )
+        if error is not None:
+            raise error
 
     def require_copied(self) -> None:
         """Raise FlowError (NOT_COPIED) if no mirror ever led the flow into this target."""
@@ -166,8 +170,8 @@ class CutoverScope:
     def is_led(self) -> bool:
         """Return True if a mirror is in the flow's group, so that it leads or will lead within
         seconds."""
-        found = list_groups(Coordinators(self.target)).get(f"twinlog-{self.name}")
-        return found is not None and found.is_active
+        group = list_groups(Coordinators(self.target)).get(f"twinlog-{self.name}")
+        return group is not None and group.is_active
 
     def close(self) -> None:
         for client in (self.source, self.target, self.steering):

@@ -124,18 +124,20 @@ class Observation:
     @cached_property
     def lag(self) -> int:
         """Records that wait, over partitions where that is known."""
-        return total(one.lag for one in self.behind) or 0
+        return total(partition.lag for partition in self.behind) or 0
 
     @cached_property
     def lag_ms(self) -> int:
-        return largest(one.lag_ms for one in self.behind) or 0
+        return largest(partition.lag_ms for partition in self.behind) or 0
 
     @cached_property
     def batches(self) -> tuple[int, int]:
         """Batches that the lanes of lagging partitions have read, and how many of these were
         decoded or compressed again.
         """
-        return sum(one.batches for one in self.behind), sum(one.recoded for one in self.behind)
+        return sum(partition.batches for partition in self.behind), sum(
+            partition.recoded for partition in self.behind
+        )
 
     @property
     def is_slow(self) -> bool:
@@ -146,9 +148,9 @@ class Observation:
     def round_trips(self) -> str:
         """The known round-trip times as text; empty if none is known."""
         return ", ".join(
-            f"{one.alias} {one.round_trip_ms:.1f} ms"
-            for one in (self.source, self.target)
-            if one.round_trip_ms is not None
+            f"{cluster.alias} {cluster.round_trip_ms:.1f} ms"
+            for cluster in (self.source, self.target)
+            if cluster.round_trip_ms is not None
         )
 
     @property
@@ -200,23 +202,24 @@ def quota(seen: Observation) -> Iterator[Finding]:
     if not (is_throttled or seen.is_slow):
         return
     quotas = [
-        (side, one)
+        (side, quota)
         for side, key in ((seen.source, CONSUMER), (seen.target, PRODUCER))
-        for one in side.quotas or ()
-        if one.key in (key, REQUESTS)
+        for quota in side.quotas or ()
+        if quota.key in (key, REQUESTS)
     ]
-    for side, one in quotas:
-        likelihood = Likelihood.LIKELY if is_throttled else _binds(seen, one)
+    for side, quota in quotas:
+        likelihood = Likelihood.LIKELY if is_throttled else _binds(seen, quota)
         if likelihood is not None:
             yield Finding(
                 likelihood,
                 "quota",
-                f"{side.alias} has a quota of {_number(one)} for {one.whose} ({one.key}, for "
+                f"{side.alias} has a quota of {_number(quota)} for {quota.whose} ({quota.key}, for "
                 "each broker)",
-                f"raise it: kafka-configs.sh --alter --add-config {one.key}=... for {one.whose}",
+                f"raise it: kafka-configs.sh --alter --add-config {quota.key}=... for "
+                f"{quota.whose}",
             )
     if is_throttled and not quotas and seen.limit is None:
-        hidden = [one.alias for one in (seen.source, seen.target) if one.quotas is None]
+        hidden = [cluster.alias for cluster in (seen.source, seen.target) if cluster.quotas is None]
         todo = "check the quotas of users and client IDs: kafka-configs.sh --describe"
         if hidden:
             todo = f"grant DESCRIBE_CONFIGS on the cluster of {', '.join(hidden)} to see which"
@@ -224,22 +227,22 @@ def quota(seen: Observation) -> Iterator[Finding]:
         yield Finding(Likelihood.LIKELY, "quota", what, todo)
 
 
-def _binds(seen: Observation, one: Quota) -> Likelihood | None:
+def _binds(seen: Observation, quota: Quota) -> Likelihood | None:
     """Decide by the rate if it is known. The share of a broker's thread is never known here."""
-    if one.key == REQUESTS or seen.rate is None:
+    if quota.key == REQUESTS or seen.rate is None:
         return Likelihood.POSSIBLE
-    return Likelihood.LIKELY if seen.rate >= NEAR * one.value else None
+    return Likelihood.LIKELY if seen.rate >= NEAR * quota.value else None
 
 
-def _number(one: Quota) -> str:
-    return f"{one.value:g} % of a thread" if one.key == REQUESTS else f"{size(one.value)}/s"
+def _number(quota: Quota) -> str:
+    return f"{quota.value:g} % of a thread" if quota.key == REQUESTS else f"{size(quota.value)}/s"
 
 
 def one_partition(seen: Observation) -> Iterator[Finding]:
     """Report a single partition with most of the lag: one lane copies it, and more do not help."""
     if not seen.is_slow or len(seen.snapshot.partitions) < 2:
         return
-    worst = max(seen.behind, key=lambda one: one.lag or 0)
+    worst = max(seen.behind, key=lambda partition: partition.lag or 0)
     share = (worst.lag or 0) / seen.lag
     if share < MOST_OF_IT:
         return
@@ -302,7 +305,7 @@ def open_transaction(seen: Observation) -> Iterator[Finding]:
     held = [part for part in parts if part.loss_records and (not part.lag or part.is_held_back)]
     if not held:
         return
-    worst = max(held, key=lambda one: one.loss_records or 0)
+    worst = max(held, key=lambda partition: partition.loss_records or 0)
     yield Finding(
         Likelihood.LIKELY,
         "open_transaction",
@@ -365,7 +368,7 @@ def recoded(seen: Observation) -> Iterator[Finding]:
         return
     why = "gaps of compaction, LogAppendTime, too large for the target, or another codec"
     if seen.decoded:
-        why = "; ".join(f"{topic}: {one}" for topic, one in [*seen.decoded.items()][:3])
+        why = "; ".join(f"{topic}: {why}" for topic, why in [*seen.decoded.items()][:3])
     todo = "give them more lanes (tasks.max), or change that config of the source's topic"
     if seen.tuning.recompression is not None:
         todo = "remove compression.type of the target's producer: then batches keep their codec"
@@ -399,7 +402,10 @@ def decoded(seen: Observation) -> Iterator[Finding]:
             "set batch.size = 0 for the target's producer: then batches pass unchanged",
         )
     if seen.decoded and not is_counted:
-        some, all_of = plural(len(seen.decoded), "topic"), {one.topic for one in seen.behind}
+        some, all_of = (
+            plural(len(seen.decoded), "topic"),
+            {partition.topic for partition in seen.behind},
+        )
         why = next(iter(seen.decoded.values()))
         yield Finding(
             Likelihood.POSSIBLE,
@@ -517,9 +523,9 @@ def paused(seen: Observation) -> Iterator[Finding]:
         for partition in seen.snapshot.partitions
         if partition.state is PartitionState.PAUSED
     ]
-    for topic, some in _by(parts, lambda one: one.topic):
+    for topic, some in _by(parts, lambda partition: partition.topic):
         why = some[0].message or "paused"
-        lag = total(one.lag for one in some) or 0
+        lag = total(partition.lag for partition in some) or 0
         yield _certain(
             "topic_paused",
             f"{topic}: {why}; {count(lag)} records wait",
@@ -543,10 +549,10 @@ def no_lanes(seen: Observation) -> Iterator[Finding]:
 def stopped_by_codes(seen: Observation) -> Iterator[Finding]:
     """Report partitions that have stopped with a code or are retried; the most frequent first."""
     parts = [partition for partition in seen.snapshot.partitions if partition.code]
-    groups = sorted(_by(parts, lambda one: one.code), key=lambda item: -len(item[1]))
+    groups = sorted(_by(parts, lambda partition: partition.code), key=lambda item: -len(item[1]))
     for code, some in groups:
-        names = first_few(f"{one.topic}-{one.partition}" for one in some)
-        is_failed = any(one.state is PartitionState.FAILED for one in some)
+        names = first_few(f"{partition.topic}-{partition.partition}" for partition in some)
+        is_failed = any(partition.state is PartitionState.FAILED for partition in some)
         verb = "have stopped" if is_failed else "are being retried"
         yield _certain(
             code.lower(),
@@ -589,8 +595,8 @@ def _of(side: ClusterView, tps: Sequence[object], what: str) -> str:
 def retention_near(seen: Observation) -> Iterator[Finding]:
     """Report records that will be deleted before they are copied."""
     near = [partition for partition in seen.snapshot.partitions if partition.is_near_deletion]
-    for topic, some in _by(near, lambda one: one.topic):
-        first = min(some, key=lambda one: one.left_ms or 0)
+    for topic, some in _by(near, lambda partition: partition.topic):
+        first = min(some, key=lambda partition: partition.left_ms or 0)
         needs = (
             "more time than it has (it is not catching up)"
             if first.needs_ms is None
@@ -649,8 +655,8 @@ def printed(seen: Observation, findings_of: list[Finding]) -> dict[str, Any]:
         "lanes": seen.snapshot.lanes,
         "bytes_per_second": None if seen.rate is None else round(seen.rate),
         "round_trips_ms": {
-            one.alias: {str(node): round(ms, 3) for node, ms in one.round_trips_ms.items()}
-            for one in (seen.source, seen.target)
+            cluster.alias: {str(node): round(ms, 3) for node, ms in cluster.round_trips_ms.items()}
+            for cluster in (seen.source, seen.target)
         },
         "notes": seen.notes,
         "findings": findings_of,
@@ -659,7 +665,7 @@ def printed(seen: Observation, findings_of: list[Finding]) -> dict[str, Any]:
 
 def findings(seen: Observation) -> list[Finding]:
     """Return the findings, or an empty list if the flow is neither slow nor stopped."""
-    results = [one for check in CHECKS for one in check(seen)]
+    results = [finding for check in CHECKS for finding in check(seen)]
     if not results:
         results = list(at_its_limits(seen))
-    return sorted(results, key=lambda one: one.likelihood)
+    return sorted(results, key=lambda finding: finding.likelihood)

@@ -25,7 +25,7 @@ from twinlog.errors import BrokerRefused, TwinlogError, Unauthorized
 from twinlog.flow_log import FlowLog
 from twinlog.mirror.names.acl_rules import AclRules
 from twinlog.quantities import first_few, plural
-from twinlog.survey.copied_topics import CopiedTopic, still_there
+from twinlog.survey.copied_topics import CopiedTopic, unchanged_pairs
 from twinlog.wire.topic_acl import TopicAcl
 
 log = logging.getLogger(__name__)
@@ -115,7 +115,7 @@ class AclSync(TopicRounds):
         del is_whole
         with ClusterClient(self._flow.source) as source, ClusterClient(self._flow.target) as target:
             try:
-                remotes = still_there(topics, source, target)
+                remotes = unchanged_pairs(topics, source, target)
                 changes = give_acls(
                     self._flow.config,
                     remotes,

@@ -32,7 +32,7 @@ from twinlog.mirror.names.config_rules import (
 from twinlog.mirror.names.filters import ConfigPropertyFilter
 from twinlog.quantities import first_few, plural
 from twinlog.survey.cluster_state import cluster_state
-from twinlog.survey.copied_topics import CopiedTopic, still_there
+from twinlog.survey.copied_topics import CopiedTopic, unchanged_pairs
 from twinlog.survey.topic_configs import unread_configs
 
 log = logging.getLogger(__name__)
@@ -141,7 +141,7 @@ class ConfigSync(TopicRounds):
 
     def sync(self, topics: Sequence[CopiedTopic], *, is_whole: bool) -> None:
         with ClusterClient(self._flow.source) as source, ClusterClient(self._flow.target) as target:
-            remotes = still_there(topics, source, target)
+            remotes = unchanged_pairs(topics, source, target)
             shared = self._shared(topics, target)
             drift = find_drift(self._flow.config, remotes, source, target, shared)
             if drift.topics:
@@ -211,8 +211,8 @@ class ConfigSync(TopicRounds):
             foreign = any(self._is_foreign(remote, diff) for diff in diffs)
             by_hand = foreign and remote in self._own
             fresh = diffs if by_hand else [o for o in diffs if (remote, o) not in self._logged]
-            fresh = [one for one in fresh if not shortens_life(one)]  # see `lowered`
-            logged.update((remote, one) for one in diffs)
+            fresh = [diff for diff in fresh if not shortens_life(diff)]  # see `lowered`
+            logged.update((remote, diff) for diff in diffs)
             if not fresh:
                 continue
             line = f"config of {remote}: {', '.join(map(str, fresh))}"
@@ -228,11 +228,11 @@ class ConfigSync(TopicRounds):
             self._log.warning("configs of %s were changed", plural(more, "more topic"))
         return logged
 
-    def _is_foreign(self, remote: str, one: ConfigDiff) -> bool:
+    def _is_foreign(self, remote: str, diff: ConfigDiff) -> bool:
         """Return True if the value was set on the target, and is not an older one of the source."""
         if remote not in self._own:
-            return one.was_own
-        return self._own[remote].get(one.name) != (one.old if one.was_own else None)
+            return diff.was_own
+        return self._own[remote].get(diff.name) != (diff.old if diff.was_own else None)
 
 
 def config_sync(flow: LedFlow) -> ConfigSync | None:

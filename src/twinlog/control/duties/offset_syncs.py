@@ -97,7 +97,7 @@ class OffsetSyncs:
         return "; or write them to the target: offset-syncs.topic.location=target"
 
     def _round(self) -> None:
-        if self._found is not None and self._log.others_wrote():
+        if self._found is not None and self._log.has_foreign_records():
             self._forget()
         if self._found is None:
             ensure_mm2_topic(self._client, self._topic, self._config.replication_factor)
@@ -107,7 +107,9 @@ class OffsetSyncs:
         maps = self._flow.read_map()
         if len(self._written) > len(views):
             current = {view.map_key for view in views}
-            self._written = {key: one for key, one in self._written.items() if key in current}
+            self._written = {
+                key: written for key, written in self._written.items() if key in current
+            }
         now = time.monotonic()
         due: dict[PartitionView, list[SyncPoint]] = {}
         undone: dict[PartitionView, _Written] = {}

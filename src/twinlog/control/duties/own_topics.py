@@ -104,7 +104,10 @@ class OwnTopics:
             followed.append(self._flow.claim.encode())
         return [
             *(row for row in followed if row[0] not in present),
-            *(having_written(self._flow.name, one) for one in sorted(wrote - state.producers)),
+            *(
+                having_written(self._flow.name, producer_id)
+                for producer_id in sorted(wrote - state.producers)
+            ),
         ]
 
     def _search_rows(self) -> None:

@@ -36,7 +36,7 @@ from twinlog.codes import FlowState
 from twinlog.config.flow.schema import PolicyKind, VerifyMode
 from twinlog.control.duties.rounds import Duty, LedFlow, NotPermitted, PartitionView
 from twinlog.control.watch.verified import CODE, Verified
-from twinlog.control.watch.vital import give_way
+from twinlog.control.watch.vital import lower_priority
 from twinlog.errors import PartitionError, Unauthorized
 from twinlog.flow_log import FlowLog
 from twinlog.lane.watches.compaction import may_lack_offsets
@@ -121,7 +121,7 @@ class Verification:
         return ROUND_S
 
     def round(self) -> None:
-        give_way(NICE)
+        lower_priority(NICE)
         try:
             self._verify()
         except Unauthorized as error:
@@ -201,7 +201,7 @@ class Verification:
         before_s = time.thread_time()
         compared = self._compared(section, Rules(is_shared=self._is_shared))
         if not compared.is_identical:
-            again = self._compared_again(section)
+            again = self._compare_again(section)
             if again is None:
                 return
             compared = again
@@ -217,7 +217,7 @@ class Verification:
             compared.equal, compared.bytes, int(time.time() * 1000), int(1000 * time.thread_time())
         )
         for difference in compared.differences:
-            line = _said(view, difference)
+            line = _difference_line(view, difference)
             if self._flow.verified.differs(line):
                 error = PartitionError(
                     f"{line}: `twinlog verify` compares all of both logs", code=CODE
@@ -226,7 +226,7 @@ class Verification:
 
     # -- one section
 
-    def _compared_again(self, section: _Section) -> Compared | None:
+    def _compare_again(self, section: _Section) -> Compared | None:
         """Compare again with current data. Return None if the partition was replaced."""
         views = {_pair(view): view for view in self._flow.partitions() if _is_usable(view)}
         view = views.get(_pair(section.view))
@@ -243,13 +243,13 @@ class Verification:
     def _compared(self, section: _Section, rules: Rules) -> Compared:
         view, written = section.view, section.written
         reach = written.reach or Reach(0, 0)
-        here = offset_at(self._source, view.source, EARLIEST)
-        there = offset_at(self._target, view.target, EARLIEST)
+        source_start = offset_at(self._source, view.source, EARLIEST)
+        target_start = offset_at(self._target, view.target, EARLIEST)
         wanted = VerifyTask(
             source=view.source,
             target=view.target,
-            here=PartitionBounds(start=here, end=reach.upstream),
-            there=PartitionBounds(start=there, end=reach.downstream),
+            here=PartitionBounds(start=source_start, end=reach.upstream),
+            there=PartitionBounds(start=target_start, end=reach.downstream),
             here_later=reach.upstream,
             written=written,
             producers=frozenset(),
@@ -272,7 +272,7 @@ class Verification:
             read_bytes=READ_BYTES,
         )
         # skip deleted offsets, and those before the start of the copy
-        self._done[_pair(view)] = max(section.end, here, written.runs[0].upstream)
+        self._done[_pair(view)] = max(section.end, source_start, written.runs[0].upstream)
         return compared
 
     def _may_lack(self, client: ClusterClient, topic: str) -> bool:
@@ -305,11 +305,11 @@ def _pair(view: PartitionView) -> tuple[TopicPartition, TopicId, TopicId]:
     return view.source, view.source_topic_id, view.target_topic_id
 
 
-def _said(view: PartitionView, one: Difference) -> str:
+def _difference_line(view: PartitionView, difference: Difference) -> str:
     sides = [
         f"{tp} {span}"
-        for tp, span in ((view.source, one.source), (view.target, one.target))
+        for tp, span in ((view.source, difference.source), (view.target, difference.target))
         if span is not None
     ]
-    why = f" ({one.why})" if one.why else ""
-    return f"{one.kind.value}: {' / '.join(sides)}{why}"
+    why = f" ({difference.why})" if difference.why else ""
+    return f"{difference.kind.value}: {' / '.join(sides)}{why}"

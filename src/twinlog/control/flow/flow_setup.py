@@ -36,9 +36,15 @@ from twinlog.control.duties.acl_sync import acls_of_new
 from twinlog.control.duties.handed_topics import HandedTopics
 from twinlog.control.leading.claims import FlowClaims
 from twinlog.control.leading.ends import FlowClients, FlowEnds
-from twinlog.control.leading.lead import Fenced, SetupWaiting, StandingBy, take_part, wait_to_lead
+from twinlog.control.leading.lead import (
+    Fenced,
+    SetupWaiting,
+    StandingBy,
+    join_election,
+    wait_to_lead,
+)
 from twinlog.control.loops.guard import LoopGuard
-from twinlog.control.loops.neighbours import Neighbours
+from twinlog.control.loops.neighbours import SiblingFlows
 from twinlog.control.risk.source_watch import SourceQuestions
 from twinlog.errors import Fate, FlowError, NotLeader, TwinlogError, Unauthorized
 from twinlog.flow_log import FlowLog
@@ -283,7 +289,7 @@ class PreparedFlow:
 class FlowSetup(FlowEnds):
     """The set-up of one flow, kept between attempts."""
 
-    neighbours: Neighbours = field(default_factory=Neighbours)
+    neighbours: SiblingFlows = field(default_factory=SiblingFlows)
     """All flows of this process, including this one."""
     adopts: OffsetStorage | None = None
     """The positions of the MirrorMaker 2 whose work this flow adopts."""
@@ -412,7 +418,7 @@ class FlowSetup(FlowEnds):
         return source_id, target_id
 
     def _lead(self, *, once: bool) -> None:
-        self.membership = take_part(self.membership, self.target, self.config)
+        self.membership = join_election(self.membership, self.target, self.config)
         self._stay_resigned(self.membership)  # `resign` may have come before the membership existed
         try:
             wait_to_lead(self.membership, self.config, once=once)

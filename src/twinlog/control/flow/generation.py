@@ -42,7 +42,7 @@ class TopicRefresh:
     def begin(self) -> None:
         """Start after the set-up, which has discovered the current topics."""
         self._due_after(may_come=bool(self.prepared.problems))
-        self._see_source()
+        self._log_vanished_topics()
 
     def tend(self, background: InBackground) -> None:
         """Discover again when it is due."""
@@ -64,14 +64,14 @@ class TopicRefresh:
             run.wants_discovery = run.wants_discovery or was_wanted
             self._failed(error)
 
-        background(self.prepared.discover, self._found, failed)
+        background(self.prepared.discover, self._apply_discovery, failed)
 
-    def _found(self, plans: list[PartitionPlan]) -> None:
+    def _apply_discovery(self, plans: list[PartitionPlan]) -> None:
         self._is_discovering = self._has_failed = False
         if self.run.is_stopping:
             return
         self.run.set_plans(plans)
-        self._see_source()
+        self._log_vanished_topics()
         lost_at, now = self.run.lost_topics_at, self.run.clock.monotonic()
         # a missing topic may come back, so discovery is more frequent for a while
         is_lost = lost_at is not None and now - lost_at < self.prepared.setup.refresh_s
@@ -93,7 +93,7 @@ class TopicRefresh:
         pause_s = min(pause_s, RETRY_FAILED_S) if may_come else pause_s
         self._next = self.run.clock.monotonic() + pause_s
 
-    def _see_source(self) -> None:
+    def _log_vanished_topics(self) -> None:
         """Log topics that the source no longer lists."""
         run, flow = self.run, self.prepared.setup.config.flow
         gone = see_source(

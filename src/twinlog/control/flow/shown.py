@@ -97,7 +97,7 @@ class Shown:
             ending = f"{plural(failed, 'partition')} FAILED; everything else is done"
         if is_ending and trouble is not None and trouble.is_outage:
             ending = f"{ending}; {trouble.reason}"
-            running = replace(running, partitions=tuple(map(_not_asked, running.partitions)))
+            running = replace(running, partitions=tuple(map(_without_lag, running.partitions)))
         return self._taken(
             run,
             replace(
@@ -151,6 +151,6 @@ class Shown:
         return shown
 
 
-def _not_asked(part: PartitionSnapshot) -> PartitionSnapshot:
+def _without_lag(part: PartitionSnapshot) -> PartitionSnapshot:
     """Clear the lag, which was known only before the outage."""
     return part if part.state is PartitionState.DONE else replace(part, lag=None, lag_ms=None)

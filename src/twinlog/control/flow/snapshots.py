@@ -115,10 +115,10 @@ def partition_state(partition: Partition, lag: int | None) -> PartitionState:
         return PartitionState.PAUSED
     if partition.placement is Placement.PENDING and partition.failure is not None:
         return PartitionState.RETRYING
-    return _over(partition) or STATE_OF[partition.placement]
+    return _state_of_ended(partition) or STATE_OF[partition.placement]
 
 
-def _over(partition: Partition) -> PartitionState | None:
+def _state_of_ended(partition: Partition) -> PartitionState | None:
     """Return the state of an ended copy if its placement does not show it."""
     if partition.placement is Placement.RELEASED and partition.vanished_ms:
         return PartitionState.SOURCE_DELETED
@@ -133,7 +133,7 @@ def problem_snapshots(
 ) -> Iterator[PartitionSnapshot]:
     """Yield partitions that were never given to a lane, because of a problem with their topic."""
     problems = list(problems)
-    since.forget_others(problem.topic for problem in problems)
+    since.keep_only(problem.topic for problem in problems)
     for problem in problems:
         since_ms = since.see_topic(problem.topic, problem.error.code, now_ms)
         for partition in range(problem.first, problem.partitions):

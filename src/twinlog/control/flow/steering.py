@@ -63,11 +63,11 @@ class Steering:
             return
         self._is_reading, self._next_read = True, now + READ_EVERY_S
         if (news := self.at_hand()) is not None:
-            self._found(news)
+            self._apply_news(news)
         else:
-            background(self.read, self._found, self._failed)
+            background(self.read, self._apply_news, self._failed)
 
-    def _found(self, news: StateNews) -> None:
+    def _apply_news(self, news: StateNews) -> None:
         self._is_reading, self._fails_since = False, None
         if self.run.holds_back:
             self.log.news("the flow's intents can be read again")
@@ -155,7 +155,9 @@ class Steering:
             names = first_few([topic or "the flow" for topic in topics])
             about = topics[0] if len(topics) == 1 else ""
             self.log.news("%s %s %s", names, verb, what, topic=about, person=who)
-        for skip in (one for one in intents.skips if one not in before.skips):
+        for skip in (skip for skip in intents.skips if skip not in before.skips):
             self.log.news("will be left out: %s", skip)
-        for one in (one for one in intents.accepted if one not in before.accepted):
-            self.log.news("foreign records are accepted: %s", one)
+        for acceptance in (
+            acceptance for acceptance in intents.accepted if acceptance not in before.accepted
+        ):
+            self.log.news("foreign records are accepted: %s", acceptance)

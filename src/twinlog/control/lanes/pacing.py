@@ -98,15 +98,15 @@ class Pacer:
             self.is_binding = False
             return
         limit = max(self.limit + SETTLED_A_SECOND * self._balance, LEAST_SHARE * self.limit)
-        given = shares(limit, asked, {topic: self.priorities.weight(topic) for topic in asked})
-        self.is_binding = any(given[topic] < asked[topic] for topic in asked)
-        given = {
-            topic: rate + TRICKLE_BYTES * (rate == asked[topic]) for topic, rate in given.items()
+        rates = shares(limit, asked, {topic: self.priorities.weight(topic) for topic in asked})
+        self.is_binding = any(rates[topic] < asked[topic] for topic in asked)
+        rates = {
+            topic: rate + TRICKLE_BYTES * (rate == asked[topic]) for topic, rate in rates.items()
         }
         waits = {lane.key: _waiting(lane) for lane in every}
         for lane in every:
             mine = {
-                topic: int(given[topic] * share / sum(w.get(topic, 0.0) for w in waits.values()))
+                topic: int(rates[topic] * share / sum(w.get(topic, 0.0) for w in waits.values()))
                 for topic, share in waits[lane.key].items()
             }
             lane.peer.send(Pace(bytes_per_second=mine))

@@ -94,8 +94,8 @@ def take_of(
         lost=partition.lost,
         handed=partition.handed if fan is None else None,
         fan=fan,
-        skips=tuple(one.skip for one in partition.skips),
-        accepted=tuple(one.accepted for one in partition.accepted),
+        skips=tuple(skip.skip for skip in partition.skips),
+        accepted=tuple(acceptance.accepted for acceptance in partition.accepted),
         transform=plan.transform,
         written_by="" if known is None else known.transform,
         transformed=() if known is None else known.transformed,
@@ -164,7 +164,7 @@ def transformed_as_before(
     by_term = sorted(maps.values(), key=attrgetter("term"))
     newest = {(known.topic, known.key.partition): known for known in by_term}
     before = {known.topic for known in newest.values() if known.transform}
-    unchanged = {one.plan.source.topic for one in every if not one.plan.transform}
+    unchanged = {partition.plan.source.topic for partition in every if not partition.plan.transform}
     lost = {topic for topic in before & unchanged if not removed.matches(topic)}
     if not lost:
         return [*cold]

@@ -26,7 +26,7 @@ def replan(
     """
     leaving: list[Partition] = []
     released = intents.released
-    wanted = {one.source: one for one in plans if one.source.topic not in released}
+    wanted = {plan.source: plan for plan in plans if plan.source.topic not in released}
     for tp, plan in wanted.items():
         known = partitions.get(tp)
         if known is None:
@@ -92,7 +92,9 @@ def kept(copy: str) -> str:
 
 def hold_back(partitions: Iterable[Partition], error: TwinlogError | None) -> None:
     """Set the reason why partitions that have not run yet do not start. None clears it."""
-    waiting = (one for one in partitions if one.is_wanted and one.taken is None)
+    waiting = (
+        partition for partition in partitions if partition.is_wanted and partition.taken is None
+    )
     for partition in waiting:
         if partition.placement is not Placement.PENDING:
             continue

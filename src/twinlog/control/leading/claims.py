@@ -264,8 +264,8 @@ class FlowClaims:
         return hashlib.sha256(json.dumps(parts).encode()).hexdigest()[:16]
 
 
-def _is_same(one: Claim, other: Claim | None) -> bool:
-    return other is not None and (one.generation, one.claimant) == (
+def _is_same(claim: Claim, other: Claim | None) -> bool:
+    return other is not None and (claim.generation, claim.claimant) == (
         other.generation,
         other.claimant,
     )

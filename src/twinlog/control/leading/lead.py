@@ -13,9 +13,9 @@ from twinlog.cluster.groups.member import (
     MemberRole,
     MembershipState,
     config_of,
+    process_metadata,
     share_of,
     successor_of,
-    who_we_are,
     with_config,
 )
 from twinlog.cluster.groups.membership import Membership
@@ -56,7 +56,7 @@ class Fenced(SetupWaiting):
     code = "FENCED"
 
 
-def take_part(
+def join_election(
     membership: Membership | None, target: ClusterSettings, config: FlowConfig
 ) -> Membership:
     """Return a membership of the flow's group with the current configuration in its metadata."""
@@ -66,7 +66,7 @@ def take_part(
             raise StandingBy("standing by: another process hands this flow over to a third one")
         membership = None
     if membership is None:
-        metadata = who_we_are(own_digests)
+        metadata = process_metadata(own_digests)
         membership = Membership(target, f"twinlog-{config.flow}", metadata=metadata)
         membership.start()
     elif config_of(membership.metadata) != own_digests:

@@ -82,8 +82,8 @@ def empty_topics(target: ClusterClient, names: Collection[str]) -> set[str]:
     return {*names} - {tp.topic for tp in (*spans, *unread)}
 
 
-def why_not_ours(
-    flow: FlowConfig, one: CopiedTopic, remote: TopicMetadata, target: ClusterClient
+def why_foreign(
+    flow: FlowConfig, topic: CopiedTopic, remote: TopicMetadata, target: ClusterClient
 ) -> tuple[str, str]:
     """Return why a topic may not be changed as this copy while no lane has checked it, and the
     code. This is decided by the offset map and the log's last batches. Empty if it may be changed,
@@ -95,15 +95,16 @@ def why_not_ours(
         return (UNREADABLE if unread else ""), ""
     maps = read_maps(target, flow.flow, after=NO_ENDS)
     maps.require_all()
-    ids = one.source_id, one.target_id
+    ids = topic.source_id, topic.target_id
     known = [known_map for key, known_map in maps.items() if key[:2] == ids and known_map.runs]
     why, code = "", ""
-    if not known and any(key.target_topic_id == one.target_id for key in maps):
+    if not known and any(key.target_topic_id == topic.target_id for key in maps):
         why, code = "it holds the copy of an earlier source topic of that name", "SOURCE_RECREATED"
     elif not known:
         why = "the offset map has no row of it"
     elif flow.policy.kind is PolicyKind.IDENTITY and any(
-        one.runs[-1].downstream != one.runs[-1].ordinal for one in known
+        partition_map.runs[-1].downstream != partition_map.runs[-1].ordinal
+        for partition_map in known
     ):
         why = "other clients write to it"
     if why:

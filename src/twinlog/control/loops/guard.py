@@ -31,8 +31,8 @@ from twinlog.cluster.net.metadata import ClusterMetadata, TopicMetadata
 from twinlog.config.flow.schema import FlowConfig, PolicyKind
 from twinlog.control.duties.handed_topics import HandedTopics
 from twinlog.control.duties.rounds import NotNow
-from twinlog.control.loops.foreign_topics import empty_topics, foreign_topics, why_not_ours
-from twinlog.control.loops.neighbours import Neighbours
+from twinlog.control.loops.foreign_topics import empty_topics, foreign_topics, why_foreign
+from twinlog.control.loops.neighbours import SiblingFlows
 from twinlog.errors import CorruptData, Fate, FlowError, PartitionError, TwinlogError
 from twinlog.mirror.names.filters import TopicSelector, policy_of
 from twinlog.mirror.names.naming import STATE_TOPIC, ReplicationPolicy
@@ -55,7 +55,7 @@ class LoopGuard:
 
     config: FlowConfig
     policy: ReplicationPolicy
-    neighbours: Neighbours
+    neighbours: SiblingFlows
     log_once: Callable[[str], None]
     handed: HandedTopics | None = None
     """The topics that the flow's lanes copy. None with `--once`, which checks before lanes start,
@@ -82,7 +82,7 @@ class LoopGuard:
             self.log_once(note)
         if verdict.errors and not verdict.rows:
             first = next(iter(verdict.errors.values()))
-            raise nothing_left(self.config, first, len(verdict.errors) - 1)
+            raise no_topic_left(self.config, first, len(verdict.errors) - 1)
 
     def check(
         self,
@@ -99,7 +99,7 @@ class LoopGuard:
         if (
             at_source.cluster_id
             and at_source.cluster_id == at_target.cluster_id
-            and self._feeds_itself(at_source)
+            and self._copies_its_copies(at_source)
         ):
             raise same_cluster(self.config, at_source.cluster_id)
         states = self._states(source, target, at_source, at_target)
@@ -115,7 +115,7 @@ class LoopGuard:
             verdict.notes.append(unknown_ids(self.config, unknown))
         return verdict
 
-    def _feeds_itself(self, at_source: ClusterMetadata) -> bool:
+    def _copies_its_copies(self, at_source: ClusterMetadata) -> bool:
         """Return True if a flow on one cluster would copy its own copies, or onto the originals. If
         it does not select its copies, topics are copied once under other names, as by MirrorMaker
         2.
@@ -147,7 +147,7 @@ class LoopGuard:
             policy = policy_of(other)
             for name in mirrored_topics(other, at_target):
                 remote = policy.format_remote_topic(other.source_alias, name)
-                way = self.neighbours.way_back(other, remote)
+                way = self.neighbours.return_path(other, remote)
                 if str(self.config.flow) in way:
                     yield name, would_come_back(self.config, name, way)
 
@@ -202,7 +202,7 @@ class LoopGuard:
                 code=error.code,
                 fate=Fate.RETRIABLE,
             )
-            verdict.leave({one.source_topic: why for one in fresh if not one.begun})
+            verdict.leave({row.source_topic: why for row in fresh if not row.begun})
             return False
         return True
 
@@ -213,13 +213,13 @@ class LoopGuard:
         verified that it is the copy of this source topic; or other clients write to it, whose keys
         would go to other partitions; or it was replaced since the check.
         """
-        one = CopiedTopic(
+        copied = CopiedTopic(
             source=topic.name,
             target=remote.name,
             source_id=topic.topic_id,
             target_id=remote.topic_id,
         )
-        why, code = self._found_against(one, remote, target)
+        why, code = self._found_against(copied, remote, target)
         if not why:
             why = self._why_no_lead(target)
         if not why:  # last, because it takes the least time
@@ -237,20 +237,20 @@ class LoopGuard:
         )
 
     def _found_against(
-        self, one: CopiedTopic, remote: TopicMetadata, target: ClusterClient
+        self, topic: CopiedTopic, remote: TopicMetadata, target: ClusterClient
     ) -> tuple[str, str]:
         """Return why this flow must not extend a topic, and its error code; usually empty."""
-        if one.target not in self._begun:
+        if topic.target not in self._begun:
             if self.config.policy.kind is not PolicyKind.IDENTITY or _is_empty(target, remote):
                 return "", ""
             return "it holds records that this flow did not write", ""
         if self.handed is None:
-            return why_not_ours(self.config, one, remote, target)
-        if one.target in self.handed.with_others:
+            return why_foreign(self.config, topic, remote, target)
+        if topic.target in self.handed.with_others:
             return "other clients write to it", ""
-        if one in self.handed.ours:
+        if topic in self.handed.ours:
             return "", ""
-        code = self.handed.left_alone.get(one.target, "")
+        code = self.handed.left_alone.get(topic.target, "")
         return (f"it failed with {code}" if code else "its other partitions were not begun"), code
 
     def _take_back(
@@ -276,10 +276,10 @@ class LoopGuard:
             if row is not None and (not row.begun or row.topic_id != plan.target_topic_id):
                 rows[_key(row)] = structs.replace(row, topic_id=plan.target_topic_id, begun=True)
         begun = self._begun
-        begins = {one.source_topic: one.topic for one in rows.values() if one.topic not in begun}
+        begins = {row.source_topic: row.topic for row in rows.values() if row.topic not in begun}
         if begins:
             empty = empty_topics(target, begins.values())
-            self.before_begin({name: one for name, one in begins.items() if one in empty})
+            self.before_begin({name: begin for name, begin in begins.items() if begin in empty})
         if rows:
             self._write(target, rows.values())
 
@@ -326,7 +326,7 @@ class LoopGuard:
         )
         if source_state.unread is not None and not names_have_origins:
             out.notes.append(unseen_origins(self.config))
-        others = target.copied_by_others(str(self.config.flow))
+        others = target.copied_by_other_flows(str(self.config.flow))
         begun = BegunCopies(self.config, at_target, target)
         for name, topic in topics.items():
             if self.neighbours.is_named_copy(self.config, name):
@@ -408,7 +408,7 @@ class LoopGuard:
             return None  # it was first: the flow that would close the loop is refused
         if twin := self.neighbours.twin(self.config, topic):
             return same_clusters(self.config, topic, twin)
-        way = self.neighbours.way_back(self.config, row.topic)
+        way = self.neighbours.return_path(self.config, row.topic)
         return would_come_back(self.config, topic, way) if way else None
 
 
@@ -586,7 +586,7 @@ def rename_taken(flow: FlowConfig, topic: str, remote: str, other: str) -> Parti
     )
 
 
-def nothing_left(flow: FlowConfig, first: TwinlogError, others: int) -> FlowError:
+def no_topic_left(flow: FlowConfig, first: TwinlogError, others: int) -> FlowError:
     """The error if no topic of the flow may be copied; then it does not start."""
     more = f" (and {others} more of its topics)" if others else ""
     return FlowError(f"nothing is begun{more}: {first.what}", flow=flow.flow, code=first.code)

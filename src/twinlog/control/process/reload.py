@@ -116,7 +116,7 @@ class Reloader:
             log.info("reloaded: %s", line, extra=NEWS)
         if not changes:
             log.info("the configuration was reloaded: no flow changes", extra=NEWS)
-        removed = frozenset(str(one.flow) for one in changes.removed)
+        removed = frozenset(str(flow.flow) for flow in changes.removed)
         return Reloaded(changed=changed, added=added, removed=removed, lines=changes.lines)
 
 
@@ -146,11 +146,11 @@ class Reloads:
             return
         self._reading, self._waiting = self._waiting, []
 
-        def followed(found: Reloaded) -> None:
-            is_followed = self.change(found)
+        def followed(reloaded: Reloaded) -> None:
+            is_followed = self.change(reloaded)
             for asked in self._ended(reloader):
                 if is_followed:
-                    asked.answer(*found.lines)
+                    asked.answer(*reloaded.lines)
                 else:
                     asked.refuse(ending())
 

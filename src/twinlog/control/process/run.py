@@ -27,7 +27,7 @@ from twinlog.config.advice.transforms import refuse_transforms
 from twinlog.config.flow.offset_storage import OffsetStorage
 from twinlog.config.flow.schema import FlowConfig, MirrorConfig
 from twinlog.control.flow.wiring import admins_of, flow_setup, neighbours_of
-from twinlog.control.loops.neighbours import Neighbours
+from twinlog.control.loops.neighbours import SiblingFlows
 from twinlog.control.process.commands import CommandPort
 from twinlog.control.process.engine import SparkEngine
 from twinlog.control.process.reload import Reloader, file_watch
@@ -145,7 +145,7 @@ def run_mirror(config: MirrorConfig, path: Path, options: MirrorOptions) -> Mirr
 
 
 def _reloader(
-    config: MirrorConfig, options: MirrorOptions, neighbours: Neighbours
+    config: MirrorConfig, options: MirrorOptions, neighbours: SiblingFlows
 ) -> Reloader | None:
     if options.read_again is None:
         return None
@@ -210,8 +210,8 @@ class KeyFileWatch:
     def turn(self) -> None:
         """Check all files once, and log certificates that expire soon."""
         clusters = [cluster for flow in self._flows for cluster in flow.clusters()]
-        given = {one.security for one in clusters if one.security is not None}
-        in_use = {security: current(security) for security in given}
+        securities = {cluster.security for cluster in clusters if cluster.security is not None}
+        in_use = {security: current(security) for security in securities}
         is_renewed = any(self._in_use.get(old, old) != new for old, new in in_use.items())
         self._in_use = in_use
         if is_renewed:

@@ -148,7 +148,7 @@ class Sharing:
 
     def _give(self, flows: list[ManagedFlow], now: float) -> None:
         fewer = self._fewer(flows)
-        self._uneven_since = {one: self._uneven_since.get(one, now) for one in fewer}
+        self._uneven_since = {flow: self._uneven_since.get(flow, now) for flow in fewer}
         due = {
             process: peer
             for process, peer in fewer.items()
@@ -177,7 +177,7 @@ class Sharing:
     def _fewer(self, flows: list[ManagedFlow]) -> dict[str, _Fewer]:
         by_process: dict[str, _Fewer] = {}
         now = self._clock()
-        self._given = {one: known for one, known in self._given.items() if known[1] > now}
+        self._given = {group_id: known for group_id, known in self._given.items() if known[1] > now}
         for flow in flows:
             membership = flow.setup.membership
             if membership is None or not _may_go(flow, membership):
@@ -189,8 +189,8 @@ class Sharing:
                     continue
                 leads = max(share.leads, self._given.get(share.process, (0, now))[0])
                 if self._leads - leads >= EVEN:
-                    one = _Fewer(leads=leads, who=describe_member(other))
-                    by_process.setdefault(share.process, one).flows.append(flow)
+                    fewer_process = _Fewer(leads=leads, who=describe_member(other))
+                    by_process.setdefault(share.process, fewer_process).flows.append(flow)
         return by_process
 
     def _begin(self, flow: ManagedFlow, process: str, now: float) -> None:

@@ -178,7 +178,7 @@ class Supervisor:
                 flow.replaced(successor)
             if flow.setup.name in to.removed:
                 flow.removed()
-        self.flows = [*self.flows, *(ManagedFlow(setup=one, process=self) for one in to.added)]
+        self.flows = [*self.flows, *(ManagedFlow(setup=setup, process=self) for setup in to.added)]
         return True
 
     def _stop(self) -> list[str]:
@@ -280,7 +280,7 @@ class Leases:
         if self.starter is None:
             raise TwinlogError("a lease was requested before Spark had started")
         number = next(self._numbers)
-        self._runs = {le.number: one for one in {*self._runs.values()} for le in one.leases}
+        self._runs = {le.number: run for run in {*self._runs.values()} for le in run.leases}
         self._runs[number] = run
         description = (
             f"{run.name}: lease {number} of generation {run.generation}, {plural(lanes, 'lane')}"
@@ -326,7 +326,7 @@ class FailedSetUps:
         for setup in self._published.keys() - failed.keys():
             self._ending[setup] = self._published.pop(setup)[1]
             self._ending[setup].stop()
-        self._ending = {one: duties for one, duties in self._ending.items() if duties.is_alive}
+        self._ending = {setup: duties for setup, duties in self._ending.items() if duties.is_alive}
         for setup, seen in failed.items():
             if setup in self._published:
                 self._published[setup][0].seen = seen

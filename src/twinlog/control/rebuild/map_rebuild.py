@@ -120,7 +120,7 @@ class MapRebuild:
 
     def lead(self) -> None:
         """Claim a generation, without which nothing is written to the map."""
-        self._check_ours()
+        self._require_own_producers()
         deadline = time.monotonic() + late_requests.wait_s() + 2 * SETUP_TRIES_S
         while self._claimed is None:
             try:
@@ -203,7 +203,7 @@ class MapRebuild:
             return RebuiltLine(
                 source=plan.source, target=plan.target, outcome=LineOutcome.EMPTY, end=end
             )
-        self._check_ours()
+        self._require_own_producers()
         target = RebuildLog(
             client=self._target, tp=plan.target, start=start, end=end, may_lack_offsets=is_lacking
         )
@@ -299,7 +299,7 @@ class MapRebuild:
 
     # -- the flow's state
 
-    def _check_ours(self) -> None:
+    def _require_own_producers(self) -> None:
         if not self._flow_producers:
             raise FlowError(
                 f"{STATE_TOPIC} on {self._target.alias} names no producer id "

@@ -39,7 +39,7 @@ class WalkProgress:
     """
 
     def __init__(self, wanted: Sequence[VerifyTask], *, is_again: bool = False) -> None:
-        self._of_each = [extent(one) for one in wanted]
+        self._of_each = [extent(task) for task in wanted]
         self._done = [0] * len(wanted)
         self.is_again = is_again
         """The walks repeat earlier comparisons."""
@@ -63,13 +63,13 @@ def extent(wanted: VerifyTask) -> int:
     runs, reach = wanted.written.runs, wanted.written.reach
     if not runs:
         return 0
-    pairs, there = Pairs(runs), wanted.there
+    pairs, target_bounds = Pairs(runs), wanted.there
     since = min(wanted.since, wanted.here.end)
     begin = pairs.first_counterpart(max(wanted.here.start, pairs.first.upstream, since))
-    end = there.end
+    end = target_bounds.end
     if wanted.until is not None and (reach is None or wanted.until < reach.upstream):
         end = min(end, pairs.first_counterpart(wanted.until))
-    return max(0, end - max(begin, there.start))
+    return max(0, end - max(begin, target_bounds.start))
 
 
 MOST_THREADS: Final = 4
@@ -140,11 +140,11 @@ class Threads:
                     for client in mine.clients:
                         stack.enter_context(client)
 
-            def verify(number: int, one: VerifyTask) -> Found:
+            def verify(number: int, task: VerifyTask) -> Found:
                 compared, why_not = Compared(), ""
                 try:
                     source, target = mine.clients
-                    verify_partition(one, source, target, stepping(number), compared)
+                    verify_partition(task, source, target, stepping(number), compared)
                 except TwinlogError as error:
                     why_not = str(error)  # differences found before it still count
                 with lock:
@@ -202,7 +202,7 @@ class Tasks:
     ) -> list[Found]:
         """Return results in order. Raises TwinlogError if a task failed repeatedly."""
         offsets = size(wanted)
-        parts = [split(one, offsets) for one in wanted]
+        parts = [split(task, offsets) for task in wanted]
         every = [section for sections in parts for section in sections]
         flat = self._run(clusters, every, WalkProgress(every), on_step)
         of_each, at = list[list[Found]](), 0
@@ -212,7 +212,7 @@ class Tasks:
         again = [
             (number, first, section_end)
             for number, (sections, result) in enumerate(zip(parts, of_each, strict=True))
-            for first, section_end in doubtful(sections, [one.compared for one in result])
+            for first, section_end in doubtful(sections, [outcome.compared for outcome in result])
         ]
         whole = [joined(parts[number][first:section_end]) for number, first, section_end in again]
         answers = self._run(clusters, whole, WalkProgress(whole, is_again=True), on_step)
@@ -223,8 +223,8 @@ class Tasks:
             of_each[number][first:section_end] = [answer]
         return [
             Found(
-                together([one.compared for one in result]),
-                next((one.why_not for one in result if one.why_not), ""),
+                together([outcome.compared for outcome in result]),
+                next((outcome.why_not for outcome in result if outcome.why_not), ""),
             )
             for result in of_each
         ]

@@ -100,7 +100,7 @@ class StatusFile:
 
     def __init__(self, config: Path, *more: Path) -> None:
         self._config = str(config.resolve())
-        self._more = [str(one.resolve()) for one in more]
+        self._more = [str(path.resolve()) for path in more]
         folder = status_folder()
         remove_unfinished(folder)
         self._path = folder / f"{os.getpid()}.json"
@@ -169,8 +169,8 @@ class StatusFile:
 
     def _with_rates(self, flows: Sequence[FlowSnapshot]) -> Iterator[FlowSnapshot]:
         rates: dict[str, dict[str, float]] = {}
-        for one in self._rates.update(time.monotonic(), flows):
-            rates.setdefault(one.flow, {})[one.topic] = round(one.records_per_s, 1)
+        for rate in self._rates.update(time.monotonic(), flows):
+            rates.setdefault(rate.flow, {})[rate.topic] = round(rate.records_per_s, 1)
         for flow in flows:
             yield replace(flow, rates=rates.get(flow.flow, {}))
 
@@ -184,7 +184,8 @@ def _text(flow: FlowSnapshot) -> str:
     del head["partitions"]
     some = (parts[first : first + AT_ONCE] for first in range(0, len(parts), AT_ONCE))
     rows = ", ".join(
-        json.dumps(to_builtins(convert(one, _PARTS, from_attributes=True)))[1:-1] for one in some
+        json.dumps(to_builtins(convert(parts, _PARTS, from_attributes=True)))[1:-1]
+        for parts in some
     )
     return f'{json.dumps(head)[:-1]}, "partitions": [{rows}]}}'
 

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any, Final
 from twinlog.addresses import Address, is_loopback
 from twinlog.config.rest import OPEN, RestConfig
 from twinlog.control.watch.monitor import Monitor
-from twinlog.control.watch.vital import give_way
+from twinlog.control.watch.vital import lower_priority
 from twinlog.control.web.address import CannotListen, ListenUnguarded
 from twinlog.control.web.front import Front, LoadApi
 from twinlog.control.web.open_requests import IDLE_S, OpenRequests
@@ -122,7 +122,7 @@ class WebServer:
                     return
 
     def _serve(self) -> None:
-        give_way(NICE)
+        lower_priority(NICE)
         self._await_client()
         if self._stop.is_set():
             return

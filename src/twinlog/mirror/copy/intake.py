@@ -113,7 +113,7 @@ class OutBatch(Struct, kw_only=True):
         if self.offsets is not None:
             return self.offsets[index]
         ordinal = self.ordinal + index
-        run = next((one for one in reversed(self.runs) if one.ordinal <= ordinal), None)
+        run = next((run for run in reversed(self.runs) if run.ordinal <= ordinal), None)
         return self.upstream + index if run is None else run.upstream_of(ordinal)
 
 
@@ -581,7 +581,7 @@ class RolledBack:
     """
 
     def __init__(self, aborted: Iterable[Aborted]) -> None:
-        self._pending = sorted(aborted, key=lambda one: one.first_offset, reverse=True)
+        self._pending = sorted(aborted, key=lambda aborted: aborted.first_offset, reverse=True)
         self._open: set[int] = set()
 
     @property

@@ -153,7 +153,7 @@ class MapTail:
     def _chunks(self) -> list[list[Run]]:
         """Return all remembered runs of this transform, from durable, full and open chunks."""
         full = (*self._closed, *self._full)
-        return [*(one.runs for one in full if one.transform == self.transform), self.runs]
+        return [*(entry.runs for entry in full if entry.transform == self.transform), self.runs]
 
     def moved(self, run: Run, distance: int) -> None:
         """Shift the target offsets of this run and of all later announced runs.

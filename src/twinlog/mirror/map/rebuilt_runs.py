@@ -174,14 +174,18 @@ class Follower:
         for state in states:
             holes = state.holes + slot.holes
             after = [] if slot.number == ABSENT else list(self._next(state, holes, slot))
-            if not any(one.floating == 0 for one in after):  # rule C: this record was copied
+            if not any(
+                range_at.floating == 0 for range_at in after
+            ):  # rule C: this record was copied
                 self._search_end(state, holes, slot.offset)
             if slot.number == ABSENT:
                 self._note(state.ordinal + 1, slot.offset)
-            for one in after:
-                following.setdefault((one.ordinal, one.upstream, one.floating), one)
-                if not one.floating:
-                    self._met.discard((one.upstream, one.ordinal))
+            for range_at in after:
+                following.setdefault(
+                    (range_at.ordinal, range_at.upstream, range_at.floating), range_at
+                )
+                if not range_at.floating:
+                    self._met.discard((range_at.upstream, range_at.ordinal))
         if len(following) > MAX_CANDIDATES:
             raise PartitionError(
                 f"more than {MAX_CANDIDATES} positions match before source offset {slot.offset}",

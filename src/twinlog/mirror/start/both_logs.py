@@ -170,7 +170,7 @@ class BothLogs:
         records |= self.source_records(offset, offset + NEIGHBOURHOOD, answers)
         committed = self.isolation is Isolation.READ_COMMITTED
         gone = rolled_back(answers) if committed else ()
-        return Near({at: one for at, one in records.items() if at not in gone}, low)
+        return Near({at: record for at, record in records.items() if at not in gone}, low)
 
     def _before(
         self, offset: int, begin: int | None = None
@@ -190,7 +190,7 @@ class BothLogs:
     def _without_skipped(self, records: dict[int, Known]) -> dict[int, Known]:
         """Return the records without skipped ones, which were not copied."""
         skips = self.request.skips
-        return {at: one for at, one in records.items() if skipped(skips, at) is None}
+        return {at: record for at, record in records.items() if skipped(skips, at) is None}
 
     def source_records(
         self, low: int, high: int, read: list[memoryview] | None = None
@@ -265,7 +265,9 @@ def newest_first(
         else:
             done.append((at, reached))
             step = max(1, min(step // 2, reached - at))
-        while older := next((one for one in done if one[0] < top <= one[1]), None):
+        while older := next(
+            (done_range for done_range in done if done_range[0] < top <= done_range[1]), None
+        ):
             top = older[0]
     if top < len(wanted):
         return Newest(answers, wanted[top])

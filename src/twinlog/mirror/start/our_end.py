@@ -230,7 +230,7 @@ class _Walk:
         )
 
 
-def last_known(request: StartRequest) -> tuple[int | None, int]:
+def last_before_mark(request: StartRequest) -> tuple[int | None, int]:
     """Return upstream and target offset of this flow's last record at the mark, where a start
     begins to read. The upstream offset is None if there is no such record.
     """

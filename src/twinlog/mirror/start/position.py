@@ -432,7 +432,7 @@ class StartSearch:
         if target_record is None:
             return None
         if source_record is None:
-            return self._last_elsewhere(own_end, upstream, target_record)
+            return self._find_after_gap(own_end, upstream, target_record)
         if same_record(source_record[0], target_record[0], compare_timestamp=target_record[1]):
             return Equal(own_end.ordinal - 1, upstream, source_record[1])
         raise self._wrong(
@@ -442,7 +442,7 @@ class StartSearch:
             code="DIVERGED",
         )
 
-    def _last_elsewhere(
+    def _find_after_gap(
         self, own_end: OurEnd, upstream: int, target_record: tuple[Record, bool]
     ) -> Equal | None:
         """Find this flow's last record at a later source offset, after a gap that no row announced.

@@ -110,7 +110,7 @@ def superseded(
             keys.append(key)
         if "producer_id" in fields:
             (removed if is_earlier else named).add(int(fields["producer_id"]))
-    wrote = (having_written(flow, one) for one in sorted(removed - named))
+    wrote = (having_written(flow, producer_id) for producer_id in sorted(removed - named))
     return [*wrote, *((key, None) for key in keys)]
 
 

@@ -50,7 +50,7 @@ class MappedCopies:
 
     def was_copied_to(self, target: TopicId, partition: int) -> bool:
         """Return whether any copy had a row for this partition of the target topic."""
-        noted = (some for (_, there), some in self.partitions.items() if there == target)
+        noted = (some for (_, target_id), some in self.partitions.items() if target_id == target)
         return target in self.lost or any(partition in some for some in noted)
 
 

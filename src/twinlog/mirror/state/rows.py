@@ -84,7 +84,7 @@ class StateRows(Iterable[Row]):
         """Return the topics that were fenced since they, or the flow, were last promoted."""
         return fenced_since_promotion(flow, self.of(flow, INTENT))
 
-    def says_the_same(self, flow: str, before: StateRows) -> bool:
+    def has_same_rows(self, flow: str, before: StateRows) -> bool:
         """Return True if no row of the flow, and no unreadable one, was added since `before`."""
         is_same = self._kept.get(flow) is before._kept.get(flow)
         return is_same and self._unreadable is before._unreadable
@@ -106,7 +106,7 @@ class StateRows(Iterable[Row]):
     def producers(self) -> frozenset[int]:
         """The producer IDs of all flows."""
         ids = (producer_of(*row) for row in self.of_kinds(*OF_PRODUCERS))
-        return frozenset(one for one in ids if one is not None)
+        return frozenset(producer_id for producer_id in ids if producer_id is not None)
 
     def _of(self, flow: str, *kinds: str) -> Iterator[Row]:
         kept = self._kept.get(flow, {})
@@ -141,7 +141,9 @@ class RowFolder:
         if value is not None and not _is_readable(key, value):
             self._unreadable = {**self._unreadable, key: value}
         elif key in self._unreadable:
-            self._unreadable = {one: v for one, v in self._unreadable.items() if one != key}
+            self._unreadable = {
+                row_key: v for row_key, v in self._unreadable.items() if row_key != key
+            }
 
     def rows(self) -> StateRows:
         """Return all rows so far."""

@@ -110,9 +110,9 @@ def _transactional_id(options: Mapping[str, str], client: ClientProperties, writ
     """Return the ID, which is the same for every run of a query or write, so that it fences earlier
     runs.
     """
-    given = client.get(TRANSACTIONAL_ID, "").strip()
-    if given:
-        return given
+    transactional_id = client.get(TRANSACTIONAL_ID, "").strip()
+    if transactional_id:
+        return transactional_id
     seed = write_id or options.get("checkpointLocation", "").strip()
     if not seed:
         raise wrong(
@@ -127,7 +127,7 @@ def _transactional_id(options: Mapping[str, str], client: ClientProperties, writ
 def _codec(text: str) -> Codec:
     name = text.strip().upper()
     if name not in Codec.__members__:
-        codecs = ", ".join(one.name.lower() for one in Codec)
+        codecs = ", ".join(codec.name.lower() for codec in Codec)
         raise wrong(
             "kafka.compression.type", f"{text!r} is not a valid value", f"write one of {codecs}"
         )

@@ -50,7 +50,7 @@ def column_types(*, has_topic: bool) -> dict[str, str]:
 
 def partition_count(schema: StructType) -> int:
     """Return the topic's partition count when its rows were partitioned, or 0 if it is unknown."""
-    metadata = next((one.metadata for one in schema if one.name == PARTITION), None) or {}
+    metadata = next((field.metadata for field in schema if field.name == PARTITION), None) or {}
     return int(metadata.get(PARTITION_COUNT, 0))
 
 

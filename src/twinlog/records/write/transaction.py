@@ -194,11 +194,11 @@ def _mark(
     answer = or_raise(fetch_offsets(Coordinators(client), [group], settled=True)[group])
     mark, invalid = read_mark(answer, cluster_id)
     if invalid and is_strict:
-        one = answer[invalid[0]]
+        committed = answer[invalid[0]]
         raise _differs(
-            f"group {group} has offset {one.offset} of {invalid[0]}, and its metadata "
-            f"({one.metadata[:80]}) is not that of micro-batch {one.offset} on this cluster: a "
-            "mirror has translated it, or another client committed it"
+            f"group {group} has offset {committed.offset} of {invalid[0]}, and its metadata "
+            f"({committed.metadata[:80]}) is not that of micro-batch {committed.offset} on this "
+            "cluster: a mirror has translated it, or another client committed it"
         )
     return mark
 
@@ -207,9 +207,12 @@ def _is_repeated(last_mark: CommitMark | None, mark: CommitMark, options: WriteO
     last, batch = -1 if last_mark is None else last_mark.batch, mark.batch
     if last_mark is not None and last == batch:
         if last_mark.topics != mark.topics:
-            there, here = (", ".join(sorted(one.topics)) for one in (last_mark, mark))
+            old_topics, new_topics = (
+                ", ".join(sorted(mark_of.topics)) for mark_of in (last_mark, mark)
+            )
             raise _differs(
-                f"micro-batch {batch} was committed to {there}, and is now written to {here}",
+                f"micro-batch {batch} was committed to {old_topics}, and is now written to "
+                f"{new_topics}",
                 options.write_id,
             )
         if last_mark.rows == mark.rows:
@@ -243,13 +246,13 @@ def _counted(
         )
     tps = {tp for tp in state.tps if tp.topic != OFFSETS_TOPIC} | rows.keys()
     for tp, producers in describe_producers(client, sorted(tps)).items():
-        one = or_raise(producers).get(opened.identity.producer_id)
+        writer = or_raise(producers).get(opened.identity.producer_id)
         is_there = (
-            one is not None
-            and one.producer_epoch == opened.identity.producer_epoch
-            and one.current_transaction_start_offset >= 0
+            writer is not None
+            and writer.producer_epoch == opened.identity.producer_epoch
+            and writer.current_transaction_start_offset >= 0
         )
-        count = one.last_sequence + 1 if one is not None and is_there else 0
+        count = writer.last_sequence + 1 if writer is not None and is_there else 0
         if count != rows.get(tp, 0):
             raise shared(
                 f"{tp} has {count} rows of the transaction, but tasks wrote {rows.get(tp, 0)}"

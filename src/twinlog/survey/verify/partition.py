@@ -240,14 +240,14 @@ class _Partition:
     _reported: int = 0
 
     def compare(self) -> None:
-        there = self._there
+        target_log = self._there
         if self._wanted.written.runs:
             self._copied()
             return
-        if there.end > there.start and not self._wanted.rules.is_shared:
+        if target_log.end > target_log.start and not self._wanted.rules.is_shared:
             raise PartitionError(
-                f"{there.tp}: holds records, but the offset map has no row for them: rebuild it "
-                "from both logs with twinlog offsets rebuild",
+                f"{target_log.tp}: holds records, but the offset map has no row for them: rebuild "
+                "it from both logs with twinlog offsets rebuild",
                 code="MAP_MISSING",
             )
         self._never_copied()
@@ -312,14 +312,16 @@ class _Partition:
 
     def _reached(self) -> tuple[Sequence[Run], Reach]:
         """Return the runs, and how far the copy is."""
-        written, there = self._wanted.written, self._there
+        written, target_log = self._wanted.written, self._there
         if written.reach is not None:
             return written.runs, written.reach
         first = written.runs[0]
         mark = written.mark or Mark(first.ordinal, first.downstream)
-        headers = (one.header for one in there.pieces(max(mark.downstream, there.start)))
+        headers = (
+            piece.header for piece in target_log.pieces(max(mark.downstream, target_log.start))
+        )
         runs, mark = with_own_batches(written.runs, mark, headers, self._wanted.producers)
-        there.bytes = 0
+        target_log.bytes = 0
         return runs, reach_at(runs, mark.ordinal, mark.downstream)
 
     def _begin(self, pairs: Pairs, limit: int) -> tuple[int, int]:
@@ -327,20 +329,22 @@ class _Partition:
         earlier gaps.
         """
         gaps, first = self._found.gaps, pairs.first
-        here, there = self._here, self._there
-        begin = max(here.start, first.upstream)
+        source_log, target_log = self._here, self._there
+        begin = max(source_log.start, first.upstream)
         if self._wanted.is_first:
-            gaps[GapCause.BEFORE_COPY] += max(0, first.upstream - here.start)
-            gaps[GapCause.BEFORE_MAP] += max(0, first.downstream - there.start)
-            begins_at = min(pairs.first_counterpart(begin), there.end)
-            gaps[GapCause.SOURCE_DELETED] += max(0, begins_at - max(first.downstream, there.start))
+            gaps[GapCause.BEFORE_COPY] += max(0, first.upstream - source_log.start)
+            gaps[GapCause.BEFORE_MAP] += max(0, first.downstream - target_log.start)
+            begins_at = min(pairs.first_counterpart(begin), target_log.end)
+            gaps[GapCause.SOURCE_DELETED] += max(
+                0, begins_at - max(first.downstream, target_log.start)
+            )
         begin = max(begin, self._since)
         begin_there = pairs.first_counterpart(begin)
-        if there.start > begin_there:
+        if target_log.start > begin_there:
             gaps[GapCause.TARGET_DELETED] += max(
-                0, min(there.start, pairs.first_counterpart(limit)) - begin_there
+                0, min(target_log.start, pairs.first_counterpart(limit)) - begin_there
             )
-            return max(begin, pairs.first_origin(there.start)), there.start
+            return max(begin, pairs.first_origin(target_log.start)), target_log.start
         return begin, begin_there
 
     def _source_side(self, begin: int, limit: int) -> ReadSide:
@@ -383,10 +387,14 @@ def rules_of(
     not differences.
     """
     skips = (skip for skip in intents.skips if skip.is_of(pair.source, pair.source_topic_id))
-    accepted = (one for one in intents.accepted if one.is_of(pair.target, pair.target_topic_id))
+    accepted = (
+        acceptance
+        for acceptance in intents.accepted
+        if acceptance.is_of(pair.target, pair.target_topic_id)
+    )
     return Rules(
-        skips=tuple(one.skip for one in skips),
-        accepted=tuple(span for one in accepted for span in one.accepted.ranges),
+        skips=tuple(skip.skip for skip in skips),
+        accepted=tuple(span for acceptance in accepted for span in acceptance.accepted.ranges),
         is_shared=is_shared,
         is_deep=is_deep,
     )

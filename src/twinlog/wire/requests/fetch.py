@@ -219,9 +219,9 @@ class FetchSession:
         for _ in range(reader.array_length()):
             topic = self._read_topic(reader)
             some = [self._read_partition(reader, topic) for _ in range(reader.array_length())]
-            for one in some:
-                if not one.error:
-                    self._ends[one.tp] = (one.high_watermark, one.last_stable_offset)
+            for fetched in some:
+                if not fetched.error:
+                    self._ends[fetched.tp] = (fetched.high_watermark, fetched.last_stable_offset)
             partitions += some
             reader.tags()
         reader.tags()

@@ -54,7 +54,10 @@ def declared(steering: FlowSteering, state: WantedState) -> list[Change]:
         (IntentKind.PAUSE, {*state.paused_topics}),
         (IntentKind.RELEASE, {*state.released_topics}),
     ):
-        known = {*intents.topics(kind), *(topic for one, topic in corrupt if one is kind and topic)}
+        known = {
+            *intents.topics(kind),
+            *(topic for corrupt_kind, topic in corrupt if corrupt_kind is kind and topic),
+        }
         changes += steering.wanted(kind, sorted(names & known))
         changes += steering.wanted(kind, sorted(known - names), is_set=False)
         if names - known:
@@ -64,7 +67,7 @@ def declared(steering: FlowSteering, state: WantedState) -> list[Change]:
 
 def _new(steering: FlowSteering, kind: IntentKind, names: Collection[str]) -> list[Change]:
     every = steering.want_topics(kind, [".*"])
-    changes = [one for one in every if one.intent.topic in names]
+    changes = [change for change in every if change.intent.topic in names]
     if missing := {*names}.difference(change.intent.topic for change in changes):
         raise UsageError(
             f"{steering.flow} mirrors no topic named {first_few(sorted(missing))}; names are "
@@ -186,22 +189,26 @@ async def _logs(asked: CheckedRequest) -> Answer:
             f"{asked.flow} has no partition {query.topic[:200]}-{missing}", code="NOT_FOUND"
         )
     wanted = [known[number] for number in numbers]
-    source_partitions = [TopicPartition(one.topic, one.partition) for one in wanted]
+    source_partitions = [
+        TopicPartition(partition.topic, partition.partition) for partition in wanted
+    ]
     target_partitions = [
-        TopicPartition(one.target_topic, one.partition) for one in wanted if one.target_topic
+        TopicPartition(partition.target_topic, partition.partition)
+        for partition in wanted
+        if partition.target_topic
     ]
     source, target = await asked.site.questions.run(
         lambda: both_logs(config, source_partitions, target_partitions)
     )
     rows = [
         {
-            "partition": one.partition,
-            "next_offset": one.upstream,
-            "lane": one.lane,
-            "source": source[TopicPartition(one.topic, one.partition)],
-            "target": target.get(TopicPartition(one.target_topic, one.partition)),
+            "partition": partition.partition,
+            "next_offset": partition.upstream,
+            "lane": partition.lane,
+            "source": source[TopicPartition(partition.topic, partition.partition)],
+            "target": target.get(TopicPartition(partition.target_topic, partition.partition)),
         }
-        for one in wanted
+        for partition in wanted
     ]
     as_of_ms = int(time.time() * 1000)
     fields = {"flow": asked.flow, "topic": query.topic, "partitions": rows, "as_of_ms": as_of_ms}
@@ -269,8 +276,8 @@ async def _events(asked: CheckedRequest) -> Answer:
     events = asked.site.events.since(query.since)
     last = events[-1].number if events else query.since
     wanted = [event for event in events if query.flow in ("", *Flow.of(event.flow).spellings)]
-    wanted.sort(key=lambda one: one.time)
-    rows = [picked(one, shown.EVENT) for one in wanted[-query.limit :]]
+    wanted.sort(key=lambda event: event.time)
+    rows = [picked(event, shown.EVENT) for event in wanted[-query.limit :]]
     return shown.compact({"events": rows, "last": last})
 
 
@@ -318,7 +325,7 @@ def _of_flow(act: Callable[[FlowSteering, Any], Any], nothing: str = "") -> Hand
             asked.site,
             asked.client,
             asked.flow,
-            lambda one: list(act(one, body)),
+            lambda steering: list(act(steering, body)),
             reason=body.reason,
             dry_run=body.dry_run,
             nothing=nothing,
@@ -352,7 +359,7 @@ def _topic_wish(
         summary=summary,
         body=inputs.TopicWish,
         answer="Changes",
-        run=_of_flow(lambda one, body: act(one, body.topics), f"topics: {nothing}"),
+        run=_of_flow(lambda steering, body: act(steering, body.topics), f"topics: {nothing}"),
     )
 
 
@@ -459,34 +466,34 @@ ENDPOINTS: Final = (
     _wish(
         "pause",
         "Pause a flow until it is resumed.",
-        lambda one, _: one.wanted(IntentKind.PAUSE),
+        lambda steering, _: steering.wanted(IntentKind.PAUSE),
     ),
     _wish(
         "resume",
         "Resume a paused flow.",
-        lambda one, _: one.wanted(IntentKind.PAUSE, is_set=False),
+        lambda steering, _: steering.wanted(IntentKind.PAUSE, is_set=False),
     ),
     _wish(
         "limit",
         "Limit a flow's bytes per second.",
-        lambda one, body: one.limit(body.bytes_per_second),
+        lambda steering, body: steering.limit(body.bytes_per_second),
     ),
     _topic_wish(
         "pause",
         "Pause topics.",
-        lambda one, names: one.want_topics(IntentKind.PAUSE, names),
+        lambda steering, names: steering.want_topics(IntentKind.PAUSE, names),
         _NO_TOPIC,
     ),
     _topic_wish(
         "resume",
         "Resume paused or released topics.",
-        lambda one, names: one.take_back_topics(RESUMED, names),
+        lambda steering, names: steering.take_back_topics(RESUMED, names),
         _NOT_PAUSED,
     ),
     _topic_wish(
         "release",
         "Stop mirroring topics. Other clients may then write to the remote topics.",
-        lambda one, names: one.want_topics(IntentKind.RELEASE, names),
+        lambda steering, names: steering.want_topics(IntentKind.RELEASE, names),
         _NO_TOPIC,
     ),
     Endpoint(

@@ -108,9 +108,9 @@ def _has_led(snapshot: FlowSnapshot | None, row: PublishedStatus) -> bool:
     )
 
 
-def _alike(one: FlowSnapshot | PublishedStatus) -> dict[str, Any]:
+def _alike(flow: FlowSnapshot | PublishedStatus) -> dict[str, Any]:
     """Return the fields that snapshots and reports share."""
-    return {**picked(one, _ALIKE), "loss": picked(one, _LOSS)}
+    return {**picked(flow, _ALIKE), "loss": picked(flow, _LOSS)}
 
 
 def _seen(seen: FlowSnapshot, now_ms: int, age_s: float) -> dict[str, Any]:
@@ -175,7 +175,7 @@ def _printed(value: Any, *, has_names: bool = True) -> Any:
             out[key] = _camel_case(shown) if name == "aspect" else shown
         return out
     if isinstance(value, list):
-        return [_printed(one) for one in value]
+        return [_printed(part) for part in value]
     if not isinstance(value, str) or value.isascii():
         return value
     return value.encode("utf-8", "backslashreplace").decode()  # UTF-8 has no lone surrogates
@@ -199,7 +199,7 @@ def wanted(intents: FlowIntents) -> list[dict[str, Any]]:
         for kind, topic in sorted(intents.keys(), key=lambda key: key[::-1])
     )
     names = "intent=kind topic? bytes_per_second who at_ms reason"
-    return [picked(one, names) for one in set_intents if one is not None]
+    return [picked(intent, names) for intent in set_intents if intent is not None]
 
 
 def most(number: int | None) -> int:
@@ -262,8 +262,8 @@ def catalogue() -> dict[str, Any]:
     """Return all codes and states."""
     return {
         "codes": [code(name) for name in sorted(conditions())],
-        "flow_states": [_state(one, text) for one, text in FLOW_STATES.items()],
-        "partition_states": [_state(one, text) for one, text in PARTITION_STATES.items()],
+        "flow_states": [_state(state, text) for state, text in FLOW_STATES.items()],
+        "partition_states": [_state(state, text) for state, text in PARTITION_STATES.items()],
     }
 
 
@@ -273,7 +273,7 @@ def _state(state: FlowState | PartitionState, meaning: str) -> dict[str, str]:
 
 def clusters(config: MirrorConfig) -> list[dict[str, Any]]:
     """Return the clusters with their addresses and flows, but without credentials."""
-    names = [one.flow for one in config.every_flow]
+    names = [flow.flow for flow in config.every_flow]
     return [
         {
             "alias": cluster.alias,

@@ -112,7 +112,7 @@ class Site:
         for flow in self.config.every_flow:
             if name in flow.flow.spellings:
                 return flow
-        known = ", ".join(str(one.flow) for one in self.config.every_flow)
+        known = ", ".join(str(flow.flow) for flow in self.config.every_flow)
         raise RequestRefused(
             f"no flow {name[:200]} in {self.config.file}; there are {known}", code="NOT_FOUND"
         )
@@ -135,7 +135,9 @@ class Site:
         heard = await self.leaders.hear(self.config.every_flow)
         if self._heard != self.leaders.version:
             self._heard = self.leaders.version
-            reported = (one.reported.events for one in heard.values() if one.reported is not None)
+            reported = (
+                report.reported.events for report in heard.values() if report.reported is not None
+            )
             self.events.hear(chain.from_iterable(reported))
         return heard
 
@@ -175,12 +177,12 @@ class Site:
             known = None  # the file was reloaded
         if known is not None and known.is_new:
             return known
-        asking = self._being_asked(name, config)
+        asking = self._query_task(name, config)
         has_nothing = known is None or known.is_too_old
         await asyncio.wait([asking], timeout=None if has_nothing else WAITED_S)
         return known if known is not None and not asking.done() else asking.result()
 
-    def _being_asked(self, name: str, config: FlowConfig) -> asyncio.Task[Parts]:
+    def _query_task(self, name: str, config: FlowConfig) -> asyncio.Task[Parts]:
         before, asking = self._asking.get(name, (None, None))
         if asking is None or asking.done() or before is not config:
             asking = asyncio.ensure_future(self._ask(name, config))
