@@ -278,7 +278,7 @@ class MovedMark:
 
 @dataclass(slots=True, kw_only=True)
 class MovedMarks:
-    """The marks of a query."""
+    """The marks of a query's micro-batches that were moved to the other cluster."""
 
     moved: list[MovedMark] = field(default_factory=list)
     problem: str = ""
@@ -309,7 +309,7 @@ def move_marks(translation: FlowTranslation, query: str, *, reverse: bool) -> Mo
                 topics = {tp.topic for tp in known}
                 out.moved.append(_moved(translation, group, mark, topics, reverse=reverse))
     except TwinlogError as error:
-        out.problem = str(error)  # the writer then refuses to resume there
+        out.problem = str(error)  # without a mark the writer refuses to resume on the other cluster
     return out
 
 

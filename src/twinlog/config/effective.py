@@ -58,7 +58,7 @@ def effective(config: FlowConfig) -> dict[str, Effective]:
     by_name = {}
     for name, setting in config.settings.items():
         if name in RENAMED:
-            continue  # the settings also have it under its new name
+            continue  # the setting is also present under its new name
         value = _canonical(name, setting)
         if name not in DEFINITIONS or name in ACT_WHEN_GIVEN or value != _default(name):
             by_name[name] = Effective(value=value, setting=setting)

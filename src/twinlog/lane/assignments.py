@@ -375,7 +375,7 @@ class Assignments:
         for part in _writers(copy):
             self.target.add(part, searched_at)
 
-    # -- one partition
+    # -- the steps for one partition
 
     def arrived(self, copy: Copy) -> None:
         for part in copy.parts:

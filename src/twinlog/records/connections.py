@@ -76,7 +76,7 @@ def connected(
 
 def _take(settings: ClusterSettings, refused_at_first_s: float) -> ClusterClient:
     for client in [client for client in _kept if client.settings == settings]:
-        with suppress(ValueError):  # another thread has taken it first
+        with suppress(ValueError):  # another thread has already removed it
             _kept.remove(client)
             return client
     client = ClusterClient(settings, refused_at_first_s=refused_at_first_s)

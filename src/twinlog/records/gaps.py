@@ -206,7 +206,7 @@ class LeftOut:
     def between_batches(self, first: int, end: int, log_start: int) -> None:
         """Count or report offsets that are missing before the next batch. Raises TwinlogError."""
         gap = OffsetRange(tp=self._tp, first=first, end=end)
-        # in the meantime the broker may have deleted them
+        # the broker may have deleted the offsets in the meantime
         rest = LogBounds(start=log_start, end=end)
         report(find_losses(gap, rest), fails=self._fails)
         gap = existing_part(gap, rest)

@@ -197,5 +197,5 @@ def _connection(address: ChannelAddress) -> Iterator[LendingClient]:
         raise
     _kept[address] = client
     while len(_kept) > MOST_KEPT:
-        with suppress(KeyError):  # the other thread may take it
+        with suppress(KeyError):  # the other thread may have removed it
             _kept.pop(next(iter([*_kept]))).close()

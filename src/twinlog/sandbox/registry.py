@@ -93,7 +93,7 @@ def _locked(folder: Path | None) -> Iterator[Path]:
     with usable(home, "set TWINLOG_SANDBOX to a folder that can be written"):
         home.mkdir(parents=True, exist_ok=True)
         lock = (home / "lock").open("w")
-    with lock as file:  # a second command waits
+    with lock as file:  # another command waits for the lock
         fcntl.flock(file, fcntl.LOCK_EX)
         yield home
 
@@ -115,7 +115,7 @@ def _up(name: str, brokers: int, folder: Path) -> SandboxCluster:
 
 
 def _report(cluster: LocalCluster) -> SandboxCluster:
-    if cluster.folder is None:  # only before start() or after stop()
+    if cluster.folder is None:  # the cluster is not running
         raise UsageError(f"the cluster {cluster.name!r} is not running")
     return SandboxCluster(
         name=cluster.name,

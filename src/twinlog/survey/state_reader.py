@@ -109,7 +109,8 @@ class StateLog:
         except BrokerRefused as refusal:
             if refusal.code != "OFFSET_OUT_OF_RANGE":
                 raise
-            return self._read(client, unnamed_s)  # the log lost its end between the two requests
+            # the log was truncated between the two requests, so it is read again
+            return self._read(client, unnamed_s)
 
     def follow(self, client: ClusterClient) -> StateRows:
         """Return all rows that were appended until FOLLOWS_WITHIN_S before this call. If many flows

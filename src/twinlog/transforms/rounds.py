@@ -124,7 +124,7 @@ class Rounds:
 
     def connect(self, ports: tuple[ChannelAddress, ...]) -> None:
         """Use the ports of these lanes."""
-        with _planning:  # or a plan with the earlier ports would be kept
+        with _planning:  # so that no plan with the earlier ports is stored after the clear
             self.lent = replace(self.lent, ports=ports)
             self._plans.clear()
 

@@ -141,7 +141,8 @@ class Membership:
             while not predicate(self.state):
                 if deadline.has_passed:
                     return False
-                # in steps, because nothing notifies when the local clock ends the leadership
+                # waits in steps, because no event occurs when the leadership ends by the local
+                # clock
                 self._changed.wait(min(deadline.left_s, WAIT_STEP_S))
             return True
 
@@ -263,7 +264,8 @@ class Membership:
         except BrokerRefused as error:
             if error.kafka_error != REBALANCE_IN_PROGRESS:
                 raise
-            self._confirmed_at = sent  # the coordinator knows this member, and waits for it
+            # a rebalance is in progress, so the coordinator still has this member
+            self._confirmed_at = sent
             return False
         self._confirmed_at = sent
         return True

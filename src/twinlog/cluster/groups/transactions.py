@@ -239,7 +239,8 @@ class Transactions:
             for topic in answer.results_by_topic_v3_and_below:
                 for result in topic.results_by_partition:
                     number = int(result.partition_error_code)
-                    if number != NOT_ATTEMPTED:  # another partition has the error
+                    # this code only means that another partition has an error
+                    if number != NOT_ATTEMPTED:
                         what = f"{topic.name}-{result.partition_index}"
                         right = f"WRITE on topic {topic.name}"
                         self._require(number, f"adding {what} to", right)

@@ -179,7 +179,7 @@ def audit_values(raw: Settings) -> Iterator[ConfigWarning]:
                     "; set it in the environment, or set the folder of secrets with --secrets"
                 )
             if f":{UNGIVEN}/" in setting.value:
-                continue  # it is an error already
+                continue  # the key is reported as an error
             if f":{UNREAD}/" in setting.value:
                 message = (
                     f"not read, because --secrets is not given: {UNREAD} is shown as its folder"

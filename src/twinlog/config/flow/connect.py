@@ -62,7 +62,7 @@ _EXAMPLES: Final = {
 
 
 class Action(StrEnum):
-    """What a step does with a record. The values are the names of Kafka's classes."""
+    """The operation of a step of the chain. Values are the names of Kafka's classes."""
 
     FILTER = "Filter"
     INSERT = "InsertHeader"

@@ -280,7 +280,7 @@ class Adopter:
             if plan.targets:
                 return False  # MirrorMaker 2 partitions no records by key
             if end > start or plan.source not in positions.noted:
-                return end > 0  # its records may be deleted, but were copied
+                return end > 0  # a log that has ended after 0 had records, which may be deleted
             return self._begins_again(plan, maps)
         ours_from = max(start, known.runs[0].downstream)
         begin = max(ours_from, end - TAIL_RECORDS)
@@ -373,7 +373,7 @@ class Adopter:
     def _ends(self, tps: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
         return ends_of_logs(self.target, list(tps))
 
-    # -- one partition
+    # -- the steps for one partition
 
     def _adopt(
         self,

@@ -108,7 +108,7 @@ def is_running_here(host: str, pid: int, at_ms: int) -> bool | None:
         process = psutil.Process(pid)
         is_other = process.create_time() * 1000 > at_ms + CLOCKS_DIFFER_MS
         return not is_other and process.status() != psutil.STATUS_ZOMBIE
-    except (psutil.NoSuchProcess, ValueError):  # or the pid is invalid
+    except (psutil.NoSuchProcess, ValueError):  # no process has this pid, or the pid is invalid
         return False
     except psutil.Error:
         return True  # the process exists, but this user may not inspect it

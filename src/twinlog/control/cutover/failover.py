@@ -197,7 +197,8 @@ class Failover:
         if is_promoted(scope, scope.intents(), topics):
             say("promote: already done")
         else:
-            self._groups.set_all(self._survey()[1], say)  # the plan may be outdated
+            # planned again, because the plan that was shown may be outdated
+            self._groups.set_all(self._survey()[1], say)
             say("promote: after this the only way back is twinlog flow demote, as long as")
             say("  nobody has written to the remote topics")
             promote(scope, topics)

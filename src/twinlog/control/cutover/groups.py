@@ -450,7 +450,8 @@ def _without_records(
     ]
     spans: dict[TopicPartition, Span] = {}
     for tp, offset in sorted(past):
-        spans[tp] = Span(known[tp].copied_to, offset)  # the last offset is the highest
+        # sorted, so that the highest offset of each partition is kept
+        spans[tp] = Span(known[tp].copied_to, offset)
     records = records_in(scope, spans) if spans else {}
     return {(tp, offset) for tp, offset in past if tp not in records or offset <= records[tp]}
 

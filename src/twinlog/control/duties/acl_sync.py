@@ -74,7 +74,7 @@ def give_acls(
     changes = find_acl_changes(flow, remotes, source, target)
     if changes.missing or changes.leftover:
         confirm()
-    # denials first, so that a denied topic is never readable for a moment
+    # DENY rules are created first, so that a denied topic is readable at no time
     create_topic_acls(target, sorted(changes.missing, key=lambda acl: acl.permission))
     delete_topic_acls(target, changes.leftover)
     return changes

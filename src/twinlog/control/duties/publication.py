@@ -53,8 +53,8 @@ ENDS_WITHIN_S: Final = 2.0
 """Time limit of the last status, which is not worth a longer wait."""
 
 EVENTS_AGAIN_S: Final = 240.0
-"""Events are written when there is a new one, and in this interval, because a first reader reads
-the last ten minutes.
+"""Interval in which the events are written again although none is new, because a new reader reads
+only the last ten minutes of the topic.
 """
 
 USUAL: Final = frozenset(

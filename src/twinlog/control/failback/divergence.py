@@ -205,7 +205,9 @@ def divergences(scope: CutoverScope) -> list[LogDivergence]:
 
 
 def _came_from_target(scope: CutoverScope, topic: str) -> bool:
-    """Return True for topics of A such as `B.orders`, which are B's and were not to be copied."""
+    """Return True for topics of A such as `B.orders`, which are copies of B's topics and were not
+    copied back.
+    """
     if scope.setup.is_identity:
         return False
     return scope.policy.topic_source(topic) == scope.config.target_alias

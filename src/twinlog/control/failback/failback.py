@@ -201,7 +201,8 @@ class Reverse:
         self._map_topic = map_topic_of(flow.reverse)
 
     def prepare(self, divergences: Sequence[LogDivergence]) -> int:
-        """Report where the flow back begins, and permit it. Return how many partitions were set.
+        """Write the start offsets of the flow back, and permit it to copy. Return the number of
+        partitions whose offset was written.
 
         Does nothing under the default policy. Raises FlowError if there is no single start offset.
         """

@@ -134,7 +134,8 @@ def _give(target: ClusterClient, flow: str, ids: dict[int, int]) -> None:
         Record(offset=at, timestamp=now_ms, key=key, value=value, headers=())
         for at, (key, value) in enumerate(rows)
     ]
-    # not retried: a repeated key could move after another process's record
+    # not retried, because compaction would keep the repeated row, which may be after another
+    # process's row
     produce_batch(target, TopicPartition(STATE_TOPIC, 0), encode_batch(records, codec=Codec.NONE))
 
 

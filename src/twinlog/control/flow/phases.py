@@ -175,7 +175,7 @@ class Life:
         if step in ENDS:
             self.why |= {step}
             if self.phase is Phase.HANDING_OVER:
-                self.why |= {Step.HANDED_OVER}  # other processes already know of it
+                self.why |= {Step.HANDED_OVER}  # other processes already know of the handover
         elif step is Step.CLOSED:
             # a flow that has ended permanently keeps its reasons for display
             kept = ENDS if self.phase is Phase.CLOSING else {Step.REMOVED, Step.STOPPED}

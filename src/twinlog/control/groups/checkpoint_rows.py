@@ -33,7 +33,7 @@ IDS: Final = "twinlog.ids"
 """The two topic IDs, 16 bytes each: of the copied topic, and of its copy."""
 ID_BYTES: Final = 16
 SEEN_TO: Final = "twinlog.seen-to"
-"""The group on the target has its offset for this commit."""
+"""Header of a checkpoint whose offset the group on the target already has."""
 
 
 def is_due(last: Checkpoint | None, now: Checkpoint, *, is_exact: bool) -> bool:

@@ -237,7 +237,9 @@ def _fan(plan: PartitionPlan, maps: Maps) -> Fan:
 
 
 def _from_mark(known: PartitionMap) -> tuple[Run, ...]:
-    """Return the runs at which a branch may end. Its copy has certainly reached its mark."""
+    """Return the first run, and those from the branch's mark on. The branch's copy has reached the
+    mark, so its end is in one of them.
+    """
     if known.mark is None:
         return tuple(known.runs)
     begin = max(0, following(known.runs, known.mark.ordinal - 1, ORDINAL) - 1)

@@ -56,7 +56,7 @@ def replan(
 def unwanted(partition: Partition) -> None:
     """Mark a partition that is no longer mirrored; it is kept for display."""
     partition.is_wanted, partition.handed, partition.begun = False, None, None
-    partition.failure = None  # these do not matter any more
+    partition.failure = None  # problems of a partition that is no longer mirrored are not shown
     if partition.lane is None:
         partition.leave(Placement.RELEASED)
 

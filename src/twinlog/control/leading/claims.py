@@ -233,7 +233,9 @@ class FlowClaims:
         return history.is_closed or (self.idle is not None and _is_same(self.idle, history.latest))
 
     def _check_meaning(self, history: FlowHistory | None, *, fresh_id: bool) -> None:
-        """Make a changed meaning wait until no lane of the old one can still send (H3, a4)."""
+        """Raise SetupWaiting if records get other ordinals under the changed settings, and a lane
+        with the former settings may still send.
+        """
         if history is None or history.latest is None or history.is_closed:
             return
         if self._is_known(history) and time.monotonic() >= self.quiet_at:
@@ -245,8 +247,7 @@ class FlowClaims:
         if time.monotonic() < self._waits[1]:
             raise SetupWaiting(
                 "its isolation, start or policy changed, and the process before was not "
-                "shut down "
-                "cleanly: waiting until its lanes have certainly stopped",
+                "shut down cleanly: waiting until its lanes have certainly stopped",
                 flow=self.name,
             )
 

@@ -189,7 +189,8 @@ class LoopGuard:
     def _has_noted(
         self, target: ClusterClient, verdict: TopicVerdicts, fresh: list[CopyRow]
     ) -> bool:
-        """Write the rows. Return False if the intents cannot be read. Raises NotNow.
+        """Write the rows of topics whose copies begin. Return False if the intents cannot be read.
+        Raises NotNow.
 
         While intents cannot be read, nothing new starts, and running copies continue.
         """
@@ -291,7 +292,7 @@ class LoopGuard:
         return "" if leads else "this process does not lead any more, or its intents have changed"
 
     def _write(self, target: ClusterClient, rows: Iterable[CopyRow]) -> None:
-        if not self.still_leads(target):  # then this discovery creates no topic either
+        if not self.still_leads(target):  # raised, so that this discovery creates no topic
             raise NotNow(f"{self.config.flow}: another process leads, or its intents have changed")
         write_copies(target, [*rows], int(time.time() * 1000))
 

@@ -148,7 +148,9 @@ def _puts_alias_in_front(flow: FlowConfig) -> bool:
 
 
 def _has_name_after(topic: str, mark: str, separator: str) -> bool:
-    """As in `naming.topic_source`: the rest must be more than separators."""
+    """Return True if the topic begins with the mark, and more than separators follow, as in
+    `naming.topic_source`.
+    """
     return topic.startswith(mark) and bool(topic[len(mark) :].replace(separator, ""))
 
 

@@ -121,7 +121,7 @@ class SparkEngine:
             )
             self._lease_from(engine)
         except Disconnected as error:
-            self._stop.wait(POLL_S)  # the JVM may already be ending
+            self._stop.wait(POLL_S)  # the JVM may be ending, and is checked after that
             self._require_jvm()
             if is_local(self._master) or self._is_attached:
                 raise

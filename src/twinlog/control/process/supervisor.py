@@ -435,10 +435,12 @@ def _raise(error: BaseException) -> None:
 
 SNAPSHOT_EVERY_S: Final = 1.0
 SHARE_OF_TIME: Final = 0.035
-"""Maximum share of the supervisor thread's time, however many partitions there are, ..."""
+"""Maximum share of the supervisor thread's time, for any number of partitions, unless the pause
+would exceed LONGEST_PAUSE_S.
+"""
 
 LONGEST_PAUSE_S: Final = 30.0
-"""... unless this pause would be exceeded."""
+"""Maximum pause between two snapshots."""
 
 
 @dataclass(slots=True, kw_only=True)

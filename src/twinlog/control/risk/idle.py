@@ -28,10 +28,10 @@ from twinlog.survey.picture import read_flow
 from twinlog.survey.replica import Maps, Replica
 
 FIRST_S: float = 20.0
-"""Until then most partitions have been assigned to a lane."""
+"""Seconds before the first query. By then most partitions are in a lane, and need none."""
 ASK_EVERY_S: float = 10.0
 AT_ONCE: Final = 50
-"""A batch of each is read."""
+"""Maximum number of partitions per query. One batch of each is read."""
 AGAIN_S: Final = 120.0
 """Retry interval for partitions without a result, because no record waits or the query failed."""
 WITHIN_S: Final = 10.0

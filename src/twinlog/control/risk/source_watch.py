@@ -360,10 +360,12 @@ def _worded(tp: TopicPartition, stable: int, oldest: OpenTransaction | None, sin
 
 ASK_EVERY_S: Final = 1.0
 SHARE_OF_TIME: Final = 0.05
-"""Queries take at most this share of the time, regardless of the number of partitions, ..."""
+"""Maximum share of the time that queries take, for any number of partitions, unless the pause would
+exceed LONGEST_PAUSE_S.
+"""
 
 LONGEST_PAUSE_S: Final = 10.0
-"""... but are at most this far apart."""
+"""Maximum pause between two queries."""
 
 AFTER_FAILURE_S: Final = 2.0
 

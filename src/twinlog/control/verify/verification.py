@@ -185,7 +185,7 @@ class _Flow:
             new_owners=lambda: self._intents.new_owners,
             maps=self._setup.config.flow,
         )
-        self._read_state()  # again: a skip before these ends is no missing record
+        self._read_state()  # again, because a skipped record before these ends is not missing
         there_later = read_ends(self._target, targets)
         here_later = self._source_ends([plan.source for plan in plans])
         lacking_here = may_lack_offsets(self._source, {plan.source.topic for plan in plans})

@@ -234,8 +234,9 @@ def last_events(config: Path) -> list[ProcessEvents]:
 
 
 def is_local_mirror(pid: int) -> bool:
-    """Return True if a mirror of this user had this pid among the processes visible here. A
-    container may have the name of this host, but different pids.
+    """Return True if a mirror of this user that ran in this container, or outside of containers on
+    this host, had this pid. The host name does not show that, because a container may have the
+    host's.
     """
     try:
         return (status_folder() / f"{pid}{SUFFIX}").exists()

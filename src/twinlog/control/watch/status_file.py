@@ -40,9 +40,11 @@ log = logging.getLogger(__name__)
 
 STATUS_VERSION = 1
 SHARE_OF_TIME: Final = 0.01
-"""Maximum share of one core for writing, regardless of the number of partitions, ..."""
+"""Maximum share of one core for writing, for any number of partitions, unless the pause would
+exceed LONGEST_PAUSE_S.
+"""
 LONGEST_PAUSE_S: Final = 60.0
-"""... but writes are at most this far apart."""
+"""Maximum pause between two writes."""
 AT_ONCE: Final = 1000
 """Number of partitions encoded at a time. During this time Python runs no other thread."""
 _PARTS: Final = tuple[PartitionStatus, ...]

@@ -369,7 +369,7 @@ async def _refuse(scope: Scope, send: Send, error: TwinlogError, path: str) -> N
     elif status == 401:
         more.append((b"www-authenticate", b"Bearer"))
     elif status == 413:
-        more.append((b"connection", b"close"))  # the rest of the body is not read
+        more.append((b"connection", b"close"))  # closed, because the rest of the body is not read
     answer = HttpAnswer(status=status, content_type=PROBLEM, body=as_bytes(problem(error, path)))
     await _send(scope, send, answer, more)
 

@@ -170,7 +170,7 @@ class WebServer:
                 return await super().on_tick(counter)
 
         self._server = server = Server(config)
-        if not self._stop.is_set():  # closed during the load
+        if not self._stop.is_set():  # the server was closed while the page was loaded
             server.run(sockets=[bound])
 
 

@@ -209,7 +209,7 @@ class PartitionCopy:
         self._in_flight = InFlight()
         self._splitter = Splitter(rules.producer_id)
 
-    # -- from the source
+    # -- batches from the source
 
     def on_fetched(self, records: memoryview, aborted: Iterable[Aborted], now_ms: int) -> int:
         """Queue the batches of a Fetch response. Returns the number of bytes queued for it."""
@@ -280,7 +280,7 @@ class PartitionCopy:
         """Whether everything below `end` is on the target."""
         return self.acked_upstream >= self.end and self.is_drained
 
-    # -- to the target
+    # -- batches to the target
 
     @property
     def is_drained(self) -> bool:
@@ -407,7 +407,7 @@ class PartitionCopy:
         oldest = min(self.last_timestamp, next_timestamp)
         return self._is_listed and self._rules.is_remembered_after(oldest, now_ms)
 
-    # -- answers
+    # -- the target's responses
 
     def on_produced(
         self,

@@ -165,7 +165,7 @@ class RangeIntake(Intake):
             data[0:8] = part.offset(0).to_bytes(8, "big")  # the CRC does not cover it
             yield view
 
-    # -- answers
+    # -- answers of the application
 
     def encode(self, asked: Stretch, answer: RangeAnswer) -> Iterator[OutBatch]:
         """Yield the batches of an answer. It must be the one after the last that was encoded.
@@ -173,7 +173,8 @@ class RangeIntake(Intake):
         Raises CorruptData if the answer does not fit its range, and PartitionError
         (RECORD_TOO_LARGE) if a record fits in no batch.
         """
-        offsets, decoded = checked(asked, answer)  # all of it, before any is used
+        # the whole answer is checked before a part of it is used
+        offsets, decoded = checked(asked, answer)
         done = 0
         for raw, rows in zip(answer.batches, decoded, strict=True):
             yield from self._sized(asked, raw, rows, offsets[done : done + len(rows)])

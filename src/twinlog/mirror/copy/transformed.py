@@ -156,7 +156,7 @@ class TransformedCopy(PartitionCopy):
         """All records below this upstream offset are filtered, or in batches."""
         self._decided_epoch = self.acked_epoch
 
-    # -- from the source
+    # -- batches from the source
 
     def on_fetched(self, records: memoryview, aborted: Iterable[Aborted], now_ms: int) -> int:
         before = self.queued_bytes
@@ -268,7 +268,7 @@ class TransformedCopy(PartitionCopy):
         if self.is_idle and self._decided >= self.acked_upstream:
             self.acked_upstream, self.acked_epoch = self._decided, self._decided_epoch
 
-    # -- to the target
+    # -- batches to the target
 
     def _clean(self, batch: OutBatch, base_offset: int, now_ms: int) -> None:
         super()._clean(batch, base_offset, now_ms)

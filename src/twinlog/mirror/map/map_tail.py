@@ -182,7 +182,7 @@ class MapTail:
             if each.ordinal > run.ordinal
         ]
         before = [each for each in known if each.ordinal < run.ordinal]
-        self.chunk += 1  # another key: a chunk's first run never changes
+        self.chunk += 1  # a new key, because the first run of a chunk never changes
         self._full = [full for full in self._full if full.transform != self.transform]
         self._closed, self.runs = [], []
         for each in (*before, run, *later):

@@ -81,7 +81,7 @@ def origin_of(
     The log ended at `log_end` or later.
     """
     runs = known.runs
-    # records are at the map's offsets, or later
+    # other clients' records only move a record of this flow to a later offset than the map's
     until = following(runs, end - 1, DOWNSTREAM)
     if not until or first >= end:
         return None

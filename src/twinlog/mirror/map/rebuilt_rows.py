@@ -67,7 +67,7 @@ def _part(runs: RunList, begin: int) -> Iterator[Run]:
     yield from (runs[at] for at in range(begin, begin + RUNS_PER_ROW))
     bridged, newest = runs[begin + RUNS_PER_ROW], runs[len(runs) - NEWEST_RUNS]
     upstream = newest.upstream - (newest.ordinal - bridged.ordinal)
-    yield bridged._replace(upstream=upstream)  # it continues into the newest runs
+    yield bridged._replace(upstream=upstream)  # the bridged run continues into the newest runs
     yield from (runs[at] for at in range(len(runs) - NEWEST_RUNS + 1, len(runs)))
 
 

@@ -196,7 +196,7 @@ class LostRuns:
         if gaps < 0:
             return ReplacementRuns(
                 tail_runs, (self._k + low, self._k + begin)
-            )  # repeated records: no match
+            )  # equal records repeat, so they do not determine a position
         if oldest > low and gaps and self._has_before(its):
             return ReplacementRuns((*runs, *tail_runs[1:]), (self._k + low, self._k + oldest))
         return ReplacementRuns((*runs, *tail_runs[1:]))

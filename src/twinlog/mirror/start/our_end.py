@@ -137,7 +137,8 @@ class _Walk:
         self._check_log_reaches()
         begin = self.mark.downstream
         if begin > target_ends.log_end and self.last is not None:
-            begin = self.last + 1  # records of other clients are gone, this flow's are not
+            # the log lost only records of other clients, because this flow's last one is there
+            begin = self.last + 1
         self.begin = max(begin, target_ends.log_start)
         self.is_whole = self.begin <= self.mark.downstream and not request.may_lose_batches
         """Whether no batch of this flow after the mark can have been deleted."""
@@ -178,7 +179,7 @@ class _Walk:
                 self._has_company |= not header.is_control
             elif self._foreign is None:
                 self._foreign = max(header.base_offset, self.begin)
-        if self.ordinal != expected:  # otherwise only foreign records are unread
+        if self.ordinal != expected:  # if they are equal, only foreign records are unread
             headers.check_all_read()
 
     def _is_ours(self, header: BatchHeader) -> bool:

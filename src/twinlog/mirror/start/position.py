@@ -461,7 +461,7 @@ class StartSearch:
         ((at, epoch),) = epochs.items()
         return Equal(own_end.ordinal - 1, at, epoch)
 
-    # -- both
+    # -- topics of either kind
 
     def _epoch(self, upstream: int, known: int = -1) -> int:
         """Return the leader epoch of the source record before a position. An idle copy would learn

@@ -114,7 +114,7 @@ class LogWalk:
             records += count
         return records
 
-    # -- as bytes
+    # -- comparison of batches as bytes
 
     def _pass_equal_batches(self) -> bool:
         source_batch, target_batch = self._source.batch(), self._target.batch()
@@ -182,7 +182,7 @@ class LogWalk:
         )
         return mapped.offset + self._shift == other.base_offset and not is_left_out
 
-    # -- record by record
+    # -- comparison record by record
 
     def _step(self, source_entry: Entry | None, target_entry: Entry | None) -> bool:
         """Pass one record of one side, or one of each. Returns False if they differ."""
@@ -228,7 +228,7 @@ class LogWalk:
         """Count a record in its day. `offset`: its position for the digest."""
         record = entry.record
         if record is None:
-            return  # it cannot be read
+            return  # the record cannot be decoded, so it is in no digest
         tally = side(self._compared.day(record.timestamp))
         if self._rules.is_deep:
             tally.add_digest(offset, record.timestamp, rest_of(record))

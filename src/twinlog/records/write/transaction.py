@@ -278,7 +278,7 @@ def _end(
             now = opened.describe()
             is_ours = now.identity == state.identity and now.started_ms == state.started_ms
             if is_ours and now.is_open:
-                continue  # this is still the transaction that was counted, and it is open
+                continue  # the transaction whose rows were counted is still open
             if is_ours and now.is_committed:
                 _end_epoch(opened, batch)
                 return

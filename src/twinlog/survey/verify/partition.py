@@ -272,7 +272,7 @@ class _Partition:
         begin, there = self._begin(pairs, limit)
         # records that a mirror has copied since the source's end was queried are also read
         self._here.end = max(self._here.end, limit)
-        # but no offset that the source has not reached: nothing was compacted away there
+        # offsets that the source had not reached are not counted as compacted away
         here_end = max(wanted.here_later, wanted.here.end)
         side = self._source_side(begin, max(begin, min(limit, here_end)))
         target = self._target_side(there)

@@ -221,7 +221,7 @@ class Twin:
                 if not joining.add(header, bytes(buffer[at + HEADER_BYTES : at + header.length])):
                     break
         except CorruptData:
-            pass  # it is reported when this batch is read by itself
+            pass  # the error is reported when the batch is read alone
         joining.store_results(state)
         out[start : start + len(joining.payload)] = joining.payload
         return len(joining.payload)

@@ -79,7 +79,7 @@ def flow(
         "problem": problem,
     }
     now_ms = int(time.time() * 1000)
-    # a report read before the target became unreachable may be of a leader that is gone
+    # if the target is unreachable, the last report that was read may be of a former leader
     row = reported.status if reported.status is not None and reported.status.is_of(now_ms) else None
     # A process that fails to set up the flow knows no more than this one, unless this one is a
     # standby.
@@ -166,7 +166,9 @@ def printed(fields: Any) -> dict[str, Any]:
 
 
 def _printed(value: Any, *, has_names: bool = True) -> Any:
-    """`has_names`: False for a map by data, whose keys stay as they are."""
+    """Return the value with names in camelCase. `has_names`: False for a map whose keys are data,
+    which stay unchanged.
+    """
     if isinstance(value, dict):
         out = {}
         for name, each in value.items():
