@@ -268,7 +268,7 @@ def test_once_ends_with_configs_acls_checkpoints_and_groups_though_a_topic_faile
     assert (checkpoint.group, checkpoint.downstream_offset) == (group, 4)
 
 
-def test_only_what_is_missing_is_created_and_nothing_is_removed(
+def test_only_missing_acls_are_created_and_none_is_removed(
     guarded: Guarded, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level(logging.INFO, "twinlog.control")

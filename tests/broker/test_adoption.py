@@ -147,7 +147,7 @@ IDENTITY = "org.apache.kafka.connect.mirror.IdentityReplicationPolicy"
 @pytest.mark.witness(
     "topics of MirrorMaker 2 that cannot be taken over are not copied again from the start"
 )
-def test_behind_an_application_s_record_nothing_begins_anew(left: Left) -> None:
+def test_nothing_begins_again_after_a_record_of_an_application(left: Left) -> None:
     left.policy = IDENTITY
     left.write_file()
     create_topic(left.target, left.remote)
@@ -196,7 +196,9 @@ def test_check_names_the_take_over_where_a_mirror_maker_2_copied(
 
 
 @pytest.mark.parametrize("noted", [True, False], ids=["noted", "not noted"])
-def test_what_was_deleted_on_the_target_was_copied_all_the_same(left: Left, *, noted: bool) -> None:
+def test_records_that_were_deleted_on_the_target_count_as_copied(
+    left: Left, *, noted: bool
+) -> None:
     create_topic(left.target, left.remote)
     produce(left.target, left.remote, outgoing(range(10)))
     if noted:
@@ -207,7 +209,7 @@ def test_what_was_deleted_on_the_target_was_copied_all_the_same(left: Left, *, n
     assert left.values() == (values(range(10, 30)) if noted else [])
 
 
-def test_by_key_nothing_that_mirror_maker_2_copied_begins_anew(left: Left) -> None:
+def test_topics_placed_by_key_that_mirror_maker_2_copied_do_not_begin_again(left: Left) -> None:
     left.policy = IDENTITY
     left.write_file("twinlog.target.partitions = keyed")
     create_topic(left.target, left.remote, 3)
@@ -232,7 +234,7 @@ def has_no_leader(monkeypatch: pytest.MonkeyPatch, times: int) -> None:
 
 
 @pytest.mark.parametrize("policy", ["", IDENTITY], ids=["own", "identity"])
-def test_an_error_that_passes_is_no_reason_to_begin_anew(
+def test_a_transient_error_does_not_restart_the_copy(
     left: Left, monkeypatch: pytest.MonkeyPatch, policy: str
 ) -> None:
     left.policy = policy
@@ -328,7 +330,7 @@ def test_nothing_more_to_copy_stays_known_without_the_option(left: Left) -> None
 
 
 @pytest.mark.witness("records of unknown producers are not taken over")
-def test_records_of_somebody_else_are_not_taken_over(
+def test_records_of_another_client_are_not_taken_over(
     left: Left, caplog: pytest.LogCaptureFixture
 ) -> None:
     create_topic(left.target, left.remote)
@@ -379,7 +381,7 @@ def test_positions_that_are_nowhere(left: Left) -> None:
     assert "there is no topic not-there" in str(error)
 
 
-def test_stranger_in_a_copy_of_ours_is_no_mirror_maker(left: Left) -> None:
+def test_foreign_records_in_an_own_copy_are_not_mirror_maker_2s(left: Left) -> None:
     """The option is still set. A partition with records of another client must not stop the whole
     flow.
     """
@@ -394,7 +396,7 @@ def test_stranger_in_a_copy_of_ours_is_no_mirror_maker(left: Left) -> None:
 
 
 @pytest.mark.parametrize("policy", ["", IDENTITY], ids=["own", "identity"])
-def test_stranger_in_a_copy_of_ours_makes_nothing_begin_again(left: Left, policy: str) -> None:
+def test_foreign_records_in_an_own_copy_restart_nothing(left: Left, policy: str) -> None:
     """MirrorMaker 2's positions do not apply: Twinlog copied more since, without the option, and
     the source has deleted the records at these positions.
     """
@@ -414,7 +416,7 @@ def test_stranger_in_a_copy_of_ours_makes_nothing_begin_again(left: Left, policy
     assert left.values() == values([*range(40), 77])
 
 
-def test_open_transaction_of_a_stranger_in_a_copy_of_ours_is_no_mirror_maker(left: Left) -> None:
+def test_foreign_open_transaction_in_an_own_copy_is_not_mirror_maker_2s(left: Left) -> None:
     left.policy = IDENTITY
     left.write_file()
     create_topic(left.target, left.remote)
@@ -433,7 +435,7 @@ def test_open_transaction_of_a_stranger_in_a_copy_of_ours_is_no_mirror_maker(lef
 
 
 @pytest.mark.parametrize("is_first", [True, False], ids=["at the take-over", "later"])
-def test_records_of_another_flow_of_ours_are_no_mirror_makers(
+def test_records_of_another_twinlog_flow_are_not_mirror_maker_2s(
     left: Left, caplog: pytest.LogCaptureFixture, *, is_first: bool
 ) -> None:
     """Several flows write to one topic, and the option is still set."""
@@ -453,7 +455,7 @@ def test_records_of_another_flow_of_ours_are_no_mirror_makers(
     assert "not taken over" not in caplog.text
 
 
-def test_last_record_of_mirror_maker_2_is_found_however_much_others_wrote_since(
+def test_last_record_of_mirror_maker_2_is_found_before_many_foreign_records(
     left: Left, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """MirrorMaker 2 was killed after it had copied more than it had noted."""
@@ -469,7 +471,7 @@ def test_last_record_of_mirror_maker_2_is_found_however_much_others_wrote_since(
 
 
 @pytest.mark.parametrize("deleted", [False, True], ids=["whole", "begun by somebody"])
-def test_partition_that_only_another_flow_of_ours_wrote_to_begins_as_any_other(
+def test_partition_that_only_another_twinlog_flow_wrote_to_begins_as_usual(
     left: Left, *, deleted: bool
 ) -> None:
     """MirrorMaker 2 has no position of it. If the beginning of the log is deleted, its writers are
@@ -498,7 +500,7 @@ def test_lost_map_is_reported_with_the_option_too(left: Left) -> None:
     assert left.values() == values(range(30))
 
 
-def test_topic_that_was_made_anew_since_begins_where_our_copy_began(left: Left) -> None:
+def test_recreated_topic_begins_where_twinlogs_copy_began(left: Left) -> None:
     """The option is still set. MirrorMaker 2's positions are now written by Twinlog."""
     create_topic(left.target, left.remote)
     produce(left.target, left.remote, outgoing(range(10)))
@@ -510,7 +512,7 @@ def test_topic_that_was_made_anew_since_begins_where_our_copy_began(left: Left) 
     assert left.values() == values(range(10, 30))
 
 
-def test_topics_placed_by_key_are_left_to_their_own_start(left: Left) -> None:
+def test_topics_placed_by_key_begin_by_their_own_start(left: Left) -> None:
     """The target is not searched for records of a MirrorMaker 2 without a position. The copy begins
     after them.
     """
@@ -554,7 +556,9 @@ def test_process_that_lost_the_lead_notes_nothing_at_its_end(
 
 
 @pytest.mark.parametrize("resumed", [True, False], ids=["MirrorMaker 2 is back", "nobody is"])
-def test_frozen_leader_of_a_flow_that_was_promoted_meanwhile(left: Left, *, resumed: bool) -> None:
+def test_frozen_leader_of_a_flow_that_was_promoted_in_the_meantime(
+    left: Left, *, resumed: bool
+) -> None:
     """MirrorMaker 2 would resume at the newest position, whoever wrote it."""
     create_topic(left.target, left.remote)
     with Driver(left.file, lanes=1, adopts_mm2=True) as driver:

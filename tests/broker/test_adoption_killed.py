@@ -86,7 +86,7 @@ def put_transactions(left: Left, numbers: range) -> None:
     await_markers(left.source, f"test-{left.topic}")
 
 
-def test_process_that_was_frozen_while_another_took_over_takes_none_of_its_rows_away(
+def test_process_frozen_during_a_takeover_removes_no_row_of_the_new_leader(
     left: Left,
 ) -> None:
     end = 20 + TAIL_RECORDS + 50  # more than a start compares, and so could put right

@@ -104,7 +104,7 @@ def test_resets_before_any_word_do_not_end_a_mirror(
 
 
 @pytest.mark.witness("a stolen lane secret gives no access to work")
-def test_who_has_a_lanes_secret_gets_nothing_while_the_lane_lives(
+def test_a_client_with_a_lanes_secret_gets_nothing_while_the_lane_runs(
     source_cluster: LocalCluster, target_cluster: LocalCluster, fresh_topic: str, tmp_path: Path
 ) -> None:
     one = Copying(source_cluster, target_cluster, fresh_topic, tmp_path, tls=False)
@@ -128,7 +128,7 @@ def test_who_has_a_lanes_secret_gets_nothing_while_the_lane_lives(
         one.more()
 
 
-def test_the_next_attempt_gets_work_when_the_one_before_it_is_gone(
+def test_the_next_attempt_of_a_lane_gets_work_after_the_previous_one_has_ended(
     source_cluster: LocalCluster, target_cluster: LocalCluster, fresh_topic: str, tmp_path: Path
 ) -> None:
     """Spark starts the attempt before the driver knows of the lane's end."""

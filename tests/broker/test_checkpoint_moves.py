@@ -30,7 +30,7 @@ def numbers(first: int, end: int) -> list[Outgoing]:
     return [Outgoing(b"k", b"%d" % at, partition=at % 2) for at in range(first, end)]
 
 
-def test_a_stream_goes_over_and_comes_back(
+def test_a_stream_moves_to_the_copy_and_back(
     spark: SparkSession,
     source_cluster: LocalCluster,
     target_cluster: LocalCluster,

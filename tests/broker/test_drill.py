@@ -139,7 +139,7 @@ def quick(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.usefixtures("quick")
-def test_a_lost_a_doubled_and_a_moved_record_turn_it_red(
+def test_a_lost_a_duplicated_and_a_reordered_record_turn_it_red(
     case: Case, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """Each error is in a separate topic. The producer's own record of its writes is right."""
@@ -193,7 +193,7 @@ def killed(case: Case) -> Iterator[Case]:
 
 
 @pytest.mark.witness("topics and groups of a killed drill are removed")
-def test_what_a_killed_drill_left_is_shown_and_removed(
+def test_remains_of_a_killed_drill_are_shown_and_removed(
     killed: Case, capsys: pytest.CaptureFixture[str]
 ) -> None:
     file = str(killed.file)

@@ -123,7 +123,7 @@ def test_tail_is_found_and_saved_once_though_the_command_dies_at_each_step(
     assert (code, "recreate is not supported" in said) == (2, True), said
 
 
-def test_what_retention_deleted_is_told_and_an_open_transaction_is_waited_for(case: Case) -> None:
+def test_deleted_ranges_are_reported_and_an_open_transaction_is_waited_for(case: Case) -> None:
     pair = case.pair
     produce(pair.a, pair.topic, numbered(20, 10))
     delete_records(pair.a, pair.topic, before=24)
@@ -176,7 +176,7 @@ def test_replay_brings_every_record_once_though_the_command_dies_at_each_step(ca
     assert (code, "[REPLAYED]" in err) == (1, True)
 
 
-def test_a_replay_goes_on_only_from_the_folder_that_has_what_comes_next(case: Case) -> None:
+def test_a_replay_continues_only_from_the_folder_with_the_next_records(case: Case) -> None:
     """It is killed after its first transaction. Then retention deletes the next records on A."""
     pair, begun = case.pair, case.folder
     produce(pair.a, pair.topic, numbered(20, 1_010))
@@ -209,7 +209,7 @@ def test_a_source_whose_offset_map_was_deleted_is_not_taken_for_one_that_was_nev
     assert not case.folder.exists()
 
 
-def test_a_partition_whose_rows_and_records_were_deleted_was_copied_all_the_same(
+def test_a_partition_whose_rows_and_records_were_deleted_was_copied_nevertheless(
     case: Case, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The topic has only records of new owners. The map's topic exists, too."""
@@ -252,7 +252,7 @@ def test_a_run_that_another_one_has_overtaken_appends_nothing_more(
 
 
 @pytest.mark.witness("the flow back begins after the last common record")
-def test_the_flow_back_begins_behind_the_last_common_record_under_identity(
+def test_under_identity_the_reverse_flow_begins_after_the_last_common_record(
     source_cluster: LocalCluster,
     target_cluster: LocalCluster,
     tmp_path: Path,

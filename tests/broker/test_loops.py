@@ -137,7 +137,7 @@ def test_an_alias_renamed(circle: Circle, policy: str) -> None:
     copied(first)
 
 
-def test_another_alias_may_copy_what_the_first_one_does_not(circle: Circle) -> None:
+def test_another_alias_may_copy_topics_that_the_first_one_does_not(circle: Circle) -> None:
     circle.put(0, "pay")
     circle.put(0, "ship")
     copied(circle.file({"A": 0, "B": 1}, ["A->B"], topics=circle.topic("pay")))

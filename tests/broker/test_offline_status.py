@@ -120,7 +120,7 @@ def test_markers_of_transactions_are_no_lag(
 @pytest.mark.witness(
     "status without the source shows copied records and group positions from the target"
 )
-def test_of_a_source_that_is_gone_the_target_tells_what_it_has(
+def test_if_the_source_is_lost_the_target_shows_its_own_records(
     source_cluster: LocalCluster,
     target_cluster: LocalCluster,
     tmp_path: Path,

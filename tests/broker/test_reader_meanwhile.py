@@ -108,7 +108,7 @@ def test_records_are_deleted(
             assert line.endswith("[RETENTION]")
 
 
-def test_all_that_is_left_is_deleted(
+def test_all_remaining_records_are_deleted(
     source_cluster: LocalCluster, topic: str, in_parts: None
 ) -> None:
     put(source_cluster, topic)
@@ -159,7 +159,7 @@ def test_the_leader_dies_and_another_one_leads(
     steps.both_in_sync()
 
 
-def test_the_leader_dies_and_nobody_leads(
+def test_the_leader_dies_and_no_broker_leads(
     source3: LocalCluster, fresh_topic: str, in_parts: None
 ) -> None:
     """The read fails in bounded time. When the leader is back, the rest is read."""

@@ -207,7 +207,7 @@ def _codes_once(pair: Renamed) -> dict[str, str]:
     return found or {pair.topic: flow.code, pair.new: flow.code}
 
 
-def test_both_ways_of_the_default_policy_never_loop_and_bring_groups_home(
+def test_both_ways_of_the_default_policy_never_loop_and_move_groups_back(
     source_cluster: LocalCluster, target_cluster: LocalCluster, tmp_path: Path
 ) -> None:
     pair = Renamed(tmp_path, source_cluster, target_cluster, identity=False, ways=2)

@@ -93,7 +93,7 @@ def is_mended(mirror: EmittingMirror) -> None:
     mirror.eventually(lambda parts: [(p.code, p.lag) for p in parts] == [("", 0)])
 
 
-def test_stray_records_in_front_of_ours_are_accepted_whatever_dies(
+def test_stray_records_before_the_flows_own_are_accepted_after_any_crash(
     rig: Rig, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """The copy ran when they arrived, so a batch of this flow follows them."""

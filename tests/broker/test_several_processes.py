@@ -129,7 +129,7 @@ def test_once_says_that_another_leads_only_where_one_is_known(rig: Rig) -> None:
 
 @pytest.mark.witness("a standby takes over within 15 s")
 @pytest.mark.faults
-def test_standby_says_so_and_takes_over_within_15_seconds(
+def test_standby_reports_it_and_takes_over_within_15_seconds(
     rig: Rig, caplog: pytest.LogCaptureFixture
 ) -> None:
     config = rig.config()
@@ -183,7 +183,7 @@ class Process:
 
 
 @pytest.mark.witness("processes with different files report the difference")
-def test_another_configuration_is_said_until_both_have_reloaded(
+def test_another_configuration_is_reported_until_both_have_reloaded(
     rig: Rig, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     with caplog.at_level(logging.WARNING), Process(rig, tmp_path) as leader:

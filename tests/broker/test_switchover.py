@@ -214,7 +214,7 @@ def test_abort_takes_the_fence_away_and_leaves_that_of_others(case: Case) -> Non
         mirror.stop()
 
 
-def test_who_still_writes_is_named_and_nothing_is_promoted(case: Case) -> None:
+def test_a_producer_that_still_writes_is_named_and_nothing_is_promoted(case: Case) -> None:
     """No ACL stops a super user, and `--fence none` stops no client."""
     pair, stop = case.pair, threading.Event()
     group = f"{case.group}-x"

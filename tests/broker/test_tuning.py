@@ -60,7 +60,7 @@ def put(rig: Rig, codecs_of_batches: Sequence[Codec]) -> None:
         ),
     ],
 )
-def test_the_codec_of_what_arrives(rig: Rig, keys: dict[str, str], expected: list[Codec]) -> None:
+def test_codec_of_the_copied_records(rig: Rig, keys: dict[str, str], expected: list[Codec]) -> None:
     rig.create()
     put(rig, [Codec.NONE, Codec.LZ4, Codec.NONE])
     rig.copy_once(keys)
@@ -69,7 +69,7 @@ def test_the_codec_of_what_arrives(rig: Rig, keys: dict[str, str], expected: lis
     rig.copy_once(keys)  # and the look at the tail finds the same records
 
 
-def test_a_batch_that_is_encoded_anew_anyway_gets_the_codec_too(rig: Rig) -> None:
+def test_a_batch_that_is_encoded_again_anyway_gets_the_codec_too(rig: Rig) -> None:
     rig.create(message_timestamp_type="LogAppendTime")
     put(rig, [Codec.LZ4])
     rig.copy_once({"t.producer.compression.type": "gzip"})

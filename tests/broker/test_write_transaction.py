@@ -345,7 +345,7 @@ def test_a_transaction_that_takes_too_long(
 
 
 @pytest.mark.witness("a repeated micro-batch is recognised, one out of order is refused")
-def test_what_the_mark_says(
+def test_content_of_the_mark(
     source_cluster: LocalCluster,
     topic: str,
     options: WriteOptions,

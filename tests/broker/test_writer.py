@@ -304,7 +304,7 @@ def test_a_write_id_is_of_the_topics_of_its_rows(
         delete_topic(source_cluster, name)
 
 
-def test_large_batches_are_cut_to_what_the_topic_takes(
+def test_large_batches_are_cut_to_the_topics_limit(
     spark: SparkSession, source_cluster: LocalCluster, topic: str, options: Mapping[str, str]
 ) -> None:
     alter_topic_configs(source_cluster, topic, {"max.message.bytes": "20000"})
@@ -330,7 +330,7 @@ def test_large_batches_are_cut_to_what_the_topic_takes(
         ("value", {"kafka.bootstrap.server": "x"}, "did you mean kafka.bootstrap.servers"),
     ],
 )
-def test_what_is_wrong_is_said_before_anything_runs(
+def test_errors_are_reported_before_anything_runs(
     spark: SparkSession,
     options: Mapping[str, str],
     columns: str,
@@ -439,7 +439,7 @@ def test_output_modes(
 
 
 @pytest.mark.witness("a stream writes each row once, and a repeated micro-batch is recognised")
-def test_a_stream_goes_on_from_its_checkpoint(
+def test_a_stream_continues_from_its_checkpoint(
     source_cluster: LocalCluster, topic: str, query: Query
 ) -> None:
     query.add(*range(100))

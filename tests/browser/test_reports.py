@@ -19,7 +19,7 @@ pytestmark = pytest.mark.xdist_group("browser")
 FLOW = "#/flow/A-%3EB"
 
 
-def test_each_finding_of_the_doctor_has_what_to_do(
+def test_each_finding_of_the_doctor_has_a_remedy(
     rest: Rest, browser: Browser, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     seen = Observation(

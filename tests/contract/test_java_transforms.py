@@ -167,7 +167,7 @@ def test_the_text_of_a_header(jvm: Any, simple: Any, read: Loader, literal: str)
     assert step.value == theirs == (None if expected is None else expected.encode())
 
 
-def test_what_mirror_maker_2_does_with_headers(jvm: Any, converter: Any, simple: Any) -> None:
+def test_mirror_maker_2s_handling_of_headers(jvm: Any, converter: Any, simple: Any) -> None:
     """Its own header converter fails for a header that a transform adds, and Connect's default one
     writes all other headers as base64. So a file with another converter is refused.
     """

@@ -176,7 +176,7 @@ VERIFIED_1_VALUE = (
 )
 
 
-def test_version_1_of_what_a_verification_found() -> None:
+def test_version_1_of_a_verifications_result() -> None:
     assert VERIFIED_1.encode() == (VERIFIED_1_KEY, VERIFIED_1_VALUE)
     assert verify_runs("us-west->us-east", [(VERIFIED_1_KEY, VERIFIED_1_VALUE)]) == (VERIFIED_1,)
 

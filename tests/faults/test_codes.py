@@ -107,7 +107,7 @@ def _write(index: Path, data: bytes) -> None:
 
 
 @pytest.mark.usefixtures("patient_driver")
-def test_batch_of_another_lane_of_ours_with_other_bounds(rig: Rig) -> None:
+def test_batch_of_another_lane_of_this_flow_with_other_bounds(rig: Rig) -> None:
     """A lane that was given up had sent the same records, cut into other batches. The next lane's
     batch is rejected, and no record is duplicated.
     """

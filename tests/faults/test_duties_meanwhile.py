@@ -158,7 +158,7 @@ def test_a_topic_changes_hands_between_the_look_and_its_growth(
     assert partition_count(rig.target, rig.remote) == 1
 
 
-def test_a_topic_that_is_made_anew_behind_its_judgement_is_not_begun(
+def test_a_topic_that_is_recreated_after_its_check_is_not_begun(
     rig: Rig, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The topic was empty. Now it belongs to another client, and one partition has its records."""

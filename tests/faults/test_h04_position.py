@@ -66,7 +66,7 @@ def test_old_records_on_a_target_that_was_restarted(rig: Rig) -> None:
     "H4: the last batches of a lane were compacted away in a shared topic", case="gone"
 )
 @pytest.mark.parametrize("age_ms", [OLD, 0], ids=["gone", "emptied"])
-def test_last_batches_of_ours_were_cleaned_away_in_a_shared_compacted_topic(
+def test_the_flows_last_batches_were_compacted_away_in_a_shared_topic(
     fault_source: LocalCluster,
     fault_target: LocalCluster,
     source_cluster: LocalCluster,

@@ -195,7 +195,7 @@ def looked_in_vain(path: Path) -> None:
 
 
 @pytest.mark.parametrize("policy", ["delete", "compact"])
-def test_source_that_answers_nothing_for_ever(rig: Rig, policy: str) -> None:
+def test_source_that_answers_nothing_forever(rig: Rig, policy: str) -> None:
     # an index entry for every batch: what lies behind the damage can be read
     rig.create(cleanup_policy=policy, index_interval_bytes="0", min_cleanable_dirty_ratio="1")
     for start in range(0, 50, 10):

@@ -72,7 +72,7 @@ def test_leases_change_under_load(flow: Rig) -> None:
     under_load(flow, mirror, four_leases, seconds=0.1)
 
 
-def test_frozen_lane_is_replaced_and_harmless_when_it_goes_on(flow: Rig) -> None:
+def test_frozen_lane_is_replaced_and_harmless_when_it_continues(flow: Rig) -> None:
     mirror = Mirror(flow.config(), lanes=2)
 
     def trouble(_load: Load) -> None:

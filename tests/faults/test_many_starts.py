@@ -77,7 +77,7 @@ def looked_at(file: Path) -> int:
     ("partitions", "trip_s"),
     [(40, 0.05), pytest.param(1_000, 0.1, marks=pytest.mark.alone)],
 )
-def test_partitions_that_wait_for_a_killed_lane_are_looked_at_together(
+def test_partitions_that_wait_for_a_killed_lane_are_checked_together(
     rig: Rig, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, partitions: int, trip_s: float
 ) -> None:
     """If the target stamps records with its own time, all partitions wait."""
@@ -234,7 +234,7 @@ def are_copied(parts: Sequence[PartitionSnapshot], count: int) -> bool:
     [(64 << 20, 0.05, 25), pytest.param(1 << 30, 0.1, 100, marks=pytest.mark.alone)],
     ids=["64 MB", "1 GB"],
 )
-def test_end_that_is_searched_behind_much_of_others_holds_up_nobody(
+def test_a_search_behind_many_foreign_records_delays_no_other_partition(
     rig: Rig,
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,

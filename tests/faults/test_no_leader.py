@@ -230,7 +230,7 @@ def test_questions_about_many_partitions_wait_for_none(flow: Rig) -> None:
 @pytest.mark.parametrize(
     "frozen", [False, pytest.param(True, marks=pytest.mark.long)], ids=["killed", "frozen"]
 )
-def test_what_waits_for_a_leader_does_not_hold_up_the_others(
+def test_partitions_without_a_leader_do_not_delay_others(
     flow: Rig, side: str, frozen: bool
 ) -> None:
     keys = KEYS | {"twinlog.lane.memory.bytes": str(16 << 20)}
@@ -355,7 +355,7 @@ def test_broker_that_advertises_an_impossible_name(
         mirror.stop()
 
 
-def test_once_ends_when_the_leader_came_back_meanwhile(flow: Rig) -> None:
+def test_once_ends_when_the_leader_came_back_in_the_meantime(flow: Rig) -> None:
     """A run with `--once` asks for the source partition's end while the partition has no leader."""
     put(flow, ALL, b"first")
     with Loss(flow, "source") as loss:
@@ -407,7 +407,7 @@ def committed(cluster: LocalCluster, group: str, topic: str, partition: int) -> 
 
 
 @pytest.mark.witness("a partition without a leader does not delay groups of other partitions")
-def test_groups_of_others_are_kept_up(flow: Rig) -> None:
+def test_other_groups_stay_translated(flow: Rig) -> None:
     group = f"app-{flow.topic}"
     keys = KEYS | GROUPS | {f"{flow.flow}.groups": group}
     with flow.mirror(keys=keys, prelude=CALLS_WAIT) as mirror, Loss(flow, "target") as loss:

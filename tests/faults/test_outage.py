@@ -60,7 +60,7 @@ def short_leads(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.witness("an outage of the target is one state change until it ends", case="killed")
 @pytest.mark.parametrize("how", ["killed", "frozen"])
-def test_target_that_is_away_for_longer_than_a_lead(
+def test_target_that_is_unreachable_for_longer_than_a_lead(
     rig: Rig, how: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     rig.create()

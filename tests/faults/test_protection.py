@@ -39,7 +39,7 @@ def lose_the_end_and_copy_more(rig: Rig, mirror: Mirror) -> None:
 
 
 @pytest.mark.usefixtures("quick_retry")
-def test_leader_that_lost_its_end_behind_an_idle_copy(rig: Rig) -> None:
+def test_leader_that_lost_its_end_after_an_idle_copy(rig: Rig) -> None:
     """The target has forgotten the producer ID as well, so it would accept any batch."""
     rig.create()
     with rig.mirror() as mirror:
@@ -52,7 +52,7 @@ def test_leader_that_lost_its_end_behind_an_idle_copy(rig: Rig) -> None:
 
 
 @pytest.mark.usefixtures("quick_retry")
-def test_leader_that_lost_its_end_behind_a_copy_that_never_sent(rig: Rig) -> None:
+def test_leader_that_lost_its_end_after_a_copy_that_never_sent(rig: Rig) -> None:
     """Its lane has not used a connection to that leader yet, so none breaks."""
     rig.create()
     for number in range(10):

@@ -87,7 +87,7 @@ def test_each_row_is_read_once_for_all_flows_of_a_process(
     assert len(read) == len({*read}), "rows were read more than once"
 
 
-def test_a_topic_that_was_created_again_is_another_one(state: Rig) -> None:
+def test_a_topic_that_was_recreated_is_another_one(state: Rig) -> None:
     """It counts as another topic although it is longer than the one before."""
     write(state, range(5))
     assert known(state.target_client, state) == {*range(5)}

@@ -90,7 +90,7 @@ PATIENT: Final = {
 """Settings for a frozen broker that continues to lead. Elsewhere it does so for some seconds."""
 
 
-def test_a_leader_is_away_while_a_write_is_committed(
+def test_a_leader_is_unreachable_while_a_write_is_committed(
     fresh_topic: str, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     """The coordinator has committed, and cannot inform this leader. After an error, a write without

@@ -205,7 +205,7 @@ def test_a_wrong_configuration_is_never_ready_and_ends_with_2(
     assert "[CONFIG_INVALID]" in manager.output
 
 
-def test_what_starting_again_may_mend_ends_with_1(
+def test_errors_that_a_restart_may_fix_end_with_exit_code_1(
     manager: Manager, source_cluster: LocalCluster, fresh_topic: str, tmp_path: Path
 ) -> None:
     config = a_config(tmp_path, source_cluster.bootstrap, "127.0.0.1:1", fresh_topic)

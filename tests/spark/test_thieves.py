@@ -76,7 +76,7 @@ class Loot:
 
 
 @needs_root
-def test_nobody_reads_the_tasks_of_a_mirror(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_no_other_user_reads_the_tasks_of_a_mirror(monkeypatch: pytest.MonkeyPatch) -> None:
     engine = start_spark(None, 1)
     try:
         loot = Loot(engine)

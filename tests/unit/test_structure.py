@@ -136,7 +136,7 @@ def test_no_class_has_several_ideas() -> None:
     assert max(found.values()) <= MAX_METHODS_OF_ONE_IDEA
 
 
-def test_every_folder_says_what_is_in_it() -> None:
+def test_every_folder_describes_its_content() -> None:
     for path in tracked("src/twinlog/**/__init__.py"):
         said = ast.get_docstring(ast.parse(path.read_text(encoding="utf-8")))
         assert said, path

@@ -20,7 +20,7 @@ def pss_mb(pid: int) -> int:
     return int(next(line for line in lines if line.startswith("Pss:")).split()[1]) // 1024
 
 
-def test_lets_go_what_others_took_and_a_little_ahead() -> None:
+def test_ballast_is_freed_for_other_processes_with_a_margin() -> None:
     free = 8000 * MB
     assert in_step(free, free, 0) == AHEAD
     assert in_step(free, free + AHEAD, AHEAD) == AHEAD  # what was let go is free: nothing was taken

@@ -732,7 +732,7 @@ def test_there_is_no_answer_without_a_case() -> None:
 
 
 @pytest.mark.usefixtures("logs_as_before")
-def test_yaml_says_what_json_says() -> None:
+def test_yaml_has_the_content_of_json() -> None:
     words, _ = CASES["explain"]
     as_yaml = output_of([*words, "--format", "yaml"]).partition("\n")[2]
     as_json = output_of([*words, "--format", "json"]).partition("\n")[2]

@@ -43,7 +43,7 @@ def file(tmp_path: Path) -> str:
         ((*GROUP, GOAL, "--yes", "--cluster", "B", "--flow", "A->B"), "--cluster or --flow"),
     ],
 )
-def test_what_is_not_meant_is_one_line(
+def test_invalid_options_are_one_line(
     file: str, options: tuple[str, ...], said: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert run(["offsets", "reset", file, *options]) == 2
@@ -62,7 +62,7 @@ def test_what_is_not_meant_is_one_line(
     ],
     ids=["back", "forward", "source", "no sync", "excluded"],
 )
-def test_a_sync_that_would_undo_it_is_told(
+def test_a_sync_that_would_undo_it_is_reported(
     tmp_path: Path, before: int, alias: str, line: str, is_written: bool
 ) -> None:
     flows = loader(tmp_path)(line).flows

@@ -98,7 +98,7 @@ def test_a_check_that_only_explains_imports_nothing(
     assert "company.privacy:mask_cards" in capsys.readouterr().out
 
 
-def test_a_trial_shows_each_change_beside_what_was_there(
+def test_a_trial_shows_each_change_with_the_value_before(
     file: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     def shown(value: object, **more: object) -> dict[str, object]:

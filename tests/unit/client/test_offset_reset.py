@@ -44,7 +44,7 @@ HERE, THERE = TopicPartition("orders", 0), TopicPartition("orders", 1)
         (Goal(kind=GoalKind.TIMESTAMP, value=1), 30, (50, Fit.NONE_SO_NEW)),
     ],
 )
-def test_new_offset_lies_within_the_log(
+def test_new_offset_is_within_the_log(
     goal: Goal, before: int | None, expected: tuple[int, Fit] | None
 ) -> None:
     assert fitted(goal, before, LOG) == expected
@@ -106,7 +106,7 @@ def offset(tp: TopicPartition, before: int | None) -> ResetOffset:
         (None, [{HERE: 20, THERE: 20}], "1 other partition could not be set back (orders-0)"),
     ],
 )
-def test_what_was_taken_of_a_group_is_set_back_where_another_partition_is_refused(
+def test_accepted_partitions_are_set_back_if_another_partition_is_rejected(
     monkeypatch: pytest.MonkeyPatch,
     before: int | None,
     sent: list[Mapping[TopicPartition, int]],

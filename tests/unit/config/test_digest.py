@@ -38,7 +38,7 @@ def of(tmp_path: Path) -> Digested:
     return digested
 
 
-def test_only_what_is_not_the_default_is_told(of: Digested) -> None:
+def test_only_values_other_than_the_default_are_in_the_digest(of: Digested) -> None:
     assert set(of({})) == {"enabled", "topics", "heartbeats B->A"}
 
 
@@ -72,13 +72,13 @@ def test_a_changed_value_is_named_by_its_key(of: Digested, line: tuple[str, str]
         {"A.sasl.jaas.config": LOGIN.format("bob")},
     ],
 )
-def test_what_means_the_same_or_is_this_process_s_own_does_not_differ(
+def test_equivalent_and_process_local_values_do_not_differ(
     of: Digested, more: Mapping[str, str]
 ) -> None:
     assert differing(of({}), of(more)) == []
 
 
-def test_no_secret_is_told_in_any_form(of: Digested) -> None:
+def test_no_secret_is_reported_in_any_form(of: Digested) -> None:
     both = [
         process_metadata(of({"A.sasl.jaas.config": LOGIN.format(user), "B.ssl.key.password": user}))
         for user in ("alice", "bob")
@@ -89,7 +89,7 @@ def test_no_secret_is_told_in_any_form(of: Digested) -> None:
         assert b"jaas" not in metadata
 
 
-def test_what_a_member_tells_is_read_back() -> None:
+def test_the_digest_in_a_members_metadata_is_read_back() -> None:
     metadata = process_metadata({"topics": "0011"})
     assert config_of(metadata) == {"topics": "0011"}
     again = with_config(metadata, {"topics": "2233"})

@@ -248,7 +248,7 @@ def test_how_to_enter_a_cluster_is_a_change_for_a_reload_alone(
     assert digests(before.flows[0]) == digests(after.flows[0])
 
 
-def test_a_change_is_told_with_both_values(loaded: Loaded) -> None:
+def test_a_change_is_reported_with_both_values(loaded: Loaded) -> None:
     changes = reloaded(loaded({"groups": "shop"}), loaded({"groups": "shop, cellar"}))
     assert changes.lines == ('A->B: groups: "shop" -> "shop, cellar"',)
     lone = reloaded(loaded({}), loaded(ANOTHER["heartbeats"]))

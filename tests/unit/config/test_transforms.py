@@ -142,7 +142,9 @@ def test_a_changed_query_is_a_change_of_the_flow(read: Loader) -> None:
         ),
     ],
 )
-def test_what_cannot_act_is_refused(read: Loader, lines: tuple[str, ...], said: str) -> None:
+def test_settings_without_effect_are_refused(
+    read: Loader, lines: tuple[str, ...], said: str
+) -> None:
     assert refusal(lambda: read(*lines)).startswith(f"mm2.properties:{said}")
 
 

@@ -104,7 +104,7 @@ def behind(topic: str, upstream: int, end: int) -> Behind:
     return Behind(topic=topic, partition=0, upstream=upstream, end=end)
 
 
-def test_what_is_missing_is_told_by_the_source_or_by_whoever_saw_it_last() -> None:
+def test_missing_records_are_counted_by_the_source_or_its_last_observer() -> None:
     now_ms = int(time.time() * 1000)
     seen = failover(copy(upstream=20, source_end=25), NewestStatus(status=None))
     assert seen.missing(seen.copies[0]) == 5
@@ -191,7 +191,7 @@ def wrote(sequence: int) -> ProducerState:
     )
 
 
-def test_who_wrote_is_found_by_the_sequence_that_moved() -> None:
+def test_the_writer_is_found_by_its_moved_sequence() -> None:
     before = {HERE: {7: wrote(3), 9: wrote(5)}}
     after = {HERE: {7: wrote(3), 9: wrote(8)}}
     (one,) = _writers({HERE: 3}, before, after)

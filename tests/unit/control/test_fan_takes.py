@@ -79,7 +79,7 @@ def test_each_branch_gets_its_own_map_from_the_mark_on() -> None:
     assert second.mark == Mark(0, 60)
 
 
-def test_where_a_group_stands_is_no_earlier_life_of_the_copy() -> None:
+def test_a_groups_offset_does_not_show_an_earlier_copy() -> None:
     one = a_partition(0)
     one.plan = replace(one.plan, begin_at=40, had_row=True)
     take = take_of(one, {}, EARLIEST)

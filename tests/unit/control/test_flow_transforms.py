@@ -326,7 +326,7 @@ NEW: Final = plan_of(0, "news")
         "another one removed",
     ],
 )
-def test_what_was_transformed_is_not_copied_unchanged(
+def test_a_transformed_topic_is_not_copied_unchanged(
     plans: list[PartitionPlan], removed: NamePattern, taken: list[str]
 ) -> None:
     driver = Driver(plans, lanes=1, untransformed=removed)

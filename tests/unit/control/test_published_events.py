@@ -40,7 +40,7 @@ def kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[EventLog]:
     kept.stop()
 
 
-def test_others_are_told_what_is_not_normal_and_what_people_want(kept: EventLog) -> None:
+def test_unusual_events_and_commands_are_published(kept: EventLog) -> None:
     log = FlowLog(logging.getLogger("twinlog.test"), "A->B")
     log.info("of normal operation")
     log.info("no", partition=TopicPartition("orders", 3), code="DIVERGED")
@@ -60,7 +60,7 @@ def test_others_are_told_what_is_not_normal_and_what_people_want(kept: EventLog)
     ]
 
 
-def test_each_event_of_another_is_heard_once_and_our_own_not_again(kept: EventLog) -> None:
+def test_each_foreign_event_is_read_once_and_own_ones_are_not(kept: EventLog) -> None:
     logging.getLogger("twinlog.test").warning("one")
     FlowLog(logging.getLogger("twinlog.test"), "A->B").warning("two")
     last = kept.since(0)[-1].number
@@ -82,7 +82,7 @@ def test_each_event_of_another_is_heard_once_and_our_own_not_again(kept: EventLo
     assert kept.since(found[-1].number) == []
 
 
-def test_a_container_that_starts_again_tells_what_its_last_process_said(kept: EventLog) -> None:
+def test_a_restarted_container_shows_the_events_of_its_last_process(kept: EventLog) -> None:
     """Host and pid are the same, and a row of an earlier release has nothing else."""
     FlowLog(logging.getLogger("twinlog.test"), "A->B").warning("of now")
     own = kept.of_flow("A->B")
@@ -108,7 +108,7 @@ def happens(writer: EventLog, text: str, at: float) -> PublishedEvents:
     return writer.of_flow("A->B")
 
 
-def test_a_process_whose_predecessor_was_far_ahead_is_heard_at_once(
+def test_a_process_whose_predecessors_clock_was_ahead_is_read_immediately(
     kept: EventLog, tmp_path: Path
 ) -> None:
     """A container's process has pid 1 again, and its clock was set in the meantime."""
@@ -145,7 +145,7 @@ def test_a_clock_that_is_set_back_makes_our_own_events_no_other_s(kept: EventLog
     assert [one.message for one in kept.since(0)] == ["one"]
 
 
-def test_no_row_makes_threads_that_log_wait_for_ever(kept: EventLog) -> None:
+def test_no_row_makes_threads_that_log_wait_forever(kept: EventLog) -> None:
     with pytest.raises(ValueError, match="out of range"):
         kept.hear(
             [structs.replace(HAPPENED, events=(structs.replace(DIVERGED, at_ms=-(10**14) + 1),))]

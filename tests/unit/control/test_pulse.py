@@ -59,7 +59,7 @@ def no_answer() -> TwinlogError:
     return Disconnected("10.0.0.3:9092 of cluster A has not answered within 5 s")
 
 
-def test_it_is_asked_every_second_and_one_question_at_a_time() -> None:
+def test_it_is_queried_every_second_and_by_one_query_at_a_time() -> None:
     asked = Asked()
     for _ in range(3):
         asked.wait(PULSE_EVERY_S + 0.2)

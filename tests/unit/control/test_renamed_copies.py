@@ -113,7 +113,7 @@ def test_a_look_goes_through_the_rows_once_and_not_once_per_topic(
     ],
     ids=["changed", "by-map", "taken", "intention", "gone", "others", "begun-twice"],
 )
-def test_who_holds_a_name_is_found(
+def test_the_owner_of_a_name_is_found(
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
     known: list[CopyRow],
@@ -150,7 +150,7 @@ def test_a_cutover_takes_the_copy_that_the_flow_writes_now(
     assert found == {now: "orders"}
 
 
-def test_what_was_begun_counts_and_an_intention_does_not(tmp_path: Path) -> None:
+def test_a_begun_copy_counts_and_an_intention_does_not(tmp_path: Path) -> None:
     flow = flows_of(tmp_path, "A->B.topics = .*", RENAME)["A->B"]
     rows = [row("A.orders", "orders"), row("A.eu-orders", "orders", begun=False)]
     there = metadata("b", "A.eu-orders", "A.orders")

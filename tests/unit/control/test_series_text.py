@@ -47,7 +47,7 @@ def samples(text: str, read: Read) -> list[tuple[str, dict[str, str], float]]:
     ),
     st.booleans(),
 )
-def test_what_is_written_is_read(
+def test_written_series_are_read_back(
     given: list[tuple[metrics.Metric, tuple[str, str, str, str], float]], is_openmetrics: bool
 ) -> None:
     text = SeriesText(SOME, is_openmetrics=is_openmetrics)

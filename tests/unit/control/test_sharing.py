@@ -136,14 +136,14 @@ def test_a_process_that_comes_and_goes_gets_nothing() -> None:
         process.others(standby())
 
 
-def test_what_was_given_is_counted_though_it_is_not_told_yet() -> None:
+def test_a_handed_over_flow_counts_before_it_is_announced() -> None:
     process = Process(4, standby())
     assert process.after(31) == 2
     process.moved()
     assert process.after(250) == 0
 
 
-def test_one_that_has_gone_meanwhile_is_handed_nothing() -> None:
+def test_a_process_that_has_left_gets_no_flow() -> None:
     process = Process(2, standby(), standby("third", leads=1))
     assert process.after(30.5) == 1
     process.others(standby("third", leads=1))
@@ -153,7 +153,7 @@ def test_one_that_has_gone_meanwhile_is_handed_nothing() -> None:
     assert [successor_of(metadata) for metadata in announced] == ["", ""]
 
 
-def test_where_several_stand_by_the_successor_is_named_first() -> None:
+def test_with_several_standbys_the_successor_is_named_first() -> None:
     process = Process(2, standby(), standby("third", leads=1))
     assert process.after(30.5) == 1
     flow = process.flows[-1]
@@ -166,7 +166,7 @@ def test_where_several_stand_by_the_successor_is_named_first() -> None:
     assert flow.run.is_stopping
 
 
-def test_a_process_tells_where_it_stands_by_how_many_flows_it_leads() -> None:
+def test_a_process_announces_how_many_flows_it_leads() -> None:
     process = Process(2, stands_by_for=1)
     process.after(5)
     membership = process.flows[-1].setup.membership
@@ -175,7 +175,7 @@ def test_a_process_tells_where_it_stands_by_how_many_flows_it_leads() -> None:
     assert announced == Share(process=process.sharing.process, leads=2, is_ready=True)
 
 
-def test_what_is_told_is_read_back() -> None:
+def test_announcements_are_read_back() -> None:
     metadata = standby("p", 3)
     assert share_of(metadata) == Share(process="p", leads=3, is_ready=True)
     assert successor_of(with_successor(metadata, "q")) == "q"

@@ -257,7 +257,7 @@ def test_discovery_does_not_bring_a_paused_or_released_topic_back(
     assert TopicPartition("orders", 2) not in found
 
 
-def test_released_topic_is_mirrored_again_when_that_is_taken_back(
+def test_released_topic_is_mirrored_again_when_that_is_undone(
     running: tuple[Driver, list[LaneStub]],
 ) -> None:
     driver, lanes = running
@@ -270,7 +270,7 @@ def test_released_topic_is_mirrored_again_when_that_is_taken_back(
     assert all(driver.run.partitions[tp].placement is Placement.ASSIGNED for tp in ORDERS)
 
 
-def test_it_starts_cold_where_it_was_released_and_taken_back(
+def test_a_released_and_resumed_partition_starts_cold(
     running: tuple[Driver, list[LaneStub]],
 ) -> None:
     """Other clients may have written to it in the meantime."""
@@ -329,7 +329,7 @@ def test_flow_that_was_set_up_paused_waits_for_a_look_for_topics(
     assert sorted(tp for lane in lanes for tp in lane.taken) == sorted(ORDERS + AUDIT)
 
 
-def test_lag_of_what_is_paused_grows_with_the_source(
+def test_lag_of_a_paused_partition_grows_with_the_source(
     running: tuple[Driver, list[LaneStub]],
 ) -> None:
     driver, lanes = running
@@ -480,7 +480,7 @@ def test_it_asks_every_second_and_never_twice_at_once(
     assert asked.asked == 2
 
 
-def test_what_another_flow_has_read_a_moment_ago_is_followed_without_a_question(
+def test_rows_that_another_flow_has_just_read_are_applied_without_a_query(
     driver: Driver, steered: Steering, asked: Asked
 ) -> None:
     steered.at_hand = lambda: news(PAUSED)
@@ -492,7 +492,7 @@ def test_what_another_flow_has_read_a_moment_ago_is_followed_without_a_question(
     assert asked.asked == 1
 
 
-def test_what_cannot_be_read_stops_nothing_and_begins_nothing(
+def test_unreadable_intents_stop_nothing_and_start_nothing(
     running: tuple[Driver, list[LaneStub]], steered: Steering, asked: Asked
 ) -> None:
     driver, lanes = running
@@ -516,7 +516,7 @@ def test_what_cannot_be_read_stops_nothing_and_begins_nothing(
     assert driver.partition(0, "new").placement is Placement.ASSIGNED
 
 
-def test_what_is_paused_stays_so_while_nothing_can_be_read(
+def test_a_pause_remains_while_intents_are_unreadable(
     running: tuple[Driver, list[LaneStub]], steered: Steering, asked: Asked
 ) -> None:
     driver, lanes = running
@@ -553,7 +553,7 @@ def test_time_that_a_look_takes_counts(
     assert driver.run.holds_back
 
 
-def test_once_ends_though_what_is_wanted_cannot_be_read() -> None:
+def test_once_ends_although_intents_are_unreadable() -> None:
     driver = Driver(FOUR, once=True)
     driver.run.hold_back(CorruptData("a row", code="STATE_CORRUPT"))
     driver.run.tick()
@@ -563,7 +563,7 @@ def test_once_ends_though_what_is_wanted_cannot_be_read() -> None:
     assert {part.code for part in snapshot(driver).partitions} == {"STATE_CORRUPT"}
 
 
-def test_what_is_not_mirrored_any_more_is_not_held_back(driver: Driver) -> None:
+def test_a_partition_that_is_no_longer_mirrored_is_not_held_back(driver: Driver) -> None:
     driver.run.follow(wanted((IntentKind.RELEASE, "audit")))
     driver.run.hold_back(CorruptData("a row", code="STATE_CORRUPT"))
     found = states(driver)
@@ -574,7 +574,7 @@ def test_what_is_not_mirrored_any_more_is_not_held_back(driver: Driver) -> None:
     assert {part.code for part in snapshot(driver).partitions} == {""}
 
 
-def test_paused_flow_says_what_cannot_be_read(
+def test_paused_flow_reports_unreadable_intents(
     running: tuple[Driver, list[LaneStub]], steered: Steering, asked: Asked
 ) -> None:
     driver, _ = running
@@ -590,7 +590,7 @@ def test_paused_flow_says_what_cannot_be_read(
 # -- topics that others write to
 
 
-def test_lanes_hear_of_another_flow_s_producer_and_go_on(
+def test_lanes_hear_of_another_flow_s_producer_and_continue(
     running: tuple[Driver, list[LaneStub]], steered: Steering
 ) -> None:
     driver, lanes = running
@@ -607,7 +607,7 @@ def test_lanes_hear_of_another_flow_s_producer_and_go_on(
     assert all(len(lane.all_sent(KnownProducers)) == 1 for lane in lanes), "it is told once"
 
 
-def test_what_was_a_stranger_s_is_tried_again_at_once_when_another_flow_is_known(
+def test_foreign_data_is_checked_again_when_another_flow_becomes_known(
     running: tuple[Driver, list[LaneStub]], steered: Steering
 ) -> None:
     driver, _ = running

@@ -105,7 +105,7 @@ def offsets(found: TranslationCache) -> dict[tuple[str, TopicPartition], int]:
     }
 
 
-def test_nothing_is_looked_for_while_nobody_commits() -> None:
+def test_nothing_is_searched_without_new_commits() -> None:
     counterparts = KnownCounterparts(FIRST, SECOND)
     found = translations(counterparts)
     now: dict[str, GroupOffsets] = {
@@ -150,7 +150,7 @@ def test_a_sync_that_is_turned_on_later_announces_ids_and_nothing_is_written_twi
     assert list(plain.due({row.key: row})) == list(with_ids.due({bare.key: bare})) == []
 
 
-def test_what_has_no_place_yet_is_looked_for_in_every_round() -> None:
+def test_offsets_without_a_counterpart_are_searched_in_every_round() -> None:
     counterparts = KnownCounterparts(FIRST)
     found = translations(counterparts)
     now: dict[str, GroupOffsets] = {"a": {FIRST: Committed(offset=3), SECOND: Committed(offset=4)}}
@@ -174,7 +174,7 @@ def test_a_round_that_failed_is_made_up_for() -> None:
     assert list(offsets(found).values()) == [3]
 
 
-def test_everything_is_found_anew_when_asked_for() -> None:
+def test_everything_is_translated_again_on_request() -> None:
     counterparts = KnownCounterparts(FIRST)
     found = translations(counterparts)
     now: dict[str, GroupOffsets] = {"a": {FIRST: Committed(offset=3)}}
@@ -184,7 +184,7 @@ def test_everything_is_found_anew_when_asked_for() -> None:
     assert counterparts.asked == [{FIRST}, {FIRST}]
 
 
-def test_groups_of_which_nothing_has_a_place_are_named_with_what_they_committed() -> None:
+def test_groups_without_any_counterpart_are_named_with_their_partitions() -> None:
     found = translations(KnownCounterparts(FIRST))
     found.update(
         {
@@ -199,7 +199,7 @@ def test_groups_of_which_nothing_has_a_place_are_named_with_what_they_committed(
     assert found.without_counterpart() == {}
 
 
-def test_place_in_a_topic_that_was_made_anew_is_looked_for_again() -> None:
+def test_offset_in_a_recreated_topic_is_translated_again() -> None:
     counterparts = KnownCounterparts(FIRST)
     found = translations(counterparts)
     now: dict[str, GroupOffsets] = {"a": {FIRST: Committed(offset=3)}}
@@ -265,7 +265,7 @@ def given(*offsets: int) -> SyncedOffsets:
 
 
 @pytest.mark.parametrize("before", [None, {}])
-def test_what_the_other_flow_gave_is_no_progress_and_what_goes_beyond_it_is(
+def test_an_offset_set_by_the_other_flow_is_no_progress_but_a_later_one_is(
     before: Newest | None,
 ) -> None:
     counterparts = KnownCounterparts(FIRST)
@@ -320,7 +320,7 @@ def newest(found: TranslationCache, written: Newest) -> Newest:
     return {**written, **{row.key: row for row in found.due(written)}}
 
 
-def test_what_the_sync_gave_in_a_topic_that_was_made_anew_since_is_progress() -> None:
+def test_an_offset_that_the_sync_set_before_the_topic_was_recreated_is_progress() -> None:
     counterparts, found = return_path(synced=given(3))
     counterparts.copy_id = COPY_MADE_ANEW
     assert at(found, 3) == [3]
@@ -367,7 +367,7 @@ def test_a_place_that_is_known_exactly_by_now_is_news() -> None:
     assert at(found, 5) == [5]
 
 
-def test_who_need_not_have_read_anything_of_the_copy_moves_nobody() -> None:
+def test_a_group_that_may_have_read_nothing_of_the_copy_moves_no_group() -> None:
     counterparts, found = return_path()
     counterparts.copy_start = 7
     assert at(found, 7) == [0], "where there is no group, at the start of the log"
@@ -375,7 +375,7 @@ def test_who_need_not_have_read_anything_of_the_copy_moves_nobody() -> None:
     assert at(found, 8) == [8]
 
 
-def test_checkpoint_is_written_again_for_a_topic_that_was_made_anew() -> None:
+def test_checkpoint_is_written_again_for_a_topic_that_was_recreated() -> None:
     counterparts, found = return_path()
     at(found, 5)
     written = newest(found, {})

@@ -142,7 +142,7 @@ def full(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Copy:
     return Copy(monkeypatch, tmp_path, "full")
 
 
-def test_full_compares_all_and_then_what_is_copied(full: Copy) -> None:
+def test_full_compares_everything_and_then_new_records(full: Copy) -> None:
     duty = full.duty()
     assert (full.found.records, full.found.at_ms) == (0, 0)
     duty.round()
@@ -234,7 +234,7 @@ def test_a_sample_is_of_the_newest_records(monkeypatch: pytest.MonkeyPatch, tmp_
     assert (copy.found.records, copy.found.differences, copy.found.is_complete) == (100, 0, False)
 
 
-def test_a_difference_is_said_once(full: Copy) -> None:
+def test_a_difference_is_reported_once(full: Copy) -> None:
     full.there = log_of(spoilt=450)
     duty = full.duty()
     duty.round()
@@ -243,7 +243,7 @@ def test_a_difference_is_said_once(full: Copy) -> None:
     assert (full.found.differences, full.found.records) == (1, COUNT - 1)
 
 
-def test_what_is_gone_when_it_is_compared_again_is_no_difference(full: Copy) -> None:
+def test_a_difference_that_is_gone_in_the_second_comparison_does_not_count(full: Copy) -> None:
     full.there = log_of(spoilt=450)
     duty = full.duty()
     right = log_of()
@@ -270,7 +270,7 @@ def test_what_is_gone_when_it_is_compared_again_is_no_difference(full: Copy) -> 
     assert full.found.differences == 0
 
 
-def test_what_the_source_has_deleted_is_passed_at_once(full: Copy) -> None:
+def test_deleted_source_records_are_passed_immediately(full: Copy) -> None:
     full.here = log_of(start=900)
     duty = full.duty()
     duty.round()
@@ -284,7 +284,7 @@ def test_what_the_source_has_deleted_is_passed_at_once(full: Copy) -> None:
     [{"is_broken": True}, {"is_keyed": True}, {"is_begun": False}, {"not_ours": "EXTRA_RECORDS"}],
     ids=lambda change: next(iter(change)),
 )
-def test_partitions_that_are_no_copy_of_ours_are_left_alone(
+def test_partitions_that_are_no_copy_of_this_flow_are_ignored(
     full: Copy, change: dict[str, Any]
 ) -> None:
     full.view = replace(full.view, **change)
@@ -292,7 +292,7 @@ def test_partitions_that_are_no_copy_of_ours_are_left_alone(
     assert (full.found.records, full.maps) == (0, 0)
 
 
-def test_a_missing_right_ends_the_round_with_what_to_do(
+def test_a_missing_right_ends_the_round_with_a_remedy(
     full: Copy, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     refused: TwinlogError = Unauthorized("no", code="TOPIC_UNAUTHORIZED")

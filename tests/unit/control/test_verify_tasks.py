@@ -211,7 +211,7 @@ def test_threads_say_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
         ({"written": MappedCopy(runs=(Run(0, 10, 0), Run(15, 26, 16)))}, 50),
     ],
 )
-def test_what_a_walk_has_before_it(change: dict[str, Any], offsets: int) -> None:
+def test_extent_of_a_walk(change: dict[str, Any], offsets: int) -> None:
     """The copy began at offset 10. Offset 25, and 15 of the target, are no records."""
     log = log_of([record(number) for number in range(50)])
     one = wanted(log, log, (Run(0, 10, 0), Run(15, 26, 16)), deep=False)
@@ -247,7 +247,7 @@ FAULTS: dict[str, Callable[[list[Record]], list[Record]]] = {
 @pytest.mark.parametrize("deep", [False, True], ids=["quick", "deep"])
 @pytest.mark.parametrize("least", [3, 8, 10])
 @pytest.mark.parametrize("fault", FAULTS)
-def test_sections_find_what_the_whole_has(
+def test_sections_find_the_same_as_a_whole_walk(
     monkeypatch: pytest.MonkeyPatch, fault: str, least: int, deep: bool
 ) -> None:
     monkeypatch.setattr(sections, "LEAST_OFFSETS", least)
@@ -315,7 +315,7 @@ def test_digest_of_a_day_is_of_its_records_alone() -> None:
     assert all(not day.source.records and not day.target.records for day in days[0].values())
 
 
-def test_days_of_what_differs_have_other_digests_on_each_side() -> None:
+def test_days_with_differences_have_different_digests() -> None:
     some = [record(number) for number in range(COUNT)]
     here = log_of(some)
     for change in (flip, swap):

@@ -30,7 +30,7 @@ MAKE_ROOM = "; make room on the disk of /scratch, or set TMPDIR to a folder with
         ),
     ],
 )
-def test_one_line_says_which_why_and_what_to_do(log: str, free: int, says: str) -> None:
+def test_one_line_names_broker_reason_and_remedy(log: str, free: int, says: str) -> None:
     said = end_message("us", f"--- us, node 1 ---\n{log}", FOLDER, free)
     assert said.startswith("the demo's broker of us ended: ")
     assert says in said

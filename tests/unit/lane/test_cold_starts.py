@@ -210,7 +210,7 @@ def in_memory(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(cold_starts, "ClusterLogView", lambda client: client.view)
 
 
-def test_what_waits_for_late_requests_is_looked_at_together() -> None:
+def test_partitions_that_wait_for_late_requests_are_searched_together() -> None:
     lane = Lane(200)
     takes = [take(number, wait_ms=2_000, stamps=True) for number in range(200)]
     lane.begin(takes)
@@ -250,7 +250,7 @@ def test_end_of_a_taken_over_copy_is_found_after_late_requests() -> None:
 
 
 @pytest.mark.parametrize("is_known", [True, False])
-def test_what_is_shared_waits_for_late_requests_where_the_target_may_not_know_us(
+def test_shared_topics_wait_for_late_requests_if_the_producer_id_may_be_expired(
     is_known: bool,
 ) -> None:
     """A mark is final only after late requests. Otherwise a later start reads everything that other
@@ -267,7 +267,7 @@ def test_what_is_shared_waits_for_late_requests_where_the_target_may_not_know_us
     assert lane.found
 
 
-def test_what_comes_while_looks_are_under_way_gathers() -> None:
+def test_partitions_that_arrive_during_searches_are_gathered() -> None:
     lane = Lane(100)
     for number in range(50):
         lane.begin([take(number)])
@@ -305,7 +305,7 @@ def test_partition_that_left_is_not_started_by_a_running_search() -> None:
     assert len(lane.found) == 2
 
 
-def test_who_was_written_last_starts_before_all_are_looked_at() -> None:
+def test_the_last_written_partition_starts_before_all_are_searched() -> None:
     busy = TopicPartition("t", 150)
     lane = Lane(200, lambda number: NOW_MS if number == busy.partition else OLD_MS)
     lane.begin(take(number) for number in range(200))
@@ -361,7 +361,7 @@ def others_write(log: MemoryLog, batches: int) -> None:
         log.append(bytes(data))
 
 
-def test_one_whose_end_is_searched_keeps_nobody_waiting() -> None:
+def test_a_partition_whose_end_is_searched_delays_no_other() -> None:
     searched = SEARCHES_AT_ONCE + 2
     lane = Lane(201, is_shared=True)
     for number in range(searched):

@@ -98,7 +98,7 @@ def test_withdrawn_range_is_not_lent_and_its_answer_is_dropped(rig: Rig) -> None
     assert rig.port.answers() == []
 
 
-def test_next_application_is_offered_what_the_last_one_left(rig: Rig) -> None:
+def test_next_application_is_offered_the_ranges_that_the_last_one_left(rig: Rig) -> None:
     for number in (7, 8):
         rig.port.offer(a_range(number))
     with rig.client() as application:

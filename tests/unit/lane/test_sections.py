@@ -105,7 +105,7 @@ def test_batches_arrive_in_order_and_once_whatever_was_estimated(seed: int) -> N
 
 
 @pytest.mark.parametrize("seed", range(20))
-def test_log_that_is_compacted_meanwhile_loses_nothing_that_was_kept(seed: int) -> None:
+def test_log_that_is_compacted_in_the_meantime_loses_nothing_that_was_kept(seed: int) -> None:
     log = Log(random.Random(seed))
     log.write(300, (10, 300, 2_000))
     copy = read_in_sections(log, also_compacts=True)

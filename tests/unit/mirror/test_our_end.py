@@ -344,7 +344,7 @@ def test_a_mark_after_the_last_own_record_is_no_loss() -> None:
     assert resumes(copy.starts()) == (10, 10), "only records of the other flow are gone"
 
 
-def test_what_lay_behind_the_mark_is_deleted_and_forgotten(shared: Copy) -> None:
+def test_records_after_the_mark_are_deleted_and_the_producer_id_expired(shared: Copy) -> None:
     shared.ours(0, 5)
     shared.marked()
     shared.ours(5, 3)
@@ -435,7 +435,7 @@ def test_a_copy_begins_at_the_group_offset_and_not_after_the_end(copy: Copy) -> 
     ("group_at", "began_at", "lost"),
     [(7, -1, (7, 10)), (7, 7, None), (12, -1, None), (-1, -1, None)],
 )
-def test_what_the_source_deleted_behind_the_group_s_place_is_told(
+def test_records_deleted_after_the_groups_offset_are_reported_at_the_start(
     copy: Copy, group_at: int, began_at: int, lost: tuple[int, int] | None
 ) -> None:
     copy.runs, copy.mark = (), None
@@ -569,7 +569,7 @@ class CommitsMeanwhile(MemoryView):
 
 
 @pytest.mark.parametrize("is_cleaned", [False, True])
-def test_what_is_committed_while_a_taken_over_copy_is_looked_at_is_not_passed(
+def test_records_committed_during_the_search_of_a_taken_over_copy_are_not_passed(
     *, is_cleaned: bool
 ) -> None:
     copy = Copy(Kind.SHARED, made=10)
@@ -609,7 +609,7 @@ def test_foreign_records_in_an_own_topic() -> None:
 
 @pytest.mark.parametrize("how", ["remembered", "final"])
 @pytest.mark.parametrize("who", [STRANGER, OTHER_FLOW], ids=["stranger", "other flow"])
-def test_a_start_does_not_read_all_that_others_wrote(shared: Copy, how: str, who: int) -> None:
+def test_a_start_does_not_read_all_foreign_records(shared: Copy, how: str, who: int) -> None:
     shared.made = 10
     shared.source = MemoryLog()
     shared.source.write([record(number) for number in range(10)])
@@ -625,7 +625,7 @@ def test_a_start_does_not_read_all_that_others_wrote(shared: Copy, how: str, who
 
 
 @pytest.mark.parametrize("who", [STRANGER, OTHER_FLOW], ids=["stranger", "other flow"])
-def test_a_look_that_others_wait_for_searches_little(shared: Copy, who: int) -> None:
+def test_a_search_that_others_wait_for_is_small(shared: Copy, who: int) -> None:
     shared.made = 10
     shared.source = MemoryLog()
     shared.source.write([record(number) for number in range(10)])

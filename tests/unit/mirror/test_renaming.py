@@ -115,7 +115,7 @@ def row(topic: str, topic_id: TopicId, source: str) -> CopyRow:
 
 
 @pytest.mark.parametrize("rules", ["orders:eu-orders", "", "pay:eu-orders"], ids=str)
-def test_names_map_back_to_what_was_copied_whatever_the_rules_are_now(
+def test_names_map_back_to_the_copied_topics_under_any_current_rules(
     tmp_path: Path, rules: str
 ) -> None:
     flow = flow_of(tmp_path, rules)

@@ -76,7 +76,7 @@ def test_record_that_differs_speaks_against_the_map() -> None:
         (6, 0, 9),
     ],
 )
-def test_source_is_read_on_right_behind_the_last_record(
+def test_source_is_read_from_directly_after_the_last_record(
     ordinal: int, log_start: int, upstream: int
 ) -> None:
     assert next_upstream(RUNS, ordinal, log_start) == upstream

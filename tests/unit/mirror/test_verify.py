@@ -186,7 +186,7 @@ def test_lost_last_record_is_pending(plain: Copied) -> None:
     assert (found(compared), compared.pending) == ([], Range(29, 30))
 
 
-def test_lost_record_within_what_was_copied(plain: Copied) -> None:
+def test_lost_record_within_the_copy(plain: Copied) -> None:
     plain.rewrite(lambda records: records[:-1])
     assert found(plain.compare(until=30)) == [(DifferenceKind.MISSING, Range(29, 30), None, 1)]
 

@@ -49,7 +49,7 @@ def test_without_pyarrow_it_is_an_error_when_it_is_used(monkeypatch: pytest.Monk
 
 
 @pytest.mark.skipif(not HAS_FILTERS, reason="Spark passes no filters before 4.1")
-def test_filters_narrow_only_a_reader_that_is_asked_to() -> None:
+def test_filters_narrow_only_a_reader_with_that_option() -> None:
     """Spark assumes that readers with such a method want filters."""
     found = [
         TwinlogSource({**GIVEN, **more}).reader(SCHEMA) for more in ({}, {"pushFilters": "true"})

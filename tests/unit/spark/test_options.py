@@ -156,7 +156,7 @@ def test_lost_executors_of_a_year_do_not_end_an_application(
     assert both & spark_options(master="yarn").usual.keys() == {kept}
 
 
-def test_a_warm_standby_holds_what_the_user_allows() -> None:
+def test_a_warm_standby_uses_the_configured_resources() -> None:
     prefix = "spark.dynamicAllocation"
     assert held_by_standby({f"{prefix}.minExecutors": "2", f"{prefix}.enabled": "false"}) == {
         f"{prefix}.shuffleTracking.enabled": "true"

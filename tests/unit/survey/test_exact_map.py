@@ -94,7 +94,7 @@ def translation(
 
 
 @pytest.mark.parametrize("reverse", [False, True], ids=["there", "back"])
-def test_a_source_topic_that_was_created_again_has_no_counterpart(
+def test_a_recreated_source_topic_has_no_counterpart(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path, reverse: bool
 ) -> None:
     offset, other = (9, 4) if reverse else (4, 9)

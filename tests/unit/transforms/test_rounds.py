@@ -105,7 +105,7 @@ def test_skip_answers_everything_else(bad: set[tuple[int, int]]) -> None:
 
 
 @given(st.sets(st.tuples(st.integers(0, 2), st.integers(0, 999)), max_size=6))
-def test_quarantine_answers_everything_else_and_names_what_failed(
+def test_quarantine_answers_the_other_records_and_names_failed_ones(
     bad: set[tuple[int, int]],
 ) -> None:
     rounds = ComputedRounds(bad=frozenset(bad), on_error=OnError.QUARANTINE, name="mask, cut")
