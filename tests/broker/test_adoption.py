@@ -382,8 +382,8 @@ def test_positions_that_are_nowhere(left: Left) -> None:
 
 
 def test_foreign_records_in_an_own_copy_are_not_mirror_maker_2s(left: Left) -> None:
-    """The option is still set. A partition with records of another client must not stop the whole
-    flow.
+    """`--adopt-mm2` is still set. A partition with records of another client must not stop the
+    whole flow.
     """
     create_topic(left.target, left.remote)
     produce(left.target, left.remote, outgoing(range(10)))
@@ -438,7 +438,7 @@ def test_foreign_open_transaction_in_an_own_copy_is_not_mirror_maker_2s(left: Le
 def test_records_of_another_twinlog_flow_are_not_mirror_maker_2s(
     left: Left, caplog: pytest.LogCaptureFixture, *, is_first: bool
 ) -> None:
-    """Several flows write to one topic, and the option is still set."""
+    """Several flows write to one topic, and `--adopt-mm2` is still set."""
     left.policy = IDENTITY
     left.write_file()
     create_topic(left.target, left.remote)
@@ -458,7 +458,7 @@ def test_records_of_another_twinlog_flow_are_not_mirror_maker_2s(
 def test_last_record_of_mirror_maker_2_is_found_before_many_foreign_records(
     left: Left, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """MirrorMaker 2 was killed after it had copied more than it had noted."""
+    """MirrorMaker 2 was killed after it had copied more records than its stored position shows."""
     monkeypatch.setattr(adoption, "FURTHER_BACK", (1, 5))
     left.policy = IDENTITY
     left.write_file()
@@ -474,8 +474,8 @@ def test_last_record_of_mirror_maker_2_is_found_before_many_foreign_records(
 def test_partition_that_only_another_twinlog_flow_wrote_to_begins_as_usual(
     left: Left, *, deleted: bool
 ) -> None:
-    """MirrorMaker 2 has no position of it. If the beginning of the log is deleted, its writers are
-    unknown.
+    """MirrorMaker 2 has no position for the partition. If the beginning of the log is deleted, its
+    writers are unknown.
     """
     left.policy = IDENTITY
     left.write_file()
@@ -501,7 +501,7 @@ def test_lost_map_is_reported_with_the_option_too(left: Left) -> None:
 
 
 def test_recreated_topic_begins_where_twinlogs_copy_began(left: Left) -> None:
-    """The option is still set. MirrorMaker 2's positions are now written by Twinlog."""
+    """`--adopt-mm2` is still set. MirrorMaker 2's positions are now written by Twinlog."""
     create_topic(left.target, left.remote)
     produce(left.target, left.remote, outgoing(range(10)))
     left.note(9)
@@ -513,8 +513,8 @@ def test_recreated_topic_begins_where_twinlogs_copy_began(left: Left) -> None:
 
 
 def test_topics_placed_by_key_begin_by_their_own_start(left: Left) -> None:
-    """The target is not searched for records of a MirrorMaker 2 without a position. The copy begins
-    after them.
+    """Without a position, the target is not searched for records of a MirrorMaker 2, and the copy
+    begins after them.
     """
     remote_partitions = 3
     left.policy = IDENTITY
@@ -559,7 +559,7 @@ def test_process_that_lost_the_lead_notes_nothing_at_its_end(
 def test_frozen_leader_of_a_flow_that_was_promoted_in_the_meantime(
     left: Left, *, resumed: bool
 ) -> None:
-    """MirrorMaker 2 would resume at the newest position, whoever wrote it."""
+    """A MirrorMaker 2 would resume at the newest position, even if a former leader wrote it."""
     create_topic(left.target, left.remote)
     with Driver(left.file, lanes=1, adopts_mm2=True) as driver:
         eventually(lambda: left.noted()[-1:] == [29], what="the position of MirrorMaker 2")

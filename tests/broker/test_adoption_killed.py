@@ -49,7 +49,7 @@ def left(
 
 
 def mirror_maker_copies(left: Left, numbers: range, noted: int) -> None:
-    """MirrorMaker 2 copies, and is killed before it has noted everything."""
+    """Let MirrorMaker 2 copy, and kill it before it has stored its last positions."""
     for partition in PARTITIONS:
         produce(left.target, left.remote, outgoing(numbers, partition))
         left.note(noted, partition=partition)
@@ -76,7 +76,7 @@ def test_the_same_command_again_finishes_what_was_begun(left: Left, point: str) 
 
 
 def put_transactions(left: Left, numbers: range) -> None:
-    """Each transaction has one record, so a marker follows it."""
+    """Write transactions of one record, so that a marker follows each record."""
     client = producer(left.source, config={"transactional.id": f"test-{left.topic}"})
     client.init_transactions(30)
     for one in outgoing(numbers):

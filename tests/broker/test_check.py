@@ -318,7 +318,7 @@ def guarded() -> Iterator[LocalCluster]:
 
 
 def login(alias: str, cluster: LocalCluster, user: str) -> list[str]:
-    """The lines with which an alias authenticates as that user."""
+    """Return the configuration lines with which an alias authenticates as this user."""
     assert isinstance(cluster.security, SandboxSecurity)
     properties = cluster.security.client_properties("SASL_PLAINTEXT", user)
     return [f"{alias}.{key} = {value}" for key, value in properties.items()]

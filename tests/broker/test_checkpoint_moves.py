@@ -38,8 +38,8 @@ def test_a_stream_moves_to_the_copy_and_back(
     tmp_path: Path,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    """The files contain each record once, although offsets differ. A repeated micro-batch has its
-    own rows.
+    """The output files contain each record once, although offsets differ on both clusters. A
+    repeated micro-batch has the rows that it had before.
     """
     there = f"B{fresh_topic[-8:]}"
     file = write_config(

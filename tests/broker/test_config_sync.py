@@ -92,7 +92,9 @@ def lines_of(caplog: pytest.LogCaptureFixture, level: int) -> list[str]:
 
 
 def overwritten(caplog: pytest.LogCaptureFixture) -> list[str]:
-    """A round without a response of a slow broker is a different warning."""
+    """Return the warnings about overwritten configs. A broker that responds late causes other
+    warnings.
+    """
     return [one for one in lines_of(caplog, logging.WARNING) if "CONFIG_OVERWRITTEN" in one]
 
 
@@ -302,8 +304,8 @@ def test_configs_that_the_target_does_not_know(
     caplog: pytest.LogCaptureFixture,
     is_readable: bool,
 ) -> None:
-    """Such configs exist when Kafka 3 and 4 are combined. Creation, `check` and the sync have the
-    same rule.
+    """Such configs exist if Kafka 3 and 4 are combined. The creation of topics, `check` and the
+    sync treat them alike.
     """
     removed = {"message.downconversion.enable": "true", "message.format.version": "3.0-IV1"}
     describe = describe_topic_configs

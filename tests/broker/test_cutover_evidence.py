@@ -409,7 +409,7 @@ def test_gate_copy_is_closed_without_a_current_row(case: Case) -> None:
 
 
 def test_switchover_keeps_names_under_both_policies(case: Case) -> None:
-    """From the gates to the hook, and again."""
+    """Run a switchover from the gates to the hook, and repeat it."""
     pair, flag = case.pair, case.pair.config.parent / "over"
     with case.ready():
         words = (*UNFENCED, "--hook", f"touch {flag}")

@@ -88,7 +88,7 @@ def test_an_abort_that_comes_a_moment_late_leaves_the_fence(
 
 
 def test_an_abort_by_hook_also_removes_twinlogs_acls(case: Case) -> None:
-    """An earlier run had another kind of fence."""
+    """An earlier run fenced by ACLs, and this run uses a hook."""
     killed("behind", CREATE_ACLS, "switchover", "run", str(case.file), "--yes")
     code, _, err = case.commands.do("abort", "--fence", "hook", "--fence-hook", "true")
     assert code == 0, err

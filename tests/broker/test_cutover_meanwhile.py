@@ -115,7 +115,7 @@ def test_topics_promoted_by_name_do_not_delay_the_others(
 def test_records_that_reach_the_source_after_the_promotion_are_a_failure(
     pair: Pair, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """No fence stops the producer, which writes between the last check and the end of the copy."""
+    """The producer is not fenced, and writes between the last check and the end of the copy."""
     switchover, flag = Commands("switchover", pair.config, capsys), pair.config.parent / "over"
 
     def leaked(*words: Any, **more: Any) -> None:
@@ -143,7 +143,9 @@ def test_records_that_reach_the_source_after_the_promotion_are_a_failure(
 def test_a_group_that_continues_on_the_source_after_the_check_is_set_again(
     pair: Pair, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The group was restarting when groups were set. Otherwise it would read some records again."""
+    """The group was restarting when the groups' offsets were set, and then committed further on the
+    source. Without a second set it would read some records again.
+    """
     switchover = Commands("switchover", pair.config, capsys)
     group = pair.stop_at(7)
 

@@ -67,7 +67,7 @@ class Case:
             create_topic(source, f"{topic}-{number}")
 
     def left(self) -> list[str]:
-        """Lines about remains of drills."""
+        """Return the lines of `drill clean` about remains of drills."""
         lines = []
         for cluster in (self.source, self.target):
             with ClusterClient(settings_of(cluster)) as client:
@@ -142,7 +142,9 @@ def quick(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_a_lost_a_duplicated_and_a_reordered_record_turn_it_red(
     case: Case, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """Each error is in a separate topic. The producer's own record of its writes is right."""
+    """Each error is in a separate topic, and differs from the writer's own list of acknowledged
+    records.
+    """
     changes = {
         0: lambda numbers: [n for n in numbers if n != 3],
         1: lambda numbers: [m for n in numbers for m in ([n, n] if n == 3 else [n])],

@@ -237,7 +237,9 @@ def test_a_demotion_that_dies_after_its_row(case: Case) -> None:
 
 
 def test_the_other_topics_of_a_replayed_flow_are_still_copied(case: Case) -> None:
-    """The replayed topics stay promoted by name."""
+    """The replayed topics stay promoted by name, and the other topics of the flow are copied
+    again.
+    """
     pair = case.pair
     produce(pair.a, pair.topic, numbered(20, 30))
     case.fail_over()

@@ -129,7 +129,9 @@ def test_a_set_up_waits_for_late_requests_of_a_killed_process(
 def test_a_set_up_waits_for_late_requests_once_however_often_it_fails(
     pair: Pair, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """However often a set-up fails, the wait is counted from the first one that led."""
+    """If a set-up fails repeatedly, the wait for late requests counts from the first attempt that
+    led.
+    """
     was_killed(pair, monkeypatch)
     monkeypatch.setattr("twinlog.lane.late_requests.wait_s", lambda: 3600.0)
     first = set_up(pair)

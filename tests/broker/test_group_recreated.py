@@ -89,7 +89,9 @@ class Beside:
 def test_commit_in_a_recreated_source_topic_moves_nothing_on_the_former_copy(
     source_cluster: LocalCluster, target_cluster: LocalCluster, tmp_path: Path
 ) -> None:
-    """While the topic is paused no lane detects this, and the copy may be the only one."""
+    """The topic is paused, so no lane detects that the source topic was recreated, and the copy may
+    have the only records.
+    """
     pair = Pair(tmp_path, source_cluster, target_cluster, both_ways=False)
     create_topic(pair.a, pair.topic)
     produce(pair.a, pair.topic, [Outgoing(value=b"%d" % n) for n in range(10)])

@@ -23,7 +23,7 @@ pytestmark = [pytest.mark.broker]
 
 
 class Ways(Pair):
-    """Two clusters with a configuration file for each of the two flows."""
+    """Two clusters, and a configuration file for each of the two flows between them."""
 
     def __init__(
         self, folder: Path, a: LocalCluster, b: LocalCluster, *, has_alias: bool = False
@@ -79,7 +79,7 @@ under_both_names = pytest.mark.parametrize(
 @pytest.mark.witness("after the sync is turned on, earlier progress of groups is translated back")
 @under_both_names
 def test_sync_that_is_enabled_later_moves_groups_back(pair: Ways) -> None:
-    """There are checkpoints of the commits from a time in which no offset was set."""
+    """The reverse flow has written checkpoints of the commits while it set no offset."""
     pair.copy()
     commit(pair.a, pair.group, pair.topic, 2)
     commit(pair.b, pair.group, pair.remote, 8)

@@ -21,7 +21,9 @@ pytestmark = [pytest.mark.broker]
 
 
 class Copied:
-    """Records 0 to 4 in transactions, with markers between and after them, then a later record."""
+    """A copied topic: records 0 to 4 in transactions, with markers between and after them, and a
+    later record.
+    """
 
     def __init__(self, folder: Path, source: LocalCluster, target: LocalCluster) -> None:
         mark = uuid.uuid4().hex[:8]

@@ -144,7 +144,9 @@ def test_leaving_while_the_coordinator_holds_the_join_back(join: Join, group: st
 
 
 def test_hurry_skips_a_retry_pause(group: str) -> None:
-    """The address does not respond. Without `hurry`, the next attempt is after five minutes."""
+    """The coordinator's address does not respond at first. Without `hurry`, the next attempt would
+    be after five minutes.
+    """
     pauses: list[float] = []
 
     def longest(_: float, most: float) -> float:

@@ -34,7 +34,7 @@ from twinlog.sandbox import QUICK_JVM, LocalCluster
 pytestmark = pytest.mark.broker
 
 BY_DEFAULT = 2
-"""num.partitions of this file's target."""
+"""The default partition count (num.partitions) of this file's target."""
 
 
 @pytest.fixture(scope="module")

@@ -162,7 +162,7 @@ def test_share_group_is_reset_by_time(copied: Copied, capsys: pytest.CaptureFixt
 def test_record_that_arrives_during_a_search_by_time_is_not_skipped(
     copied: Copied, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """No record is as new yet. One arrives before the next query."""
+    """When the time is searched, no record is as new, and one arrives before the next query."""
     at_ms, ask = FIRST_MS + 20 * HOUR_MS, list_offsets
     topic = f"{copied.topic}-late"
     create_topic(copied.target, topic)

@@ -158,7 +158,9 @@ def test_rebuilt_map_is_the_same_and_the_copy_continues(
 
 
 def test_lost_first_rows_are_rebuilt(rig: Rig, capsys: pytest.CaptureFixture[str]) -> None:
-    """A lane that outlived the map topic has written its newest chunk to another one."""
+    """A lane survived the deletion of the map topic, and wrote its newest chunk to the recreated
+    one.
+    """
     rig.create()
     rig.put(range(5))
     put_transactions(rig, range(5, 20))
@@ -372,7 +374,7 @@ def test_any_other_record_is_refused_with_its_offset(
 
 
 def test_whole_copy_written_by_hand_is_taken(rig: Rig, capsys: pytest.CaptureFixture[str]) -> None:
-    """Shows that the tests above fail because of their changes."""
+    """A control: without a change, a copy that was written by hand is accepted."""
     rig.create()
     rig.put(range(10))
     rig.copy_once()
@@ -464,7 +466,9 @@ def test_identity_topic_that_other_clients_wrote_to_since_is_refused(
 def test_topics_that_are_placed_by_key_are_refused(
     rig: Rig, capsys: pytest.CaptureFixture[str], *, grown: bool
 ) -> None:
-    """Their records are in other partitions, whatever the current partition counts are."""
+    """Their records are in other partitions than at the source, even if both counts are equal
+    now.
+    """
     rig.create()
     create_topic(rig.target, rig.remote, 2)
     rig.put(range(20))
@@ -500,7 +504,7 @@ def test_flow_that_never_ran_is_refused(rig: Rig, capsys: pytest.CaptureFixture[
 def test_records_of_a_mirror_maker_before_the_copy_stay(
     rig: Rig, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """This flow's ordinal 0 follows them, so the flow took the topic over."""
+    """This flow's ordinal 0 follows the records of MirrorMaker 2, so the flow took the topic over."""
     rig.create()
     rig.put(range(10))
     rig.copy_once()

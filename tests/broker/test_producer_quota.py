@@ -103,7 +103,9 @@ class Flow:
         self.shows(rate)
 
     def shows(self, rate: float | None) -> None:
-        """Wait until brokers show it, because the controller responds before they do."""
+        """Wait until the brokers show this quota, because the controller responds before they apply
+        it.
+        """
         eventually(lambda: self.quota() == rate, what=f"a quota of {rate}")
 
     def writer(self) -> Writer:

@@ -211,7 +211,7 @@ def test_promotion_between_a_check_and_the_claim_is_detected_before_anything_run
 def test_a_claim_that_finds_a_promotion_does_not_end_a_killed_generation(
     pair: Pair, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Its lanes may still write, so the promotion waits for them."""
+    """The lanes of the killed process may still write, so the promotion waits for them."""
     real = FlowClaims.claim
 
     def claim(*arguments: Any, **named: Any) -> Any:
@@ -245,7 +245,7 @@ QUICK = {
 def test_clients_are_not_moved_while_the_copy_may_run(
     pair: Pair, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """The leader does not follow, or was killed."""
+    """The leader is frozen and does not apply the promotion, or was killed."""
     for name, value in QUICK.items():
         monkeypatch.setattr(name, value)
     with Mirror(pair.config) as mirror:

@@ -251,7 +251,7 @@ def test_flow_that_is_slowed_by_its_limit_has_no_problem(
 def test_takeover_that_ended_in_order_is_no_kill(
     flow: Flow, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Late requests of the process before may arrive, so its generation is not closed."""
+    """Late requests of the former process may arrive, so its generation is not closed."""
     with monkeypatch.context() as patched:
         patched.setattr(FlowClaims, "end", lambda *_: None)
         with EmittingMirror(flow.file) as killed:

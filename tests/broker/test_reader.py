@@ -231,7 +231,7 @@ def passing_filters(spark: SparkSession) -> Iterator[None]:
 def test_filters_reduce_the_records_that_are_read(
     source_cluster: LocalCluster, topic: str, read: Read, passing_filters: None
 ) -> None:
-    """Filters apply only if the session passes them."""
+    """Filters reduce the read records only if the session passes them to the source."""
     records = [Outgoing(b"k", b"%d" % at, (), NOW_MS + at, at % 2) for at in range(20)]
     produce(source_cluster, topic, records)
     late = lit((NOW_MS + 15) / 1000).cast("timestamp")

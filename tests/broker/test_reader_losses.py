@@ -86,7 +86,9 @@ def put(table: Table, first: int, end: int, **more: Any) -> None:
 
 @pytest.fixture
 def hole(table: Table) -> Table:
-    """Remove offsets [10, 20) of 30: the broker skips the end of a segment."""
+    """Remove offsets [10, 20) of 30, which are the end of a segment, so that the broker skips
+    them.
+    """
     put(table, 0, 10)
     put(table, 10, 20)
     apply_topic_configs(table.cluster, table.topic, {"segment.ms": "500"})

@@ -31,7 +31,9 @@ from twinlog.survey.copied_topics import copies_by_name
 pytestmark = [pytest.mark.broker]
 
 FIRST = {0: 0, 3: 3, 12: 8}
-"""Translations by source offset: the next record of `with_transactions`. Offset 3 is in a gap."""
+"""The target offset by source offset, for the log that `with_transactions` writes. Offset 3 is in a
+gap.
+"""
 BEHIND_GAP = 6
 
 
@@ -268,7 +270,7 @@ def test_a_source_that_is_gone_is_failed_over_under_the_new_name(
     capsys: pytest.CaptureFixture[str],
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """Only the target shows the topic of a checkpoint."""
+    """The source is gone, so only the target shows which topic a checkpoint belongs to."""
     monkeypatch.setattr("twinlog.control.cutover.scope.SOURCE_ANSWERS_WITHIN_S", 1.0)
     monkeypatch.setattr("twinlog.client.group_translation.SOURCE_ANSWERS_WITHIN_S", 1.0)
     pair = Renamed(tmp_path, short_lived, target_cluster, identity=False)

@@ -37,7 +37,7 @@ def kinds(rest: Rest) -> set[tuple[str, str | None]]:
 
 
 def steer_as_connect(leader: Rest, other: Rest, mark: str, topic: str) -> None:
-    """Act like a script for Connect."""
+    """Steer the flow by the paths of Kafka Connect, like a script for MirrorMaker 2."""
     connector = f"/s{mark}/t/connectors/MirrorSourceConnector"
     eventually(lambda: other.get(f"{connector}/status")["connector"]["state"] == "PAUSED")
     wanted = [
@@ -66,7 +66,7 @@ def limit_and_pause_topics(leader: Rest, other: Rest, path: str, topic: str) -> 
 
 
 def declare_a_state(leader: Rest, other: Rest, path: str, topic: str) -> None:
-    """One request sets everything that commands can set. Repeating it changes nothing."""
+    """Set the wanted state with one request, and check that repeating it changes nothing."""
     state: dict[str, Any] = {"paused": False, "bytesPerSecond": 40_000_000, "releasedTopics": []}
 
     def put(paused_topics: list[str], **more: object) -> set[tuple[str, str | None, bool]]:

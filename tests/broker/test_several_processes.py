@@ -213,7 +213,7 @@ def test_another_configuration_is_reported_until_both_have_reloaded(
 
 
 def test_a_standby_that_is_stopped_has_left_its_group_before_its_process_ends(rig: Rig) -> None:
-    """Its set-up waits to lead for longer than the process takes to end."""
+    """The standby's set-up waits for the leadership for longer than the process takes to end."""
     (flow,) = load(rig.config(), environment={}).flows
     leader, standby = flow_setup(flow), flow_setup(flow)
     leader.prepare(once=False)

@@ -162,7 +162,7 @@ def test_a_leader_in_another_process_follows_within_two_seconds(flow: Flow) -> N
 def test_the_possible_loss_grows_while_a_flow_is_paused(
     flow: Flow, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """Nothing is copied, but the source's end is still followed."""
+    """Nothing is copied while the flow is paused, but the source's log ends are still queried."""
     with flow.file.open("a") as file:
         file.write("twinlog.rpo.seconds = 2\n")
     flow.put(flow.orders, 0, 100)
@@ -217,7 +217,9 @@ def test_records_that_retention_will_delete_uncopied_are_reported_in_time(
 def test_a_mirror_that_starts_paused_reports_records_that_retention_will_delete(
     flow: Flow, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """No lane has begun the partition, so the offset map and both logs show its position."""
+    """No lane has started the partition, so its position is derived from the offset map and both
+    logs.
+    """
     for name in ("source_watch.BEHIND_FOR_S", "source_watch.BEHIND_EVERY_S", "idle.FIRST_S"):
         monkeypatch.setattr(f"twinlog.control.risk.{name}", 1)
     hour_ms = 3_600_000

@@ -140,7 +140,9 @@ def test_fields_of_json(spark: SparkSession) -> None:
 
 
 def test_chains_of_kafka_connect(spark: SparkSession, tmp_path: Path) -> None:
-    """The queries do what the steps do, which are compared with Java's classes elsewhere."""
+    """Chains of Kafka Connect, run by Spark, give the same records as their steps in Python, which
+    `contract/test_java_transforms.py` compares with Java's classes.
+    """
     rows = [
         (one.key, one.value, "orders", 0, one.offset, NOON, 0, [*one.headers] or None)
         for one in RECORDS

@@ -231,12 +231,12 @@ FetchSession.request, target_side.produce_request = request, produce
 STEADY_S = 3.0
 
 BATCH_BYTES = 22_000
-"""A little more than one of those below has."""
+"""A size limit: slightly more than the size of a batch in the tests below."""
 
 
 @dataclass(frozen=True, slots=True)
 class Requests:
-    """The largest of a copy."""
+    """The largest limits and sizes in the requests of a copy."""
 
     fetch_bytes: int
     partition_bytes: int

@@ -196,7 +196,7 @@ def test_once_gives_up_a_cluster_that_went_away_under_it(
     target_cluster: LocalCluster,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """The flow was set up, but then its lane reaches no broker."""
+    """The flow is set up, and then its lane reaches no broker."""
     file, _, door = config
     monkeypatch.setattr("twinlog.control.running.flow_run.ONCE_GIVES_UP_S", 1.5)
     with door.open_to(target_cluster.bootstrap):

@@ -127,7 +127,7 @@ def test_only_the_column(spark: SparkSession, rig: Rig) -> None:
 
 
 def test_a_copy_that_was_compacted(spark: SparkSession, rig: Rig) -> None:
-    """The cleaner leaves a few records of each batch of this flow."""
+    """The log cleaner has left a few records of each batch of this flow."""
     rig.create()
     for turn in range(4):
         some = numbers(range(10 * turn, 10 * turn + 10), keys=7)
@@ -150,8 +150,8 @@ def test_a_copy_that_was_compacted(spark: SparkSession, rig: Rig) -> None:
 def test_a_stream_of_a_topic_that_other_clients_write_to(
     spark: SparkSession, rig: Rig, tmp_path: Path
 ) -> None:
-    """Their records are between this flow's batches, which the map's rows do not foresee, and after
-    them.
+    """Foreign records are between this flow's batches, where the map's rows do not show them, and
+    after them.
     """
     rig.prefixed = False
     rig.create()

@@ -26,7 +26,7 @@ pytestmark = [pytest.mark.broker]
 
 OURS = 7_000_007
 MANY = 300
-"""Far more records than a start compares."""
+"""Number of records: far more than a start compares."""
 
 
 @pytest.fixture(autouse=True)

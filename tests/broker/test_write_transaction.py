@@ -96,7 +96,9 @@ def test_a_task_runs_again_with_its_rows_in_another_order(
 def test_two_runs_of_a_task_write_at_once(
     source_cluster: LocalCluster, topic: str, options: WriteOptions, is_packed: bool
 ) -> None:
-    """This is like speculative execution: one run dies, another one ends before the first."""
+    """As with speculative execution, two runs of a task write at the same time: one dies, and
+    another one ends before the first.
+    """
     begun = transaction.begin(options)
     values = list(range(150))
     random.Random(8).shuffle(values)
@@ -397,7 +399,7 @@ def test_a_mark_that_no_writer_set_here(
     offset: int,
     metadata: str,
 ) -> None:
-    """Its offset and rows are those of the next micro-batch, or it is older."""
+    """The group has an offset that no writer set: that of the next micro-batch, or an older one."""
     run_batch(options, 0)
     run_batch(options, 1)
     set_mark(options, offset, metadata)

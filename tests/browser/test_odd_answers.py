@@ -101,7 +101,7 @@ def test_events_that_come_late_are_not_shown_twice(rest: Rest, browser: Browser)
 
 
 def test_one_answer_that_cannot_be_shown_is_not_the_last(rest: Rest, browser: Browser) -> None:
-    """The answer is that of a server of another release, while the page stays open."""
+    """The server was replaced by one of another release while the page was open."""
     flows = rest.get("/api/v1/flows")["flows"]
     for one in flows:
         del one["wanted"], one["verifyRuns"]

@@ -65,7 +65,7 @@ def test_each_error_is_reported_once(rest: Rest, monitor: Monitor, browser: Brow
 
 
 def test_unknown_intents_are_not_guessed(rest: Rest, monitor: Monitor, browser: Browser) -> None:
-    """Its target is unreachable."""
+    """The flow's target is unreachable, so its intents are unknown."""
     page = browser.open(f"http://{rest.address}/page/{FLOW}")
     page.shows("its target could not be queried")
     page.shows("Unknown, for the reason above.")

@@ -63,7 +63,7 @@ def plugins(jvm: Any) -> Any:
 
 @pytest.fixture(scope="module")
 def converter(jvm: Any) -> Any:
-    """The header converter of MirrorMaker 2's dedicated mode."""
+    """Return the header converter of MirrorMaker 2's dedicated mode."""
     return jvm.org.apache.kafka.connect.converters.ByteArrayConverter()
 
 
@@ -73,7 +73,7 @@ def simple(jvm: Any) -> Any:
 
 
 def stages(jvm: Any, plugins: Any, lines: Mapping[str, str]) -> list[Any]:
-    """The stages that a worker makes of a connector's configuration."""
+    """Return the transformation stages that a worker creates from a connector's configuration."""
     runtime = jvm.org.apache.kafka.connect.runtime
     given = {
         "name": "source",
@@ -92,7 +92,7 @@ def stages(jvm: Any, plugins: Any, lines: Mapping[str, str]) -> list[Any]:
 
 
 def source_record(jvm: Any, topic: str, record: Record) -> Any:
-    """As MirrorSourceTask.convertRecord makes it."""
+    """Return the source record that MirrorSourceTask.convertRecord makes of a record."""
     schema = jvm.org.apache.kafka.connect.data.Schema
     headers = jvm.org.apache.kafka.connect.header.ConnectHeaders()
     for name, value in record.headers:

@@ -20,7 +20,7 @@ BUDGET: Final = 16 * MB
 PARTITIONS: Final = 8
 RECORD: Final = 100_000
 RECORDS: Final = 1_200
-"""120 MB: seven budgets."""
+"""Number of records, 120 MB in total: seven times the byte budget."""
 
 ANSWERS: Final = 3 * 8 * MB
 """Fetch responses that may be in memory beside queued ones, and Python's overhead."""

@@ -38,7 +38,7 @@ def comes_up(mirror: Mirror, code: str) -> None:
 
 
 def at_end(rig: Rig, mirror: Mirror, count: int) -> None:
-    """Check that everything is copied exactly and nothing is wrong any more."""
+    """Wait until everything is copied exactly, and no problem is shown."""
     rig.copied(count)
     mirror.eventually(lambda parts: [(p.state, p.code) for p in parts] == [("AT_END", "")])
     rig.same()

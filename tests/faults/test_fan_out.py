@@ -29,7 +29,7 @@ pytestmark = [pytest.mark.faults, pytest.mark.broker]
 
 TARGETS = 3
 CHANGES = 3
-"""Minimum number of lease changes."""
+"""Minimum number of lease changes in a test under load."""
 STALL_S = 0.5
 KEYED = {"twinlog.target.partitions": "keyed"}
 

@@ -35,7 +35,7 @@ UNDER = "TARGET_UNDER_MIN_ISR"
 def two(
     source_cluster: LocalCluster, fault_source: LocalCluster, target3: LocalCluster, tmp_path: Path
 ) -> Iterator[tuple[Rig, Rig]]:
-    """Two sources that are copied to one topic, ten records each."""
+    """Two flows from different sources into one topic, after ten records of each were copied."""
     (tmp_path / "other").mkdir()
     with (
         Rig(source_cluster, target3, tmp_path) as one,

@@ -91,7 +91,9 @@ def failed(rig: Rig, mirror: Mirror) -> PartitionSnapshot:
 
 
 def tried_again(rig: Rig, mirror: Mirror) -> None:
-    """Wait until its lane has got it twice more, without a change of leases."""
+    """Wait until the failed partition was given to its lane twice more, without a change of
+    leases.
+    """
     before = mirror.partition(rig.here).term
     eventually(
         lambda: mirror.partition(rig.here).term.start >= before.start + 2,

@@ -47,7 +47,7 @@ def leads(cluster: LocalCluster, topic: str) -> int:
 
 
 def goes_on(rig: Rig) -> None:
-    """Check that every partition gets new records."""
+    """Check that new records of every partition are copied."""
     before = eventually(lambda: ends(rig))
     eventually(
         lambda: all(end > before[p] for p, end in ends(rig).items()),

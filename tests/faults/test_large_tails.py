@@ -37,7 +37,9 @@ def test_map_that_lost_a_row_after_large_records(rig: Rig) -> None:
 
 
 def test_other_records_after_large_ones(rig: Rig) -> None:
-    """Another client restored a different last record under the flow's producer ID."""
+    """Another client wrote a different last record under the flow's producer ID, as a restore from
+    a backup does.
+    """
     rig.create()
     for number in range(30):
         rig.put([number], size=SIZE)

@@ -38,7 +38,7 @@ v.ClusterLogView.ends = ask
 
 
 def one(rig: Rig, number: int, *, commit: bool = True) -> None:
-    """A transaction of one record, so that a marker follows each record."""
+    """Write a transaction of one record, so that a marker follows it."""
     produce_transaction(rig.source, rig.topic, [rig.outgoing(number)], commit=commit)
 
 

@@ -63,12 +63,12 @@ file.
 
 
 def looks_of(written: str) -> list[tuple[int, int]]:
-    """Partitions and requests of each search."""
+    """Return the number of partitions and of requests of each search."""
     return [(count, requests) for count, requests in map(json.loads, written.splitlines())]
 
 
 def looked_at(file: Path) -> int:
-    """The number of partitions that were searched, counted once per search."""
+    """Return the number of searched partitions, each counted once per search."""
     return sum(count for count, _ in looks_of(file.read_text() if file.exists() else ""))
 
 
@@ -107,7 +107,7 @@ def test_partitions_that_wait_for_a_killed_lane_are_checked_together(
 
 
 def one_each(rig: Rig, partitions: int) -> None:
-    """An old record in each partition of the source topic."""
+    """Write an old record to each partition of the source topic."""
     old_ms = int(time.time() * 1000) - OLD
     old = [Outgoing(value=b"%d" % n, timestamp=old_ms, partition=n) for n in range(partitions)]
     produce(rig.source, rig.topic, old)

@@ -57,7 +57,7 @@ CALLS_WAIT: Final = f"""
 from twinlog.cluster.client import ClusterClient
 ClusterClient.__init__.__kwdefaults__["api_timeout_s"] = {CALLS_WAIT_S}
 """
-"""Python that a lane runs first, with the same effect."""
+"""Prelude that sets the same time limit for the calls of a lane."""
 
 MOSTLY_TARGET: Final = [pytest.param("source", marks=pytest.mark.long), "target"]
 """For a source that loses a broker, every run has test_what_waits_for_a_leader."""
@@ -65,7 +65,7 @@ MOSTLY_TARGET: Final = [pytest.param("source", marks=pytest.mark.long), "target"
 
 @pytest.fixture(params=["source", "target"])
 def side(request: pytest.FixtureRequest) -> str:
-    """Which cluster loses a broker."""
+    """The cluster that loses a broker: source or target."""
     return str(request.param)
 
 
@@ -112,7 +112,7 @@ class Loss:
             self._cluster.kill(LOST)
 
     def is_told(self) -> None:
-        """The cluster has noticed."""
+        """Wait until the cluster's metadata shows the loss."""
         one = min(self.gone)
         eventually(lambda: leader(self._cluster, self._topic, one) == -1, what="no leader")
 
@@ -442,7 +442,7 @@ socket.socket.connect = cut
 
 
 def with_a_map(rig: Rig) -> set[int]:
-    """Partitions whose rows of the offset map are on a broker that can be reached."""
+    """Return the partitions whose rows of the offset map are on a broker that can be reached."""
     topic = offset_map_topic(rig.alias)
     homes = {p: map_partition(TopicPartition(rig.topic, p), MAP_PARTITIONS) for p in ALL}
     return {p for p, home in homes.items() if leader(rig.target, topic, home) != LOST}

@@ -17,7 +17,7 @@ CHECKS_OFTEN = "import twinlog.lane.watches.expiry_watch as w; w.CHECK_EVERY_S =
 
 @pytest.fixture
 def quick_retry(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Repeat a check immediately if it still finds the old leader epoch."""
+    """Let lanes repeat a check immediately if it still finds the old leader epoch."""
     monkeypatch.setattr("twinlog.control.lanes.partitions.RETRY_FAILED_S", 1.0)
 
 

@@ -65,7 +65,7 @@ def quick_retry(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.fixture
 def flow(rig: Rig) -> Rig:
-    """Ten records are copied; five more wait."""
+    """A flow of which ten records are copied, and five more wait."""
     rig.create()
     rig.put(OLD[:10])
     rig.copy_once()

@@ -16,7 +16,7 @@ from tests.support.topics import delete_records, delete_topic
 pytestmark = [pytest.mark.faults, pytest.mark.broker]
 
 BY_NAME = "import twinlog.lane.sides.target_side as t; t.VERSION_BY_ID = 99\n"
-"""Makes brokers look like those before Kafka 4.1."""
+"""Prelude of a lane for which brokers look like those before Kafka 4.1."""
 
 NEVER_LOOKS_AT_IDS = (
     BY_NAME + "import twinlog.lane.sides.topic_by_name as n; n.SEEN_WITHIN_S = 1e9\n"
@@ -38,7 +38,7 @@ def stand_still():
         time.sleep(0.01)
 """
 )
-"""Runs once, while the test re-creates the topic."""
+"""Prelude that stops a lane once, while the test re-creates the topic."""
 
 BEFORE_IT_READS_AN_ANSWER = (
     STANDS_STILL

@@ -90,7 +90,7 @@ def test_broker_that_was_frozen_is_not_taken_at_its_word(
 
 
 class FirstLooksLack:
-    """For one alias, queries for all topics omit one topic until there were this many."""
+    """For one alias, the first `looks` queries for all topics omit one topic."""
 
     def __init__(self, alias: str, topic: str, looks: int) -> None:
         self._alias, self._topic, self.left = alias, topic, looks

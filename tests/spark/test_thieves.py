@@ -1,4 +1,4 @@
-"""Another user of this machine requests from Spark what it gives to its own executors."""
+"""Another user of this machine requests data from Spark's ports that only its executors may get."""
 
 from __future__ import annotations
 

@@ -95,11 +95,13 @@ RECORDS: Final = tuple(
         for pair in ((b"k", b"v"), (None, b"v"), (b"k", None), (b"", b""))
     )
 )
-"""With and without keys, values and headers, with duplicate headers and headers without value."""
+"""Records with and without keys, values and headers, with duplicate headers and headers without a
+value.
+"""
 
 
 def after(record: Record, steps: Sequence[ConnectStep]) -> Record | None:
-    """What the steps make of a record, or None if it is filtered."""
+    """Return the record after the steps, or None if it is filtered."""
     headers: Headers | None = record.headers
     for step in steps:
         headers = None if headers is None else step.headers_of(record.value, headers)

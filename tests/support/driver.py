@@ -296,7 +296,7 @@ class Driver:
         return len(self.jobs), self.jobs[-1]
 
     def has_begun(self, *plans: PartitionPlan) -> None:
-        """Add a row of each partition to the offset map."""
+        """Add a row of each partition to the offset map, as if its copy had begun."""
         rows = (
             ChunkRow(
                 key=one.map_key,

@@ -137,7 +137,7 @@ def _must_be_possible() -> None:
 
 @contextmanager
 def _held(name: str) -> Iterator[int]:
-    """Return a process with its own namespaces."""
+    """Start a process that holds its own network and host-name namespaces, and return its ID."""
     command = ["unshare", "--net", "--uts", "sh", "-c", HOLD, name]
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as holder:
         assert holder.stdin is not None

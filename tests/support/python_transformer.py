@@ -103,7 +103,7 @@ class PythonTransformer:
         return self.late & self.waiting.keys()
 
     def give(self, *answers: RangeAnswer) -> None:
-        """Let these answers arrive, whatever was requested."""
+        """Deliver these answers, even if their ranges were not requested."""
         self._answers += answers
 
     def answer(self, number: int | None = None) -> None:

@@ -219,7 +219,7 @@ def test_lock_covers_every_dependency() -> None:
 
 
 def test_few_tests_start_a_spark_of_their_own() -> None:
-    """Each takes seconds, and continuous integration has a time limit. The gate runs
+    """Each start of Spark takes seconds, and continuous integration has a time limit. The gate runs
     the witnesses.
     """
     marked = [

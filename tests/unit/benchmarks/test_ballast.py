@@ -1,4 +1,6 @@
-"""Memory that is held for a run, and freed while the run grows."""
+"""The benchmark's ballast: memory that it reserves before a run, and frees as the run needs
+more.
+"""
 
 from __future__ import annotations
 

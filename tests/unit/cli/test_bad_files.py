@@ -202,7 +202,7 @@ def test_a_long_key_is_broken_after_dots() -> None:
 def test_a_wrong_provider_is_the_only_error(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """Its values are unknown, so nothing is reported about them."""
+    """The provider's values are unknown, so nothing else is reported about them."""
     monkeypatch.chdir(tmp_path)
     lines = [
         "clusters = A, B",

@@ -36,7 +36,7 @@ def file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 def offered(
     file: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> Offered:
-    """Return the words that bash is offered for the last word of a line."""
+    """Return the candidates that bash gets for the last word of a line."""
 
     def ask(*words: str) -> list[str]:
         assert file.exists()

@@ -21,7 +21,7 @@ class Said:
         self._failures = FailureLines(self.lines.append)
 
     def after(self, seconds: float, *parts: PartitionSnapshot, **changes: Any) -> list[str]:
-        """Return the lines that this moment adds."""
+        """Update at this time, and return the lines that it adds."""
         self.now += seconds
         before = len(self.lines)
         snapshot: FlowSnapshot = flow(*parts, **changes)
@@ -89,7 +89,7 @@ def test_a_problem_that_is_reported_late_has_its_begin() -> None:
 
 
 def test_the_flows_problem_is_not_repeated_for_its_topics() -> None:
-    """Otherwise it would be logged after an outage of half a minute, when the clusters already
+    """Otherwise, after an outage of half a minute, it would be logged when the clusters already
     respond.
     """
     said = Said()

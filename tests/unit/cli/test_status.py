@@ -240,7 +240,7 @@ def test_exit_code_for_problems_of_partitions() -> None:
 
 @pytest.fixture
 def running(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """Write the status file of a mirror that is this process."""
+    """Write a status file as if this process were a mirror."""
     monkeypatch.setenv("XDG_RUNTIME_DIR", str(tmp_path))
     config = tmp_path / "mm2.properties"
     bad = partition("payments", state="FAILED", code="FOREIGN_DATA", message="A.payments-0: no")
@@ -267,7 +267,7 @@ def test_a_running_mirror_is_shown(running: Path, capsys: pytest.CaptureFixture[
 def test_flows_that_no_local_mirror_runs_are_queried(
     running: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Another mirror has `--clusters`."""
+    """The local mirror runs only some flows of the file, because of `--clusters`."""
     monkeypatch.setattr(offline_status, "GIVES_UP_S", 0.3)
     running.write_text(
         "clusters = A, B, C\nA.bootstrap.servers = 127.0.0.1:1\nB.bootstrap.servers = 127.0.0.1:2\n"
@@ -305,7 +305,7 @@ def test_a_leader_and_a_standby_on_one_host_are_one_flow(
 
 @pytest.mark.parametrize("state", [*FlowState, *PartitionState])
 def test_a_state_has_the_colour_of_how_much_it_matters(state: FlowState | PartitionState) -> None:
-    """The same as on the page: only errors are red."""
+    """States have the same colours as on the page: only errors are red."""
     style = {"good": "green", "warn": "yellow", "bad": "red"}[severity_of(state)]
     assert state_style(state) == style
     is_error = "FAILED" in state or state is PartitionState.TAKEN_OVER

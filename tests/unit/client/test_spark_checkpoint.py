@@ -84,7 +84,7 @@ def test_the_newest_offsets_are_where_it_resumes(tmp_path: Path) -> None:
 
 
 def test_a_micro_batch_that_is_repeated_has_its_rows(tmp_path: Path) -> None:
-    """Both of its ends are translated."""
+    """The start and the end of a repeated micro-batch are translated, so it has the same rows."""
     old = checkpoint(tmp_path, {4: kafka(p0=3), 5: kafka(p0=7, p1=2)}, committed=4)
     new = rewritten(old)
     assert new["offsets/4"].decode().splitlines()[2] == '{"A.orders":{"0":30}}'

@@ -92,7 +92,7 @@ class Quota:
 
 
 class OneBroker(ClusterClient):
-    """A client whose only broker is in memory. The mute belongs to its connection."""
+    """A client whose only broker is in memory, and whose only connection the broker may mute."""
 
     def __init__(self, quota: Quota, partitions: int = 1) -> None:
         self.quota = quota

@@ -59,7 +59,9 @@ def test_old_names_become_todays_unless_both_are_set(tmp_path: Path) -> None:
 
 
 KEYS = st.text(min_size=1).filter(lambda key: not key.endswith((*RENAMED, *DEFINITIONS)))
-"""Unknown keys. Known ones may be written differently: an old name, a single star."""
+"""A strategy for unknown keys. Known keys are left out, because `convert` may write them
+differently: under a new name, or with a pattern for a single star.
+"""
 
 
 @given(st.dictionaries(KEYS, st.text(), min_size=1, max_size=5))

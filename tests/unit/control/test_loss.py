@@ -212,8 +212,8 @@ def test_loss_grows_while_the_flow_is_paused() -> None:
 
 @pytest.mark.parametrize("count", [50, 100, 150])
 def test_the_possible_loss_of_a_recreated_source_topic_is_unknown(count: int) -> None:
-    """If the new topic has as many records as were copied, none seems to be missing, but none is
-    there.
+    """If the recreated topic has as many records as were copied, the offsets suggest that none is
+    missing, although none was copied.
     """
     flow = Flow()
     flow.pass_time(5)
@@ -512,7 +512,7 @@ def test_a_topic_that_lags_later_gets_its_outlook_as_soon() -> None:
 
 
 def test_a_partition_that_is_retried_in_vain_keeps_its_outlook() -> None:
-    """Each attempt is new to its lane, which knows of no record."""
+    """Each attempt begins in a lane that has read no record yet."""
     flow = Flow(rpo_seconds=None)
     far_behind(flow)
     stopped(flow)
@@ -528,7 +528,9 @@ def test_a_partition_that_is_retried_in_vain_keeps_its_outlook() -> None:
 
 @pytest.mark.parametrize("why", ["paused", "stopped"])
 def test_a_partition_that_no_lane_of_this_run_has_begun_has_its_outlook(why: str) -> None:
-    """The mirror started in this state. Two of four hours are left, and then one."""
+    """The partition was paused or had failed when the mirror started. Two of the four hours of its
+    retention are left, and later one.
+    """
     flow = Flow(rpo_seconds=None, begun=False)
     flow.source.kept_ms = KEPT_MS
     flow.source.at = {FIRST: 10_000, SECOND: 10_000}
@@ -638,7 +640,7 @@ def test_unlimited_retention_is_never_near_and_hidden_retention_is_unknown() -> 
 
 
 def test_a_flow_whose_source_is_not_queried_reports_no_loss() -> None:
-    """This is so with `--once`."""
+    """With `--once` the source is not queried."""
     flow = Flow()
     far_behind(flow)
     found = flow_snapshot(flow.driver.run, "exact", None, [], Counter(), FlowSince())

@@ -60,7 +60,9 @@ def a_partition(clock: Clock = CLOCK) -> Partition:
 
 @pytest.mark.parametrize("retriable", [True, False])
 def test_every_try_comes_within_half_a_minute(*, retriable: bool) -> None:
-    """An attempt begins with a check of both clusters, for which a few seconds are left."""
+    """The pause leaves a few seconds of the half minute for the attempt, which begins with a check
+    of both clusters.
+    """
     partition = a_partition()
     pauses = []
     for _ in range(20):
@@ -130,7 +132,7 @@ def test_trouble_with_the_map_is_over_when_nothing_waits_for_it(
     ],
 )
 def test_offsets_of_a_damaged_log_are_not_used(*, code: str, is_broken: bool) -> None:
-    """Groups, offset syncs and MirrorMaker 2's positions get no offset."""
+    """Groups, offset syncs and MirrorMaker 2's positions get no offset of a damaged log."""
     partition = a_partition()
     partition.on_progress(REPORT)
     before = view_of(partition)
@@ -187,7 +189,7 @@ def test_a_recreated_topic_has_no_reported_position(*, is_planned: bool) -> None
 
 
 def test_a_begun_partition_is_the_flows_while_a_lane_has_it() -> None:
-    """Between two lanes nothing detects that clients have moved to the target."""
+    """While no lane has the partition, nothing detects that clients have moved to the target."""
     clock = HandClock()
     partition = replace(a_partition(), clock=clock)
     assert not view_of(partition).is_begun, "nobody has looked yet"
@@ -251,7 +253,7 @@ def test_trouble_does_not_last_while_late_requests_are_waited_for() -> None:
 
 
 def test_end_that_the_leader_reports_counts_if_the_lane_reads_a_stale_replica() -> None:
-    """Its responses are valid but empty, so it has nothing to report."""
+    """A stale replica returns valid but empty responses, so the lane has nothing to report."""
     clock = HandClock()
     partition = a_partition(clock)
     partition.on_progress(structs.replace(REPORT, source_end=REPORT.upstream, sees_end=True))

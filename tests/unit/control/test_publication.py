@@ -1,4 +1,4 @@
-"""The published status of a flow: totals, and unusual partitions, within limits."""
+"""The published status of a flow: totals and unusual partitions, within size limits."""
 
 from __future__ import annotations
 

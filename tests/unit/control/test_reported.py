@@ -1,5 +1,5 @@
-"""REST answers from the rows on the target: of leaders elsewhere, of no leader, and of this process
-before it lost the lead.
+"""REST answers that are made from rows on the target: of leaders on other hosts, of no leader, and
+of this process before it lost the lead.
 """
 
 from __future__ import annotations

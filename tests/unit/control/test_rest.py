@@ -245,8 +245,8 @@ def test_of_ten_thousand_topics_a_page_is_made_at_once(rest: Rest, monitor: Moni
 def test_a_standby_of_ten_thousand_topics_answers_at_once(
     rest: Rest, monitor: Monitor, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """It uses the row that its leader publishes, and the last data of both clusters, because
-    querying them takes seconds.
+    """The answer uses the row that the leader publishes, and the last read of both clusters,
+    because querying them takes seconds.
     """
     parts = [partition(f"topic-{n // 10:05}", n % 10, lag=n % 977) for n in range(100_000)]
     now_ms = int(time.time() * 1000)

@@ -1,4 +1,6 @@
-"""Series as text: what the library reads in it, and its cost compared with the library's writer."""
+"""The text of the series: the library parses the same values, and its cost is compared with the
+library's writer.
+"""
 
 from __future__ import annotations
 

@@ -27,7 +27,7 @@ CONFIG = {"topics": "0011"}
 
 
 class Group:
-    """The state of a membership, and what it was told to announce."""
+    """The state of a membership, and its announcements."""
 
     def __init__(self, role: MemberRole, others: Sequence[bytes]) -> None:
         self.metadata = process_metadata(CONFIG)
@@ -83,7 +83,7 @@ class Process:
             group.state = MembershipState(role=group.state.role, others=others)
 
     def after(self, seconds: float) -> int:
-        """Return the number of flows that are being handed over by then."""
+        """Let this much time pass, and return the number of flows that are being handed over."""
         end = self.now + seconds
         while self.now < end:
             self.now += 0.5

@@ -122,7 +122,7 @@ def test_a_user_who_takes_the_name_of_a_removed_folder_gets_nothing(
 
 
 def whole() -> dict[str, Any]:
-    """Write the file of a mirror that is this process."""
+    """Write a status file as if this process were a mirror."""
     StatusFile(CONFIG).write([flow(partition())])
     value: dict[str, Any] = json.loads((status_folder() / f"{os.getpid()}.json").read_text())
     return value

@@ -142,7 +142,9 @@ def test_all_partitions_of_a_topic_that_was_recreated_know_its_former_copy() -> 
 
 
 def test_a_groups_offset_is_ignored_if_the_topics_name_was_copied_before() -> None:
-    """Offsets belong to names, so this one may be of the earlier topic."""
+    """Kafka keeps a group's offsets by topic name, so this offset may belong to an earlier topic of
+    the name.
+    """
     one = partition(begin_at=7)
     assert take_of(one, {}, LATEST).group_at == 7
     key = PartitionKey(TopicId(secrets.token_hex(16)), TopicId(secrets.token_hex(16)), 0)
@@ -153,7 +155,9 @@ def test_a_groups_offset_is_ignored_if_the_topics_name_was_copied_before() -> No
 
 
 def test_a_start_gets_the_run_of_the_last_record_before_the_mark() -> None:
-    """It shows where that record is. The first run would show another position."""
+    """The run before the mark has the position of the last record, and the first run has another
+    one.
+    """
     key = PartitionKey(TopicId("a" * 32), TopicId("b" * 32), 0)
     runs = tuple(Run(10 * n, 20 * n, 30 * n) for n in range(40))
     term, mark = Term(1, -1), Mark(350, 1050)

@@ -151,7 +151,9 @@ class Bar:
 def test_progress_reaches_all_that_is_to_be_compared(
     monkeypatch: pytest.MonkeyPatch, attempts: int
 ) -> None:
-    """This includes sections that are shorter than a step, and a task that is repeated."""
+    """The progress also reaches the total with sections that are shorter than a step, and after a
+    repeated task.
+    """
     monkeypatch.setattr(sections, "LEAST_OFFSETS", 8)
     some = [record(number) for number in range(COUNT)]
     here, there = log_of(some), log_of(some)
@@ -212,7 +214,9 @@ def test_threads_say_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
     ],
 )
 def test_extent_of_a_walk(change: dict[str, Any], offsets: int) -> None:
-    """The copy began at offset 10. Offset 25, and 15 of the target, are no records."""
+    """A copy that began at offset 10. Offset 25 of the source and offset 15 of the target are no
+    records.
+    """
     log = log_of([record(number) for number in range(50)])
     one = wanted(log, log, (Run(0, 10, 0), Run(15, 26, 16)), deep=False)
     one = replace(one, here=PartitionBounds(start=0, end=61))

@@ -121,7 +121,7 @@ def lane() -> Iterator[Lane]:
 
 
 def handed(*, wait_ms: int = 0, map_epoch: int = -1) -> TakePartition:
-    """A hand-over of the lane before, drained after its first record."""
+    """Return the hand-over of the previous lane, which drained after its first record."""
     start = StartPoint(
         ordinal=1, upstream=1, k=0, last_fetched_epoch=0, is_protected=False, last_timestamp=-1
     )
@@ -249,7 +249,7 @@ def test_partition_taken_again_begins_with_fresh_state(lane: Lane) -> None:
 
 
 def transformed(**changes: Any) -> TakePartition:
-    """A transformed partition, handed over by the lane before."""
+    """A transformed partition that the previous lane has handed over."""
     one = handed()
     assert one.handed is not None
     over = structs.replace(one.handed, transform=DIGEST)
@@ -374,7 +374,7 @@ def quarantining() -> Iterator[Lane]:
 
 
 def failing(lane: Lane) -> TransformedCopy:
-    """A copy with one dead letter that was sent: that of record 9."""
+    """A copy that has sent one dead letter, that of record 9."""
     lane.take(transformed())
     (copy,) = lane.assignments._copies()
     assert isinstance(copy, TransformedCopy) and copy.dead_letters is not None

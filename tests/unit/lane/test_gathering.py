@@ -13,7 +13,7 @@ MS = 0.001
 def after(
     interval_s: float, *, size: int = SIZE, longest_ms: int = 4, count: int = 50
 ) -> Gathering:
-    """The state after so many responses with one batch each."""
+    """Return the state after this many responses with one batch each."""
     gathering = Gathering(longest_ms)
     for number in range(1, count + 1):
         gathering.arrived(number * interval_s, 1, size)

@@ -60,7 +60,7 @@ class LettersRig(Rig):
         return self.copy.dead_letters
 
     def send_letters(self, error: int = 0) -> list[Record]:
-        """Everything that may be sent is answered."""
+        """Send all dead letters that may be sent, and acknowledge them."""
         found: list[Record] = []
         while batches := sent(self.letters):
             for one in batches:

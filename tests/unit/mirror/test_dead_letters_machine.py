@@ -54,7 +54,7 @@ class QuarantineFlow:
     # -- lanes
 
     def _lane(self, handed: StartPoint | None) -> Rig:
-        """A lane that begins after no request of the one before can arrive."""
+        """Return a lane that begins when no request of the previous one can arrive any more."""
         while self.sent:
             self.arrives() if self.dice.random() < 0.5 else self.sent.popleft()
         self.answers.clear()
@@ -71,7 +71,7 @@ class QuarantineFlow:
         return rig
 
     def letters_there(self, position: int) -> tuple[int, ...]:
-        """What a start reads."""
+        """Return the dead letters that a start reads."""
         return tuple(sorted(at for at in self.letters if at >= position))
 
     def dies(self) -> None:
@@ -143,7 +143,9 @@ class QuarantineFlow:
             self.rig.respond(K + found.ordinal)
 
     def settles(self) -> None:
-        """Everything that was read is decided."""
+        """Run steps until every record that was read is copied, filtered, or in the dead-letter
+        topic.
+        """
         for _ in range(STEPS):
             self.computes()
             self.sends_letters()

@@ -17,7 +17,7 @@ ANSWER = 10_000
 
 
 class Log:
-    """Batches of one record each, at these offsets and of these sizes."""
+    """A log with batches of one record each, at these offsets and of these sizes."""
 
     def __init__(self, sizes: dict[int, int]) -> None:
         self.batches = {

@@ -78,7 +78,7 @@ class Copy:
         self.begins()
 
     def begins(self) -> None:
-        """Write the first row of the copy. No record is written yet."""
+        """Write the first row of the copy, before any record."""
         end = self.target.end
         self.runs = (read_to(0, 0),) if self.kind is Kind.KEYED else (Run(0, 0, end),)
         if self.kind is not Kind.OWN:
@@ -95,7 +95,9 @@ class Copy:
             self.runs = (*self.runs, Run(last, last, answer.base_offset + count - 1))
 
     def marked(self, *, is_final: bool = False) -> None:
-        """Write a mark: all records of this flow are before the log's end."""
+        """Write a mark at the log's end, which states that all records of this flow are before
+        it.
+        """
         if self.kind is not Kind.OWN:
             ours = [one.header for one in self.target.batches if one.header.producer_id == OURS]
             ordinal = ours[-1].base_sequence + ours[-1].count if ours else 0
@@ -114,7 +116,7 @@ class Copy:
         self.target.forget(NOW + 10_000_000)
 
     def starts(self) -> StartPoint | str:
-        """Return what a start finds: a point, or a code."""
+        """Run a start, and return its start point, or the code of its error."""
         request = replace(self.request, runs=self.runs, mark=self.mark)
         here = MemoryView({HERE: self.source}, SOURCE_ID)
         there = Counting({THERE: self.target}, TARGET_ID)

@@ -171,8 +171,8 @@ def test_higher_offset_than_k_promises_is_extra_records() -> None:
 @pytest.mark.parametrize("alone", [True, False], ids=["own", "shared"])
 @pytest.mark.parametrize("distance", [-3, 7])
 def test_a_repeat_is_recognized_at_any_offset(*, alone: bool, distance: int) -> None:
-    """A lane that was thought dead wrote these sequences after foreign records, so they are not
-    this lane's records.
+    """A lane that was considered dead has written these sequences after foreign records, so the
+    target's records are not this lane's.
     """
     copy = a_copy(alone=alone)
     copy.on_fetched(fetched(batch(0, 5)), (), NOW)
@@ -361,8 +361,8 @@ def test_fresh_batch_waits_for_no_late_request_although_the_producer_id_expired(
 
 
 def test_fresh_batch_waits_for_a_lane_that_may_run_if_the_producer_id_expired() -> None:
-    """That lane may send this batch and then an old one, after which the target forgets the ID
-    again.
+    """A lane that may still run may send this batch and then an old one, after which the target
+    forgets the ID again.
     """
     copy = a_copy(late=True, old_lane=True, listed=False, last_timestamp=NOW - 2 * DAY)
     copy.on_fetched(fetched(batch(0, 1)), (), NOW)

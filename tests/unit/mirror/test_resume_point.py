@@ -1,4 +1,4 @@
-"""Where the target's last record is at the source, if the offset map lacks its newest rows."""
+"""The resume point after the target's last record, if the offset map lacks its newest rows."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ PRODUCER: Final = 9
 
 @dataclass(slots=True)
 class Logs:
-    """A source whose every record is a transaction, and what a lane has copied of it."""
+    """A source with a transaction per record, and the part that a lane has copied."""
 
     source: MemoryLog = field(default_factory=MemoryLog)
     target: MemoryLog = field(default_factory=MemoryLog)

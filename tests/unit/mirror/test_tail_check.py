@@ -1,4 +1,6 @@
-"""What the last records prove about the map, and how much."""
+"""The check of the last records against the map: which differences it finds, and how many records
+it compares.
+"""
 
 from __future__ import annotations
 

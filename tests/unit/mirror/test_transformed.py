@@ -332,13 +332,15 @@ def test_batch_of_skipped_records_alone_is_read_past() -> None:
 
 
 def beginning(asked: SourceRange, end: int) -> RangeAnswer:
-    """The answer of an application that has tried the records before `end` only."""
+    """Return the answer of an application that has processed only the records before `end`."""
     found = transformed(structs.replace(asked, end=end), odd)
     return structs.replace(found, is_part=True)
 
 
 def test_remaining_records_of_a_part_are_another_range() -> None:
-    """Whatever is answered first, and to the first number later."""
+    """Holds in whichever order the parts are answered, and if the first number is answered again
+    later.
+    """
     rig = Rig()
     rig.fetch(batch(0, 4), batch(4, 4))
     rig.fetch(batch(8, 4))

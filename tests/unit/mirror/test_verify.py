@@ -1,4 +1,6 @@
-"""What a comparison of two logs finds: logs in memory, copied as a lane copies, then damaged."""
+"""The findings of a comparison of two logs in memory, which are copied as by a lane and then
+damaged.
+"""
 
 from __future__ import annotations
 

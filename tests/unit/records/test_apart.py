@@ -51,7 +51,7 @@ def test_data_frames_load_nothing_of_the_mirror() -> None:
 
 
 def test_tasks_load_nothing_of_planning() -> None:
-    """A worker that is new loads it, and every `limit` ends a worker."""
+    """A new worker would load these modules, and every `limit` ends a worker."""
     script = (
         "import pickle, subprocess, sys\n"
         "from twinlog.records.batch_reader import BatchReader\n"

@@ -30,7 +30,7 @@ def fetched(monkeypatch: pytest.MonkeyPatch) -> dict[str, bytes]:
 
 @pytest.fixture(autouse=True)
 def known(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A list with one set. Another test checks the real list."""
+    """A list of known checksums with one set of jars. Another test checks the real list."""
     path = tmp_path / "list.sha256"
     sums = {name: hashlib.sha256(data).hexdigest() for name, data in JARS.items()}
     path.write_text("".join(f"{digest}  kafka-1.2.3/{name}\n" for name, digest in sums.items()))

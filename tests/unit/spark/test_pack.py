@@ -17,7 +17,7 @@ from twinlog.spark.pack import pack
 
 @pytest.fixture(autouse=True)
 def small(monkeypatch: pytest.MonkeyPatch) -> None:
-    """One file instead of everything that is installed."""
+    """Pack a single file instead of all installed packages."""
     monkeypatch.setattr(module, "_files", lambda _names: iter([("a.py", Path(__file__))]))
 
 

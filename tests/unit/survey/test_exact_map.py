@@ -57,7 +57,7 @@ def translation(
     copied: TopicId = COPIED,
     unread: dict[int, TwinlogError] = READ,
 ) -> FlowTranslation:
-    """Of a flow that copied the offsets [0, 10) of `orders` to [5, 15)."""
+    """The translation of a flow that copied the offsets [0, 10) of `orders` to [5, 15)."""
     key = PartitionKey(copied, REMOTE, 0)
     known = PartitionMap(key=key, topic="orders")
     mark = Mark(10, 15, is_final=True)

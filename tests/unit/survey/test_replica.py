@@ -39,13 +39,13 @@ OURS, EARLIER, OTHER = 9, 8, 7
 
 ALL = Copied(Certainty.EXACT, Witness.PRODUCER, 10, 112, 80, 112)
 TWO = Copied(Certainty.EXACT, Witness.PRODUCER, 2, 102, 72, 103)
-"""The log was truncated there, or the earlier producer ID wrote up to there. Offset 102 has no
-record.
+"""The result if the log was truncated there, or if the earlier producer ID wrote up to there.
+Offset 102 has no record.
 """
 MARK = Copied(Certainty.AT_LEAST, Witness.MARK, 4, 105, 74, 105)
 FINAL = replace(MARK, certainty=Certainty.EXACT)
 NONE = Copied(Certainty.AT_LEAST, Witness.MARK, 0, 100, 70, 100)
-"""The beginning of the map."""
+"""The result if nothing of the copy is known: the beginning of the map."""
 BRANCHES = Copied(Certainty.AT_LEAST, Witness.MARK, 6, 105, resumes_at=105)
 """One branch has 4 records up to offset 105, the other 2 up to 110."""
 

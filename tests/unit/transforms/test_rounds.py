@@ -290,7 +290,7 @@ def test_offers_of_a_lane_that_has_ended_are_dropped() -> None:
 
 @dataclass(slots=True, kw_only=True)
 class SlowRounds(ComputedRounds):
-    """Each record takes some time, by a clock of their own."""
+    """Rounds whose records take some time each, by a clock that only these rounds move."""
 
     record_s: Callable[[int], float]
     clock: HandClock = field(default_factory=HandClock)
