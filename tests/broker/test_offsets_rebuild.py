@@ -504,7 +504,9 @@ def test_flow_that_never_ran_is_refused(rig: Rig, capsys: pytest.CaptureFixture[
 def test_records_of_a_mirror_maker_before_the_copy_stay(
     rig: Rig, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """This flow's ordinal 0 follows the records of MirrorMaker 2, so the flow took the topic over."""
+    """This flow's ordinal 0 follows the records of MirrorMaker 2, so the flow took the topic
+    over.
+    """
     rig.create()
     rig.put(range(10))
     rig.copy_once()

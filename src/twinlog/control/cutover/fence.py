@@ -1,15 +1,28 @@
 """The fence of a switchover by ACLs: DENY WRITE for everybody on the topics of the source.
 
-An ACL has no field for its owner. So the state topic has an intent of the kind FENCE for each topic
-that Twinlog fenced. An ACL of that kind that existed before is left alone.
+**Problem.** A switchover loses no record only if producers have stopped before the last record is
+copied. The ACLs that stop them must be removed again if the switchover is aborted, perhaps by
+another run on another host. But an ACL has no field for its owner, and an operator may have created
+the same ACL before.
+
+**Invariant.** Each of Twinlog's ACLs has an intent of the kind FENCE in the state topic, one for
+each topic. An ACL of that kind that existed before belongs to another client, gets no intent, and
+is not removed.
 
     put up     intents, then ACLs        take down    ACLs, then intents
 
-If a run dies in between, there are intents without ACLs: the next put-up creates the ACLs, the next
-take-down deletes the intents. So each of Twinlog's ACLs always has an intent. Creating or deleting
-an ACL twice has no further effect.
+**What may die**
 
-ACLs do not stop super users; the proof of the fence finds them (`drain.FenceProof`).
+- *A run dies between the intents and the ACLs*: there are intents without ACLs. The next put-up
+  creates the ACLs; the next take-down deletes the intents.
+- *It dies between the ACLs and the intents, at a take-down*: the same.
+- *A response is lost*: the step is repeated. Creating or deleting an ACL twice has no further
+  effect.
+- *Another client removes an ACL, or a super user writes*, whom ACLs do not stop: the proof of the
+  fence finds producers that still write (`drain.FenceProof`).
+
+**Rejected:** to keep the list of ACLs in the run, or in a file. If the run died, no other run could
+tell Twinlog's ACLs from those of operators. So commands keep no state of their own (ADR 23).
 """
 
 from __future__ import annotations

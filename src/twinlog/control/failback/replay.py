@@ -1,10 +1,14 @@
 """Appends the saved tail to the new primary B: each record exactly once, even if a run dies.
 
+**Problem.** The run may be killed at any point, its responses may be lost, a second run may exist,
+and a frozen run may resume. A tail has old records, and B's log is compacted, deleted and written
+to by new owners. So neither B's records nor the broker's producer state show what was appended.
+
     begin an epoch -> read the position -> (records + the next offset of A), in one transaction
 
-The position of a replay is A's offset after the last record that is on B. It is a committed offset
-of a group of Twinlog's on B, for the remote partition, and is written in the transaction that
-appends the records. So both exist or neither does:
+**Invariant.** The position of a replay is A's offset after the last record that is on B. It is a
+committed offset of a group of Twinlog's on B, for the remote partition, and is written in the
+transaction that appends the records. So both exist or neither does:
 
 - A run dies before the end of a transaction, or the response is lost: the next epoch aborts the
   transaction, or completes it if its end was decided, *before* the run reads the position.
@@ -46,6 +50,11 @@ A promotion that was undone and given again is another row (`PromotionWatch`).
 After a run died, readers of uncommitted records also see the records of its aborted transactions,
 as for any transactional producer. Records that the source's applications aborted are not replayed,
 nor are records that an operator left out of the copy (`twinlog topic skip`). The files have both.
+
+**Rejected** (ADR 24): an idempotent producer alone, which loses its identity when it dies; headers
+that name the source record, which would change the records, and would have to be searched in a log
+that is compacted; and the sequences of a stored producer ID, because brokers drop them when the
+records are old.
 """
 
 from __future__ import annotations

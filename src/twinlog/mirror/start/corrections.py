@@ -44,6 +44,10 @@ most 20 fetches of about 1 MB per log, and as many after them for markers; at mo
 - *Aborted records* are left out if their marker is within 2,000 offsets after the tail. Records of
   an older open transaction are not on the target and end the walk (3).
 - *A damaged batch* ends the walk (3), but does not prevent any record from being copied.
+
+**Rejected:** to take differing records for a gap of the source if nothing else can be compared.
+Early releases did, and copied these records twice. So a correction needs records that are found
+equal on both sides (ADR 13).
 """
 
 from __future__ import annotations
