@@ -118,7 +118,7 @@ GROUP: Final = TranslatedGroup(
     from_checkpoints=True,
 )
 TRANSLATION: Final = {
-    "twinlog.client.group_translation.FlowTranslation": of(group=GROUP, one=offset(42, 40))
+    "twinlog.client.group_translation.FlowTranslation": of(group=GROUP, translate=offset(42, 40))
 }
 
 
