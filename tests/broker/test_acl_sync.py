@@ -189,7 +189,7 @@ def test_topic_whose_creator_died_gets_its_acls_before_anything_is_copied(
 def test_configs_acls_and_groups_of_a_released_topic_stay_untouched(
     guarded: Guarded, tmp_path: Path
 ) -> None:
-    """Its remote topic belongs to another client now. This applies to the running mirror and the
+    """After the release another client owns the remote topic, for the running mirror and for the
     next one.
     """
     source, target = guarded.pair.source, guarded.pair.target

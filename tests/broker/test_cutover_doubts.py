@@ -193,7 +193,9 @@ def test_topic_that_is_resumed_during_a_switchover(
 
 
 def test_group_that_is_in_use_on_the_target_and_has_no_offset(case: Case) -> None:
-    """Its members read another topic on the target, or have just begun at the end of this one."""
+    """The group's members read another topic on the target, or have just begun at the end of this
+    one.
+    """
     pair, other = case.pair, f"{case.pair.topic}-elsewhere"
     create_topic(pair.b, other)
     with case.ready():

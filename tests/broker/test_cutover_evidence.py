@@ -87,7 +87,7 @@ def test_another_cluster_at_an_address_is_refused_or_counts_as_lost(
 def test_target_that_was_created_from_other_disks_is_refused(
     case: Case, empty_cluster: LocalCluster
 ) -> None:
-    """Its state topic has the flow's rows, which name another cluster."""
+    """The state topic on the disks has the flow's rows, which name another cluster."""
     pair = case.pair
     case.copy()
     create_topic(empty_cluster, STATE_TOPIC)
@@ -111,7 +111,7 @@ def test_target_that_was_created_from_other_disks_is_refused(
 
 
 def test_topics_and_groups_that_the_source_lost_stay_in_the_plan(case: Case) -> None:
-    """It is the same cluster, but without a topic and its groups."""
+    """The cluster ID is unchanged, but a topic and its groups are gone."""
     pair = case.pair
     case.copy()
     delete_topic(pair.a, pair.topic)

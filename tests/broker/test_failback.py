@@ -177,7 +177,9 @@ def test_replay_brings_every_record_once_though_the_command_dies_at_each_step(ca
 
 
 def test_a_replay_continues_only_from_the_folder_with_the_next_records(case: Case) -> None:
-    """It is killed after its first transaction. Then retention deletes the next records on A."""
+    """The replay is killed after its first transaction. Then retention deletes the next records on
+    A.
+    """
     pair, begun = case.pair, case.folder
     produce(pair.a, pair.topic, numbered(20, 1_010))
     case.fail_over()

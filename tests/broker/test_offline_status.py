@@ -92,7 +92,7 @@ def test_another_source_cluster_is_no_source_without_topics(
     fresh_topic: str,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    """Its topics were not deleted at the source, because it is another cluster."""
+    """The flow's topics are missing on the other cluster, but nobody has deleted them."""
     create_topic(source_cluster, fresh_topic)
     produce(source_cluster, fresh_topic, records(5, 0))
     mirror_once(config)

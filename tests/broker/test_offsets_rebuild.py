@@ -466,8 +466,8 @@ def test_identity_topic_that_other_clients_wrote_to_since_is_refused(
 def test_topics_that_are_placed_by_key_are_refused(
     rig: Rig, capsys: pytest.CaptureFixture[str], *, grown: bool
 ) -> None:
-    """Their records are in other partitions than at the source, even if both counts are equal
-    now.
+    """Placed by key, records are in other partitions than at the source, even if both topics have
+    equally many partitions now.
     """
     rig.create()
     create_topic(rig.target, rig.remote, 2)

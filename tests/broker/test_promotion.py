@@ -251,7 +251,7 @@ def test_clients_are_not_moved_while_the_copy_may_run(
     with Mirror(pair.config) as mirror:
         eventually(lambda: copied(pair) == 10)
         with monkeypatch.context() as frozen:
-            frozen.setattr(Steering, "tend", lambda *_: None)
+            frozen.setattr(Steering, "poll", lambda *_: None)
             assert do(pair, "failover", "run", "--yes") == 1
             said = capsys.readouterr()
             assert "[COPY_RUNS]" in said.err

@@ -286,7 +286,9 @@ def test_a_newer_run_begins_while_an_older_one_is_rolled_back(
 def test_the_newest_run_fails_without_any_task(
     source_cluster: LocalCluster, topic: str, options: WriteOptions, is_open: bool
 ) -> None:
-    """Its rows are rolled back immediately, and a late task opens nothing."""
+    """The rows of the failed run are rolled back immediately, and its late tasks open no
+    transaction.
+    """
     begun = transaction.begin(options)
     if is_open:
         with pytest.raises(Died):

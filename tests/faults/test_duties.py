@@ -244,7 +244,7 @@ def test_two_flows_into_one_topic_do_not_fight_over_its_retention(
 def test_source_topic_that_is_recreated_between_two_questions(
     rig: Rig, rounds: Rounds, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """It is re-created after its ID was compared, and before its configs are read."""
+    """The topic is re-created after its ID was compared, and before its configs are read."""
     create_topic(rig.source, rig.topic, configs=FOR_EVER)
     rig.put(range(20), age_ms=30 * DAY_MS)
     is_armed = False

@@ -125,8 +125,8 @@ def test_shared_target_that_lost_its_end_is_no_source_that_diverged(rig: Rig) ->
 
 
 def test_shared_target_that_lost_its_end_and_was_written_to_by_others(rig: Rig) -> None:
-    """It is longer than the copy again, and has forgotten the producer ID. Nothing after the mark
-    is this flow's.
+    """The target is longer than the copy again, and has forgotten the producer ID. No record after
+    the mark is this flow's.
     """
     rig.prefixed = False
     rig.create()

@@ -319,8 +319,8 @@ asked.decode_metadata = wrong
 def test_broker_that_advertises_an_impossible_name(
     flow: Rig, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Its partitions wait with a code, in a running mirror and with `--once`. The others are
-    copied.
+    """The partitions that this broker leads wait with a code, in a running mirror and with
+    `--once`. The others are copied.
     """
     put(flow, ALL, b"first")
     with flow.mirror(once=True, keys=KEYS) as mirror:

@@ -107,7 +107,7 @@ def test_target_that_is_unreachable_for_longer_than_a_lead(
 def test_source_that_is_frozen_is_no_longer_at_the_end_before_a_fetch_times_out(
     rig: Rig, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """Its lanes wait for the broker as long as a fetch may take, and report nothing meanwhile."""
+    """The lanes wait for the broker as long as a fetch may take, and report nothing meanwhile."""
     rig.create()
     rig.put(range(20))
     screen = Screen()

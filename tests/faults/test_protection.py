@@ -53,7 +53,7 @@ def test_leader_that_lost_its_end_after_an_idle_copy(rig: Rig) -> None:
 
 @pytest.mark.usefixtures("quick_retry")
 def test_leader_that_lost_its_end_after_a_copy_that_never_sent(rig: Rig) -> None:
-    """Its lane has not used a connection to that leader yet, so none breaks."""
+    """The lane has not connected to that leader yet, so it notices no broken connection."""
     rig.create()
     for number in range(10):
         rig.put([number], age_ms=OLD)

@@ -196,8 +196,8 @@ def test_rows_are_noted_again_in_a_state_topic_that_was_recreated(
 def test_intents_are_written_again_to_a_recreated_state_topic(
     rig: Rig, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """They were not revoked, so they are written again. Neither duties nor new topics wait for
-    that.
+    """The intents were not revoked, so they are written again. Neither duties nor new topics wait
+    for that.
     """
     monkeypatch.setattr("twinlog.control.duties.own_topics.OwnTopics.interval_s", 0.5)
     rig.create()
@@ -327,7 +327,9 @@ def test_where_a_copy_that_was_taken_over_ended_stays_known(rig: Rig) -> None:
 
 @pytest.mark.parametrize("begins_anew", [False, True], ids=["idle", "before our next"])
 def test_a_late_repeat_beside_a_running_copy_is_extra(rig: Rig, *, begins_anew: bool) -> None:
-    """It has the flow's own producer ID, so it is no other flow's."""
+    """The repeated batch has this flow's own producer ID, so it counts as extra and not as another
+    flow's.
+    """
     rig.prefixed = False
     rig.create()
     rig.put(range(8), age_ms=OLD)

@@ -72,7 +72,7 @@ def test_the_end_is_where_it_was_when_the_copy_began(rig: Rig, start: str) -> No
 
 
 def test_the_latest_committed_record_leaves_an_open_transaction_to_be_copied(rig: Rig) -> None:
-    """As for any consumer, the end of a reader of committed records is the last stable offset."""
+    """With read_committed a log ends at its last stable offset, as for any consumer."""
     rig.create()
     rig.put(range(3))
     keys = at(rig, "latest")

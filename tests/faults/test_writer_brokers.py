@@ -54,7 +54,9 @@ def test_brokers_die_one_after_the_other(
 def test_the_coordinator_dies_in_the_end_of_a_transaction(
     source3: LocalCluster, fresh_topic: str, monkeypatch: pytest.MonkeyPatch, moment: str
 ) -> None:
-    """Its response is lost. Its successor has the transaction open, or ends it as decided."""
+    """The coordinator's response is lost. The next coordinator still has the transaction open, or
+    completes its end.
+    """
     create_topic(source3, fresh_topic, 3, replication_factor=3)
     options = options_for(source3.bootstrap, fresh_topic, f"query-{uuid.uuid4()}")
     real, killed = Transactions.end, list[int]()

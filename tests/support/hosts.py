@@ -39,7 +39,7 @@ class Host:
     holder: int
     """The process that holds its namespaces."""
     address: str | None
-    """Its address for the other hosts, if they are joined."""
+    """The address at which the other hosts reach this one, if they are joined."""
 
     @property
     def enter(self) -> tuple[str, ...]:

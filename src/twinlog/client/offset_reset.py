@@ -205,7 +205,7 @@ class OffsetReset:
             for group, state in before.items()
             if not isinstance(state, TwinlogError)
         }
-        tps = sorted({tp for some in wanted.values() for tp in some})
+        tps = sorted({tp for of_group in wanted.values() for tp in of_group})
         active = [listed[g] for g in groups if g in listed and listed[g].is_active]
         now = _Now(
             listed=listed,
@@ -364,7 +364,9 @@ class OffsetReset:
             raise self._set_back(plan, refused, commit)
 
     def _named(self, plan: GroupReset, error: TwinlogError) -> TwinlogError:
-        """Add the members to a refusal of a group that got members in the meantime."""
+        """Return the error to report: if members joined the group after the check, one that names
+        them.
+        """
         if not is_refused_as_active(error):
             return error
         listed = list_groups(self._coordinators).get(plan.group)

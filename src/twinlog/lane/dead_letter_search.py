@@ -31,7 +31,9 @@ def with_dead_letters(
     target: ClusterClient,
     work: Work,
 ) -> Mapping[TopicPartition, Found]:
-    """Add to the starts of transformed partitions which dead letters of them are on the target."""
+    """Add to each transformed partition's start the dead letters that the target already
+    has of it.
+    """
     starts: dict[TopicPartition, tuple[StartPoint, LetterOrigin]] = {}
     for take in takes if work.dead_letters else ():
         start = found.get(take.source)

@@ -278,8 +278,8 @@ def _timestamps(times: array[int]) -> pa.Array:
 
 def _kinds(parts: Sequence[_Part]) -> pa.Array:
     out = array("i")
-    for kind, some in groupby(parts, key=lambda part: part.kind):
-        out.extend(array("i", [kind]) * sum(part.end - part.first for part in some))
+    for kind, same_kind in groupby(parts, key=lambda part: part.kind):
+        out.extend(array("i", [kind]) * sum(part.end - part.first for part in same_kind))
     return number_array(out, pa.int32())
 
 

@@ -100,7 +100,7 @@ def named(
     properties = {
         name.removeprefix(_PREFIX): own.pop(name) for name in list(own) if name.startswith(_PREFIX)
     }
-    names = {name.lower(): name for some in OPTIONS.values() for name in some}
+    names = {name.lower(): name for spellings in OPTIONS.values() for name in spellings}
     for name in sorted(own.keys() - names.keys()):
         why = _why_unread(name, refused)
         if not why:

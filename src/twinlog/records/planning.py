@@ -231,8 +231,8 @@ def _timed(
         by_time[bound.values[tp] if bound.time_ms is None else bound.time_ms].append(tp)
     ends = latest(client, tps, isolation)
     out: Offsets = {}
-    for at, some in by_time.items():
-        for tp, result in _results(client, some, at, isolation).items():
+    for at, with_value in by_time.items():
+        for tp, result in _results(client, with_value, at, isolation).items():
             if result.offset < 0 and bound.needs_match:
                 raise wrong(
                     bound.option,

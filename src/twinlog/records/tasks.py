@@ -41,8 +41,8 @@ class RangesPartition(InputPartition):
         every_origin = [()] * len(ranges) if origins is None else origins
         super().__init__(
             tuple(
-                (span.tp.topic, span.tp.partition, span.first, span.end, tuple(some))
-                for span, some in zip(ranges, every_origin, strict=True)
+                (span.tp.topic, span.tp.partition, span.first, span.end, tuple(range_origins))
+                for span, range_origins in zip(ranges, every_origin, strict=True)
             )
         )
 

@@ -131,7 +131,7 @@ class TransformsApplication:
             yield self._codec.decode(line)
 
     def stop(self) -> None:
-        """End it. Its JVM and its workers end with it."""
+        """End the application, with its JVM and its workers."""
         assert self.process.stdin is not None  # noqa: S101 (a pipe)
         with suppress(BrokenPipeError):
             self.process.stdin.close()

@@ -64,9 +64,9 @@ class Rows:
         parts: list[Part] = []
         at = 0
         for table, picked in self.parts:
-            some = picked[max(0, begin - at) : max(0, end - at)]
-            if some:
-                parts.append((table, some))
+            selected = picked[max(0, begin - at) : max(0, end - at)]
+            if selected:
+                parts.append((table, selected))
             at += len(picked)
         return Rows(parts)
 
@@ -95,9 +95,9 @@ class Rows:
         shares: list[list[Part]] = [[] for _ in range(partitions)]
         for table, picked in self.parts:
             by_partition = CHOSEN.kernels.partition(table, picked, partitions)
-            for share, some in zip(shares, by_partition, strict=True):
-                if some:
-                    share.append((table, some))
+            for share, rows in zip(shares, by_partition, strict=True):
+                if rows:
+                    share.append((table, rows))
         return [Rows(share) for share in shares]
 
     def breaks(self) -> list[tuple[int, int]]:

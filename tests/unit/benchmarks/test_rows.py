@@ -1,4 +1,4 @@
-"""From runs to rows, and from rows to the table."""
+"""The rows that a benchmark's runs give, and the table that is made from such rows."""
 
 from __future__ import annotations
 

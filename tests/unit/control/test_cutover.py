@@ -143,7 +143,7 @@ def test_missing_records_are_counted_by_the_source_or_its_last_observer() -> Non
 def test_a_row_of_another_clock_is_current_for_as_long_as_it_may_be_old(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """Its age is measured by this host's clock, since the command first read it."""
+    """The row's age is measured by this host's clock, since the command first read the row."""
     scope = cast("CutoverScope", SimpleNamespace(seen_row=None, target=None, name="A->B"))
     hour_ago = int(time.time() * 1000) - 3_600_000
     # the first one waits for no other

@@ -374,7 +374,7 @@ def test_a_status_file_is_read_as_it_was_written(
 def test_a_status_file_of_an_older_release_is_read(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """It lacks fields, and its unknown numbers are -1."""
+    """An older release writes fewer fields, and -1 for unknown numbers."""
     monkeypatch.setenv("XDG_RUNTIME_DIR", str(tmp_path))
     config = tmp_path / "mm2.properties"
     StatusFile(config).write([snapshots.flow(lagging(), generation=None)])

@@ -152,8 +152,8 @@ class Flow:
     def pass_time(self, seconds: int) -> FlowSnapshot:
         for _ in range(seconds):
             self.driver.pass_time(1)
-            self.resting.tend(at_once)
-            self.watch.tend(at_once)
+            self.resting.poll(at_once)
+            self.watch.poll(at_once)
         return self.seen()
 
     def seen(self) -> FlowSnapshot:

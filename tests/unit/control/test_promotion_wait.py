@@ -97,6 +97,6 @@ def test_a_log_that_cannot_be_checked_does_not_count_as_unchanged(
 def test_a_source_that_may_be_written_to_is_waited_for_longer(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """Its leader may be frozen, and its lanes would copy the next record."""
+    """The flow's leader may only be frozen. Its lanes would then copy the next record."""
     cluster = Cluster(lambda _: at(5), end_s=0.0, state_s=0.0)
     assert cluster.wait(monkeypatch, is_fenced=False) > promotion.OPEN_STILL_S

@@ -48,7 +48,7 @@ class Asked:
     def wait(self, seconds: float) -> None:
         for _ in range(int(seconds * 10)):
             self.driver.clock.now += 0.1
-            self.pulse.tend(self.background)
+            self.pulse.poll(self.background)
 
     @property
     def is_silent(self) -> bool:

@@ -123,7 +123,9 @@ def test_the_reason_is_reported() -> None:
 
 
 def test_a_flow_that_another_process_leads_is_ready() -> None:
-    """It works as intended. When it takes over, it has a minute for that."""
+    """Standing by is the intended state. After taking over, the flow has a minute to
+    become ready.
+    """
     watch = Watch()
     standby = flow(state="STANDBY", generation=None, reason="standing by [CONFIG_MISMATCH]")
     assert watch.after(1000, standby)

@@ -30,7 +30,7 @@ FLOWS = "/api/v1/flows"
 
 
 class Server(NamedTuple):
-    """Its address, and its clients' credentials."""
+    """A server's address, and its clients' credentials."""
 
     address: Address
     tls: ssl.SSLContext | None

@@ -183,7 +183,7 @@ def test_an_unreachable_target_does_not_make_others_outdated(
     async def run() -> None:
         some = Leaders()
         for _ in range(200):
-            heard = await some.hear(config.flows)
+            heard = await some.read(config.flows)
             if asked.count("C") > 3:
                 break
             await asyncio.sleep(0.05)
@@ -191,7 +191,7 @@ def test_an_unreachable_target_does_not_make_others_outdated(
         assert heard["A->C"].problem == ""
         ends.set()
         while "A->B" not in heard:
-            heard = await some.hear(config.flows)
+            heard = await some.read(config.flows)
             await asyncio.sleep(0.01)
         assert heard["A->B"].problem == f"{AWAY} [UNREACHABLE]"
 
@@ -215,7 +215,7 @@ def test_a_flow_that_cannot_enter_its_target_hides_no_other_of_it(
 
     monkeypatch.setattr(leaders, "reports_of", reports)
     found = sorted(load(file, environment={}).flows, key=str, reverse=is_reversed)
-    heard = asyncio.run(Leaders().hear(found))
+    heard = asyncio.run(Leaders().read(found))
     assert heard["A->B"].problem == f"{AWAY} [UNREACHABLE]"
     assert (heard["C->B"].problem, heard["C->B"].reported) == ("", of(None))
 

@@ -171,7 +171,9 @@ def test_pause_while_the_first_lease_warms_up(driver: Driver) -> None:
 def test_partition_that_was_handed_over_when_the_pause_came(
     running: tuple[Driver, list[LaneStub]],
 ) -> None:
-    """Its position is valid now. When it is resumed, the clusters may have changed."""
+    """A position that was handed over is valid now. By the time of the resume, the clusters may
+    have changed.
+    """
     driver, lanes = running
     driver.pass_time(301)
     for lane in driver.lanes_of(2):
@@ -382,7 +384,9 @@ def test_limit_that_goes_holds_until_lanes_without_one_are_there(
 def test_limit_that_comes_while_a_lease_warms_up_is_kept(
     driver: Driver, steered: Steering, when: str
 ) -> None:
-    """Its lanes have no budget, but the next ones do, and would copy nothing without shares."""
+    """The lanes of this lease have no budget, but those of the next one do, and would copy nothing
+    without shares.
+    """
     steered.begin(news(NOTHING))
     driver.run.work = work_of(has_budget=False)
     driver.run.tick()
@@ -472,11 +476,11 @@ def test_it_asks_every_second_and_never_twice_at_once(
     driver: Driver, steered: Steering, asked: Asked
 ) -> None:
     for _ in range(30):
-        steered.tend(asked)
+        steered.poll(asked)
         driver.clock.now += 0.1
     assert asked.asked == 1
     asked.then(news(NOTHING))
-    steered.tend(asked)
+    steered.poll(asked)
     assert asked.asked == 2
 
 
@@ -484,11 +488,11 @@ def test_rows_that_another_flow_has_just_read_are_applied_without_a_query(
     driver: Driver, steered: Steering, asked: Asked
 ) -> None:
     steered.at_hand = lambda: news(PAUSED)
-    steered.tend(asked)
+    steered.poll(asked)
     assert driver.run.intents == PAUSED
     steered.at_hand = lambda: None
     driver.clock.now += 1.0
-    steered.tend(asked)
+    steered.poll(asked)
     assert asked.asked == 1
 
 
@@ -496,7 +500,7 @@ def test_unreadable_intents_stop_nothing_and_start_nothing(
     running: tuple[Driver, list[LaneStub]], steered: Steering, asked: Asked
 ) -> None:
     driver, lanes = running
-    steered.tend(asked)
+    steered.poll(asked)
     asked.otherwise(CorruptData("a row", code="STATE_CORRUPT"))
     driver.run.set_plans([*FOUR, plan_of(0, "new")])
     driver.pass_time(30)
@@ -520,12 +524,12 @@ def test_a_pause_remains_while_intents_are_unreadable(
     running: tuple[Driver, list[LaneStub]], steered: Steering, asked: Asked
 ) -> None:
     driver, lanes = running
-    steered.tend(asked)
+    steered.poll(asked)
     asked.then(news(PAUSED))
     for lane in lanes:
         lane.gives_back(*lane.taken)
     driver.clock.now += 5
-    steered.tend(asked)
+    steered.poll(asked)
     asked.otherwise(CorruptData("a row", code="STATE_CORRUPT"))
     driver.pass_time(30)
     assert set(states(driver).values()) == {PartitionState.PAUSED}
@@ -538,7 +542,7 @@ def test_topic_without_a_leader_for_a_moment_holds_nothing_back(
     driver, _ = running
     for seconds, holds in ((0, False), (5, False), (6, True)):
         driver.clock.now += seconds
-        steered.tend(asked)
+        steered.poll(asked)
         asked.otherwise(Disconnected("gone"))
         assert bool(driver.run.holds_back) is holds
 
@@ -547,7 +551,7 @@ def test_time_that_a_look_takes_counts(
     running: tuple[Driver, list[LaneStub]], steered: Steering, asked: Asked
 ) -> None:
     driver, _ = running
-    steered.tend(asked)
+    steered.poll(asked)
     driver.clock.now += 11
     asked.otherwise(Disconnected("gone"))
     assert driver.run.holds_back
@@ -579,7 +583,7 @@ def test_paused_flow_reports_unreadable_intents(
 ) -> None:
     driver, _ = running
     steered.begin(news(PAUSED))
-    steered.tend(asked)
+    steered.poll(asked)
     asked.otherwise(CorruptData("a row", code="STATE_CORRUPT"))
     found = snapshot(driver)
     assert found.state is FlowState.PAUSED

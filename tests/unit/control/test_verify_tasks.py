@@ -300,8 +300,8 @@ def test_shifted_row_and_gaps_of_the_map(monkeypatch: pytest.MonkeyPatch) -> Non
 
 
 def test_digest_of_a_day_is_of_its_records_alone() -> None:
-    """It does not depend on batches, codecs or offsets, so that deep reports of one source can be
-    compared.
+    """The digest does not depend on batches, codecs or offsets, so that deep reports of one source
+    can be compared.
     """
     some = [record(number) for number in range(COUNT)]
     days = []

@@ -408,7 +408,9 @@ def test_lost_rows_are_never_a_second_copy(copy: Copy) -> None:
 
 @pytest.mark.parametrize("bound", ["group_at", "began_at"])
 def test_lost_rows_are_detected_wherever_a_copy_would_begin(copy: Copy, bound: str) -> None:
-    """As with MirrorMaker 1, a copy begins at the offset of the source's group."""
+    """The copy begins at the offset of a group of the source, as after a takeover from MirrorMaker
+    1.
+    """
     copy.ours(0, 10)
     copy.runs, copy.mark = (), None
     where = {"group_at": 7} if bound == "group_at" else {"began_at": 7}

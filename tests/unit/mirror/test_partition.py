@@ -475,8 +475,8 @@ def test_record_too_large_holds_back_nothing_before_it() -> None:
 
 
 def test_batch_that_never_becomes_whole_is_corrupt() -> None:
-    """Its length is damaged. Waiting for the rest of it would never end, and would not be
-    reported.
+    """The batch's length field is damaged. A wait for the rest of the batch would never end, and
+    would not be reported.
     """
     copy = a_copy()
     bad = bytearray(batch(0, 2))

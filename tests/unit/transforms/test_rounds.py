@@ -218,7 +218,9 @@ def test_a_round_is_limited_by_bytes() -> None:
 
 
 def test_ranges_with_the_same_records_are_in_different_rounds() -> None:
-    """One was withdrawn, and the next lane has the other. A row must not get into the wrong one."""
+    """One range was withdrawn, and the next lane has the other. A row must not get into the wrong
+    range.
+    """
     a = ComputedRounds()
     made, _ = application(a=a)
     old, new, after = (
@@ -233,7 +235,7 @@ def test_ranges_with_the_same_records_are_in_different_rounds() -> None:
 
 
 def test_no_record_is_skipped_because_everything_fails() -> None:
-    """This is like a full disk, and includes a job without records."""
+    """Every job fails, as with a full disk, even a job without records."""
     broken = [True]
     rounds = ComputedRounds(
         fails=lambda _: "No space left" if broken else None, on_error=OnError.SKIP
@@ -356,7 +358,7 @@ def test_a_record_that_hangs_does_not_hold_up_other_ranges() -> None:
 
 
 def test_rounds_have_full_size_again_after_a_moment() -> None:
-    """As after a machine that stood still."""
+    """Small rounds follow a slow one, for example after the machine stood still."""
     late = [True]
     rounds = SlowRounds(record_s=lambda _: 61.0 if late else 1e-6)
     rounds._fails([part(0)])

@@ -40,7 +40,9 @@ def doctor(chosen: ChosenFlow) -> Answer:
     from twinlog.control.doctor.observing import observe
 
     results = [(seen, findings(seen)) for seen in observe(chosen.all(), chosen.file)]
-    reasons = [text(f"{seen.flow}: {finding.what}") for seen, some in results for finding in some]
+    reasons = [
+        text(f"{seen.flow}: {finding.what}") for seen, findings in results for finding in findings
+    ]
     return Answer(
         {"flows": starmap(printed, results)},
         (part for result in results for part in parts(*result)),

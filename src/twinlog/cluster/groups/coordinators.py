@@ -68,11 +68,11 @@ class Coordinators:
         failures = 0
         while pending:
             by_node, failed = self._by_node(pending, doing)
-            for node, some in by_node.items():
+            for node, names in by_node.items():
                 try:
-                    answers = ask(node, some)
+                    answers = ask(node, names)
                 except (Unreachable, Disconnected) as broken:
-                    answers = dict.fromkeys(some, broken)
+                    answers = dict.fromkeys(names, broken)
                 failed |= {g: a for g, a in answers.items() if isinstance(a, TwinlogError)}
                 out |= {g: a for g, a in answers.items() if not isinstance(a, TwinlogError)}
             for group, error in failed.items():

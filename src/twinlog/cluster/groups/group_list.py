@@ -96,9 +96,9 @@ def _group(described: Message, kind: str) -> Group:
 def _described(coordinators: Coordinators, names: Sequence[str]) -> dict[str, Group]:
     """Describe groups whose state ListGroups does not return."""
 
-    def ask(node: int, some: Sequence[str]) -> dict[str, Group | TwinlogError]:
+    def ask(node: int, of_node: Sequence[str]) -> dict[str, Group | TwinlogError]:
         out: dict[str, Group | TwinlogError] = {}
-        request = DescribeGroupsRequest(groups=list(some), include_authorized_operations=False)
+        request = DescribeGroupsRequest(groups=list(of_node), include_authorized_operations=False)
         for group in coordinators.client.attempt(node, request, maximum=MISSING_IS_DEAD).groups:
             name, code = str(group.group_id), int(group.error_code)
             error = coordinators.error(code, "describing", name) if code else None
@@ -116,8 +116,8 @@ def delete_groups(
     because it has members.
     """
 
-    def ask(node: int, some: Sequence[str]) -> dict[str, TwinlogError | bool]:
-        answer = coordinators.client.attempt(node, DeleteGroupsRequest(groups_names=list(some)))
+    def ask(node: int, of_node: Sequence[str]) -> dict[str, TwinlogError | bool]:
+        answer = coordinators.client.attempt(node, DeleteGroupsRequest(groups_names=list(of_node)))
         out: dict[str, TwinlogError | bool] = {}
         for result in answer.results:
             name, code = str(result.group_id), int(result.error_code)

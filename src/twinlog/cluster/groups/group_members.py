@@ -70,10 +70,10 @@ def _described(
 ) -> dict[str, Members | TwinlogError]:
     request, maximum = _REQUESTS[kind]
 
-    def ask(node: int, some: Sequence[str]) -> dict[str, Members | TwinlogError]:
+    def ask(node: int, of_node: Sequence[str]) -> dict[str, Members | TwinlogError]:
         out: dict[str, Members | TwinlogError] = {}
-        for start in range(0, len(some), GROUPS_AT_ONCE):
-            message = request(list(some[start : start + GROUPS_AT_ONCE]))
+        for start in range(0, len(of_node), GROUPS_AT_ONCE):
+            message = request(list(of_node[start : start + GROUPS_AT_ONCE]))
             for group in coordinators.client.attempt(node, message, maximum=maximum).groups:
                 out[str(group.group_id)] = _of(coordinators, group)
         return out

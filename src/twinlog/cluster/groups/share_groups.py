@@ -121,9 +121,9 @@ def alter_start_offsets(
     group. Raises Unsupported for brokers without share groups.
     """
 
-    def ask(node: int, some: Sequence[str]) -> dict[str, CommitResult | TwinlogError]:
+    def ask(node: int, of_node: Sequence[str]) -> dict[str, CommitResult | TwinlogError]:
         out: dict[str, CommitResult | TwinlogError] = {}
-        for group in some:
+        for group in of_node:
             answer = coordinators.client.attempt(node, _alter(group, wanted[group]))
             out[group] = _altered(coordinators, group, answer)
         return out
@@ -160,11 +160,11 @@ def _fetch(
 def _describe(
     coordinators: Coordinators, groups: Iterable[str]
 ) -> dict[str, _States | TwinlogError]:
-    def ask(node: int, some: Sequence[str]) -> dict[str, _States | TwinlogError]:
+    def ask(node: int, of_node: Sequence[str]) -> dict[str, _States | TwinlogError]:
         out: dict[str, _States | TwinlogError] = {}
         of_group = DescribeShareGroupOffsetsRequest.DescribedGroup
-        for start in range(0, len(some), GROUPS_AT_ONCE):
-            wanted = some[start : start + GROUPS_AT_ONCE]
+        for start in range(0, len(of_node), GROUPS_AT_ONCE):
+            wanted = of_node[start : start + GROUPS_AT_ONCE]
             request = DescribeShareGroupOffsetsRequest(
                 groups=[of_group(group_id=group, topics=None) for group in wanted]
             )
@@ -205,7 +205,9 @@ def _alter(group: str, offsets: GroupOffsets) -> Message:
         )
     return AlterShareGroupOffsetsRequest(
         group_id=group,
-        topics=[topic_of(topic_name=name, partitions=some) for name, some in topics.items()],
+        topics=[
+            topic_of(topic_name=name, partitions=partitions) for name, partitions in topics.items()
+        ],
     )
 
 

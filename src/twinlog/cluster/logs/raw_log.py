@@ -391,8 +391,8 @@ def append_batches(
     """
 
     def ask(node: int, leds: Sequence[Led]) -> dict[TopicPartition, Appended | TwinlogError]:
-        some = {led.tp: batches[led.tp] for led in leds}
-        return _produce(client, node, some, transactional_id)
+        batch_of = {led.tp: batches[led.tp] for led in leds}
+        return _produce(client, node, batch_of, transactional_id)
 
     return ask_leaders(client, batches, ask, doing="appending to")
 

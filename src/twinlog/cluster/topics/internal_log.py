@@ -153,10 +153,10 @@ def append_once(
 
 def _batches(rows: Sequence[tuple[bytes, bytes | None]], now_ms: int) -> Iterator[list[Record]]:
     for begin in range(0, len(rows), ROWS_AT_ONCE):
-        some = rows[begin : begin + ROWS_AT_ONCE]
+        portion = rows[begin : begin + ROWS_AT_ONCE]
         yield [
             Record(offset=at, timestamp=now_ms, key=key, value=value)
-            for at, (key, value) in enumerate(some)
+            for at, (key, value) in enumerate(portion)
         ]
 
 

@@ -321,9 +321,9 @@ class Adopter:
         self, tp: TopicPartition, begin: int, end: int
     ) -> Iterator[tuple[BatchHeader, Sequence[Record]]]:
         """Yield the target's batches in [begin, end), without those of Twinlog's other flows."""
-        for header, some in read_committed(self.target, tp, begin, end):
+        for header, records in read_committed(self.target, tp, begin, end):
             if header.magic < 2 or header.producer_id not in self._company:
-                yield header, some
+                yield header, records
 
     def _refuse_growing(
         self,
@@ -422,8 +422,8 @@ class Adopter:
         for back in (*FURTHER_BACK, end - start):
             records: list[Record] = []
             own_time = True
-            for header, some in self._written(tp, max(start, end - back), end):
-                records += some
+            for header, batch in self._written(tp, max(start, end - back), end):
+                records += batch
                 own_time = own_time and not (header.magic >= 2 and header.is_log_append_time)
                 records = records[-TAIL_RECORDS:]
             if records or end - back <= start:

@@ -403,7 +403,9 @@ def check_syncs(
     named = copies_by_name(flow, source, target)
     left_alone = _unchangeable(flow, target)
     remotes = {
-        name: its for name, its in named.items() if name not in refused and name not in left_alone
+        name: remote
+        for name, remote in named.items()
+        if name not in refused and name not in left_alone
     }
     report.notes += [
         f"{flow.flow}: configs and ACLs of {named[name]} are not changed: it had the code {code} "

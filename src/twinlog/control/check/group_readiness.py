@@ -158,13 +158,13 @@ def _of_flow(setup: FlowSetup, names: frozenset[str]) -> FlowGroups:
         survey = survey_groups(led, coordinators, Coordinators(target), names)
         if not survey.selected and not lists_groups(source):
             out.note(hidden_groups_line(setup.config))
-        tps = {tp for _, some in _read(survey.offsets) for tp in some}
+        tps = {tp for _, of_group in _read(survey.offsets) for tp in of_group}
         ends = known_ends(source, led.config, tps)
         remotes = {view.source.topic: view.target.topic for view in led.partitions()}
         others = other_flows(led.config, target, remotes.values())
         for line in skipping_groups(led.config, remotes, others, dict(_read(survey.offsets))):
             out.note(line)
-        selected = {topic.name: topic for topic in survey.selected}
+        selected = {group.name: group for group in survey.selected}
         of_source = group_sides(coordinators, selected, selected)
         of_target = group_sides(survey.there_client, survey.there, selected)
     out.left_out = survey.left_out
@@ -191,11 +191,11 @@ def survey_groups(
         (group for group in groups if selects(group.name) and (not names or group.name in names)),
         key=lambda group: group.name,
     )
-    consumers = [topic.name for topic in selected if not topic.is_share]
+    consumers = [group.name for group in selected if not group.is_share]
     offsets = offsets_of(
         source_groups, consumers, [group.name for group in selected if group.is_share]
     )
-    tps = {tp for _, some in _read(offsets) for tp in some}
+    tps = {tp for _, of_group in _read(offsets) for tp in of_group}
     finder = TargetOffsets(led, source_groups.client, target_groups.client)
     counterparts = finder.find(tps, finder.views()) if tps else {}
     return GroupSurvey(
@@ -303,6 +303,6 @@ def _summed(committed: Iterable[CommittedOffset]) -> Iterator[str]:
 
 
 def _read(offsets: Offsets) -> Iterator[tuple[str, GroupOffsets]]:
-    for name, some in offsets.items():
-        if not isinstance(some, TwinlogError):
-            yield name, some
+    for name, of_group in offsets.items():
+        if not isinstance(of_group, TwinlogError):
+            yield name, of_group

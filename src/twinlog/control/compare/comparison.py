@@ -85,17 +85,20 @@ def compare_configs(
     off = configs_off(flow)
     if off and not with_left_alone:
         return
-    names = {its: name for name, its in remote.items()}
+    names = {target_topic: name for name, target_topic in remote.items()}
     drift = find_drift(flow, copies_by_name(flow, source, target), source, target)
     deviations = [
-        _config(names[its], diff, off)
-        for its, some in drift.topics.items()
-        if its in names
-        for diff in some
+        _config(names[target_topic], diff, off)
+        for target_topic, diffs in drift.topics.items()
+        if target_topic in names
+        for diff in diffs
     ]
     if with_left_alone:
         kept = (
-            (names[its], diff) for its, some in drift.kept.items() if its in names for diff in some
+            (names[target_topic], diff)
+            for target_topic, diffs in drift.kept.items()
+            if target_topic in names
+            for diff in diffs
         )
         deviations += [_config(name, diff, KEPT) for name, diff in kept]
         deviations += _never_copied(flow, source, target, remote)
@@ -121,10 +124,10 @@ def _never_copied(
     chosen = ConfigPropertyFilter.of(flow)
     source_configs = describe_topic_configs(source, remote)
     target_configs = describe_topic_configs(target, remote.values())
-    for name, its in remote.items():
+    for name, target_topic in remote.items():
         source_entries, target_entries = (
             _entries(source_configs[name]),
-            _entries(target_configs[its]),
+            _entries(target_configs[target_topic]),
         )
         for key in sorted({*source_entries, *target_entries}):
             entry, other = source_entries.get(key), target_entries.get(key)
@@ -354,7 +357,11 @@ def compare_topic_configs(
     out = FlowComparison(flow=setup.name)
     source_metadata, target_metadata = source.metadata(None), target.metadata(None)
     flow, remote = _remotes(setup, target, source_metadata, matches)
-    present = {name: its for name, its in remote.items() if its in target_metadata.topics}
+    present = {
+        name: target_topic
+        for name, target_topic in remote.items()
+        if target_topic in target_metadata.topics
+    }
     narrowed = _narrowed(flow, source_metadata, matches)
     compare_configs(narrowed, source, target, present, out, with_left_alone=False)
     return out
@@ -395,7 +402,11 @@ class _Comparer:
         out = FlowComparison(flow=self._setup.name)
         source_metadata, target_metadata = self._source.metadata(None), self._target.metadata(None)
         flow, remote = _remotes(self._setup, self._target, source_metadata, matches)
-        present = {name: its for name, its in remote.items() if its in target_metadata.topics}
+        present = {
+            name: target_topic
+            for name, target_topic in remote.items()
+            if target_topic in target_metadata.topics
+        }
 
         def report(what: str) -> None:
             if len(remote) >= MANY:
@@ -500,8 +511,8 @@ def compare_partitions(
     remote: Mapping[str, str],
 ) -> Iterator[Deviation]:
     """Yield differing partition counts. A remote topic grows with its source, and never shrinks."""
-    for name, its in remote.items():
-        topic = target_topics.get(its)
+    for name, target_topic in remote.items():
+        topic = target_topics.get(target_topic)
         if topic is None or topic.error:
             continue
         wanted, count = len(source_topics[name].partitions), len(topic.partitions)
@@ -528,8 +539,8 @@ def compare_replication(
     regardless of their source.
     """
     wanted = flow.new_topics.replication_factor
-    for name, its in remote.items():
-        topic = target_topics.get(its)
+    for name, target_topic in remote.items():
+        topic = target_topics.get(target_topic)
         if topic is None or not topic.partitions or not source_topics[name].partitions:
             continue
         counts = sorted({len(partition.replicas) for partition in topic.partitions})
@@ -571,7 +582,7 @@ def compare_groups(
     follows = f"it is active on {led.config.flow.source}, and synchronized every {sync_s} s"
     offsets = offsets_of(
         target,
-        [topic.name for topic in survey.selected if not topic.is_share],
+        [group.name for group in survey.selected if not group.is_share],
         [group.name for group in survey.selected if group.is_share],
         furthest=True,
     )

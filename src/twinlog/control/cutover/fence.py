@@ -132,20 +132,20 @@ class AclFence:
     def remove_own(self) -> list[str]:
         """Remove the fences that Twinlog has put up. Return their topics."""
         scope = self._scope
-        mine = wanted_fences(scope, scope.intents())
-        if not mine:
+        fence_topics = wanted_fences(scope, scope.intents())
+        if not fence_topics:
             return []
-        delete_topic_acls(scope.source, [fence_acl(topic) for topic in mine])
-        scope.steering.set(IntentKind.FENCE, mine, is_set=False)
-        return mine
+        delete_topic_acls(scope.source, [fence_acl(topic) for topic in fence_topics])
+        scope.steering.set(IntentKind.FENCE, fence_topics, is_set=False)
+        return fence_topics
 
     def standing(self, intents: FlowIntents) -> list[str]:
         """Return the topics that Twinlog's fence protects now. An intended fence may never have
         been created, or may have been removed with Kafka's tools.
         """
-        mine = wanted_fences(self._scope, intents)
+        fence_topics = wanted_fences(self._scope, intents)
         try:
-            return sorted({*mine} - {*self.missing(mine)}) if mine else []
+            return sorted({*fence_topics} - {*self.missing(fence_topics)}) if fence_topics else []
         except TwinlogError:
             # the gates are checked in this case, and putting up the fence reports the error
             return []

@@ -70,7 +70,7 @@ class Gates:
         self._there = scope.target.metadata(None)
         self._targets = targets = {copy.target.topic for copy in copies}
         by_name = copies_by_name(scope.config, scope.source, scope.target)
-        self._remotes = {name: its for name, its in by_name.items() if its in targets}
+        self._remotes = {name: remote for name, remote in by_name.items() if remote in targets}
 
     def all(self, *, most_lag: int) -> list[Gate]:
         """Return every gate, in order."""
@@ -121,14 +121,16 @@ class Gates:
         late = [copy for copy in self._copies if copy.left]
         records = total(copy.left for copy in late) or 0
         unknown = [copy for copy in self._copies if copy.left is None and not copy.unlisted]
-        said = f"{count(records)} records are not on the target yet (--max-lag {count(most)})"
+        evidence = f"{count(records)} records are not on the target yet (--max-lag {count(most)})"
         if unknown:
             first = unknown[0].source
             return _gate("lag", [f"the number of missing records of {first} is unknown"])
         if records > most:
             worst = max(late, key=lambda copy: copy.left or 0)
-            return _gate("lag", [said, f"most of them: {worst.source} with {count(worst.left)}"])
-        return _gate("lag", (), said)
+            return _gate(
+                "lag", [evidence, f"most of them: {worst.source} with {count(worst.left)}"]
+            )
+        return _gate("lag", (), evidence)
 
     def _replicas(self) -> Gate:
         problems = [*self._out_of_sync(), *self._thinner()]
@@ -164,8 +166,8 @@ class Gates:
             return _gate("configs", (), f"the flow copies none ({off}), so they are not compared")
         drift = find_drift(config, self._remotes, self._scope.source, self._scope.target)
         problems = [
-            f"{remote}: {', '.join(map(str, some))}"
-            for remote, some in sorted(drift.topics.items())
+            f"{remote}: {', '.join(map(str, diffs))}"
+            for remote, diffs in sorted(drift.topics.items())
             if remote in self._targets
         ]
         problems += [
@@ -226,8 +228,8 @@ class Gates:
         used = [group.group for group in self._groups if group.in_use_there]
         notes = [f"in use on the target already: {first_few(used)}"] if used else []
         if self._excluded:
-            some = first_few(self._excluded)
-            notes.append(f"left out by groups.exclude, their offsets are not set: {some}")
+            excluded = first_few(self._excluded)
+            notes.append(f"left out by groups.exclude, their offsets are not set: {excluded}")
         evidence = f"{plural(len(self._groups), 'group')} translated exactly"
         return _gate("groups", problems, evidence, *notes)
 

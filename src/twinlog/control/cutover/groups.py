@@ -228,7 +228,9 @@ class CutoverGroups:
             )
             for group in sorted(names)
         }
-        offsets = {(commit.source, commit.offset) for some in wanted.values() for commit in some}
+        offsets = {
+            (commit.source, commit.offset) for commits in wanted.values() for commit in commits
+        }
         alone = _on_source_alone(self._scope, known, offsets)
         whole = _without_records(self._scope, known, offsets, settled=settled)
         return [
@@ -238,15 +240,15 @@ class CutoverGroups:
                     _position(
                         self._scope, commit, known.get(commit.source), now[group], alone, whole
                     )
-                    for commit in some
+                    for commit in commits
                 ),
-                from_checkpoints=any(commit.is_checkpoint for commit in some),
+                from_checkpoints=any(commit.is_checkpoint for commit in commits),
                 in_use_there=group in target_groups and target_groups[group].is_active,
                 in_use_here=group in listed and listed[group].is_active,
                 problem=str(answer) if isinstance(answer := now[group], TwinlogError) else "",
             )
-            for group, some in wanted.items()
-            if some
+            for group, commits in wanted.items()
+            if commits
         ]
 
     def problem(self) -> str:
@@ -367,14 +369,14 @@ class CutoverGroups:
         out = []
         for tp in sorted({*commits, *checkpoints}):
             copy = known.get(tp)
-            some = [_SourceOffset(tp, *commits[tp])] if tp in commits else []
+            resume_points = [_SourceOffset(tp, *commits[tp])] if tp in commits else []
             if tp in checkpoints and (is_unseen or (copy is not None and copy.unlisted)):
                 commit = _SourceOffset(
                     tp, *checkpoints[tp], is_checkpoint=True, is_hidden=is_hidden
                 )
-                some.append(commit)
-            if some and self._scope.covers(tp.topic):
-                out.append(max(some, key=lambda commit: commit.offset))
+                resume_points.append(commit)
+            if resume_points and self._scope.covers(tp.topic):
+                out.append(max(resume_points, key=lambda commit: commit.offset))
         return out
 
 

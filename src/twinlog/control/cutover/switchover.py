@@ -207,11 +207,13 @@ class Switchover:
         if self.options.fence is FenceKind.HOOK:
             run_hook(self.scope, self.options.fence_hook, "unfence")
             self.say("fence: removed by the hook")
-        mine = self.fence.remove_own()
+        topics = self.fence.remove_own()
         if has_promoted(self.scope, self.scope.intents()):
-            self.fence.put_back(mine)  # another run promoted in the meantime
+            self.fence.put_back(topics)  # another run promoted in the meantime
             raise already_promoted(self.scope)
-        self.say(f"fence: removed from {plural(len(mine), 'topic')}; the flow continues as before")
+        self.say(
+            f"fence: removed from {plural(len(topics), 'topic')}; the flow continues as before"
+        )
 
     # -- steps
 
@@ -343,13 +345,13 @@ class Switchover:
         current = copies(scope)
         new = sorted({copy.source for copy in current if not copy.unlisted} - {*ends})
         if new:
-            said = first_few(map(str, new))
-            raise self._changed(f"{said} was created on the source after the fence was set")
+            named = first_few(map(str, new))
+            raise self._changed(f"{named} was created on the source after the fence was set")
         unlisted = {f"{copy.source.topic}: {copy.unlisted}": 0 for copy in current if copy.unlisted}
         stopped = newest_status(scope).codes(scope.covers)
         for gate, problems in (("topics", unlisted), ("copy", stopped)):
-            if gate not in self.options.accepted and (some := first_few(problems)):
-                raise self._changed(f"gate {gate} is closed now: {some}", "GATE_CLOSED")
+            if gate not in self.options.accepted and (reasons := first_few(problems)):
+                raise self._changed(f"gate {gate} is closed now: {reasons}", "GATE_CLOSED")
         if self.options.fence is FenceKind.ACL and (open_ := self.fence.missing(topics)):
             raise self._changed(f"the fence was removed from {first_few(open_)}")
         if writers := proof.has_moved(ends):

@@ -402,7 +402,7 @@ def decoded(seen: Observation) -> Iterator[Finding]:
             "set batch.size = 0 for the target's producer: then batches pass unchanged",
         )
     if seen.decoded and not is_counted:
-        some, all_of = (
+        count_text, all_of = (
             plural(len(seen.decoded), "topic"),
             {partition.topic for partition in seen.behind},
         )
@@ -410,7 +410,7 @@ def decoded(seen: Observation) -> Iterator[Finding]:
         yield Finding(
             Likelihood.POSSIBLE,
             "decoded",
-            f"batches of {some}, of {len(all_of)} that are behind, may "
+            f"batches of {count_text}, of {len(all_of)} that are behind, may "
             f"be decoded and encoded again ({first_few(seen.decoded)}: {why})",
             "give them more lanes (tasks.max), or change that config of the source's topic",
         )
@@ -523,9 +523,9 @@ def paused(seen: Observation) -> Iterator[Finding]:
         for partition in seen.snapshot.partitions
         if partition.state is PartitionState.PAUSED
     ]
-    for topic, some in _by(parts, lambda partition: partition.topic):
-        why = some[0].message or "paused"
-        lag = total(partition.lag for partition in some) or 0
+    for topic, paused in _by(parts, lambda partition: partition.topic):
+        why = paused[0].message or "paused"
+        lag = total(partition.lag for partition in paused) or 0
         yield _certain(
             "topic_paused",
             f"{topic}: {why}; {count(lag)} records wait",
@@ -550,13 +550,14 @@ def stopped_by_codes(seen: Observation) -> Iterator[Finding]:
     """Report partitions that have stopped with a code or are retried; the most frequent first."""
     parts = [partition for partition in seen.snapshot.partitions if partition.code]
     groups = sorted(_by(parts, lambda partition: partition.code), key=lambda item: -len(item[1]))
-    for code, some in groups:
-        names = first_few(f"{partition.topic}-{partition.partition}" for partition in some)
-        is_failed = any(partition.state is PartitionState.FAILED for partition in some)
+    for code, stopped in groups:
+        names = first_few(f"{partition.topic}-{partition.partition}" for partition in stopped)
+        is_failed = any(partition.state is PartitionState.FAILED for partition in stopped)
         verb = "have stopped" if is_failed else "are being retried"
         yield _certain(
             code.lower(),
-            f"{plural(len(some), 'partition')} {verb} with {code} ({names}): {some[0].message}",
+            f"{plural(len(stopped), 'partition')} {verb} with {code} ({names}): "
+            f"{stopped[0].message}",
             advice_of(code),
         )
 
@@ -595,8 +596,8 @@ def _of(side: ClusterView, tps: Sequence[object], what: str) -> str:
 def retention_near(seen: Observation) -> Iterator[Finding]:
     """Report records that will be deleted before they are copied."""
     near = [partition for partition in seen.snapshot.partitions if partition.is_near_deletion]
-    for topic, some in _by(near, lambda partition: partition.topic):
-        first = min(some, key=lambda partition: partition.left_ms or 0)
+    for topic, of_topic in _by(near, lambda partition: partition.topic):
+        first = min(of_topic, key=lambda partition: partition.left_ms or 0)
         needs = (
             "more time than it has (it is not catching up)"
             if first.needs_ms is None

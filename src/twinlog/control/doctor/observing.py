@@ -258,9 +258,9 @@ def under_min_isr(
         ):
             short.setdefault(tp.topic, []).append((tp, len(partition.isr)))
     configs = describe_topic_configs(client, short)
-    for topic, some in short.items():
+    for topic, replicas in short.items():
         answer = configs[topic]
         if isinstance(answer, TwinlogError):
             continue
         least = next((int(entry.value or 1) for entry in answer if entry.name == MIN_ISR), 1)
-        yield from (tp for tp, in_sync in some if in_sync < least)
+        yield from (tp for tp, in_sync in replicas if in_sync < least)

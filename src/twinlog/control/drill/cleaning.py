@@ -96,8 +96,8 @@ class Leftovers:
             ("ACL", self.fences),
         ):
             if names:
-                some = plural(len(names), kind)
-                yield f"cluster {self.cluster}: {some} of drills: {first_few(names)}"
+                total = plural(len(names), kind)
+                yield f"cluster {self.cluster}: {total} of drills: {first_few(names)}"
         if rows := sum(map(len, self.rows.values())):
             yield f"cluster {self.cluster}: {plural(rows, 'row')} of the state"
 

@@ -432,8 +432,10 @@ def _rows(outcomes: list[Measured]) -> Iterator[list[str]]:
     yield ["records written", *(count(outcome.written) for outcome in outcomes)]
     yield ["records lost", *(count(outcome.lost) for outcome in outcomes)]
     yield ["seconds lost", *(f"{outcome.lost_s:.1f}" for outcome in outcomes)]
-    said = ("" if outcome.said_lost is None else count(outcome.said_lost) for outcome in outcomes)
-    yield ["offsets lost, by the plan", *said]
+    lost_texts = (
+        "" if outcome.said_lost is None else count(outcome.said_lost) for outcome in outcomes
+    )
+    yield ["offsets lost, by the plan", *lost_texts]
     yield ["records read twice", *(count(outcome.read_again) for outcome in outcomes)]
 
 

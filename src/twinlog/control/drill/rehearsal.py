@@ -269,9 +269,9 @@ class Rehearsal:
                 client.check()
             self._mirror.check()
             if time.monotonic() > deadline:
-                said = what if isinstance(what, str) else what()
+                awaited = what if isinstance(what, str) else what()
                 raise FlowError(
-                    f"drill: {self._part.value}: waited {duration(within_s)} for {said}; run "
+                    f"drill: {self._part.value}: waited {duration(within_s)} for {awaited}; run "
                     "twinlog check and twinlog doctor for the flow itself",
                     code="DRILL_FAILED",
                 )

@@ -170,7 +170,7 @@ class ConfigSync(TopicRounds):
         for name, error in refused.items():
             if name not in denied:
                 self._flow.log_once(f"{self._flow.name}: configs are not kept equal: {error}")
-        done = {name: some for name, some in drift.topics.items() if name not in refused}
+        done = {name: diffs for name, diffs in drift.topics.items() if name not in refused}
         logged = self._log_done(done)
         self._logged = logged if is_whole else self._logged | logged
         self._own = drift.own if is_whole else self._own | drift.own

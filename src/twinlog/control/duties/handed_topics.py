@@ -58,22 +58,22 @@ def handed_topics(views: Iterable[PartitionView]) -> HandedTopics:
         topics.setdefault(topic, []).append(view)
     codes = {
         topic.target: view.not_ours
-        for topic, some in topics.items()
-        for view in some
+        for topic, views in topics.items()
+        for view in views
         if view.not_ours
     }
-    free = {topic: some for topic, some in topics.items() if topic.target not in codes}
-    handed = {topic for topic, some in free.items() if all(view.is_begun for view in some)}
+    free = {topic: views for topic, views in topics.items() if topic.target not in codes}
+    handed = {topic for topic, views in free.items() if all(view.is_begun for view in views)}
     return HandedTopics(
         ours=tuple(sorted(handed)),
         left_alone=codes,
         with_others=frozenset(
-            topic.target for topic, some in free.items() if any(view.has_others for view in some)
+            topic.target for topic, views in free.items() if any(view.has_others for view in views)
         ),
         waiting=len(free) - len(handed),
         watched={
-            topic.target: frozenset(view.target.partition for view in some)
-            for topic, some in free.items()
+            topic.target: frozenset(view.target.partition for view in views)
+            for topic, views in free.items()
         },
     )
 

@@ -94,8 +94,8 @@ class MapPruning:
         for home in sorted({home for removal in gone for home in removal.homes}):
             keys = [removal.key for removal in gone if home in removal.homes]
             for first in range(0, len(keys), RECORDS_PER_BATCH):
-                some = keys[first : first + RECORDS_PER_BATCH]
-                records = [Record(at, now_ms, key, None) for at, key in enumerate(some)]
+                portion = keys[first : first + RECORDS_PER_BATCH]
+                records = [Record(at, now_ms, key, None) for at, key in enumerate(portion)]
                 append(self._target, TopicPartition(self._topic, home), records)
 
     def close(self) -> None:

@@ -61,9 +61,9 @@ class OwnTopics:
         rows = [] if topic_id == self._said_in else self._read_state()
         self._search_rows()
         rows += [
-            noting_rows(self._flow.name, copy, some)
-            for copy, some in self._mapped.items()
-            if some != self._said.get(copy)
+            noting_rows(self._flow.name, copy, partitions)
+            for copy, partitions in self._mapped.items()
+            if partitions != self._said.get(copy)
         ]
         if rows:
             self._said_in = None  # set until the row is written
@@ -93,8 +93,8 @@ class OwnTopics:
         state = state_rows(self._target)
         records = state.of(self._flow.name)
         self._said = mapped_copies(self._flow.name, records).partitions
-        for copy, some in self._said.items():
-            self._mapped[copy] = self._mapped.get(copy, NONE) | some
+        for copy, partitions in self._said.items():
+            self._mapped[copy] = self._mapped.get(copy, NONE) | partitions
         wrote = {
             producer for copied in self._flow.read_map().values() for producer in copied.producers
         }
@@ -117,7 +117,9 @@ class OwnTopics:
             copy = view.source_topic_id, view.target_topic_id
             if view.is_begun and is_known(*copy):
                 begun.setdefault(copy, set()).add(view.source.partition)
-        missing = {copy for copy, some in begun.items() if some - self._mapped.get(copy, NONE)}
+        missing = {
+            copy for copy, started in begun.items() if started - self._mapped.get(copy, NONE)
+        }
         if not missing:
             return
         partitions: dict[Copy, set[int]] = {}

@@ -127,14 +127,14 @@ class ReverseStart:
 
     def rows(self) -> Iterator[ChunkRow]:
         for chunk, at in enumerate(range(0, len(self.runs), RUNS_PER_ROW)):
-            some = self.runs[at : at + RUNS_PER_ROW]
+            portion = self.runs[at : at + RUNS_PER_ROW]
             is_last = at + RUNS_PER_ROW >= len(self.runs)
             yield ChunkRow(
                 key=self.key,
                 term=BEFORE_ALL,
                 chunk=chunk,
                 topic=self.tp.topic,
-                runs=some,
+                runs=portion,
                 mark=self.mark if is_last else None,
             )
 
@@ -325,8 +325,10 @@ class Reverse:
             home = map_home(TopicPartition(row.topic, row.key.partition), partitions)
             by_home.setdefault(home, []).append(row.encode())
         now_ms = int(time.time() * 1000)
-        for home, some in by_home.items():
-            append_rows(self._scope.source, TopicPartition(self._map_topic, home), some, now_ms)
+        for home, home_rows in by_home.items():
+            append_rows(
+                self._scope.source, TopicPartition(self._map_topic, home), home_rows, now_ms
+            )
 
     def _permit_reverse_copy(self, topics: set[str]) -> None:
         """End the rows that state that B's topics are copies of A's, so that these may be copied to
@@ -527,12 +529,14 @@ class Failback:
         client = self._scope.source
         files = saved.files()
         for divergence in divergences:
-            mine = [file for file in files if file.tp == divergence.source]
-            self._require_same(saved, mine, divergence)
+            tail_files = [file for file in files if file.tp == divergence.source]
+            self._require_same(saved, tail_files, divergence)
             kept_tail = divergence.tail._replace(
                 first=max(divergence.tail.first, divergence.log[0])
             )
-            for span in uncovered(kept_tail, mine) if kept_tail.first < kept_tail.next else ():
+            for span in (
+                uncovered(kept_tail, tail_files) if kept_tail.first < kept_tail.next else ()
+            ):
                 report = self._progress(
                     f"{divergence.source}: offset {{}} of {count(span.next)} saved"
                 )

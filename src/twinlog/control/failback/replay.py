@@ -126,10 +126,12 @@ def work_of(
     """Return the work of a replay: all partitions of each topic that has a tail."""
     out = []
     for tail in tails:
-        mine = tuple(file for file in files if file.tp == tail.source and file.span.next > tail.at)
-        if mine or tail.target_log is not None:
+        tail_files = tuple(
+            file for file in files if file.tp == tail.source and file.span.next > tail.at
+        )
+        if tail_files or tail.target_log is not None:
             left_out = tuple(it.skip for it in skips if it.is_of(tail.source, tail.topic_id))
-            out.append(TailWork(tail, mine, left_out))
+            out.append(TailWork(tail, tail_files, left_out))
     topics = {tail_work.tail.source.topic for tail_work in out if tail_work.files}
     return [tail_work for tail_work in out if tail_work.tail.source.topic in topics]
 
@@ -301,8 +303,8 @@ class Replay:
             # markers and aborted records follow the last record
             self._require_same(work)
             self._transactions.write(target, (), {target: work.next}, metadata=last)
-            said = f"{source} [{at}, {work.next}) -> {target}"
-            self._say(f"replay: {said}: {plural(appended, 'record')} appended")
+            task_text = f"{source} [{at}, {work.next}) -> {target}"
+            self._say(f"replay: {task_text}: {plural(appended, 'record')} appended")
         return appended
 
     def _records(self, work: TailWork, at: int) -> Iterator[Record]:
@@ -400,18 +402,18 @@ def compacted_lines(scope: CutoverScope, topics: set[str]) -> Iterator[str]:
 
 def _portions(records: Iterator[Record]) -> Iterator[tuple[list[Record], int]]:
     """Yield the records of each transaction, with the offset of A after them."""
-    some: list[Record] = []
+    portion: list[Record] = []
     size = 0
     for record in records:
         more = len(record.key or b"") + len(record.value or b"")
         more += sum(len(name) + len(value or b"") for name, value in record.headers)
-        if some and (len(some) >= MOST_RECORDS or size + more > MOST_BYTES):
-            yield some, some[-1].offset + 1
-            some, size = [], 0
-        some.append(record)
+        if portion and (len(portion) >= MOST_RECORDS or size + more > MOST_BYTES):
+            yield portion, portion[-1].offset + 1
+            portion, size = [], 0
+        portion.append(record)
         size += more
-    if some:
-        yield some, some[-1].offset + 1
+    if portion:
+        yield portion, portion[-1].offset + 1
 
 
 class PromotionWatch:

@@ -44,7 +44,7 @@ class TopicRefresh:
         self._due_after(may_come=bool(self.prepared.problems))
         self._log_vanished_topics()
 
-    def tend(self, background: InBackground) -> None:
+    def poll(self, background: InBackground) -> None:
         """Discover again when it is due."""
         run, setup = self.run, self.prepared.setup
         if self._is_discovering or run.is_stopping or run.intents.pause is not None:
@@ -136,16 +136,16 @@ class Generation:
     pulse: SourceLiveness | None
     """These three are None with `--once`."""
 
-    def tend(self, background: InBackground) -> None:
+    def tick(self, background: InBackground) -> None:
         """Do the periodic work that is due."""
-        self.steering.tend(background)
+        self.steering.poll(background)
         if self.pulse is not None:
-            self.pulse.tend(background)
+            self.pulse.poll(background)
         if self.idle is not None:
-            self.idle.tend(background)
+            self.idle.poll(background)
         if self.source_watch is not None:
-            self.source_watch.tend(background)
-            self.topics.tend(background)
+            self.source_watch.poll(background)
+            self.topics.poll(background)
 
     @property
     def is_drained(self) -> bool:

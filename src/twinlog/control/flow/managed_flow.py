@@ -189,7 +189,7 @@ class ManagedFlow:
 
     # -- periodic work
 
-    def tend(self) -> None:
+    def tick(self) -> None:
         """Do the work that is due; called about ten times a second."""
         if self.phase is Phase.WAITING and self.tries.is_due:
             self.tried()
@@ -218,7 +218,7 @@ class ManagedFlow:
                 self.trouble.see(run.lanes(), generation.pulse)
             else:
                 self.trouble.rests(FlowState.WAITING_FOR_SPARK, waits)
-        generation.tend(self.process.background)
+        generation.tick(self.process.background)
         if generation.prepared.lost_lead and not run.is_stopping:
             self.lost()
 

@@ -56,7 +56,7 @@ class Steering:
         if news.intents != FlowIntents():
             self._follow(news.intents)
 
-    def tend(self, background: InBackground) -> None:
+    def poll(self, background: InBackground) -> None:
         """Read the state topic again when it is due."""
         now = self.run.clock.monotonic()
         if self._is_reading or now < self._next_read or self.run.is_stopping:

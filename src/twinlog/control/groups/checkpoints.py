@@ -247,12 +247,12 @@ class CheckpointDuty:
     def _append(self, due: Sequence[CheckpointRow]) -> None:
         assert self._written is not None  # noqa: S101 (read just before)
         for at in range(0, len(due), RECORDS_PER_BATCH):
-            some = due[at : at + RECORDS_PER_BATCH]
+            portion = due[at : at + RECORDS_PER_BATCH]
             now_ms = int(time.time() * 1000)
-            self._log.append([row.record(now_ms) for row in some])
-            checkpoints = [row.checkpoint for row in some]
+            self._log.append([row.record(now_ms) for row in portion])
+            checkpoints = [row.checkpoint for row in portion]
             self._flow.groups.wrote(checkpoints, read_ms=self._read_ms)
-            self._written.update((row.key, row) for row in some)
+            self._written.update((row.key, row) for row in portion)
 
 
 # The checkpoints that the opposite flow keeps on the source: the offsets that its sync set for

@@ -189,8 +189,8 @@ def skipping_groups(
     `remotes`: remote topics by source topic. `others`: the other flows, by remote topic.
     """
     by_flows: dict[tuple[str, ...], tuple[set[str], set[str]]] = {}
-    for group, some in offsets.items():
-        for topic in {tp.topic for tp in some}:
+    for group, of_group in offsets.items():
+        for topic in {tp.topic for tp in of_group}:
             remote = remotes.get(topic, "")
             if flows := others.get(remote):
                 topics, groups = by_flows.setdefault(tuple(sorted(flows)), (set(), set()))

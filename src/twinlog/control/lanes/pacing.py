@@ -105,11 +105,11 @@ class Pacer:
         }
         waits = {lane.key: _waiting(lane) for lane in every}
         for lane in every:
-            mine = {
+            lane_rates = {
                 topic: int(rates[topic] * share / sum(w.get(topic, 0.0) for w in waits.values()))
                 for topic, share in waits[lane.key].items()
             }
-            lane.peer.send(Pace(bytes_per_second=mine))
+            lane.peer.send(Pace(bytes_per_second=lane_rates))
 
     def soon(self) -> None:
         """Compute shares again at the next turn, because partitions have moved to other lanes."""

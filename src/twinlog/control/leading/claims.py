@@ -80,7 +80,7 @@ class FlowClaims:
     config: FlowConfig
     claimant: str
     log_once: Callable[[str], None]
-    mine: Claim | None = None
+    own_claim: Claim | None = None
     """The last claim of this process that won."""
     idle: Claim | None = None
     """The claim whose set-up failed, so no lane ran in it; valid while no other process leads."""

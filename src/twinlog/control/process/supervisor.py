@@ -150,7 +150,7 @@ class Supervisor:
         for asked in self.commands.take():
             self._obey(asked)
         for flow in self.flows:
-            flow.tend()
+            flow.tick()
         self.flows = [flow for flow in self.flows if not _is_gone(flow)]
         if any(flow.needs_lanes for flow in self.flows):
             self._on_led()

@@ -108,7 +108,7 @@ class IdleWatch:
     _is_asking: bool = False
     _asked: set[TopicPartition] = field(default_factory=set)
 
-    def tend(self, background: InBackground) -> None:
+    def poll(self, background: InBackground) -> None:
         """Query partitions without a lane that were not queried yet."""
         now = self.run.clock.monotonic()
         if self._next_ask is None:

@@ -231,7 +231,7 @@ class SourceLiveness:
     _copied: int | None = None
     """Sum of all positions, LATELY_S after the request."""
 
-    def tend(self, background: InBackground) -> None:
+    def poll(self, background: InBackground) -> None:
         """Send the next request if it is due."""
         now = self.run.clock.monotonic()
         if self._is_asking:
@@ -323,8 +323,8 @@ class HeldBackWatch:
             ):
                 continue
             # the oldest transaction determines the last stable offset
-            some = (each for each in answer.found if each.tp == tp)
-            oldest = min(some, key=lambda each: each.start_offset, default=None)
+            transactions = (each for each in answer.found if each.tp == tp)
+            oldest = min(transactions, key=lambda each: each.start_offset, default=None)
             since_ms = self.run.clock.wall_ms() - int((now - held.since) * 1000)
             if oldest is not None and oldest.since_ms >= 0:
                 since_ms = min(since_ms, oldest.since_ms)
@@ -396,7 +396,7 @@ class SourceWatch:
     def __post_init__(self) -> None:
         self._held_back = HeldBackWatch(run=self.run, log=self.log)
 
-    def tend(self, background: InBackground) -> None:
+    def poll(self, background: InBackground) -> None:
         """Send the next query if it is due."""
         now = self.run.clock.monotonic()
         if self._is_asking or now < self._next_ask or self.run.is_stopping:

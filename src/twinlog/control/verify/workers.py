@@ -115,7 +115,7 @@ class Threads:
     ) -> list[Found]:
         """Return results in order; `on_step` is called by one thread at a time."""
         count = max(1, min(MOST_THREADS, os.cpu_count() or 1, len(wanted)))
-        mine, lock, is_over = threading.local(), threading.Lock(), threading.Event()
+        of_thread, lock, is_over = threading.local(), threading.Lock(), threading.Event()
         progress = WalkProgress(wanted)
 
         def stepping(number: int) -> Callable[[int], None]:
@@ -135,15 +135,15 @@ class Threads:
         with ExitStack() as stack:
 
             def enter() -> None:
-                mine.clients = ClusterClient(clusters.source), ClusterClient(clusters.target)
+                of_thread.clients = ClusterClient(clusters.source), ClusterClient(clusters.target)
                 with lock:
-                    for client in mine.clients:
+                    for client in of_thread.clients:
                         stack.enter_context(client)
 
             def verify(number: int, task: VerifyTask) -> Found:
                 compared, why_not = Compared(), ""
                 try:
-                    source, target = mine.clients
+                    source, target = of_thread.clients
                     verify_partition(task, source, target, stepping(number), compared)
                 except TwinlogError as error:
                     why_not = str(error)  # differences found before it still count

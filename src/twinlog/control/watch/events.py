@@ -116,7 +116,7 @@ class EventLog(logging.Handler):
             flow=flow, host=self._host, pid=self._pid, events=events, run=self._run
         )
 
-    def hear(self, published: Iterable[PublishedEvents]) -> None:
+    def add_published(self, published: Iterable[PublishedEvents]) -> None:
         """Add events of other processes, each once.
 
         New events are recognized by their numbers, which increase only within a run: they begin at
@@ -134,10 +134,10 @@ class EventLog(logging.Handler):
         """
         self.acquire()
         try:
-            fresh = [(event, some) for some in published for event in self._fresh(some)]
+            fresh = [(event, batch) for batch in published for event in self._fresh(batch)]
             # the newest events are kept, whichever flow they belong to
-            for event, some in sorted(fresh, key=lambda each: each[0].at_ms):
-                self._heard.append(_event_of(some, event, self._next_number(time.time())))
+            for event, batch in sorted(fresh, key=lambda each: each[0].at_ms):
+                self._heard.append(_event_of(batch, event, self._next_number(time.time())))
         finally:
             # also if the rows are malformed, because otherwise every logging thread would hang
             self.release()

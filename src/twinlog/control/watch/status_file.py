@@ -184,10 +184,10 @@ def _text(flow: FlowSnapshot) -> str:
     """Encode a flow as JSON."""
     head, parts = to_builtins(replace(flow, partitions=()).status), flow.partitions
     del head["partitions"]
-    some = (parts[first : first + AT_ONCE] for first in range(0, len(parts), AT_ONCE))
+    portions = (parts[first : first + AT_ONCE] for first in range(0, len(parts), AT_ONCE))
     rows = ", ".join(
         json.dumps(to_builtins(convert(parts, _PARTS, from_attributes=True)))[1:-1]
-        for parts in some
+        for parts in portions
     )
     return f'{json.dumps(head)[:-1]}, "partitions": [{rows}]}}'
 

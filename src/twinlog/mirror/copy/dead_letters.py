@@ -113,7 +113,8 @@ def dead_letter(
 
 def origin_of_letter(record: Record) -> tuple[LetterOrigin, int] | None:
     """Return the copy and the source offset of a dead letter, or None if it is none."""
-    said: Mapping[str, bytes | None] = dict(record.headers)  # its own headers come last
+    # of equal names the last one counts: Twinlog appends its headers
+    said: Mapping[str, bytes | None] = dict(record.headers)
     try:
         parts = [(said[name] or b"").decode() for name in _ORIGIN]
         return LetterOrigin(*parts), int(said[_OFFSET] or b"")

@@ -82,7 +82,9 @@ class RangeDesk:
         """The ranges without an answer and their copies, by number."""
 
     def offer(self, copy: TransformedCopy, asked: Stretch) -> int:
-        """Have a stretch of this copy transformed. Returns the number of its range."""
+        """Offer a stretch of this copy to the transforms' application. Returns the number of its
+        range.
+        """
         number = next(self._numbers)
         lent = SourceRange(
             number=number,
@@ -228,7 +230,7 @@ class TransformedCopy(PartitionCopy):
 
     def _use(self, asked: Stretch, answer: RangeAnswer, now_ms: int) -> None:
         for batch in self.intake.encode(asked, answer):
-            self._end_run(batch)  # its fingerprint is that of the last record
+            self._end_run(batch)  # the run's fingerprint is that of the batch's last record
             self.queue(batch, now_ms, always=True)
             self._decided, self._decided_epoch = batch.upstream_next, asked.epoch
         if answer.failure is None:

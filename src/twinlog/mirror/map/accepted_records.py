@@ -153,7 +153,7 @@ def _batches(
                 position = header.next_offset
                 yield header
         if position == before:
-            return  # cleaned: no batch left here
+            return  # compaction has removed all further batches
     if position < end:
         yield None
 

@@ -42,13 +42,13 @@ def rows(
     begin = chunk = 0
     while begin < len(runs) or chunk < len(producer_ids):
         is_last_part = len(runs) - begin <= RUNS_PER_CHUNK
-        some = list(_part(runs, begin))
+        portion = list(_part(runs, begin))
         row = ChunkRow(
             key=key,
             term=term,
             chunk=chunk,
             topic=topic,
-            runs=tuple(some),
+            runs=tuple(portion),
             # a row names one producer ID: several IDs need several rows
             producer_id=producer_ids[min(chunk, len(producer_ids) - 1)] if producer_ids else -1,
         )

@@ -36,7 +36,7 @@ def find_break(
         middle = (low + high) // 2
         header = _first_batch(read(middle), middle)
         if header is None or header.base_offset >= high:
-            high = middle  # cleaned: no batch left here
+            high = middle  # compaction has removed all batches from here to `high`
             continue
         wrong = _judge(header, k, producers)
         if wrong is None:

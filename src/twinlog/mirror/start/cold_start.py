@@ -160,19 +160,22 @@ def _tails(
     source_reads: dict[TopicPartition, int] = {}
     target_reads: dict[TopicPartition, int] = {}
     for request in group:
-        mine, its = moment.source_ends.get(request.source), moment.target_ends.get(request.target)
-        if mine is None or its is None:
+        source_ends, target_ends = (
+            moment.source_ends.get(request.source),
+            moment.target_ends.get(request.target),
+        )
+        if source_ends is None or target_ends is None:
             continue
         if rules.is_ours_alone:
-            upstream, begin = tail_source(request.runs, its), tail_start(its)
+            upstream, begin = tail_source(request.runs, target_ends), tail_start(target_ends)
         else:
             upstream, begin = last_before_mark(request)
         if upstream is None:
             continue
-        if its.log_start <= begin < its.high_watermark:
+        if target_ends.log_start <= begin < target_ends.high_watermark:
             target_reads[request.target] = begin
-        if max(upstream, mine.log_start) < mine.high_watermark:
-            source_reads[request.source] = max(upstream, mine.log_start)
+        if max(upstream, source_ends.log_start) < source_ends.high_watermark:
+            source_reads[request.source] = max(upstream, source_ends.log_start)
     return ReadAhead(source, source_reads), ReadAhead(target, target_reads)
 
 

@@ -192,16 +192,16 @@ class LostRuns:
             return ReplacementRuns(tail_runs)
         least = self._mapped_upstream(low - 1) + 1
         pairs = self._followed_back(low, least, (begin, upstream))
-        oldest, its = pairs[-1]
-        if self._mapped_upstream(oldest) == its:
-            low, least = oldest, its  # the map is right before it
+        oldest, oldest_upstream = pairs[-1]
+        if self._mapped_upstream(oldest) == oldest_upstream:
+            low, least = oldest, oldest_upstream  # the map is right before it
         runs = self._runs_of(low, pairs[::-1])
-        gaps = (its - least) - (oldest - low)
+        gaps = (oldest_upstream - least) - (oldest - low)
         if gaps < 0:
             return ReplacementRuns(
                 tail_runs, (self._k + low, self._k + begin)
             )  # equal records repeat, so they do not determine a position
-        if oldest > low and gaps and self._has_before(its):
+        if oldest > low and gaps and self._has_before(oldest_upstream):
             return ReplacementRuns((*runs, *tail_runs[1:]), (self._k + low, self._k + oldest))
         return ReplacementRuns((*runs, *tail_runs[1:]))
 
@@ -234,12 +234,12 @@ class LostRuns:
             except CorruptData:
                 break
             known = self._k + ordinal, upstream
-            some = paired_back(
+            matched = paired_back(
                 target_records, source_records, known, compare_timestamp=self._own_time
             )
-            if not some:
+            if not matched:
                 break
-            pairs += [(offset - self._k, at) for offset, at in some]
+            pairs += [(offset - self._k, at) for offset, at in matched]
         return pairs
 
     def _runs_of(self, low: int, pairs: Sequence[Pair]) -> list[Run]:

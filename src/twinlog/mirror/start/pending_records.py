@@ -47,7 +47,7 @@ def holds_records(
             if _decides(header, raw[at : at + header.length], open_producers, isolation):
                 return True
         if low == before:
-            return False  # cleaned: no batch left here
+            return False  # compaction has removed all further batches
     return True
 
 

@@ -128,9 +128,9 @@ def _at_their_offset(
             yield seen, by_offset.pop(seen.at)
 
 
-def _taken(some: Sequence[Seen], common: Mapping[int, int]) -> Iterator[Seen]:
+def _taken(records: Sequence[Seen], common: Mapping[int, int]) -> Iterator[Seen]:
     left = dict(common)
-    for seen in some:
+    for seen in records:
         if left.get(seen.number, 0):
             left[seen.number] -= 1
             yield seen

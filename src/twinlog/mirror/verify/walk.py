@@ -386,7 +386,7 @@ class LogWalk:
         """Return how far both sides reach, if the sides do not match again within the records that
         were read.
         """
-        last = min((some[-1].at for some in (source_seen, target_seen) if some), default=0)
+        last = min((side[-1].at for side in (source_seen, target_seen) if side), default=0)
         until = (
             sum(seen.at <= last for seen in source_seen),
             sum(seen.at <= last for seen in target_seen),
@@ -399,7 +399,7 @@ class LogWalk:
         seen: tuple[Sequence[Seen], Sequence[Seen]],
     ) -> None:
         source_by_offset, target_by_offset = (
-            {entry.offset: entry for entry in some} for some in entries
+            {entry.offset: entry for entry in side} for side in entries
         )
         sorts = classified(*seen)
         for record, other in sorts.same:
@@ -476,8 +476,8 @@ def _size(record: Record) -> int:
     return sum(len(part) for part in parts if part) + sum(len(key) for key, _ in record.headers)
 
 
-def _span(some: Sequence[Seen]) -> Range:
-    offsets = [seen.offset for seen in some]
+def _span(records: Sequence[Seen]) -> Range:
+    offsets = [seen.offset for seen in records]
     return Range(min(offsets), max(offsets) + 1)
 
 

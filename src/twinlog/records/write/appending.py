@@ -259,8 +259,8 @@ class Appender:
         )
 
 
-def _rows(some: Rows | PackedBatch) -> Rows:
-    return some.rows() if isinstance(some, PackedBatch) else some
+def _rows(batch: Rows | PackedBatch) -> Rows:
+    return batch.rows() if isinstance(batch, PackedBatch) else batch
 
 
 def _take(log: _Log, table: Table, row: int) -> bool:

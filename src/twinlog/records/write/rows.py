@@ -182,7 +182,7 @@ class RowPartitioner:
             for partition, picked in enumerate(by_partition):
                 if picked:
                     numbers.setdefault(partition, []).append(picked)
-        return [(partition, _in_order(some)) for partition, some in numbers.items()]
+        return [(partition, _in_order(arrays)) for partition, arrays in numbers.items()]
 
 
 def counter(client: ClusterClient) -> Callable[[str], int]:

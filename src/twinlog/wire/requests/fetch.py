@@ -218,11 +218,11 @@ class FetchSession:
         partitions: list[FetchedPartition] = []
         for _ in range(reader.array_length()):
             topic = self._read_topic(reader)
-            some = [self._read_partition(reader, topic) for _ in range(reader.array_length())]
-            for fetched in some:
+            of_topic = [self._read_partition(reader, topic) for _ in range(reader.array_length())]
+            for fetched in of_topic:
                 if not fetched.error:
                     self._ends[fetched.tp] = (fetched.high_watermark, fetched.last_stable_offset)
-            partitions += some
+            partitions += of_topic
             reader.tags()
         reader.tags()
         self._step(error, session_id)

@@ -73,10 +73,10 @@ def produce_request(
         by_topic.setdefault(topic, []).append((partition, batch))
     head = b"\x00" + _ACKS_TIMEOUT.pack(ACKS_ALL, timeout_ms) + uvarint(len(by_topic) + 1)
     parts: list[Buffer] = []
-    for topic, some in by_topic.items():
+    for topic, topic_batches in by_topic.items():
         name = topic_ids[topic].raw if version >= VERSION_BY_ID else compact_string(topic)
-        head += name + uvarint(len(some) + 1)
-        for partition, batch in some:
+        head += name + uvarint(len(topic_batches) + 1)
+        for partition, batch in topic_batches:
             parts += (head + _INT32.pack(partition) + uvarint(len(batch) + 1), batch)
             head = EMPTY_TAGS
         head += EMPTY_TAGS

@@ -38,7 +38,8 @@ def app(site: Site) -> ASGIApp:
     for endpoint in ENDPOINTS:
         by_path.setdefault(endpoint.path, {})[endpoint.method] = endpoint
     routes: list[BaseRoute] = [
-        Route(path, _Answering(site, some, kept), methods=[*some]) for path, some in by_path.items()
+        Route(path, _Answering(site, by_method, kept), methods=[*by_method])
+        for path, by_method in by_path.items()
     ]
     document = files("twinlog.control.web.api").joinpath("openapi.json").read_bytes()
     routes.append(Route(DOCUMENT, _Fixed(Content(JSON, document)), methods=["GET"]))

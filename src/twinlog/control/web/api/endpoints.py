@@ -272,7 +272,7 @@ def _planned(make: Callable[[CutoverScope], Switchover | Failover]) -> Handler:
 
 async def _events(asked: CheckedRequest) -> Answer:
     query: inputs.EventQuery = asked.query
-    await asked.site.hear()
+    await asked.site.read_reports()
     events = asked.site.events.since(query.since)
     last = events[-1].number if events else query.since
     wanted = [event for event in events if query.flow in ("", *Flow.of(event.flow).spellings)]
@@ -290,7 +290,7 @@ async def _code(asked: CheckedRequest) -> Answer:
 
 async def _in_effect(asked: CheckedRequest) -> Answer:
     name = str(asked.site.flow_config(asked.flow).flow)
-    heard = (await asked.site.hear()).get(name, NOT_HEARD)
+    heard = (await asked.site.read_reports()).get(name, NOT_HEARD)
     intents = None if heard.reported is None else heard.reported.intents
     if intents is None:
         why = heard.problem or (heard.reported.problem if heard.reported else "")

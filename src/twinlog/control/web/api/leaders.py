@@ -86,7 +86,7 @@ class Leaders:
         due = (target.fresh_until for target in self._targets.values() if not target.is_read)
         return min(due, default=math.inf)
 
-    async def hear(self, flows: Sequence[FlowConfig]) -> dict[str, LeaderReport]:
+    async def read(self, flows: Sequence[FlowConfig]) -> dict[str, LeaderReport]:
         """Return the reports by flow, without the flows that have none yet."""
         by_target: dict[str, list[FlowConfig]] = {}
         for wanted_flow in flows:
@@ -97,9 +97,9 @@ class Leaders:
         self._heard = {flow: report for flow, report in self._heard.items() if flow in names}
         for _ in range(2):  # a read that began before a change is repeated
             old = [
-                self._being_read(alias, some)
-                for alias, some in by_target.items()
-                if not self._is_fresh(alias, some)
+                self._being_read(alias, of_target)
+                for alias, of_target in by_target.items()
+                if not self._is_fresh(alias, of_target)
             ]
             if not old:
                 break

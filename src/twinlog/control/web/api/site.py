@@ -123,22 +123,22 @@ class Site:
 
     async def flows(self) -> dict[str, Any]:
         """Return all flows, including those that `--clusters` leaves to other processes."""
-        heard = await self.hear()
+        heard = await self.read_reports()
         return {"flows": [self._flow(flow, heard) for flow in self.config.every_flow]}
 
     async def flow(self, name: str) -> dict[str, Any]:
         config = self.flow_config(name)
-        return self._flow(config, await self.hear())
+        return self._flow(config, await self.read_reports())
 
-    async def hear(self) -> dict[str, LeaderReport]:
+    async def read_reports(self) -> dict[str, LeaderReport]:
         """Return the leaders' reports by flow, and record their events in `events`."""
-        heard = await self.leaders.hear(self.config.every_flow)
+        heard = await self.leaders.read(self.config.every_flow)
         if self._heard != self.leaders.version:
             self._heard = self.leaders.version
             reported = (
                 report.reported.events for report in heard.values() if report.reported is not None
             )
-            self.events.hear(chain.from_iterable(reported))
+            self.events.add_published(chain.from_iterable(reported))
         return heard
 
     def _flow(self, config: FlowConfig, heard: dict[str, LeaderReport]) -> dict[str, Any]:
