@@ -193,7 +193,7 @@ def test_a_look_that_began_before_a_promotion_makes_no_topic(
     rig.create()
     rig.put(range(20))
     keys = SYNC | {f"{rig.flow}.topics": f"{rig.topic}.*"}
-    judge, later, seen = LoopGuard._judge, f"{rig.topic}-later", list[int]()
+    judge, later, seen = LoopGuard._verdicts_of, f"{rig.topic}-later", list[int]()
     looks = Rounds(monkeypatch, FlowSetup, "discover", lambda _: "look")
 
     def judged_then_promoted(self: LoopGuard, topics: Any, *arguments: Any) -> Any:
@@ -203,7 +203,7 @@ def test_a_look_that_began_before_a_promotion_makes_no_topic(
             assert run(["flow", "promote", "--yes", str(rig.config(keys))]) == 0
         return found
 
-    monkeypatch.setattr(LoopGuard, "_judge", judged_then_promoted)
+    monkeypatch.setattr(LoopGuard, "_verdicts_of", judged_then_promoted)
     with rig.mirror(keys=keys) as mirror:
         rig.copied(20)
         create_topic(rig.source, later)

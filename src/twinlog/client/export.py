@@ -192,7 +192,7 @@ class Export:
             if answer is None:
                 continue
             before = counts.position
-            yield from self._of(answer)
+            yield from self._exported_records(answer)
             if counts.position == before:
                 self._end_early()
 
@@ -212,7 +212,7 @@ class Export:
                 return None
         return or_raise(answer)
 
-    def _of(self, answer: FetchedRecords) -> Iterator[ExportedRecord]:
+    def _exported_records(self, answer: FetchedRecords) -> Iterator[ExportedRecord]:
         counts = self.counts
         for records, after in exported(answer, self.span._replace(first=counts.position)):
             for record in records:
@@ -277,7 +277,7 @@ def first_records(
     is_moved = True
     while wanted:
         if is_moved:
-            wanted = _inside(cluster, wanted)
+            wanted = _cut_to_logs(cluster, wanted)
         is_moved, left = False, dict[TopicPartition, Span]()
         ask = {tp: (span.first, PROBED_BYTES) for tp, span in wanted.items()}
         for tp, answer in fetch_records(cluster, ask, isolation=isolation).items():
@@ -294,7 +294,7 @@ def first_records(
     return offsets
 
 
-def _inside(
+def _cut_to_logs(
     cluster: ClusterClient, spans: Mapping[TopicPartition, Span]
 ) -> dict[TopicPartition, Span]:
     """Return each range cut to its log. Ranges that are then empty are left out."""

@@ -90,7 +90,7 @@ class FlowTranslation:
         re-created since.
         """
         offsets = {tp: offset}
-        (translated,) = (self._back if reverse else self._forth)(offsets)
+        (translated,) = (self._to_source if reverse else self._to_target)(offsets)
         self._require_same()
         if translated.to_offset is None:
             where = self._target.alias
@@ -111,7 +111,7 @@ class FlowTranslation:
         between, as after a transaction marker. Raises FlowError (SOURCE_RECREATED) like
         `translate`.
         """
-        translated = (self._back if reverse else self._forth)(offsets)
+        translated = (self._to_source if reverse else self._to_target)(offsets)
         self._require_same()
         if reverse:
             return translated
@@ -139,7 +139,7 @@ class FlowTranslation:
                 for tp, n in target_offsets.items()
                 if is_remote_topic_of(self._policy, alias, tp.topic)
             }
-            return TranslatedGroup(offsets=self._back(remote_offsets))
+            return TranslatedGroup(offsets=self._to_source(remote_offsets))
         try:
             offsets = _committed(self._source, group)
         except Unreachable:
@@ -147,8 +147,8 @@ class FlowTranslation:
             offsets = self._by_checkpoints(group)
             if not offsets:
                 raise
-            return TranslatedGroup(offsets=self._forth(offsets), from_checkpoints=True)
-        return TranslatedGroup(offsets=self._forth(offsets))
+            return TranslatedGroup(offsets=self._to_target(offsets), from_checkpoints=True)
+        return TranslatedGroup(offsets=self._to_target(offsets))
 
     def sides(self, *, reverse: bool) -> tuple[ClusterClient, ClusterClient]:
         """Return the cluster that offsets are translated from, and the one they lead to."""
@@ -179,7 +179,7 @@ class FlowTranslation:
             return set()
         return {offset for offset in ahead if offset.tp not in records}
 
-    def _forth(self, offsets: Mapping[TopicPartition, int]) -> tuple[TranslatedOffset, ...]:
+    def _to_target(self, offsets: Mapping[TopicPartition, int]) -> tuple[TranslatedOffset, ...]:
         alias, format_remote = self._config.source_alias, self._policy.format_remote_topic
         plain = {tp.topic: format_remote(alias, tp.topic) for tp in offsets}
         names = self._map.local_names(plain)
@@ -195,7 +195,7 @@ class FlowTranslation:
             for tp, offset in sorted(offsets.items())
         )
 
-    def _back(self, offsets: Mapping[TopicPartition, int]) -> tuple[TranslatedOffset, ...]:
+    def _to_source(self, offsets: Mapping[TopicPartition, int]) -> tuple[TranslatedOffset, ...]:
         names = self._at_source({tp.topic for tp in offsets})
         translations = self._map.upstream(offsets, self._source_ids(names.values()))
         return tuple(

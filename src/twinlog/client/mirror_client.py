@@ -147,7 +147,7 @@ class MirrorClient:
         It differs if MirrorMaker 2 wrote the checkpoint, which is before the exact offset by up to
         the group's lag. Partitions that Twinlog did not copy are left out.
         """
-        exact, alias = self._exact(remote_alias)
+        exact, alias = self._exact_map(remote_alias)
         known = self.remote_consumer_offsets(group, alias, timeout_s=timeout_s)
         translations = exact.downstream(
             {tp: offset.upstream_offset for tp, offset in known.items()}
@@ -167,7 +167,7 @@ class MirrorClient:
         MirrorMaker 2 copied this part, and the result is somewhat before the exact offset.
         Partitions that Twinlog did not copy are left out.
         """
-        exact, alias = self._exact(remote_alias)
+        exact, alias = self._exact_map(remote_alias)
         format_remote = self._policy.format_remote_topic
         plain = {tp.topic: format_remote(alias, tp.topic) for tp in offsets}
         names = exact.local_names(plain)  # the flow may have renamed them
@@ -185,7 +185,7 @@ class MirrorClient:
 
         `offsets` has partitions of this cluster, the result their names there.
         """
-        exact, _ = self._exact(remote_alias)
+        exact, _ = self._exact_map(remote_alias)
         translations = exact.upstream(offsets)
         names = exact.names_at_source({tp.topic for tp in translations})
         upstream = self._policy.upstream_topic
@@ -196,7 +196,7 @@ class MirrorClient:
             for tp, translation in translations.items()
         }
 
-    def _exact(self, remote_alias: str) -> tuple[ExactMap, str]:
+    def _exact_map(self, remote_alias: str) -> tuple[ExactMap, str]:
         """Return the offset map of the flow from a cluster, and the cluster's alias in topics."""
         known = self._maps.get(remote_alias)
         if known is not None:

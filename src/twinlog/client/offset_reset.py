@@ -150,12 +150,12 @@ def fitted(goal: Goal, before: int | None, log: ResetBounds) -> tuple[int, Fit] 
                 (log.end, Fit.NONE_SO_NEW) if log.at_time is None else (log.at_time, Fit.AS_ASKED)
             )
         case GoalKind.OFFSET:
-            return _within(goal.value, log)
+            return _clamped(goal.value, log)
         case GoalKind.SHIFT:
-            return None if before is None else _within(before + goal.value, log)
+            return None if before is None else _clamped(before + goal.value, log)
 
 
-def _within(wanted: int, log: ResetBounds) -> tuple[int, Fit]:
+def _clamped(wanted: int, log: ResetBounds) -> tuple[int, Fit]:
     if wanted < log.start:
         return log.start, Fit.AT_START
     return (log.end, Fit.AT_END) if wanted > log.end else (wanted, Fit.AS_ASKED)
@@ -426,5 +426,5 @@ def _can_be_reset(group: Group) -> bool:
 
 def _within_current_log(offset: ResetOffset, log: ResetBounds | TwinlogError) -> ResetOffset:
     """Return the offset within the current log."""
-    after, fit = _within(offset.after, or_raise(log))
+    after, fit = _clamped(offset.after, or_raise(log))
     return offset if fit is Fit.AS_ASKED else replace(offset, after=after, fit=fit)

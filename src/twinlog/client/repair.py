@@ -190,11 +190,11 @@ class TopicRepair:
         producers = producers_of(self._steering.flow, rows)
         replayed = rows.intents(self._steering.flow).topics(IntentKind.REPLAY)
         return [
-            self._line(unusual, maps, producers, self._instead(unusual, replayed))
+            self._line(unusual, maps, producers, self._why_not_acceptable(unusual, replayed))
             for unusual in standing
         ]
 
-    def _instead(self, unusual: Unusual, replayed: list[str]) -> str:
+    def _why_not_acceptable(self, unusual: Unusual, replayed: list[str]) -> str:
         """Return why no record of the partition can be accepted, or an empty text if some may."""
         if unusual.topic in replayed:
             return REPLAYED

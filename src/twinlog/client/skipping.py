@@ -236,7 +236,7 @@ class Quarantine:
         ensure_kept_topic(
             self._target, self.home.topic, replication_factor=self._replication_factor
         )
-        return [self._put(wanted, record) for record in records]
+        return [self._write_skip(wanted, record) for record in records]
 
     def read(self, wanted: WantedSkip) -> list[Record]:
         """Read the skipped records from the source, or the bytes of a skipped batch."""
@@ -271,7 +271,7 @@ class Quarantine:
             )
         return out
 
-    def _put(self, wanted: WantedSkip, record: Record) -> int:
+    def _write_skip(self, wanted: WantedSkip, record: Record) -> int:
         origin = origin_in(wanted, record.offset)
         for _ in range(TRIES):
             at, sequence = self._search(origin)

@@ -307,13 +307,13 @@ def move_marks(translation: FlowTranslation, query: str, *, reverse: bool) -> Mo
             mark, _ = read_mark(known, cluster_id)
             if mark is not None:
                 topics = {tp.topic for tp in known}
-                out.moved.append(_moved(translation, group, mark, topics, reverse=reverse))
+                out.moved.append(_move_mark(translation, group, mark, topics, reverse=reverse))
     except TwinlogError as error:
         out.problem = str(error)  # without a mark the writer refuses to resume on the other cluster
     return out
 
 
-def _moved(
+def _move_mark(
     translation: FlowTranslation,
     group: str,
     mark: CommitMark,

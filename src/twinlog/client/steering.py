@@ -189,7 +189,7 @@ class FlowSteering:
 
     def require_no_replay(self, changes: Iterable[Change]) -> None:
         """Raise FlowError (REPLAYED) if the changes would let a replayed topic be copied."""
-        undone = _undone(changes)
+        undone = _undoing(changes)
         if undone:
             now = self.intents(set())
             after = now.after(change.intent for change in undone)
@@ -207,7 +207,7 @@ class FlowSteering:
         intents = [change.intent for change in needed]
         is_of_copy = any(intent.is_set and intent.kind in OF_A_COPY for intent in intents)
         self.append([intent.encode() for intent in intents], is_of_copy=is_of_copy)
-        if undone := _undone(needed):
+        if undone := _undoing(needed):
             self._require_no_replay_began(undone)
         if demoted := {intent.topic for intent in intents if intent.kind is IntentKind.PROMOTE}:
             self._end_fences(demoted)
@@ -316,7 +316,7 @@ class FlowSteering:
         return Change(intent=intent, before=intents.get(kind, topic), is_readable=is_readable)
 
 
-def _undone(changes: Iterable[Change]) -> list[Change]:
+def _undoing(changes: Iterable[Change]) -> list[Change]:
     """Return the changes that undo a promotion or a release."""
     kinds = (IntentKind.PROMOTE, IntentKind.RELEASE)
     return [

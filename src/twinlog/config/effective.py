@@ -69,7 +69,7 @@ def effective(config: FlowConfig) -> dict[str, Effective]:
 
 def is_of_connection(name: str) -> bool:
     """Return True if a name configures the connection of any client to a cluster."""
-    return is_connection_key(_bare(name))
+    return is_connection_key(_without_prefix(name))
 
 
 def as_written(config: FlowConfig, name: str) -> str:
@@ -89,7 +89,7 @@ def _default(name: str) -> str:
 def _canonical(name: str, setting: Setting) -> str:
     text = trimmed(setting.value)
     if name not in DEFINITIONS:
-        return _canonical_of_client(_bare(name), text, setting)
+        return _canonical_of_client(_without_prefix(name), text, setting)
     match DEFINITIONS[name].kind:
         case KeyKind.BOOLEAN:
             return text.lower()
@@ -114,7 +114,7 @@ def _number(text: str) -> str:
     return str(int(text)) if _NUMBER.fullmatch(text) else text
 
 
-def _bare(name: str) -> str:
+def _without_prefix(name: str) -> str:
     return _CLIENT.sub("", name, count=1) if _CLIENT.match(name) else name
 
 

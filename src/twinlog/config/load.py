@@ -305,7 +305,7 @@ def with_all_errors(
             if not every_error or not _may_follow(error, left_out, aliases or ()):
                 every_error.append(error)
             is_the_last = aliases is None or provider_key(error.key or "")
-            without = None if is_the_last else _without(settings, error)
+            without = None if is_the_last else _without_invalid(settings, error)
             if without is None:
                 break
             left_out.add(error.key or "")
@@ -321,7 +321,7 @@ def with_all_errors(
     raise first
 
 
-def _without(settings: Settings, error: ConfigError) -> Settings | None:
+def _without_invalid(settings: Settings, error: ConfigError) -> Settings | None:
     """Return the settings without the invalid one, or None if no setting caused the error."""
     key = error.key or ""
     stand_in = next((v for end, v in _STANDS_IN.items() if f".{key}".endswith(f".{end}")), None)
@@ -404,14 +404,16 @@ def combined(configs: Sequence[MirrorConfig]) -> MirrorConfig:
         flows=tuple(flow for config in configs for flow in config.flows),
         elsewhere=tuple(flow for config in configs for flow in config.elsewhere),
         http_listener=next((c.http_listener for c in configs if c.http_listener), None),
-        rest=_one(configs, "twinlog.rest.*", lambda config: config.rest, OPEN),
-        series=_one(configs, "twinlog.metrics.*", lambda config: config.series, ALL_SERIES),
+        rest=_shared_value(configs, "twinlog.rest.*", lambda config: config.rest, OPEN),
+        series=_shared_value(
+            configs, "twinlog.metrics.*", lambda config: config.series, ALL_SERIES
+        ),
         lines=tuple(line for config in configs for line in config.lines),
         warnings=tuple(warning for config in configs for warning in config.warnings),
     )
 
 
-def _one(
+def _shared_value(
     configs: Sequence[MirrorConfig], keys: str, value_of: Callable[[MirrorConfig], T], default: T
 ) -> T:
     """Return a value that all files with that setting share, because a process has one listener."""

@@ -35,12 +35,12 @@ class BatchReader(PlanningReader, DataSourceReader):
     def partitions(self) -> Sequence[InputPartition]:
         """Return the ranges, one per task. Raises TwinlogError."""
         try:
-            return self._planned()
+            return self._plan_partitions()
         except TwinlogError as error:
             # Spark would show the whole traceback, but the message is complete
             raise error.with_traceback(None) from None
 
-    def _planned(self) -> Sequence[InputPartition]:
+    def _plan_partitions(self) -> Sequence[InputPartition]:
         with connected(self._options.cluster(), refused_at_first_s=FIRST_REFUSED_S) as client:
             ranges = split(self._ranges(client), self._options.min_partitions)
             return self._tasks(
@@ -122,11 +122,11 @@ class RowBounds:
 def bounds_of(filters: Iterable[datasource.Filter]) -> RowBounds:
     bounds = RowBounds()
     for condition in filters:
-        bounds = _narrowed(bounds, condition)
+        bounds = _narrow(bounds, condition)
     return bounds
 
 
-def _narrowed(bounds: RowBounds, condition: Any) -> RowBounds:
+def _narrow(bounds: RowBounds, condition: Any) -> RowBounds:
     attribute: tuple[str, ...] = getattr(condition, "attribute", ())
     if len(attribute) != 1:
         return bounds

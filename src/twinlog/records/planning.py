@@ -80,7 +80,7 @@ def _named(
     client: ClusterClient, names: Sequence[str], *, may_miss: bool
 ) -> Iterable[TopicMetadata]:
     if may_miss:
-        return _settled(client, client.metadata(names).topics, may_miss=True)
+        return _with_retried_errors(client, client.metadata(names).topics, may_miss=True)
     try:
         return client.metadata(names, allow_missing=False).topics.values()
     except ClusterError as error:
@@ -101,10 +101,10 @@ def _matching(
         for name, topic in client.metadata().topics.items()
         if not topic.is_internal and names.matches(name)
     }
-    return _settled(client, topics, may_miss=may_miss)
+    return _with_retried_errors(client, topics, may_miss=may_miss)
 
 
-def _settled(
+def _with_retried_errors(
     client: ClusterClient, metadata: Mapping[str, TopicMetadata], *, may_miss: bool
 ) -> Iterable[TopicMetadata]:
     """Return the topics, after those with an error (such as an election of leaders) were queried
@@ -139,7 +139,7 @@ def resolve(
         case BoundKind.LATEST:
             return _listed(client, wanted, LATEST, isolation)
         case BoundKind.OFFSETS:
-            return _given(client, bound, wanted, isolation)
+            return _given_offsets(client, bound, wanted, isolation)
         case BoundKind.TIMES:
             return _timed(client, bound, wanted, isolation)
         case BoundKind.GROUP:
@@ -211,7 +211,7 @@ def _check_complete(bound: Bound, tps: Iterable[TopicPartition]) -> None:
         raise wrong(bound.option, f"{min(with_bounds - wanted)} is not read", "remove it")
 
 
-def _given(
+def _given_offsets(
     client: ClusterClient, bound: Bound, tps: list[TopicPartition], isolation: Isolation
 ) -> Offsets:
     _check_complete(bound, tps)

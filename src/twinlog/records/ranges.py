@@ -44,13 +44,13 @@ def rows_of_range(
         if header.base_offset < source_range.end and header.next_offset > source_range.first:
             verify_crc(buffer, at, header)
             batch = buffer[at : at + header.length]
-            yield from _without(
+            yield from _without_offsets(
                 left_out, decoder.take(header, batch, source_range.first, source_range.end)
             )
-    yield from _without(left_out, decoder.rest())
+    yield from _without_offsets(left_out, decoder.rest())
 
 
-def _without(
+def _without_offsets(
     left_out: Sequence[int], batches: Iterator[pa.RecordBatch]
 ) -> Iterator[pa.RecordBatch]:
     if not left_out:

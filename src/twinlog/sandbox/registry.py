@@ -54,7 +54,7 @@ def up(names: Sequence[str], brokers: int = 1, folder: Path | None = None) -> li
                 f"{name!r} cannot name a cluster; use letters, digits, dots, dashes, underscores"
             )
     with _locked(folder) as home:
-        return [_up(name, brokers, home / name) for name in dict.fromkeys(names)]
+        return [_start_or_attach(name, brokers, home / name) for name in dict.fromkeys(names)]
 
 
 def status(folder: Path | None = None) -> list[SandboxCluster]:
@@ -98,7 +98,7 @@ def _locked(folder: Path | None) -> Iterator[Path]:
         yield home
 
 
-def _up(name: str, brokers: int, folder: Path) -> SandboxCluster:
+def _start_or_attach(name: str, brokers: int, folder: Path) -> SandboxCluster:
     if (folder / STATE_FILE).exists():
         known = _report(LocalCluster.attach(folder))
         if known.brokers != brokers:

@@ -116,10 +116,10 @@ class LeaseJob:
         of the lanes' own tasks are of no use for that: only code in an executor's JVM can set them.
         """
         if copied:
-            self._noting = threading.Thread(target=self._note, args=[copied], daemon=True)
+            self._noting = threading.Thread(target=self._note_copies, args=[copied], daemon=True)
             self._noting.start()
 
-    def _note(self, copied: Sequence[LeaseCopy]) -> None:
+    def _note_copies(self, copied: Sequence[LeaseCopy]) -> None:
         records, total = sum(topic.records for topic in copied), sum(copy.bytes for copy in copied)
         lease = self._description.rpartition(", ")[0] or self._group
         description = f"{lease} copied {plural(records, 'record')}, {size(total)}"
@@ -240,10 +240,10 @@ def await_executor(context: SparkContext, *, has_python: bool = False) -> None:
         context.setJobGroup("twinlog-waits", "twinlog waits for an executor")
         with suppress(Exception):  # the application has ended
             numbers: RDD[str] = context.parallelize([""], 1)
-            (numbers.mapPartitions(_nothing) if has_python else numbers)._jrdd.count()
+            (numbers.mapPartitions(_identity) if has_python else numbers)._jrdd.count()
 
     threading.Thread(target=run, name="twinlog-waits", daemon=True).start()
 
 
-def _nothing(own: Iterable[str]) -> Iterable[str]:
+def _identity(own: Iterable[str]) -> Iterable[str]:
     return own

@@ -101,7 +101,7 @@ def spark_options(
     """Return the options with the settings of Spark's files. Raises UsageError for a wrong option,
     and EnvironmentMissing for an environment in which no lane can run.
     """
-    asked = dict(_parted(key) for key in conf)
+    asked = dict(_key_and_value(key) for key in conf)
     given = asked if properties_file is None else {**_read(properties_file), **asked}
     master = master or given.get("spark.master")
     if archive is not None and master is None:
@@ -172,7 +172,7 @@ def name_replaced(conf: Mapping[str, str], needed: Mapping[str, str]) -> None:
         log.warning("not used of Spark's configuration: %s", replaced)
 
 
-def _parted(setting: str) -> tuple[str, str]:
+def _key_and_value(setting: str) -> tuple[str, str]:
     key, equals, value = setting.partition("=")
     if not equals or not key.strip().startswith("spark."):
         raise UsageError(f"--conf {setting}: write spark.KEY=VALUE")

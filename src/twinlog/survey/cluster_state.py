@@ -46,27 +46,29 @@ class ClusterState:
         """Return the rows that state what a topic of this cluster is a copy of."""
         named = self._by_topic.get(topic, ())
         return [
-            row for row in (*named, *self.older) if self._holds(row) and row.is_of(topic, topic_id)
+            row
+            for row in (*named, *self.older)
+            if self._is_current(row) and row.is_of(topic, topic_id)
         ]
 
     def copied_by_other_flows(self, flow: str) -> dict[str, list[CopyRow]]:
         """Return the copies that other flows write here, by the topic's name at their source."""
         out: dict[str, list[CopyRow]] = {}
         for row in (*self.rows.values(), *self.older):
-            if row.flow != flow and self._holds(row):
+            if row.flow != flow and self._is_current(row):
                 out.setdefault(row.source_topic, []).append(row)
         return out
 
     def copied_by(self, flow: str) -> list[CopyRow]:
         """Return the copies that one flow writes here."""
         rows = (*self.rows.values(), *self.older)
-        return [row for row in rows if row.flow == flow and self._holds(row)]
+        return [row for row in rows if row.flow == flow and self._is_current(row)]
 
     def is_begun(self, flow: str, topic: str, topic_id: TopicId) -> bool:
         rows = self.copies_of(topic, topic_id)
         return any(row.begun for row in rows if row.flow == flow)
 
-    def _holds(self, row: CopyRow) -> bool:
+    def _is_current(self, row: CopyRow) -> bool:
         # a cluster that was created from the disks of another one has its rows
         return not row.ended and row.target_cluster_id in ("", self.cluster_id)
 

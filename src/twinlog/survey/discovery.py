@@ -360,7 +360,7 @@ def _plan(
     names = [name for name in topics if usable.get(name) != 0 and remote[name] not in out.missing]
     if not names:
         return
-    seen = _settled(target, sorted({remote[name] for name in names}))
+    seen = _settled_metadata(target, sorted({remote[name] for name in names}))
     at_target = seen.topics
     rules, unread = target_rules(flow, target, [remote[name] for name in names])
     out.notes += filter(None, (unread,))
@@ -403,7 +403,7 @@ def _is_judged(topic: TopicMetadata, judged: Mapping[str, TopicMetadata]) -> boo
     return before is None or before.error != NONE or before.topic_id == topic.topic_id
 
 
-def _settled(target: ClusterClient, names: list[str]) -> ClusterMetadata:
+def _settled_metadata(target: ClusterClient, names: list[str]) -> ClusterMetadata:
     """Return existing and new topics. A broker with stale metadata is given some time."""
     try:
         return target.metadata(names, allow_missing=False, timeout_s=MISSING_GRACE_S)

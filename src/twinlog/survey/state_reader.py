@@ -116,7 +116,7 @@ class StateLog:
         """Return all rows that were appended until FOLLOWS_WITHIN_S before this call. If many flows
         follow the log at the same time, one of them reads it.
         """
-        with _waiting(self._follower_turn, client):
+        with _locked_within(self._follower_turn, client):
             rows = self.at_hand()
             return self.read(client, unnamed_s=UNNAMED_S) if rows is None else rows
 
@@ -127,7 +127,7 @@ class StateLog:
 
     def _read(self, client: ClusterClient, unnamed_s: float) -> StateRows:
         began, seen = time.monotonic(), _LogBounds.now(client)
-        with _waiting(self._turn, client):
+        with _locked_within(self._turn, client):
             if not self._has_all(seen, unnamed_s):
                 # another thread may have read further in the meantime; its rows do not show a lost
                 # end
@@ -168,7 +168,7 @@ class StateLog:
 
 
 @contextmanager
-def _waiting(turn: threading.Lock, client: ClusterClient) -> Iterator[None]:
+def _locked_within(turn: threading.Lock, client: ClusterClient) -> Iterator[None]:
     """Wait for another thread for as long as the client would wait for a cluster."""
     if not turn.acquire(timeout=client.api_timeout_s):
         raise Unreachable(

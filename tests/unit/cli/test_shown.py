@@ -160,7 +160,7 @@ def test_tables_of_offsets_are_harmless(
     monkeypatch.setenv("LINES", "50")  # else a dumb terminal has 80 columns
     found = TranslatedGroup(offsets=(one,))
     tables.write_all(offsets._translated(found, Flow(EVIL, EVIL), reverse=False))
-    tables.write_all(offsets._parts("B: to the log end offsets", plan))
+    tables.write_all(offsets._reset_parts("B: to the log end offsets", plan))
     text = capsys.readouterr().out
     assert_harmless(text)
     assert text.count(HARMLESS) >= 2
@@ -171,7 +171,7 @@ def test_output_of_check_is_harmless(capsys: pytest.CaptureFixture[str]) -> None
     cluster = ClusterReport(alias="A", addresses="a:1", problem=problem)
     report = CheckReport(file="mm2.properties", warnings=(), clusters=(cluster,), flows=())
     config = MirrorConfig(file="mm2.properties", clusters=(), flows=(), warnings=(EVIL_WARNING,))
-    tables.write_all(check._parts(report, config))
+    tables.write_all(check._report_parts(report, config))
     error = ConfigError(EVIL, file=EVIL, line=1, key=EVIL)
     error.more, error.warnings = (ConfigError(EVIL, file=EVIL, key=MARKUP),), (EVIL_WARNING,)
     tables.write_all(error_parts(error))

@@ -124,7 +124,7 @@ def test_of_two_commands_that_put_the_same_record_one_does(
     monkeypatch: pytest.MonkeyPatch, step: int, deleted: int
 ) -> None:
     log = Log(monkeypatch, step, deleted=deleted)
-    assert made()._put(ONE, RECORD) == deleted
+    assert made()._write_skip(ONE, RECORD) == deleted
     assert len(log.batches) == 1
 
 

@@ -30,7 +30,7 @@ class World:
 
     def run(self, pacer: Pacer, seconds: int, efficiency: float = 1.0) -> None:
         for _ in range(seconds):
-            pacer._settle(self.clock, int(self.seen[-2]))
+            pacer._balance_copied(self.clock, int(self.seen[-2]))
             room = pacer.limit + pacing.SETTLED_A_SECOND * pacer._balance
             self.rate = max(room, pacing.LEAST_SHARE * pacer.limit) * efficiency
             self.copied += self.rate

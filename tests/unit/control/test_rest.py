@@ -314,7 +314,7 @@ def test_unknown_values_are_shown_and_sorted_as_the_worst() -> None:
     for column in ("lag", "lossRecords"):
         query = inputs.PartitionQuery.model_validate({"sort": f"-{column}"})
         assert [one["partition"] for one in shown.page(parts, query)[1]] == [1, 0]
-    found = answered(shown._seen(flow(*parts), 0, 0.0))
+    found = answered(shown._snapshot_fields(flow(*parts), 0, 0.0))
     assert (found.lag, found.lag_unknown_partitions) == (5, 1)
 
 
@@ -331,7 +331,7 @@ def test_of_a_flow_led_elsewhere_the_row_tells_lag_objective_and_proof() -> None
         PUBLISHED, lag=12, lag_unknown=1, rpo_ms=1000, rpo_excess="why", proof=proof
     )
     status = structs.replace(status, p50_ms=7, p99_ms=95)
-    found = answered(shown._reported(status, PUBLISHED.at_ms))
+    found = answered(shown._report_fields(status, PUBLISHED.at_ms))
     assert (found.lag, found.lag_unknown_partitions) == (12, 1)
     assert (found.loss.objective_ms, found.loss.excess) == (1000, "why")
     assert found.verified == answers.Verified(
@@ -339,7 +339,7 @@ def test_of_a_flow_led_elsewhere_the_row_tells_lag_objective_and_proof() -> None
     )
     assert found.latency == answers.Latency(p50_ms=7, p99_ms=95)
     assert found.retention is None, "its leader is of an earlier release"
-    earlier = answered(shown._reported(PUBLISHED, PUBLISHED.at_ms))
+    earlier = answered(shown._report_fields(PUBLISHED, PUBLISHED.at_ms))
     assert (earlier.lag, earlier.lag_unknown_partitions, earlier.verified) == (None, None, None)
     assert earlier.latency is None
 
@@ -347,18 +347,18 @@ def test_of_a_flow_led_elsewhere_the_row_tells_lag_objective_and_proof() -> None
 def test_the_earliest_deletion_of_a_flow_is_reported() -> None:
     parts = [partition("a"), partition("b", lag=1, left_ms=900)]
     parts.append(partition("c", lag=9, left_ms=70, needs_ms=80, is_near_deletion=True))
-    found = answered(shown._seen(flow(*parts), 0, 0.0)).retention
+    found = answered(shown._snapshot_fields(flow(*parts), 0, 0.0)).retention
     soonest = answers.Retention(kept_ms=70, kept_known=True, topic="c", near_deletion=["c"])
     assert found == soonest
     row = published(flow(*parts), every_ms=5000)
-    assert answered(shown._reported(row, 0)).retention == soonest, "and so for other processes"
+    assert answered(shown._report_fields(row, 0)).retention == soonest, "and so for other processes"
     none = answers.Retention(kept_ms=None, kept_known=True, topic=None, near_deletion=[])
-    assert answered(shown._seen(flow(parts[0]), 0, 0.0)).retention == none
+    assert answered(shown._snapshot_fields(flow(parts[0]), 0, 0.0)).retention == none
     parts.append(partition("d", lag=1, is_left_known=False))
-    found = answered(shown._seen(flow(*parts), 0, 0.0)).retention
+    found = answered(shown._snapshot_fields(flow(*parts), 0, 0.0)).retention
     assert found is not None
     assert (found.kept_ms, found.kept_known) == (70, False)
-    standby = shown._seen(flow(*parts, state="STANDBY"), 0, 0.0)
+    standby = shown._snapshot_fields(flow(*parts, state="STANDBY"), 0, 0.0)
     assert answered(standby).retention is None
 
 

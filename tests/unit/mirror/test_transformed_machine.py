@@ -106,7 +106,7 @@ RULES: Final = (
         hands_over_what_was_read,
     ),
     Mutant("part: the rest is another range", 1, Stretch, "cut", _forgets_the_rest),
-    Mutant("term: newer chunks void older ones", 0, PartitionMap, "_put", appends_anywhere),
+    Mutant("term: newer chunks void older ones", 0, PartitionMap, "_store_entry", appends_anywhere),
     Mutant("window: nothing goes out after an error", 2, PartitionCopy, "_trouble", always(None)),
 )
 

@@ -260,7 +260,7 @@ def check(
         return Answer({}, lines, error.exit_code, problems=lines)
     return Answer(
         lambda: {**to_builtins(report), **explanation_json(config)},
-        _parts(report, config),
+        _report_parts(report, config),
         1 if report.problems else 0,
         problems=_what_is_wrong(report, config),
         errors=(error_object(problem.code, problem.message) for problem in report.problems),
@@ -294,7 +294,7 @@ def with_transforms(config: MirrorConfig, report: CheckReport) -> CheckReport:
     return replace(report, refused=tuple(map(Problem.of, unrun_transforms(config))))
 
 
-def _parts(report: CheckReport, config: MirrorConfig) -> Iterator[RenderableType]:
+def _report_parts(report: CheckReport, config: MirrorConfig) -> Iterator[RenderableType]:
     """Yield the verdict, the plan, the problems, and the warnings last."""
     from twinlog.config.advice.explanation import explain
 

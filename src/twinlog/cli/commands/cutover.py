@@ -138,7 +138,7 @@ def _show(
     return shown.show(plan, is_over=is_status and bool(plan.promoted))
 
 
-def _moved(work: Switchover | Failover, plan: Any) -> tuple[dict[str, Any], int]:
+def _run_plan(work: Switchover | Failover, plan: Any) -> tuple[dict[str, Any], int]:
     left = work.run(plan)
     return {"after": work.plan()}, 1 if left else 0
 
@@ -146,7 +146,7 @@ def _moved(work: Switchover | Failover, plan: Any) -> tuple[dict[str, Any], int]
 def _run(  # noqa: PLR0913 (the options)
     make: Callable[..., Any],
     question: str,
-    act: Callable[[Any, Any], tuple[dict[str, Any], int]] = _moved,
+    act: Callable[[Any, Any], tuple[dict[str, Any], int]] = _run_plan,
     *,
     chosen: ChosenFlow,
     topics: str | None,

@@ -305,14 +305,14 @@ def run_configuration(read: Callable[[], MirrorConfig], file: Path, options: Run
     address = parse_listen(options.listen or str(config.http_listener or DEFAULT_LISTEN))
     for warning in config.warnings:
         log.warning("%s", warning, extra={"code": warning.code})
-    people = _people(is_quiet, for_programs)
+    people = _human_stream(is_quiet, for_programs)
     commands = CommandPort()
     vital = Vital()
     current = CurrentConfig(config)
 
     def served(server: WebServer) -> None:
         # HTTP may start as late as a takeover, when the screen uses stdout
-        write_line(server.line, _people(is_quiet, for_programs))
+        write_line(server.line, _human_stream(is_quiet, for_programs))
 
     with (
         on_signals(
@@ -361,7 +361,7 @@ def run_configuration(read: Callable[[], MirrorConfig], file: Path, options: Run
     return Answer(fields, exit_code=report.exit_code, errors=report.errors())
 
 
-def _people(is_quiet: bool, for_programs: bool) -> TextIO:
+def _human_stream(is_quiet: bool, for_programs: bool) -> TextIO:
     """Return the stream for lines that people read."""
     if is_quiet:
         return nowhere()

@@ -208,7 +208,7 @@ def reset(  # noqa: PLR0913, PLR0917 (options of a command)
     refused = [text(str(plan.refused), style="red") for plan in plans if plan.refused]
     return Answer(
         fields,
-        [*_done(plans, dry_run=dry_run), *refused],
+        [*_result_parts(plans, dry_run=dry_run), *refused],
         1 if refused else 0,
         problems=refused,
         version=JSON_VERSION,
@@ -306,11 +306,11 @@ def _show(where: str, plans: Sequence[GroupReset], warnings: Iterator[str]) -> N
         for line in warnings:
             write_line(f"warning: {line}", sys.stderr)
         return
-    write_all(_parts(where, plans))
+    write_all(_reset_parts(where, plans))
     write_warnings(text(("warning: ", "yellow"), line) for line in warnings)
 
 
-def _parts(where: str, plans: Sequence[GroupReset]) -> Iterator[RenderableType]:
+def _reset_parts(where: str, plans: Sequence[GroupReset]) -> Iterator[RenderableType]:
     offsets = sum(len(plan.offsets) for plan in plans)
     yield text(f"{where}, {plural(len(plans), 'group')}, {plural(offsets, 'partition')}")
     table = plain_table("group", "topic", *RESET_NUMBERS, "", numbers=RESET_NUMBERS)
@@ -333,7 +333,7 @@ def _parts(where: str, plans: Sequence[GroupReset]) -> Iterator[RenderableType]:
         yield text(f"and {len(every) - ROWS_SHOWN} more (--format json --dry-run has all)")
 
 
-def _done(plans: Sequence[GroupReset], *, dry_run: bool) -> Iterator[RenderableType]:
+def _result_parts(plans: Sequence[GroupReset], *, dry_run: bool) -> Iterator[RenderableType]:
     if dry_run:
         yield text("nothing was changed; without --dry-run these offsets are set")
         return

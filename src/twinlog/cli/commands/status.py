@@ -113,12 +113,12 @@ def status(
     read_mirrors = partial(_mirrors, file, read, timeout_s)
     if is_watched:
         shown = watch(
-            lambda: _only(read_mirrors()[1], topics), lagging=lagging, nothing=NOBODY_RUNS
+            lambda: _with_topics(read_mirrors()[1], topics), lagging=lagging, nothing=NOBODY_RUNS
         )
         return exit_code(shown, int(time.time() * 1000))
     source, mirrors = read_mirrors()
     code = exit_code(mirrors, int(time.time() * 1000))
-    mirrors = _only(mirrors, topics)
+    mirrors = _with_topics(mirrors, topics)
 
     def fields() -> dict[str, Any]:
         shown = _lagging(mirrors) if lagging else mirrors
@@ -127,7 +127,7 @@ def status(
 
     return Answer(
         fields,
-        _text(mirrors, topics, lagging=lagging),
+        _text_parts(mirrors, topics, lagging=lagging),
         code,
         problems=_what_is_wrong(mirrors),
         version=2,
@@ -135,7 +135,7 @@ def status(
     )
 
 
-def _text(
+def _text_parts(
     mirrors: Sequence[RunningMirror], topics: re.Pattern[str] | None, *, lagging: bool
 ) -> Iterator[Part]:
     if not mirrors:
@@ -288,7 +288,9 @@ def _lagging(mirrors: Sequence[RunningMirror]) -> list[RunningMirror]:
     return _with_flows(mirrors, kept)
 
 
-def _only(mirrors: list[RunningMirror], topics: re.Pattern[str] | None) -> list[RunningMirror]:
+def _with_topics(
+    mirrors: list[RunningMirror], topics: re.Pattern[str] | None
+) -> list[RunningMirror]:
     """Return the mirrors with only the topics that match by either name."""
     if topics is None:
         return mirrors

@@ -405,7 +405,7 @@ def pause_topics(file: Path, topics: str, **arguments: Any) -> Answer:
     twinlog topic pause mm2.properties --topics orders --reason 'a consumer is repaired'
     twinlog topic pause mm2.properties --topics 'logs-.*,audit' --dry-run
     """
-    return _want(IntentKind.PAUSE, file, topics, **arguments)
+    return _write_intent(IntentKind.PAUSE, file, topics, **arguments)
 
 
 @topic.command("resume")
@@ -436,7 +436,7 @@ def release_topics(file: Path, topics: str, **arguments: Any) -> Answer:
     twinlog topic release mm2.properties --topics orders --reason 'moved to B'
     twinlog topic release mm2.properties --topics 'team-a-.*' --dry-run
     """
-    return _want(IntentKind.RELEASE, file, topics, **arguments)
+    return _write_intent(IntentKind.RELEASE, file, topics, **arguments)
 
 
 @topic.command("promote")
@@ -451,7 +451,7 @@ def promote_topics(file: Path, topics: str, **arguments: Any) -> Answer:
     twinlog topic promote mm2.properties --topics orders --reason 'its producers moved to B'
     twinlog topic promote mm2.properties --topics 'team-a-.*' --dry-run
     """
-    return _want(IntentKind.PROMOTE, file, topics, **arguments)
+    return _write_intent(IntentKind.PROMOTE, file, topics, **arguments)
 
 
 @topic.command("demote")
@@ -470,7 +470,7 @@ def demote_topics(file: Path, topics: str, **arguments: Any) -> Answer:
     return _take_back([IntentKind.PROMOTE], "was promoted by name", file, topics, **arguments)
 
 
-def _want(kind: IntentKind, file: Path, topics: str, **arguments: Any) -> Answer:
+def _write_intent(kind: IntentKind, file: Path, topics: str, **arguments: Any) -> Answer:
     names = names_of(topics)
     nothing = f"--topics: no flow mirrors a topic that matches {topics}"
     return steer(

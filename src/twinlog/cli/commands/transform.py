@@ -85,7 +85,9 @@ def try_transforms(chosen: ChosenFlow, topic: str, limit: int) -> Answer:
     if failures:
         head += f"; {_on_error(flow)}"
     exit_code = 1 if failures else 0
-    return Answer(fields, _parts(head, topic, tried), exit_code, problems=_lines(topic, failures))
+    return Answer(
+        fields, _record_rows(head, topic, tried), exit_code, problems=_lines(topic, failures)
+    )
 
 
 def _names(flow: FlowConfig, topic: str) -> list[str]:
@@ -123,7 +125,7 @@ def _on_error(flow: FlowConfig) -> str:
             )
 
 
-def _parts(head: str, topic: str, tried: Sequence[TriedRecord]) -> Iterator[RenderableType]:
+def _record_rows(head: str, topic: str, tried: Sequence[TriedRecord]) -> Iterator[RenderableType]:
     """Yield a row for each column that changes, or with the outcome of the record."""
     yield text((head, "bold"))
     if not tried:

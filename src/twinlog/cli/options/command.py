@@ -133,8 +133,8 @@ def _common_options() -> list[click.Parameter]:
             help=text,
         )
         for names, callback, text in (
-            (["-v", "--verbose"], _be, "Print more, and show tracebacks."),
-            (["-q", "--quiet"], _be, "Print only warnings and errors."),
+            (["-v", "--verbose"], _set_loudness, "Print more, and show tracebacks."),
+            (["-q", "--quiet"], _set_loudness, "Print only warnings and errors."),
             (["--no-color"], _without_color, "Print no colours; NO_COLOR=1 does the same."),
         )
     ]
@@ -145,7 +145,7 @@ def _without_color(_ctx: click.Context, _option: click.Parameter, is_wanted: boo
         os.environ["NO_COLOR"] = "1"  # read by rich, also in commands that this one starts
 
 
-def _be(ctx: click.Context, option: click.Parameter, is_wanted: bool) -> None:
+def _set_loudness(ctx: click.Context, option: click.Parameter, is_wanted: bool) -> None:
     if is_wanted and option.name is not None:
         wanted = Loudness.VERBOSE if option.name == "verbose" else Loudness.QUIET
         be(ctx, wanted, ctx.get_parameter_source(option.name))

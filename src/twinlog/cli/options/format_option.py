@@ -61,11 +61,11 @@ def asked_format(
     text if the value is unknown.
     """
     variable = "_".join(("twinlog", *words, "format")).upper().replace("-", "_")
-    given = [*_given(arguments)] or [environment.get(variable, "")]
+    given = [*_given_formats(arguments)] or [environment.get(variable, "")]
     return next((format_ for format_ in Format if format_ == given[-1]), Format.TEXT)
 
 
-def _given(arguments: Sequence[str]) -> Iterator[str]:
+def _given_formats(arguments: Sequence[str]) -> Iterator[str]:
     rest = iter(arguments)
     for argument in rest:
         if argument == "--":

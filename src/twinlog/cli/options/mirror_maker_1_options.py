@@ -80,7 +80,7 @@ def pair(arguments: dict[str, Any]) -> tuple[Path, Path, PairOptions]:
             "--message.handler: a Java class cannot run here. Write it in Python with "
             "twinlog.transforms (docs/transforms.md)."
         )
-    include, include_flag = _either(flags, "include", "whitelist")
+    include, include_flag = _one_spelling(flags, "include", "whitelist")
     if include is None:
         raise click.UsageError("Missing option '--include' (or '--whitelist').")
     idle = [flag for name, flag in _IDLE.items() if flags[name]]
@@ -91,7 +91,7 @@ def pair(arguments: dict[str, Any]) -> tuple[Path, Path, PairOptions]:
     options = PairOptions(
         include=include,
         include_flag=include_flag,
-        exclude=_either(flags, "exclude", "blacklist")[0],
+        exclude=_one_spelling(flags, "exclude", "blacklist")[0],
         streams=flags["streams"],
         commit_interval_ms=flags["commit_interval_ms"],
         source=flags["source"],
@@ -106,7 +106,7 @@ def no_pair(arguments: dict[str, Any]) -> None:
         raise click.UsageError("Give FILE, or the flags of MirrorMaker 1: not both.")
 
 
-def _either(flags: dict[str, Any], new: str, old: str) -> tuple[str | None, str]:
+def _one_spelling(flags: dict[str, Any], new: str, old: str) -> tuple[str | None, str]:
     if flags[new] is not None and flags[old] is not None:
         raise click.UsageError(f"--{old} is the old name of --{new}: give one of them.")
     name = new if flags[new] is not None else old

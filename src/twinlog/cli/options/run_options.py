@@ -116,10 +116,10 @@ class SpreadClusters(Command):
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         """Join the words after --clusters, up to the next option or file."""
-        return super().parse_args(ctx, list(_joined(args)))
+        return super().parse_args(ctx, list(_with_joined_values(args)))
 
 
-def _joined(args: Sequence[str]) -> Iterator[str]:
+def _with_joined_values(args: Sequence[str]) -> Iterator[str]:
     words = iter(args)
     for word in words:
         yield word

@@ -40,7 +40,7 @@ class Loudness(StrEnum):
 def loudness() -> Loudness:
     """Return the loudness of the command that runs in this thread."""
     context = click.get_current_context(silent=True)
-    return Loudness.NORMAL if context is None else _wanted(context)[0]
+    return Loudness.NORMAL if context is None else _loudness_of(context)[0]
 
 
 def is_quiet() -> bool:
@@ -49,7 +49,7 @@ def is_quiet() -> bool:
 
 def be(context: click.Context, wanted: Loudness, source: ParameterSource | None) -> None:
     """Apply an option. The command line wins over a variable; -v and -q together are refused."""
-    before, its_source = _wanted(context)
+    before, its_source = _loudness_of(context)
     if before in (Loudness.NORMAL, wanted) or its_source is not source:
         if its_source is not ParameterSource.COMMANDLINE:
             context.meta[_META] = (wanted, source)
@@ -57,7 +57,7 @@ def be(context: click.Context, wanted: Loudness, source: ParameterSource | None)
     raise click.UsageError(f"{before} or {wanted}: give one of them", context)
 
 
-def _wanted(context: click.Context) -> tuple[Loudness, ParameterSource | None]:
+def _loudness_of(context: click.Context) -> tuple[Loudness, ParameterSource | None]:
     loudness: tuple[Loudness, ParameterSource | None]
     loudness = context.meta.get(_META, (Loudness.NORMAL, None))
     return loudness

@@ -135,16 +135,16 @@ class BarProgress:
         self._console = console
         self._clock = clock
         self._rates = Rates()
-        self._failures = FailureLines(lambda line: self._above(line, "red"))
+        self._failures = FailureLines(lambda line: self._print_above(line, "red"))
         # the log already shows problems above the bars
-        self._states = StateLines(self._above, lambda _: None, every_s=0.0)
-        self._events = EventLines(self._above)
+        self._states = StateLines(self._print_above, lambda _: None, every_s=0.0)
+        self._events = EventLines(self._print_above)
         start = Spinner("dots", text=text("starting", style="dim"))
         # a log that is redirected to a file must remain there
         is_seen = sys.stderr.isatty()
         self._live = Live(start, console=console, refresh_per_second=8, redirect_stderr=is_seen)
 
-    def _above(self, line: str, style: str = "") -> None:
+    def _print_above(self, line: str, style: str = "") -> None:
         at = datetime.now().astimezone()
         self._console.print(text((f"{at:%H:%M:%S} ", "dim"), (line, style)))
 
@@ -222,7 +222,7 @@ class EventLines:
         """Write what has changed."""
         for flow in flows:
             self._leads(flow)
-            self._sees(flow)
+            self._log_topic_changes(flow)
 
     def _leads(self, flow: FlowSnapshot) -> None:
         if flow.state is FlowState.STANDBY:
@@ -234,7 +234,7 @@ class EventLines:
             suffix = f"; before: {before}" if before else ""
             self._write(f"{flow.flow}: this process leads it now{suffix}")
 
-    def _sees(self, flow: FlowSnapshot) -> None:
+    def _log_topic_changes(self, flow: FlowSnapshot) -> None:
         now: dict[str, list[bool]] = {}
         for part in flow.partitions:
             now.setdefault(part.topic, []).append(part.state in NOT_MIRRORED)
@@ -510,7 +510,7 @@ class FailureLines:
                 fresh.setdefault((key.flow, key.code), []).append(failure)
         for group in fresh.values():
             if len(group) > TOPICS_EACH:
-                self._write(_together(group, now_ms))
+                self._write(_failing_line(group, now_ms))
                 continue
             for failure in group:
                 self._write(failure.line(now_ms))
@@ -542,19 +542,19 @@ class FailureLines:
                 lasted = duration(now - min(topics[name] for name in names))
                 end = f"{code} is over after {lasted}"
                 gone = f"released after {lasted}: no longer mirrored, last {code}"
-                self._write(f"{flow}: {_several(names)}: {end if is_mirrored else gone}")
+                self._write(f"{flow}: {_topics_text(names)}: {end if is_mirrored else gone}")
 
 
-def _several(topics: list[str]) -> str:
+def _topics_text(topics: list[str]) -> str:
     return (
         topics[0] if len(topics) == 1 else f"{plural(len(topics), 'topic')} ({first_few(topics)})"
     )
 
 
-def _together(group: list[Failing], now_ms: int) -> str:
+def _failing_line(group: list[Failing], now_ms: int) -> str:
     """Return one line for many topics, with the message of the first."""
     first = group[0]
     key = first.key
     message = first.message.removeprefix(f"{key.topic}-{first.partitions[0]}: ")
-    topics = _several([each.key.topic for each in group])
+    topics = _topics_text([each.key.topic for each in group])
     return f"{key.flow}: {topics}: {message} [{key.code}]{first.began(now_ms)}"

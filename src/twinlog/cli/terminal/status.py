@@ -123,7 +123,7 @@ def _row(parts: list[PartitionStatus], *, is_alone: bool, rate: float | None) ->
     return Row(
         topic=first.topic,
         target_topic=first.target_topic,
-        partitions=_which(numbers, is_alone=is_alone),
+        partitions=_partitions_text(numbers, is_alone=is_alone),
         number=len(numbers),
         state=next((state for state in AS_USUAL if state in states), first.state),
         lag=total(part.lag for part in parts),
@@ -138,7 +138,7 @@ def _row(parts: list[PartitionStatus], *, is_alone: bool, rate: float | None) ->
     )
 
 
-def _which(numbers: list[int], *, is_alone: bool) -> str:
+def _partitions_text(numbers: list[int], *, is_alone: bool) -> str:
     """Return the partitions as text. A single number could be misread as a count."""
     if numbers == [0] and is_alone:
         return ONLY

@@ -75,13 +75,13 @@ def _described(
         for start in range(0, len(of_node), GROUPS_AT_ONCE):
             message = request(list(of_node[start : start + GROUPS_AT_ONCE]))
             for group in coordinators.client.attempt(node, message, maximum=maximum).groups:
-                out[str(group.group_id)] = _of(coordinators, group)
+                out[str(group.group_id)] = _members_of(coordinators, group)
         return out
 
     return coordinators.ask(names, ask, doing=DOING)
 
 
-def _of(coordinators: Coordinators, described: Any) -> Members | TwinlogError:
+def _members_of(coordinators: Coordinators, described: Any) -> Members | TwinlogError:
     code = int(described.error_code)
     if code and code != GROUP_ID_NOT_FOUND:
         return coordinators.error(code, DOING, str(described.group_id))

@@ -87,11 +87,11 @@ def check_own_keys(raw: Settings, aliases: Collection[str]) -> None:
             name = setting.key.removeprefix(prefix)
             if not name.startswith(OWN_PREFIX):
                 continue
-            judgement = _judge(prefix, name, aliases)
+            judgement = _effect_of(prefix, name, aliases)
             if judgement.known:
                 break
             near = nearest(name, OWN_FLOW_NAMES | OWN_PROCESS_NAMES) or name
-            better = _judge(prefix, near, aliases)
+            better = _effect_of(prefix, near, aliases)
             todo = better.instead or f"did you mean {prefix}{near}?"
             if near == name:
                 todo = "see the list of keys"
@@ -102,7 +102,7 @@ def audit_keys(raw: Settings, aliases: Collection[str]) -> Iterator[ConfigWarnin
     """Yield warnings about keys without effect and deprecated names."""
     for setting in raw.values():
         readings = {
-            prefix: _judge(prefix, setting.key.removeprefix(prefix), aliases)
+            prefix: _effect_of(prefix, setting.key.removeprefix(prefix), aliases)
             for prefix in prefixes(setting.key, aliases)
         }
         if any(judgement.known for judgement in readings.values()):
@@ -192,7 +192,7 @@ def audit_values(raw: Settings) -> Iterator[ConfigWarning]:
             yield warning(WarningCode.UNRESOLVED, setting, message)
 
 
-def _judge(prefix: str, name: str, aliases: Collection[str]) -> KeyEffect:
+def _effect_of(prefix: str, name: str, aliases: Collection[str]) -> KeyEffect:
     if provider_key(name):
         return KeyEffect(known=True)
     if not prefix:

@@ -24,7 +24,7 @@ _KEY_ESCAPES = _ESCAPES | {" ": "\\ ", "=": "\\=", ":": "\\:", "#": "\\#", "!": 
 def canonical(settings: Mapping[str, Setting], aliases: Iterable[str]) -> str:
     """Return the whole file: clusters, general keys, keys of each cluster, keys of each flow."""
     named = {_todays_name(key, settings): setting.value for key, setting in settings.items()}
-    values = {key: _usable(key, value) for key, value in named.items()}
+    values = {key: _with_valid_star(key, value) for key, value in named.items()}
     sections = [section for section in _sections(values, list(aliases)) if section]
     return "\n".join("".join(map(_line, section)) for section in sections)
 
@@ -55,7 +55,7 @@ def _sections(values: Mapping[str, str], aliases: list[str]) -> Iterator[list[tu
         yield of_prefix[prefix]
 
 
-def _usable(key: str, value: str) -> str:
+def _with_valid_star(key: str, value: str) -> str:
     """Replace a single `*` with `.*`, because Twinlog accepts it, but MirrorMaker 2 does not."""
     if not any(key == name or key.endswith(f".{name}") for name in _PATTERNS):
         return value
@@ -78,10 +78,10 @@ def _todays_name(key: str, settings: Mapping[str, Setting]) -> str:
 
 
 def _escaped(text: str, escapes: Mapping[str, str]) -> str:
-    return "".join(escapes.get(char) or _plain(char) for char in text)
+    return "".join(escapes.get(char) or _escaped_char(char) for char in text)
 
 
-def _plain(char: str) -> str:
+def _escaped_char(char: str) -> str:
     if " " <= char <= "~":
         return char
     units = char.encode("utf-16-be", "surrogatepass")

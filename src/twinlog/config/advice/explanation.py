@@ -66,7 +66,7 @@ def without_meaning(config: MirrorConfig) -> tuple[ExplainedKey, ...]:
     aliases = [cluster.alias for cluster in config.clusters]
     keys = []
     for setting in config.lines:
-        meaning = _nothing(setting.key, aliases)
+        meaning = _why_no_effect(setting.key, aliases)
         if meaning is not None:
             keys.append(_explained(setting, Support.NO_MEANING, meaning))
     return tuple(keys)
@@ -98,17 +98,17 @@ def _connect_keys(config: FlowConfig) -> Iterator[ExplainedKey]:
 
 def _client_keys(config: FlowConfig) -> Iterator[ExplainedKey]:
     source, target = config.flow.source, config.flow.target
-    yield from _once(
+    yield from _merge_repeated(
         *_of_client(config.clients.source_consumer, source, Role.CONSUMER),
         *_of_client(config.clients.source_admin, source, Role.ADMIN),
     )
-    yield from _once(
+    yield from _merge_repeated(
         *_of_client(config.clients.target_producer, target, Role.PRODUCER),
         *_of_client(config.clients.target_admin, target, Role.ADMIN),
     )
 
 
-def _once(*keys: ExplainedKey) -> Iterator[ExplainedKey]:
+def _merge_repeated(*keys: ExplainedKey) -> Iterator[ExplainedKey]:
     """Merge rows of one line of the file that sets the connection of several clients."""
     rows: dict[ExplainedKey, list[str]] = {}
     for key in keys:
@@ -163,7 +163,7 @@ _ROOTS: Final = {
 """Keys with these prefixes have names chosen by users; the key on the right has their meaning."""
 
 
-def _nothing(key: str, aliases: list[str]) -> str | None:
+def _why_no_effect(key: str, aliases: list[str]) -> str | None:
     """Return why a line has no effect, or None if it has one or is reported as a warning."""
     for prefix in prefixes(key, aliases):
         name = RENAMED.get(key[len(prefix) :], key[len(prefix) :])

@@ -285,16 +285,16 @@ def read_groups(values: FlowValues) -> GroupsConfig:
     return GroupsConfig(
         include=values.names("groups"),
         exclude=values.names("groups.exclude"),
-        refresh_s=_every(values, "refresh.groups"),
-        checkpoints_s=_every(values, "emit.checkpoints"),
-        sync_s=_every(values, "sync.group.offsets"),
+        refresh_s=_interval_s(values, "refresh.groups"),
+        checkpoints_s=_interval_s(values, "emit.checkpoints"),
+        sync_s=_interval_s(values, "sync.group.offsets"),
         checkpoints_replication_factor=values.replicas_or_none(
             "checkpoints.topic.replication.factor"
         ),
     )
 
 
-def _every(values: FlowValues, stem: str) -> int | None:
+def _interval_s(values: FlowValues, stem: str) -> int | None:
     interval = values.number(f"{stem}.interval.seconds")
     # MirrorMaker 2 treats a negative interval as "never"; 0 is as often as possible
     return interval if values.boolean(f"{stem}.enabled") and interval >= 0 else None

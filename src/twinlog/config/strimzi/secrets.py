@@ -194,18 +194,18 @@ def pod_of(spec: Mapping[str, Node]) -> Pod:
     """Return the pod's variables and mounts, by `template` and `externalConfiguration`."""
     pod = Pod()
     template, old = map(spec.get, OF_PODS)
-    container = _below(template, "connectContainer")
+    container = _descend(template, "connectContainer")
     for entry in (*_items(container, "env"), *_items(old, "env")):
-        name, value = _text(entry, "name"), _text(entry, "value")
-        source = _below(entry, "valueFrom", "secretKeyRef")
-        secret, key = _text(source, "name"), _text(source, "key")
+        name, value = _text_of(entry, "name"), _text_of(entry, "value")
+        source = _descend(entry, "valueFrom", "secretKeyRef")
+        secret, key = _text_of(source, "name"), _text_of(source, "key")
         if name and value:
             pod.values[name] = value
         elif name and secret and key:
             pod.variables[name] = (secret, key)
-    volumes = _volumes(_below(template, "pod"))
+    volumes = _volumes(_descend(template, "pod"))
     for mount in _items(container, "volumeMounts"):
-        name, path = _text(mount, "name"), _text(mount, "mountPath")
+        name, path = _text_of(mount, "name"), _text_of(mount, "mountPath")
         if name in volumes and path:
             pod.mounts[path.rstrip("/")] = volumes[name]
     pod.mounts |= {f"{_OLD_MOUNTS}/{name}": secret for name, secret in _volumes(old).items()}
@@ -215,25 +215,25 @@ def pod_of(spec: Mapping[str, Node]) -> Pod:
 def _volumes(section: Node | None) -> dict[str, str]:
     secrets = {}
     for volume in _items(section, "volumes"):
-        secret = _text(_below(volume, "secret"), "secretName")
+        secret = _text_of(_descend(volume, "secret"), "secretName")
         if secret:
-            secrets[_text(volume, "name")] = secret
+            secrets[_text_of(volume, "name")] = secret
     return secrets
 
 
-def _below(node: Node | None, *names: str) -> Node | None:
+def _descend(node: Node | None, *names: str) -> Node | None:
     for name in names:
         node = None if node is None else node.fields().get(name)
     return node
 
 
 def _items(node: Node | None, name: str) -> list[Node]:
-    items = _below(node, name)
+    items = _descend(node, name)
     return [] if items is None else items.items()
 
 
-def _text(node: Node | None, name: str) -> str:
-    child = _below(node, name)
+def _text_of(node: Node | None, name: str) -> str:
+    child = _descend(node, name)
     return "" if child is None else child.text()
 
 

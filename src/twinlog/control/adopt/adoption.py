@@ -309,15 +309,15 @@ class Adopter:
     ) -> bool:
         """Return True if another producer wrote the last batch of a topic that Twinlog wrote to."""
         last = None
-        for header, _ in self._written(tp, begin, end):
+        for header, _ in self._foreign_batches(tp, begin, end):
             last = header
         return last is not None and (last.magic < 2 or last.producer_id not in own_producers)
 
     def _has_grown(self, tp: TopicPartition, before: int, now: int) -> bool:
         """Return True if a producer other than Twinlog's other flows wrote to the partition."""
-        return not self._company or any(self._written(tp, before, now))
+        return not self._company or any(self._foreign_batches(tp, before, now))
 
-    def _written(
+    def _foreign_batches(
         self, tp: TopicPartition, begin: int, end: int
     ) -> Iterator[tuple[BatchHeader, Sequence[Record]]]:
         """Yield the target's batches in [begin, end), without those of Twinlog's other flows."""
@@ -401,7 +401,7 @@ class Adopter:
                 f"{plan.target}: has records, none of which can be read, and MirrorMaker 2 noted "
                 f"no position of {plan.source}"
             )
-            raise self._unknown(what, plan)
+            raise self._position_unknown(what, plan)
         return Adopted(
             plan=plan,
             upstream=upstream,
@@ -422,7 +422,7 @@ class Adopter:
         for back in (*FURTHER_BACK, end - start):
             records: list[Record] = []
             own_time = True
-            for header, batch in self._written(tp, max(start, end - back), end):
+            for header, batch in self._foreign_batches(tp, max(start, end - back), end):
                 records += batch
                 own_time = own_time and not (header.magic >= 2 and header.is_log_append_time)
                 records = records[-TAIL_RECORDS:]
@@ -478,9 +478,9 @@ class Adopter:
             f"after {max(noted, log_start)}, so the offset at which the copy resumes is unknown: "
             "another client wrote to it, or the source's log was rewritten"
         )
-        raise self._unknown(what, plan)
+        raise self._position_unknown(what, plan)
 
-    def _unknown(self, what: str, plan: PartitionPlan) -> PartitionError:
+    def _position_unknown(self, what: str, plan: PartitionPlan) -> PartitionError:
         finding = LogFinding(code="MM2_PLACE_UNKNOWN", what=what, target=plan.target)
         return finding.in_flow(self.flow, is_shared=self.is_shared)
 

@@ -195,7 +195,7 @@ class _FlowCheck:
                 self._problem(too_long, name)
                 continue
             partitions = new_partitions(self._flow, topic)
-            made = self._tried(self._remote[name], partitions, factor, configs.get(name, {}))
+            made = self._try_creation(self._remote[name], partitions, factor, configs.get(name, {}))
             if isinstance(made, TwinlogError):
                 self._problem(made, name)
             elif made.partitions != len(topic.partitions):
@@ -204,7 +204,7 @@ class _FlowCheck:
             new_counts_note(self._flow, count, names) for count, names in sorted(differing.items())
         ]
 
-    def _tried(
+    def _try_creation(
         self, remote: str, partitions: int, factor: int, configs: Mapping[str, str]
     ) -> TopicCreation | TwinlogError:
         """Return the topic that the cluster would create, or the error."""
@@ -284,7 +284,7 @@ class _FlowCheck:
     def _own_topic(self, name: str) -> Iterator[TwinlogError]:
         if name not in self._there.topics:
             factor = self._flow.state_topic_replication_factor
-            made = self._tried(name, 1, factor, {})
+            made = self._try_creation(name, 1, factor, {})
             if isinstance(made, TwinlogError):
                 yield made
             return
@@ -311,7 +311,7 @@ class _FlowCheck:
         last = None if history is None else history.latest
         if last is not None and history is not None and not history.is_closed:
             self._report.notes.append(
-                f"generation {last.generation} of this flow is not closed: {_where(last)}"
+                f"generation {last.generation} of this flow is not closed: {_where_led(last)}"
             )
 
     def foreign_data(self) -> None:
@@ -378,7 +378,7 @@ class _FlowCheck:
             )
 
 
-def _where(last: Claim) -> str:
+def _where_led(last: Claim) -> str:
     lives = is_running_here(last.host, last.pid, last.started_ms)
     if lives is None:
         return f"it runs on {last.host} (process {last.pid}), or was lost there with its lanes"
@@ -511,7 +511,7 @@ def check_features(
     flow: FlowConfig, source: ClusterClient, target: ClusterClient, report: FlowReport
 ) -> None:
     """Add to the report's notes. Only an unreadable position of MirrorMaker 1 is a problem."""
-    for written in _written(flow, source, target):
+    for written in _written_topics(flow, source, target):
         error = _missing(written)
         if error is not None:
             report.notes.append(f"{written.so}: {error}; or {written.hint}")
@@ -521,7 +521,9 @@ def check_features(
         _source_group(flow, source, report)
 
 
-def _written(flow: FlowConfig, source: ClusterClient, target: ClusterClient) -> Iterator[_Written]:
+def _written_topics(
+    flow: FlowConfig, source: ClusterClient, target: ClusterClient
+) -> Iterator[_Written]:
     policy = policy_of(flow)
     if flow.groups.checkpoints_s is not None:
         yield _Written(

@@ -267,14 +267,14 @@ def idle_flow_interface(
 def _open(setup: FlowSetup, clusters: AskedClusters) -> _OfflineFlow | FlowSnapshot:
     problem = clusters.problem(setup.target)
     if problem is not None:
-        return _unknown(setup, problem)
+        return _unknown_snapshot(setup, problem)
     try:
         return _OfflineFlow(setup, clusters.client(setup.source), clusters.client(setup.target))
     except TwinlogError as error:
-        return _unknown(setup, error)
+        return _unknown_snapshot(setup, error)
 
 
-def _unknown(setup: FlowSetup, error: TwinlogError) -> FlowSnapshot:
+def _unknown_snapshot(setup: FlowSetup, error: TwinlogError) -> FlowSnapshot:
     reason = str(error.without_flow())
     unknown = _snapshot(setup.name, FlowState.UNKNOWN, reason, None, ())
     return replace(unknown, code=error.code, error=error.without_flow())
@@ -325,7 +325,7 @@ class _OfflineFlow:
                 return replace(seen, code=problem.code, source_problem=str(problem))
         except TwinlogError as error:
             problem = error
-        seen = _unknown(self.setup, problem)
+        seen = _unknown_snapshot(self.setup, problem)
         with suppress(TwinlogError):
             _, status, _ = self._last_run()
             # the reason why it cannot be set up is more useful than the reason why it cannot be
@@ -346,7 +346,7 @@ class _OfflineFlow:
         last = None if self._history is None else self._history.latest
         source_id = self._source.metadata([]).cluster_id or ""
         if changed := source_changed(self._flow, last, source_id):
-            return replace(_unknown(self.setup, changed), state=FlowState.FAILED)
+            return replace(_unknown_snapshot(self.setup, changed), state=FlowState.FAILED)
         return self._run(self._read()[0])
 
     def led(self, log_once: Callable[[str], None]) -> LedFlow:

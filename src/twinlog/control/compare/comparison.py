@@ -362,7 +362,7 @@ def compare_topic_configs(
         for name, target_topic in remote.items()
         if target_topic in target_metadata.topics
     }
-    narrowed = _narrowed(flow, source_metadata, matches)
+    narrowed = _without_uncompared(flow, source_metadata, matches)
     compare_configs(narrowed, source, target, present, out, with_left_alone=False)
     return out
 
@@ -380,7 +380,7 @@ def _remotes(
     return flow, remote_names(flow, mirrored)
 
 
-def _narrowed(
+def _without_uncompared(
     flow: FlowConfig, source_metadata: ClusterMetadata, matches: Callable[[str], bool]
 ) -> FlowConfig:
     """Return the flow without topics that are not compared, for the sync of configs."""
@@ -424,7 +424,7 @@ class _Comparer:
         out.add(Aspect.PARTITIONS, len(present), partitions)
         factors = compare_replication(flow, source_metadata.topics, target_metadata.topics, present)
         out.add(Aspect.REPLICATION_FACTOR, len(present), factors)
-        narrowed = _narrowed(flow, source_metadata, matches)
+        narrowed = _without_uncompared(flow, source_metadata, matches)
         with_left_alone = self._with_left_alone
         report(f"configs of {plural(len(present), 'topic')}")
         compare_configs(

@@ -205,10 +205,10 @@ class Failover:
             say(f"promote: {'the flow' if scope.is_whole else plural(len(topics), 'topic')}")
         remotes = {copy.target.topic for copy in plan.copies}
         wait_until_over(scope, remotes, lambda line: say(f"promote: {line}"))
-        left = self._settle()
+        left = self._set_offsets()
         require_promoted(scope, topics)
         for left_plan in left:
-            say(f"groups: {left_plan.group} is not set: {_why(left_plan)}")
+            say(f"groups: {left_plan.group} is not set: {_why_not_set(left_plan)}")
         after = "the flow copies nothing more to the target, even if its source is available again"
         if left:
             say(f"done, but {plural(len(left), 'group')} would resume at the wrong offset: set it")
@@ -224,7 +224,7 @@ class Failover:
         self._say("nothing was promoted, so there is nothing to undo; groups that were set keep")
         self._say("  their offsets, as after a group sync")
 
-    def _settle(self) -> list[GroupPlan]:
+    def _set_offsets(self) -> list[GroupPlan]:
         self._groups.set_all(self._survey()[1], self._say)
         after = self._survey()[1]
         done = sum(plan.is_done for plan in after)
@@ -232,7 +232,7 @@ class Failover:
         return [plan for plan in after if not plan.is_done]
 
 
-def _why(plan: GroupPlan) -> str:
+def _why_not_set(plan: GroupPlan) -> str:
     if plan.problem:
         return plan.problem
     if plan.in_use_there:

@@ -133,7 +133,7 @@ class Gates:
         return _gate("lag", (), evidence)
 
     def _replicas(self) -> Gate:
-        problems = [*self._out_of_sync(), *self._thinner()]
+        problems = [*self._out_of_sync(), *self._fewer_replicas()]
         evidence = "all replicas of the remote topics are in sync, as many as here"
         return _gate("replicas", problems, evidence)
 
@@ -148,7 +148,7 @@ class Gates:
                 in_sync = f"{len(partition.isr)} of {len(partition.replicas)}"
                 yield f"{copy.target} has {in_sync} replicas in sync"
 
-    def _thinner(self) -> Iterator[str]:
+    def _fewer_replicas(self) -> Iterator[str]:
         for source, target in sorted({(c.source.topic, c.target.topic) for c in self._copies}):
             source_replicas, target_replicas = (
                 _replicas(self._here, source),
@@ -257,7 +257,7 @@ class Gates:
     def _transactions(self) -> Gate:
         transactions = open_transactions(self._scope.source, [copy.source for copy in self._copies])
         late = [transaction for transaction in transactions if transaction.lasts_s > HANGING_S]
-        evidence = _few(map(str, transactions)) or ["none is open"]
+        evidence = _first_lines(map(str, transactions)) or ["none is open"]
         return _gate("transactions", map(str, late), *evidence)
 
 
@@ -276,11 +276,11 @@ def require_open(scope: CutoverScope, gates: Iterable[Gate], accepted: Iterable[
 
 def _gate(name: str, problems: Iterable[str], *evidence: str) -> Gate:
     """Return a gate that is closed if there are problems, else open with this evidence."""
-    closed = tuple(_few(problems))
+    closed = tuple(_first_lines(problems))
     return Gate(name=name, is_open=not closed, evidence=closed or evidence)
 
 
-def _few(lines: Iterable[str]) -> list[str]:
+def _first_lines(lines: Iterable[str]) -> list[str]:
     every = list(lines)
     more = len(every) - FEW
     return [*every[:FEW], *([f"and {more} more"] if more > 0 else [])]

@@ -57,7 +57,7 @@ class CutoverScope:
         self.source = prompt_client(setup.source, api_timeout_s=SOURCE_ANSWERS_WITHIN_S)
         self.target = prompt_client(setup.target, api_timeout_s=GIVES_UP_S)
         self.steering = FlowSteering(setup.config, setup.source, setup.target, reason)
-        self.claim = _latest(self.history())
+        self.claim = _latest_claim(self.history())
         """The flow's newest claim on the target, or None if no mirror had led the flow there."""
         self.require_same(None, self.target.metadata([]))
         self.source_problem = source_problem or self._ask_source()
@@ -147,7 +147,9 @@ class CutoverScope:
 
     def require_copied(self) -> None:
         """Raise FlowError (NOT_COPIED) if no mirror ever led the flow into this target."""
-        self.claim = self.claim or _latest(self.history())  # the mirror of a drill starts later
+        self.claim = self.claim or _latest_claim(
+            self.history()
+        )  # the mirror of a drill starts later
         if self.claim is None:
             raise never_led(self.config)
 
@@ -184,5 +186,5 @@ class CutoverScope:
         self.close()
 
 
-def _latest(history: FlowHistory | None) -> Claim | None:
+def _latest_claim(history: FlowHistory | None) -> Claim | None:
     return None if history is None else history.latest

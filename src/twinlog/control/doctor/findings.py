@@ -441,7 +441,7 @@ MARKDOWN_LINK: Final = re.compile(r"\[([^\]]+)\]\(([^)]+)\)")
 AS_SAID: Final = "see the message; twinlog explain CODE explains more"
 
 
-def _certain(cause: str, what: str, todo: str) -> Finding:
+def _certain_finding(cause: str, what: str, todo: str) -> Finding:
     return Finding(Likelihood.CERTAIN, cause, what, todo)
 
 
@@ -456,7 +456,7 @@ def unreachable(seen: Observation) -> Iterator[Finding]:
     """Report clusters that are unreachable from this host."""
     for side in (seen.source, seen.target):
         if side.problem:
-            yield _certain(
+            yield _certain_finding(
                 "unreachable",
                 _named(side.alias, side.problem),
                 f"start its brokers, or correct {side.alias}.bootstrap.servers and its security",
@@ -477,7 +477,7 @@ def not_running(seen: Observation) -> Iterator[Finding]:
         waiting = f"{count(seen.lag)} records wait" if seen.lag else ""
         reasons = ("no process is known to run it", waiting, seen.snapshot.reason)
         todo = f"twinlog mirror {quote(seen.file)}; if another host runs it, check there"
-        yield _certain("not_running", "; ".join(filter(None, reasons)), todo)
+        yield _certain_finding("not_running", "; ".join(filter(None, reasons)), todo)
 
 
 def failed(seen: Observation) -> Iterator[Finding]:
@@ -486,9 +486,9 @@ def failed(seen: Observation) -> Iterator[Finding]:
     is_failed = snapshot.state is FlowState.FAILED
     is_unasked = snapshot.state is FlowState.UNKNOWN and bool(snapshot.code)
     if (is_failed or is_unasked) and not (seen.source.problem or seen.target.problem):
-        yield _certain("failed", snapshot.reason, advice_of(snapshot.code))
+        yield _certain_finding("failed", snapshot.reason, advice_of(snapshot.code))
     if snapshot.state is FlowState.DEGRADED:
-        yield _certain("degraded", snapshot.reason, _advice(snapshot))
+        yield _certain_finding("degraded", snapshot.reason, _advice(snapshot))
 
 
 def _advice(snapshot: FlowStatus) -> str:
@@ -504,7 +504,7 @@ def _advice(snapshot: FlowStatus) -> str:
 def silent(seen: Observation) -> Iterator[Finding]:
     """Report a live process that has stopped reporting."""
     if seen.silent_ms > SILENT_MS:
-        yield _certain(
+        yield _certain_finding(
             "silent",
             f"its process is alive, but has not reported for {duration(seen.silent_ms / 1000)}",
             "check if the host swaps, or if the process is suspended (kill -CONT); then restart it",
@@ -516,17 +516,17 @@ def paused(seen: Observation) -> Iterator[Finding]:
     if seen.pause or seen.snapshot.state is FlowState.PAUSED:
         waiting = f"{count(seen.lag)} records wait" if seen.lag else ""
         what = "; ".join(filter(None, (seen.pause or "paused", waiting)))
-        yield _certain("paused", what, seen.command("flow resume"))
+        yield _certain_finding("paused", what, seen.command("flow resume"))
         return
     parts = [
         partition
         for partition in seen.snapshot.partitions
         if partition.state is PartitionState.PAUSED
     ]
-    for topic, paused in _by(parts, lambda partition: partition.topic):
+    for topic, paused in _grouped_by(parts, lambda partition: partition.topic):
         why = paused[0].message or "paused"
         lag = total(partition.lag for partition in paused) or 0
-        yield _certain(
+        yield _certain_finding(
             "topic_paused",
             f"{topic}: {why}; {count(lag)} records wait",
             f"{seen.command('topic resume')} --topics {quote(topic)}",
@@ -536,10 +536,10 @@ def paused(seen: Observation) -> Iterator[Finding]:
 def no_lanes(seen: Observation) -> Iterator[Finding]:
     """Report that Spark runs no lane for the flow."""
     if seen.snapshot.state is FlowState.WAITING_FOR_SPARK:
-        yield _certain("no_lanes", seen.snapshot.reason, advice_of(seen.snapshot.code))
+        yield _certain_finding("no_lanes", seen.snapshot.reason, advice_of(seen.snapshot.code))
     works = seen.snapshot.state in (FlowState.RUNNING, FlowState.PARTLY_FAILED, FlowState.STARTING)
     if works and not seen.snapshot.lanes and seen.behind:
-        yield _certain(
+        yield _certain_finding(
             "no_lanes",
             f"no lane runs ({seen.snapshot.state}), and {count(seen.lag)} records wait",
             "check that Spark has free cores for a job of this application, and check its log",
@@ -549,12 +549,14 @@ def no_lanes(seen: Observation) -> Iterator[Finding]:
 def stopped_by_codes(seen: Observation) -> Iterator[Finding]:
     """Report partitions that have stopped with a code or are retried; the most frequent first."""
     parts = [partition for partition in seen.snapshot.partitions if partition.code]
-    groups = sorted(_by(parts, lambda partition: partition.code), key=lambda item: -len(item[1]))
+    groups = sorted(
+        _grouped_by(parts, lambda partition: partition.code), key=lambda item: -len(item[1])
+    )
     for code, stopped in groups:
         names = first_few(f"{partition.topic}-{partition.partition}" for partition in stopped)
         is_failed = any(partition.state is PartitionState.FAILED for partition in stopped)
         verb = "have stopped" if is_failed else "are being retried"
-        yield _certain(
+        yield _certain_finding(
             code.lower(),
             f"{plural(len(stopped), 'partition')} {verb} with {code} ({names}): "
             f"{stopped[0].message}",
@@ -568,8 +570,8 @@ def leaderless(seen: Observation) -> Iterator[Finding]:
         return
     for side in (seen.source, seen.target):
         if side.leaderless:
-            yield _certain(
-                "no_leader", _of(side, side.leaderless, "no leader"), advice_of("NO_LEADER")
+            yield _certain_finding(
+                "no_leader", _side_text(side, side.leaderless, "no leader"), advice_of("NO_LEADER")
             )
 
 
@@ -579,15 +581,17 @@ def under_min_isr(seen: Observation) -> Iterator[Finding]:
         return
     side = seen.target
     if side.under_min_isr:
-        what = _of(side, side.under_min_isr, "fewer replicas in sync than min.insync.replicas")
+        what = _side_text(
+            side, side.under_min_isr, "fewer replicas in sync than min.insync.replicas"
+        )
         todo = (
             "start the target's other brokers; until then acks=all is rejected "
             "(kafka-topics.sh --describe --under-min-isr-partitions)"
         )
-        yield _certain("target_under_min_isr", what, todo)
+        yield _certain_finding("target_under_min_isr", what, todo)
 
 
-def _of(side: ClusterView, tps: Sequence[object], what: str) -> str:
+def _side_text(side: ClusterView, tps: Sequence[object], what: str) -> str:
     return (
         f"{plural(len(tps), 'partition')} of {side.alias} have {what} ({first_few(map(str, tps))})"
     )
@@ -596,7 +600,7 @@ def _of(side: ClusterView, tps: Sequence[object], what: str) -> str:
 def retention_near(seen: Observation) -> Iterator[Finding]:
     """Report records that will be deleted before they are copied."""
     near = [partition for partition in seen.snapshot.partitions if partition.is_near_deletion]
-    for topic, of_topic in _by(near, lambda partition: partition.topic):
+    for topic, of_topic in _grouped_by(near, lambda partition: partition.topic):
         first = min(of_topic, key=lambda partition: partition.left_ms or 0)
         needs = (
             "more time than it has (it is not catching up)"
@@ -604,7 +608,7 @@ def retention_near(seen: Observation) -> Iterator[Finding]:
             else duration(first.needs_ms / 1000)
         )
         left = duration((first.left_ms or 0) / 1000)
-        yield _certain(
+        yield _certain_finding(
             "retention_near",
             f"{topic}-{first.partition}: in {left} the source may delete records not copied yet, "
             f"and the copy needs: {needs}",
@@ -613,7 +617,7 @@ def retention_near(seen: Observation) -> Iterator[Finding]:
         )
 
 
-def _by(
+def _grouped_by(
     parts: Iterable[PartitionStatus], key: Callable[[PartitionStatus], str]
 ) -> Iterator[tuple[str, list[PartitionStatus]]]:
     out: dict[str, list[PartitionStatus]] = {}

@@ -133,7 +133,7 @@ class Drill:
         self._evidence: list[str] = []
         self._setup = flow_setup(config)
 
-    def _say(self, line: str) -> None:
+    def _print_line(self, line: str) -> None:
         self._evidence.append(line)
         self._write(line)
 
@@ -188,10 +188,12 @@ class Drill:
                     self._rehearse(plan, names, source, file, result)
             except TwinlogError as error:
                 result.problem = str(error)
-                self._say(f"ended: {error}")
+                self._print_line(f"ended: {error}")
             finally:
-                self._say("cleaning up")
-                cleaned = [clean(client, names.mark, self._say) for client in (source, target)]
+                self._print_line("cleaning up")
+                cleaned = [
+                    clean(client, names.mark, self._print_line) for client in (source, target)
+                ]
                 result.is_clean = all(cleaned)
         result.seconds = round(time.monotonic() - began, 1)
         return result
@@ -216,8 +218,10 @@ class Drill:
                     configs=shape.configs,
                 )
             _commit_first(source, names, part, plan.shapes)
-        self._say(f"topics like {first_few(shape.topic for shape in plan.shapes)} are created")
-        self._say("starting a separate mirror (Spark takes some seconds)")
+        self._print_line(
+            f"topics like {first_few(shape.topic for shape in plan.shapes)} are created"
+        )
+        self._print_line("starting a separate mirror (Spark takes some seconds)")
         mirror = MirrorProcess(path, "--listen", "off", pass_fds=(file,))
         try:
             for part in plan.parts:
@@ -227,20 +231,20 @@ class Drill:
                     if flow.flow.source == names.alias(part, self._config.flow.source)
                 )
                 counts = [shape.partitions for shape in plan.shapes]
-                work = Rehearsal(part, flow, names, counts, plan.load, mirror, self._say)
+                work = Rehearsal(part, flow, names, counts, plan.load, mirror, self._print_line)
                 outcome = work.run(plan.fence)
-                self._judge(outcome)
+                self._report_outcome(outcome)
                 result.outcomes.append(outcome)
         finally:
             mirror.kill()
 
-    def _judge(self, outcome: Measured) -> None:
+    def _report_outcome(self, outcome: Measured) -> None:
         limit = self._config.rpo_seconds
         if limit is not None and outcome.lost_s > limit:
             what = f"{outcome.lost_s:.1f} s were lost, twinlog.rpo.seconds is {limit}"
             outcome.findings.append(Defect(part=outcome.part, where="the loss", what=what))
         for finding in outcome.findings:
-            self._say(f"RED: {finding}")
+            self._print_line(f"RED: {finding}")
 
 
 def _commit_first(

@@ -118,7 +118,7 @@ class OffsetSyncs:
             if is_known and maps.has_rows_of(view.source, view.map_epoch):
                 written = self._written.setdefault(view.map_key, _Written())
                 before = written.point, written.at
-                if points := self._due(view, maps[view.map_key], written, now):
+                if points := self._due_syncs(view, maps[view.map_key], written, now):
                     due[view] = points
                     undone[view] = _Written(point=before[0], at=before[1], is_delayed=True)
         syncs: list[OffsetSync] = []
@@ -135,7 +135,7 @@ class OffsetSyncs:
         self._written.update((view.map_key, before) for view, before in undone.items())
         self._write(syncs)
 
-    def _due(
+    def _due_syncs(
         self, view: PartitionView, known: PartitionMap, written: _Written, now: float
     ) -> list[SyncPoint]:
         """Return the syncs to write for one partition, and update `written` accordingly."""

@@ -159,7 +159,7 @@ class Verification:
             if section is None:
                 return
             self._flow.verified.complete(is_complete=False)
-            self._do(section)
+            self._verify_section(section)
             if max(self._source.muted_until, self._target.muted_until) > began:
                 self._held_until = time.monotonic() + HELD_S
                 return
@@ -171,7 +171,7 @@ class Verification:
             done = self._done.get(_pair(view), 0)
             if done >= view.upstream:
                 continue
-            written = self._written(view, maps)
+            written = self._mapped_copy(view, maps)
             if written.reach is None:
                 continue
             end = written.reach.upstream
@@ -180,7 +180,7 @@ class Verification:
                 return _Section(view, written, begin, min(begin + self._offsets, end))
         return None
 
-    def _written(self, view: PartitionView, maps: Maps) -> MappedCopy:
+    def _mapped_copy(self, view: PartitionView, maps: Maps) -> MappedCopy:
         known = maps.get(view.map_key)
         if (
             known is None
@@ -196,23 +196,23 @@ class Verification:
             reach = reach_at(known.runs, known.mark.ordinal, known.mark.downstream)
         return MappedCopy(runs=known.runs, mark=known.mark, reach=reach)
 
-    def _do(self, section: _Section) -> None:
+    def _verify_section(self, section: _Section) -> None:
         self._last = section.view.source
         before_s = time.thread_time()
-        compared = self._compared(section, Rules(is_shared=self._is_shared))
+        compared = self._compare(section, Rules(is_shared=self._is_shared))
         if not compared.is_identical:
             again = self._compare_again(section)
             if again is None:
                 return
             compared = again
-        self._note(section.view, compared)
+        self._record_result(section.view, compared)
         cpu_ms = int(1000 * (time.thread_time() - before_s))
         wanted = self._offsets * SECTION_MS // max(1, cpu_ms)
         if compared.bytes:
             wanted = min(wanted, self._offsets * SECTION_BYTES // compared.bytes)
         self._offsets = min(max(wanted, LEAST_OFFSETS), MOST_OFFSETS, 2 * self._offsets)
 
-    def _note(self, view: PartitionView, compared: Compared) -> None:
+    def _record_result(self, view: PartitionView, compared: Compared) -> None:
         self._flow.verified.compared(
             compared.equal, compared.bytes, int(time.time() * 1000), int(1000 * time.thread_time())
         )
@@ -232,15 +232,15 @@ class Verification:
         view = views.get(_pair(section.view))
         if view is None:
             return None
-        written = self._written(view, self._flow.read_map())
+        written = self._mapped_copy(view, self._flow.read_map())
         if written.reach is None or written.reach.upstream < section.end:
             return None
         self._lacking.clear()
         intents = state_rows_if_any(self._target).intents(self._flow.name)
         rules = rules_of(intents, view, is_shared=self._is_shared)
-        return self._compared(replace(section, view=view, written=written), rules)
+        return self._compare(replace(section, view=view, written=written), rules)
 
-    def _compared(self, section: _Section, rules: Rules) -> Compared:
+    def _compare(self, section: _Section, rules: Rules) -> Compared:
         view, written = section.view, section.written
         reach = written.reach or Reach(0, 0)
         source_start = offset_at(self._source, view.source, EARLIEST)

@@ -162,9 +162,11 @@ def reverse_start(flow: str, divergence: LogDivergence) -> ReverseStart | None:
     ]
     start = 0 if divergence.target_log is None else divergence.target_log[0]
     if apart or copy.reach.downstream != k + copy.ordinal:
-        raise _unknown(flow, divergence, "between the copied records")
+        raise _unknown_tail(flow, divergence, "between the copied records")
     if known.before is None and start < first.downstream:
-        raise _unknown(flow, divergence, f"before offset {first.downstream}, where the copy began")
+        raise _unknown_tail(
+            flow, divergence, f"before offset {first.downstream}, where the copy began"
+        )
     runs = [
         Run(run.ordinal, run.downstream, run.upstream) for run in known.runs if run.ordinal < common
     ]
@@ -181,7 +183,7 @@ def reverse_start(flow: str, divergence: LogDivergence) -> ReverseStart | None:
     )
 
 
-def _unknown(flow: str, divergence: LogDivergence, where: str) -> FlowError:
+def _unknown_tail(flow: str, divergence: LogDivergence, where: str) -> FlowError:
     return FlowError(
         f"{divergence.target} of the target holds records {where} that never were on the source, "
         "so the flow back has no single start offset; leave its topic out with --topics, and give "

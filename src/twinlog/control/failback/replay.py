@@ -248,7 +248,11 @@ class Replay:
             last = self._last_offset(work, committed)
         if last < first:
             return first  # nothing of this tail was appended yet
-        if not work.files or not committed.metadata or self._holds(work, committed.metadata):
+        if (
+            not work.files
+            or not committed.metadata
+            or self._has_last_appended(work, committed.metadata)
+        ):
             return committed.offset
         raise self._scope.error(
             f"the replay of {work.tail.source} reached offset {committed.offset}, and "
@@ -272,7 +276,7 @@ class Replay:
             code="REPLAY_UNKNOWN",
         )
 
-    def _holds(self, work: TailWork, last: str) -> bool:
+    def _has_last_appended(self, work: TailWork, last: str) -> bool:
         offset = int(last.partition(" ")[0])
         return any(
             last_appended(record_of(fields)) == last

@@ -317,7 +317,7 @@ def read_tail(
                 break
         on_read(position)
         if position == before:
-            raise _moved(client, tp, position)
+            raise _position_moved(client, tp, position)
 
 
 def _fetch(client: ClusterClient, tp: TopicPartition, position: int) -> FetchedRecords:
@@ -327,10 +327,10 @@ def _fetch(client: ClusterClient, tp: TopicPartition, position: int) -> FetchedR
     except BrokerRefused as refusal:
         if refusal.code != "OFFSET_OUT_OF_RANGE":
             raise
-        raise _moved(client, tp, position) from refusal
+        raise _position_moved(client, tp, position) from refusal
 
 
-def _moved(client: ClusterClient, tp: TopicPartition, position: int) -> FlowError:
+def _position_moved(client: ClusterClient, tp: TopicPartition, position: int) -> FlowError:
     return FlowError(
         f"cluster {client.alias}: {tp} no longer has offset {position}: its retention "
         "now deletes the tail, or a leader lost it; raise retention.ms of the topic, and run the "

@@ -114,7 +114,7 @@ def _ids(target: ClusterClient, flow: str, wanted: set[int]) -> dict[int, int]:
         for number in missing - fresh.keys():
             fresh[number] = init_producer_id(target).producer_id
         try:
-            _give(target, flow, {number: fresh[number] for number in missing})
+            _assign_producer_ids(target, flow, {number: fresh[number] for number in missing})
         except TwinlogError as error:
             if error.fate is not Fate.RETRIABLE or attempt == TRIES - 1:
                 raise
@@ -127,7 +127,7 @@ def _ids(target: ClusterClient, flow: str, wanted: set[int]) -> dict[int, int]:
     )
 
 
-def _give(target: ClusterClient, flow: str, ids: dict[int, int]) -> None:
+def _assign_producer_ids(target: ClusterClient, flow: str, ids: dict[int, int]) -> None:
     now_ms, claimant = int(time.time() * 1000), uuid.uuid4().hex
     rows = [giving_producer(flow, number, claimant, ids[number]) for number in sorted(ids)]
     records = [
@@ -349,7 +349,7 @@ class FlowSetup(FlowEnds):
             # exist
             if has_state(target, within_s=REACHED_WITHIN_S):
                 self._stay_fenced(news_of.read(), once=once)
-            ids = self._enter(once=once)
+            ids = self._contact_clusters(once=once)
             news = news_of.read()
             pause, self.released = news.intents.pause, news.intents.released
             self._mapped = news.mapped
@@ -382,7 +382,7 @@ class FlowSetup(FlowEnds):
                 if once:
                     discovery.fail_absent(self.config)
                     discovery.plans = with_ends(source, self.config, discovery.plans)
-                work = self._work(claim, target, map_reader, discovery, capabilities)
+                work = self._work_of_lead(claim, target, map_reader, discovery, capabilities)
             return PreparedFlow(
                 work=work,
                 generation=claim.generation,
@@ -405,7 +405,7 @@ class FlowSetup(FlowEnds):
             self._logged.add(line)
             log.warning("%s", line, extra={"flow": self.name})
 
-    def _enter(self, *, once: bool) -> tuple[str, str]:
+    def _contact_clusters(self, *, once: bool) -> tuple[str, str]:
         """Contact both clusters and lead the flow. Return the cluster IDs."""
         source, target = self.clients.both()
         # the first timeout is short, so that an outage is reported soon; the set-up is retried
@@ -497,7 +497,7 @@ class FlowSetup(FlowEnds):
             discovery.plans = self._take_over.judged(discovery.plans)
         return discovery
 
-    def _work(
+    def _work_of_lead(
         self,
         claim: Claim,
         target: ClusterClient,

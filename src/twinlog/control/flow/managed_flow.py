@@ -400,7 +400,7 @@ class ManagedFlow:
         if self.phase is Phase.LEFT:
             # immediately, before other flows' lanes drain: until it leaves, this member might be
             # elected, or delay a rebalance
-            _beside(self.setup.resign)
+            _start_thread(self.setup.resign)
 
     def _ends(self, why: Step) -> None:
         if self.life.take(why) is Phase.ENDING and self.run is not None:
@@ -504,10 +504,10 @@ def leave(setup: FlowSetup) -> threading.Thread:
         except TwinlogError as error:
             FlowLog(log, setup.name).info("could not leave cleanly: %s", error)
 
-    return _beside(close)
+    return _start_thread(close)
 
 
-def _beside(job: Callable[[], None]) -> threading.Thread:
+def _start_thread(job: Callable[[], None]) -> threading.Thread:
     thread = threading.Thread(target=job, name="twinlog-leave", daemon=True)
     thread.start()
     return thread

@@ -113,7 +113,7 @@ class Steering:
 
     def _follow(self, intents: FlowIntents) -> None:
         before = self.run.intents
-        self._say(before, intents)
+        self._log_changes(before, intents)
         self.release(intents.released)
         self.run.follow(intents)
         is_held = intents.pause is not None or intents.promotion is not None
@@ -137,7 +137,7 @@ class Steering:
         if self.run.work.has_budget != (pacer is not None):
             self.run.work = structs.replace(self.run.work, has_budget=pacer is not None)
 
-    def _say(self, before: FlowIntents, intents: FlowIntents) -> None:
+    def _log_changes(self, before: FlowIntents, intents: FlowIntents) -> None:
         """Log one line for all topics with the same intent of the same operator."""
         topics_by_line: dict[tuple[str, str], list[str]] = {}
         for kind, topic in sorted({*before.keys(), *intents.keys()}):

@@ -128,7 +128,7 @@ class TargetOffsets:
         source = None if self._is_shared else self._flow.policy.topic_source(topic)
         return source is not None and source in self.target_aliases
 
-    def _passes(self, *found: str | None) -> bool:
+    def _is_selected(self, *found: str | None) -> bool:
         config = self._flow.config
         names = [name for name in found if name is not None]
         return any(
@@ -153,12 +153,12 @@ class TargetOffsets:
         asked = [views[tp] for tp in wanted if tp in views and not views[tp].is_broken]
         back = [tp for tp in wanted if tp not in views and self._came_from_target(tp.topic)]
         standing = confirmed(asked, self._source, self._target)
-        counterparts = dict(self._forth({view.source: view for view in standing}))
+        counterparts = dict(self._find_copies({view.source: view for view in standing}))
         if back:
-            counterparts.update(self._back(back))
+            counterparts.update(self._find_originals(back))
         return counterparts
 
-    def _forth(self, views: Views) -> Iterator[tuple[TopicPartition, Counterpart]]:
+    def _find_copies(self, views: Views) -> Iterator[tuple[TopicPartition, Counterpart]]:
         if not views:
             return
         picture = read_flow(
@@ -182,14 +182,16 @@ class TargetOffsets:
             if replica.copied.reach is not None:
                 yield tp, Counterpart(replica=replica)
 
-    def _back(self, tps: Sequence[TopicPartition]) -> Iterator[tuple[TopicPartition, Counterpart]]:
+    def _find_originals(
+        self, tps: Sequence[TopicPartition]
+    ) -> Iterator[tuple[TopicPartition, Counterpart]]:
         """Find the originals of copies on the source. Topic names show that they are copies. The
         map of the flow that wrote them names the originals, since that flow may rename topics too.
         """
         map_topic = map_topic_of(self._flow.config.flow.reverse)
         copies = self._source.metadata([map_topic, *sorted({tp.topic for tp in tps})]).topics
         upstream = self._flow.policy.upstream_topic
-        is_asked = any(self._passes(tp.topic, upstream(tp.topic)) for tp in tps)
+        is_asked = any(self._is_selected(tp.topic, upstream(tp.topic)) for tp in tps)
         topic = copies.get(map_topic)
         if topic is not None and topic.error == TOPIC_AUTHORIZATION_FAILED and is_asked:
             self._flow.log_once(_hidden_map(self._flow, map_topic))
@@ -241,7 +243,7 @@ class TargetOffsets:
             names = named.get(topic_id, ())
             plain = self._flow.policy.upstream_topic(tp.topic)
             name = plain if not names or plain in names else sorted(names)[-1]
-            if name is not None and self._passes(tp.topic, name):
+            if name is not None and self._is_selected(tp.topic, name):
                 yield tp, TopicPartition(name, tp.partition)
 
 

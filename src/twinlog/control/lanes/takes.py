@@ -208,13 +208,13 @@ def partitioned_as_before(
         if not other:
             out.append(partition)
             continue
-        moved = _moved(plan, max(other))
+        moved = _partitions_differ(plan, max(other))
         message = moved.worded(flow, is_shared=partition.is_shared)
         partition.troubled(moved.code, message, retriable=False)
     return out
 
 
-def _moved(plan: PartitionPlan, began: int) -> LogFinding:
+def _partitions_differ(plan: PartitionPlan, began: int) -> LogFinding:
     before = (
         f"was partitioned by key into {began} target partitions" if began else "kept its partitions"
     )

@@ -144,9 +144,9 @@ def _spans(
     for tp in tps:
         start, end = starts[tp], ends[tp]
         if isinstance(start, TwinlogError):
-            _note(unread, tp, start)
+            _note_unread(unread, tp, start)
         elif isinstance(end, TwinlogError):
-            _note(unread, tp, end)
+            _note_unread(unread, tp, end)
         elif end.end_offset > start.offset:
             spans[tp] = Span(start.offset, end.end_offset)
     return spans
@@ -163,7 +163,7 @@ def _written_by_others(
     answers = fetch_records(target, {tp: (span.first, ONE_BATCH) for tp, span in spans.items()})
     for tp, answer in answers.items():
         if isinstance(answer, TwinlogError):
-            _note(unread, tp, answer)
+            _note_unread(unread, tp, answer)
             continue
         first = next((header for header, _ in read_headers(answer.records)), None)
         if first is not None and (first.magic < 2 or first.producer_id not in producers):
@@ -171,7 +171,7 @@ def _written_by_others(
     return out
 
 
-def _note(
+def _note_unread(
     unread: dict[TopicPartition, TwinlogError], tp: TopicPartition, error: TwinlogError
 ) -> None:
     if not isinstance(error, Unauthorized):

@@ -107,7 +107,7 @@ class LoopGuard:
         selected = selected_topics(self.config, at_source)
         unnamed = refused_names(self.config, selected)
         named = {name: topic for name, topic in selected.items() if name not in unnamed}
-        verdict = self._judge(named, at_target, *states)
+        verdict = self._verdicts_of(named, at_target, *states)
         verdict.errors.update(unnamed)
         if not verdict.rows and not verdict.errors:
             verdict.errors.update(self._to_come(at_target))
@@ -169,7 +169,7 @@ class LoopGuard:
         """
         states = self._states(source, target, at_source, at_target)
         self._check_claims(*states)
-        verdict = self._judge(topics, at_target, *states)
+        verdict = self._verdicts_of(topics, at_target, *states)
         if self.judges_topics:
             verdict.leave(foreign_topics(self.config, verdict.rows.values(), at_target, target))
         self._begun = frozenset(row.topic for row in verdict.rows.values() if row.begun)
@@ -178,7 +178,7 @@ class LoopGuard:
         may_write = not fresh or self._has_noted(target, verdict, fresh)
         if fresh and may_write:
             states = self._states(source, target, at_source, at_target)
-            strangers, verdict = verdict.strangers, self._judge(topics, at_target, *states)
+            strangers, verdict = verdict.strangers, self._verdicts_of(topics, at_target, *states)
             verdict.leave(strangers)
         if may_write:
             self._take_back(target, verdict, states[1])
@@ -314,7 +314,7 @@ class LoopGuard:
         )
         return at_source, at_target
 
-    def _judge(
+    def _verdicts_of(
         self,
         topics: Topics,
         at_target: ClusterMetadata,
@@ -384,7 +384,7 @@ class LoopGuard:
         """
         topic, before, holds = row.source_topic, "", ""
         for other in begun.beside(row):
-            where = _where(other, row, at_target)
+            where = _current_topic_of(other, row, at_target)
             if where == row.topic and other.source_topic != topic:
                 holds = other.source_topic
             is_same = other.is_from(row.source_cluster_id, topic, row.source_topic_id)
@@ -402,7 +402,7 @@ class LoopGuard:
         for other in others:
             if not other.is_from(row.source_cluster_id, topic, row.source_topic_id):
                 continue
-            remote = _where(other, row, at_target)
+            remote = _current_topic_of(other, row, at_target)
             if remote and not (row.begun and remote != row.topic):
                 return copied_already(self.config, topic, other, remote)
         if row.begun:
@@ -417,7 +417,7 @@ def _key(row: CopyRow) -> tuple[str, str]:
     return row.flow, row.topic
 
 
-def _where(other: CopyRow, row: CopyRow, at_target: ClusterMetadata) -> str:
+def _current_topic_of(other: CopyRow, row: CopyRow, at_target: ClusterMetadata) -> str:
     """Return the topic of another flow's row if it still exists, or is about to."""
     if other.topic == row.topic and NO_TOPIC_ID in (other.topic_id, row.topic_id):
         return other.topic

@@ -64,7 +64,7 @@ class SparkEngine:
         self._is_warm = is_cluster and any(flow.lanes.has_warm_standby for flow in flows)
         if self._is_warm:
             self._needed.set()
-        self._room = {name: self._most(name) for name in self._flows}
+        self._room = {name: self._most_lanes(name) for name in self._flows}
         self._warned: set[str] = set()
         self._supervisor: Any = None
         self._server: Any = None
@@ -239,7 +239,7 @@ class SparkEngine:
 
     # -- lanes
 
-    def _most(self, name: str, partitions: int = MANY) -> int:
+    def _most_lanes(self, name: str, partitions: int = MANY) -> int:
         """Return the maximum number of lanes of a flow, however many cores a cluster has."""
         flow = self._flows[name]
         cores = self._cores
@@ -250,7 +250,7 @@ class SparkEngine:
     def _lanes_wanted(self) -> int:
         """Return the number of lanes that all led flows want, by their partitions."""
         led = {} if is_local(self._master) else self._supervisor.ask(self._partitions)
-        return sum(self._most(name, led.get(name, MANY)) for name in self._flows)
+        return sum(self._most_lanes(name, led.get(name, MANY)) for name in self._flows)
 
     def _partitions(self) -> dict[str, int]:
         runs = {flow.setup.name: flow.run for flow in self._supervisor.flows}

@@ -124,7 +124,7 @@ class Sharing:
         for flow in moving:
             self._continue_handover(flow, now)
         if not moving:
-            self._give(known, now)
+            self._hand_over(known, now)
 
     def _announce(self, flow: ManagedFlow, now: float, *, can_lead: bool) -> None:
         membership = flow.setup.membership
@@ -146,8 +146,8 @@ class Sharing:
             self._announced_at[flow.setup.name] = now
             membership.announce(with_share(announced, share))
 
-    def _give(self, flows: list[ManagedFlow], now: float) -> None:
-        fewer = self._fewer(flows)
+    def _hand_over(self, flows: list[ManagedFlow], now: float) -> None:
+        fewer = self._peers_with_fewer(flows)
         self._uneven_since = {flow: self._uneven_since.get(flow, now) for flow in fewer}
         due = {
             process: peer
@@ -174,7 +174,7 @@ class Sharing:
                 )
                 self._begin(flow, process, now)
 
-    def _fewer(self, flows: list[ManagedFlow]) -> dict[str, _Fewer]:
+    def _peers_with_fewer(self, flows: list[ManagedFlow]) -> dict[str, _Fewer]:
         by_process: dict[str, _Fewer] = {}
         now = self._clock()
         self._given = {group_id: known for group_id, known in self._given.items() if known[1] > now}

@@ -148,7 +148,7 @@ class Supervisor:
         """Run one turn: handle queued calls, waiting for the first one, and then do what is due."""
         self._calls.take(within_s)
         for asked in self.commands.take():
-            self._obey(asked)
+            self._run_command(asked)
         for flow in self.flows:
             flow.tick()
         self.flows = [flow for flow in self.flows if not _is_gone(flow)]
@@ -161,7 +161,7 @@ class Supervisor:
             for flow in self.flows:
                 flow.cut()
 
-    def _obey(self, asked: QueuedCommand) -> None:
+    def _run_command(self, asked: QueuedCommand) -> None:
         match asked.command:
             case Reload():
                 self._reloads.ask(asked)

@@ -149,7 +149,7 @@ class MapRebuild:
         lacking = may_lack_offsets(self._target, existing) if existing else set()
         for plan in plans:
             try:
-                yield self._one(plan, is_lacking=plan.target.topic in lacking)
+                yield self._rebuild_partition(plan, is_lacking=plan.target.topic in lacking)
             except NotLeader:
                 raise
             except TwinlogError as error:
@@ -171,7 +171,7 @@ class MapRebuild:
 
     # -- one partition
 
-    def _one(self, plan: PartitionPlan, *, is_lacking: bool) -> RebuiltLine:
+    def _rebuild_partition(self, plan: PartitionPlan, *, is_lacking: bool) -> RebuiltLine:
         if plan.targets:
             raise PartitionError(
                 f"{plan.source}: is partitioned by key into several target partitions: its map "
@@ -361,7 +361,7 @@ class ClaimingSetup(FlowSetup):
         `held`: the flow's target topics that ever held a record.
         """
         with self._lock:
-            ids, target = self._enter(once=True), self.clients.target
+            ids, target = self._contact_clusters(once=True), self.clients.target
             map_topic = map_topic_of(self.config.flow)
             history = self.claims.history(target)
             if history is not None and history.latest and is_lost(target, map_topic, history):

@@ -328,7 +328,7 @@ class HeldBackWatch:
             since_ms = self.run.clock.wall_ms() - int((now - held.since) * 1000)
             if oldest is not None and oldest.since_ms >= 0:
                 since_ms = min(since_ms, oldest.since_ms)
-            code, text = OPEN_TRANSACTION, _worded(tp, held.stable, oldest, since_ms)
+            code, text = OPEN_TRANSACTION, _hold_text(tp, held.stable, oldest, since_ms)
             partition.held_back = Failure(
                 code=code, message=text, since_ms=since_ms, began=held.since
             )
@@ -343,7 +343,9 @@ class HeldBackWatch:
             self.log.info("%s: no longer held back by an open transaction", tp, partition=tp)
 
 
-def _worded(tp: TopicPartition, stable: int, oldest: OpenTransaction | None, since_ms: int) -> str:
+def _hold_text(
+    tp: TopicPartition, stable: int, oldest: OpenTransaction | None, since_ms: int
+) -> str:
     tool = "kafka-transactions.sh --bootstrap-server SOURCE"
     where = f"--topic {tp.topic} --partition {tp.partition}"
     who, start = "an open transaction", stable

@@ -114,7 +114,7 @@ class _Flow:
         discovery = discover(flow, self._setup.policy, self._source, self._target, create=False)
         out.notes += discovery.notes
         out.partitions += self._never_made(discovery, out)
-        out.partitions += self._compared(discovery, out)
+        out.partitions += self._compare_partitions(discovery, out)
         out.partitions.sort(key=lambda verified: verified.source)
         led = idle_flow_interface(self._setup, self._source, self._target, out.note)
         views = tuple(
@@ -163,7 +163,7 @@ class _Flow:
             if not problem and (start is None or end is None):
                 problem = NO_BOUNDS
             missing = Range(start or 0, end or 0)
-            missing = _narrowed(missing, _since(since.get(tp, 0)), _until(until.get(tp)))
+            missing = _in_scope(missing, _since(since.get(tp, 0)), _until(until.get(tp)))
             if not problem and missing.next > missing.first:
                 if out.is_led:
                     compared.pending = missing
@@ -173,7 +173,9 @@ class _Flow:
 
     # -- partitions with one
 
-    def _compared(self, discovery: Discovery, out: VerifiedFlow) -> Iterable[VerifiedPartition]:
+    def _compare_partitions(
+        self, discovery: Discovery, out: VerifiedFlow
+    ) -> Iterable[VerifiedPartition]:
         plans = [plan for plan in discovery.plans if self._scope.matches(plan.source.topic)]
         targets = [plan.target for plan in plans]
         picture = read_flow(
@@ -196,16 +198,16 @@ class _Flow:
             replica = picture.replica(plan, plan.targets)
             source_bounds, target_bounds = _bounds(replica.source), _bounds(replica.target)
             if plan.targets:
-                wanted.append(_unknown(plan, BY_KEY))
+                wanted.append(_unknown_partition(plan, BY_KEY))
                 continue
             if plan.transform or (replica.map is not None and replica.map.transformed):
-                wanted.append(_unknown(plan, TRANSFORMED))
+                wanted.append(_unknown_partition(plan, TRANSFORMED))
                 continue
             if source_bounds is None or target_bounds is None:
-                wanted.append(_unknown(plan, NO_BOUNDS))
+                wanted.append(_unknown_partition(plan, NO_BOUNDS))
                 continue
             if replica.problem is not None and replica.key is None:
-                wanted.append(_unknown(plan, str(replica.problem)))
+                wanted.append(_unknown_partition(plan, str(replica.problem)))
                 continue
             later_end = here_later[plan.source].end
             wanted.append(
@@ -215,7 +217,7 @@ class _Flow:
                     here=source_bounds,
                     there=target_bounds,
                     here_later=FOREVER if later_end is None else later_end,
-                    written=self._written(replica, there_later[plan.target]),
+                    written=self._mapped_copy(replica, there_later[plan.target]),
                     producers=self._producers | _producers(replica.map),
                     rules=rules_of(
                         self._intents,
@@ -253,7 +255,7 @@ class _Flow:
             if log.problem is not None or log.start != log.end:
                 out.leave_out(f"{tp}: {NO_SUCH_PARTITION}")
 
-    def _written(self, replica: Replica, later: LogState) -> MappedCopy:
+    def _mapped_copy(self, replica: Replica, later: LogState) -> MappedCopy:
         # in a shared topic the log must show the end of the copy
         reach = None if self._setup.is_identity else replica.copied.reach
         end = replica.target.end or 0
@@ -312,7 +314,7 @@ def _bounds(log: LogState) -> PartitionBounds | None:
     return PartitionBounds(start=log.start, end=log.end)
 
 
-def _narrowed(source_range: Range, since: int, until: int | None) -> Range:
+def _in_scope(source_range: Range, since: int, until: int | None) -> Range:
     """Return the part of the range that is in the scope; it may be empty."""
     return Range(
         max(source_range.first, since),
@@ -332,7 +334,7 @@ def _until(offset: int | None) -> int | None:
     return None if offset is None or offset < 0 else offset
 
 
-def _unknown(plan: PartitionPlan, why: str) -> VerifiedPartition:
+def _unknown_partition(plan: PartitionPlan, why: str) -> VerifiedPartition:
     return VerifiedPartition(
         source=plan.source, target=plan.target, compared=Compared(), why_not=why
     )

@@ -134,7 +134,7 @@ class EventLog(logging.Handler):
         """
         self.acquire()
         try:
-            fresh = [(event, batch) for batch in published for event in self._fresh(batch)]
+            fresh = [(event, batch) for batch in published for event in self._new_events(batch)]
             # the newest events are kept, whichever flow they belong to
             for event, batch in sorted(fresh, key=lambda each: each[0].at_ms):
                 self._heard.append(_event_of(batch, event, self._next_number(time.time())))
@@ -142,7 +142,7 @@ class EventLog(logging.Handler):
             # also if the rows are malformed, because otherwise every logging thread would hang
             self.release()
 
-    def _fresh(self, published: PublishedEvents) -> Iterator[PublishedEvent]:
+    def _new_events(self, published: PublishedEvents) -> Iterator[PublishedEvent]:
         if published.run == self._run:
             return
         key = (published.where, published.run, published.flow)

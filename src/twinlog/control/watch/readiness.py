@@ -92,7 +92,7 @@ class Readiness:
 
     def _flow(self, now: float, flow: FlowSnapshot) -> FlowReadiness:
         known = self._flows.setdefault(flow.flow, _Known(now))
-        moved = [_moved(known, partition) for partition in flow.partitions]
+        moved = [_has_progressed(known, partition) for partition in flow.partitions]
         if any(moved) or flow.state in RESTING or _is_at_end(flow):
             known.good_at, known.is_late = now, False
         if len(known.furthest) > len(flow.partitions):
@@ -121,7 +121,7 @@ class Readiness:
         )
 
 
-def _moved(known: _Known, partition: PartitionSnapshot) -> bool:
+def _has_progressed(known: _Known, partition: PartitionSnapshot) -> bool:
     key = (partition.topic, partition.partition)
     furthest = known.furthest.get(key)
     if furthest is None:

@@ -132,7 +132,7 @@ class WebServer:
 
         front, requests = self.front, self.open_requests
         config = uvicorn.Config(
-            app=_never,
+            app=_placeholder_app,
             lifespan="off",
             ws="none",
             loop="asyncio",
@@ -174,7 +174,7 @@ class WebServer:
             server.run(sockets=[bound])
 
 
-async def _never(scope: Any, receive: Any, send: Any) -> None:
+async def _placeholder_app(scope: Any, receive: Any, send: Any) -> None:
     """Placeholder: each connection sets its own application."""
 
 

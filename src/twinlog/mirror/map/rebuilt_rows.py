@@ -42,7 +42,7 @@ def rows(
     begin = chunk = 0
     while begin < len(runs) or chunk < len(producer_ids):
         is_last_part = len(runs) - begin <= RUNS_PER_CHUNK
-        portion = list(_part(runs, begin))
+        portion = list(_part_of_runs(runs, begin))
         row = ChunkRow(
             key=key,
             term=term,
@@ -60,7 +60,7 @@ def rows(
         begin += 0 if is_last_part else RUNS_PER_ROW
 
 
-def _part(runs: RunList, begin: int) -> Iterator[Run]:
+def _part_of_runs(runs: RunList, begin: int) -> Iterator[Run]:
     if len(runs) - begin <= RUNS_PER_CHUNK:
         yield from (runs[at] for at in range(begin, len(runs)))
         return

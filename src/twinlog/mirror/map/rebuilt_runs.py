@@ -132,7 +132,7 @@ class Follower:
                 self._equal += 1
                 states = [_At(ordinal, first.offset, 0, 0, (None, ordinal, first.offset))]
         for slot in slots:
-            if len(states) == 1 and (straight := self._straight(states[0], slot)):
+            if len(states) == 1 and (straight := self._simple_step(states[0], slot)):
                 states[0] = straight
                 continue
             states = self._step(states, slot)
@@ -151,7 +151,7 @@ class Follower:
             differs=self._differs,
         )
 
-    def _straight(self, state: _At, slot: Slot) -> _At | None:
+    def _simple_step(self, state: _At, slot: Slot) -> _At | None:
         """Return the state after the next record on both sides, or None unless this is the simple
         case.
 

@@ -149,7 +149,7 @@ class BothLogs:
 
     def source_before(self, offset: int) -> Known | None:
         """Return the newest record before an offset that the source still has."""
-        before, *_ = self._before(offset)
+        before, *_ = self._records_before(offset)
         return before[max(before)] if before else None
 
     def sources(self, tail: TargetTail, runs: Sequence[Run], k: int) -> dict[int, Known]:
@@ -166,13 +166,13 @@ class BothLogs:
 
     def around(self, offset: int, begin: int | None = None) -> Near:
         """Return source records before and after an offset, or from `begin` on if that is given."""
-        records, low, answers = self._before(offset, begin)
+        records, low, answers = self._records_before(offset, begin)
         records |= self.source_records(offset, offset + NEIGHBOURHOOD, answers)
         committed = self.isolation is Isolation.READ_COMMITTED
         gone = rolled_back(answers) if committed else ()
         return Near({at: record for at, record in records.items() if at not in gone}, low)
 
-    def _before(
+    def _records_before(
         self, offset: int, begin: int | None = None
     ) -> tuple[dict[int, Known], int, list[memoryview]]:
         low = max(self.source_ends.log_start, offset - NEIGHBOURHOOD if begin is None else begin)

@@ -202,13 +202,13 @@ class _Walk:
             what = f"{ahead} records of this flow are missing before offset {header.base_offset}"
             raise in_target(request.target, what, code="GAP_WRITTEN", source=request.source)
         if not self.request.is_branch:  # the map of a branch has no offsets to compare
-            self._jumps += self._jump(ordinal + ahead, header)
+            self._jumps += self._runs_after_jump(ordinal + ahead, header)
         self.ordinal = ordinal + ahead + header.last_offset_delta + 1
         self._downstream, self._foreign = header.next_offset, None
         # in a log that is not compacted, batches are deleted only before the first one that is left
         self.is_whole = not request.may_lose_batches
 
-    def _jump(self, first: int, header: BatchHeader) -> Iterator[Run]:
+    def _runs_after_jump(self, first: int, header: BatchHeader) -> Iterator[Run]:
         """Yield the batch as a run if its offset differs from the map and from the jumps so far."""
         run = run_at(self.request.runs, first)
         if run is None:

@@ -99,7 +99,10 @@ def classified(source: Sequence[Seen], target: Sequence[Seen]) -> Classified:
     common = Counter(seen.number for seen in source_left) & Counter(
         seen.number for seen in target_left
     )
-    moved_here, moved_there = list(_taken(source_left, common)), list(_taken(target_left, common))
+    moved_here, moved_there = (
+        list(_take_common(source_left, common)),
+        list(_take_common(target_left, common)),
+    )
     moved = {seen.offset for seen in moved_here}, {seen.offset for seen in moved_there}
     left_here = [seen for seen in source_left if seen.offset not in moved[0]]
     left_there = [seen for seen in target_left if seen.offset not in moved[1]]
@@ -128,7 +131,7 @@ def _at_their_offset(
             yield seen, by_offset.pop(seen.at)
 
 
-def _taken(records: Sequence[Seen], common: Mapping[int, int]) -> Iterator[Seen]:
+def _take_common(records: Sequence[Seen], common: Mapping[int, int]) -> Iterator[Seen]:
     left = dict(common)
     for seen in records:
         if left.get(seen.number, 0):

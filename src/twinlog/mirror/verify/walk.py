@@ -200,7 +200,9 @@ class LogWalk:
             return False
         at = mapped.offset + self._shift
         if target_entry is None or at < target_entry.offset:
-            return self._passes(self._why_gone_on_target(mapped, at), self._source.pass_entry)
+            return self._count_valid_gap(
+                self._why_gone_on_target(mapped, at), self._source.pass_entry
+            )
         if at > target_entry.offset:
             return self._source_lacks(target_entry, source_entry)
         if not self._is_same(source_entry, target_entry):
@@ -247,7 +249,7 @@ class LogWalk:
             source_entry.record, target_entry.record, compare_timestamp=not target_entry.is_own_time
         )
 
-    def _passes(self, reason: GapCause | None, pass_entry: Callable[[], None]) -> bool:
+    def _count_valid_gap(self, reason: GapCause | None, pass_entry: Callable[[], None]) -> bool:
         """Count and pass a record that one side lacks for a valid reason, or return False."""
         if reason is None:
             return False
@@ -257,10 +259,12 @@ class LogWalk:
 
     def _pass_skipped(self, source_entry: Entry) -> bool:
         is_skipped = skipped(self._rules.skips, source_entry.offset) is not None
-        return self._passes(GapCause.SKIPPED if is_skipped else None, self._source.pass_entry)
+        return self._count_valid_gap(
+            GapCause.SKIPPED if is_skipped else None, self._source.pass_entry
+        )
 
     def _pass_foreign(self, target_entry: Entry) -> bool:
-        return self._passes(
+        return self._count_valid_gap(
             self._why_foreign(target_entry.offset), partial(self._pass_target, target_entry)
         )
 
@@ -283,7 +287,7 @@ class LogWalk:
 
     def _source_lacks(self, target_entry: Entry, source_entry: Entry | None) -> bool:
         reason = self._why_gone_on_source(target_entry.offset, source_entry)
-        return self._passes(reason, partial(self._pass_target, target_entry))
+        return self._count_valid_gap(reason, partial(self._pass_target, target_entry))
 
     def _why_gone_on_source(self, offset: int, source_entry: Entry | None) -> GapCause | None:
         origin = self._pairs.origin(offset - self._shift)
@@ -309,7 +313,7 @@ class LogWalk:
                 self._fill(self._source, source_entries, size)
                 | self._fill(self._target, target_entries, size)
             )
-            seen = self._seen(source_entries, target_entries)
+            seen = self._as_seen(source_entries, target_entries)
             may_lack = self._source.may_lack or self._target.may_lack
             met = meeting(*seen, is_whole=is_whole, may_lack=may_lack)
             if met is not None or is_whole:
@@ -365,7 +369,7 @@ class LogWalk:
                 entries.append(entry)
         return True
 
-    def _seen(
+    def _as_seen(
         self, source_entries: Sequence[Entry], target_entries: Sequence[Entry]
     ) -> tuple[list[Seen], list[Seen]]:
         with_timestamp = not any(entry.is_own_time for entry in target_entries)

@@ -162,7 +162,7 @@ class Gatherer:
         rows = Rows(self._waiting.pop(tp))
         if not self._waiting:
             self._tables.clear()
-        return {tp: self._cut(rows)}
+        return {tp: self._split_to_limit(rows)}
 
     def take_all(self) -> Cuts:
         """Return all waiting rows."""
@@ -171,9 +171,11 @@ class Gatherer:
             cuts |= self.take(tp)
         return cuts
 
-    def _cut(self, rows: Rows) -> list[Rows]:
+    def _split_to_limit(self, rows: Rows) -> list[Rows]:
         size, _, _ = rows.measure()
         if size <= self._max_payload or len(rows) == 1:
             return [rows]
         middle = len(rows) // 2
-        return self._cut(rows.slice(0, middle)) + self._cut(rows.slice(middle, len(rows)))
+        return self._split_to_limit(rows.slice(0, middle)) + self._split_to_limit(
+            rows.slice(middle, len(rows))
+        )

@@ -253,7 +253,7 @@ class _Partition:
         self._never_copied()
 
     def _never_copied(self) -> None:
-        begin = max(self._here.start, self._since)
+        begin = max(self._here.start, self._first_offset)
         side = self._source_side(begin, begin)
         # a walk needs a run: if nothing is copied yet, it is at the beginning
         walk = LogWalk(
@@ -296,17 +296,17 @@ class _Partition:
 
     def _find_pending(self, walk: LogWalk) -> None:
         is_led = self._wanted.is_led
-        records = walk.find_pending(self._until, count_all=not is_led)
+        records = walk.find_pending(self._end_offset, count_all=not is_led)
         pending = self._found.pending
         if pending is not None and not is_led:
             self._found.differs(DifferenceKind.MISSING, pending, None, records, NOT_COPIED)
 
     @property
-    def _since(self) -> int:
+    def _first_offset(self) -> int:
         return min(self._wanted.since, self._here.end)
 
     @property
-    def _until(self) -> int:
+    def _end_offset(self) -> int:
         end, until = self._wanted.here.end, self._wanted.until
         return end if until is None else min(until, end)
 
@@ -338,7 +338,7 @@ class _Partition:
             gaps[GapCause.SOURCE_DELETED] += max(
                 0, begins_at - max(first.downstream, target_log.start)
             )
-        begin = max(begin, self._since)
+        begin = max(begin, self._first_offset)
         begin_there = pairs.first_counterpart(begin)
         if target_log.start > begin_there:
             gaps[GapCause.TARGET_DELETED] += max(

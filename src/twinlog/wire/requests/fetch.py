@@ -168,7 +168,7 @@ class FetchSession:
             self._session_id,
             self._session_epoch if self._is_kept else _NO_SESSION,
         )
-        parts = [head, self._topics(named), self._forgotten(forgotten), self._tail]
+        parts = [head, self._topics(named), self._encode_forgotten(forgotten), self._tail]
         for tp in forgotten:
             del self._known[tp]
             self._ends.pop(tp, None)
@@ -200,7 +200,7 @@ class FetchSession:
             out.append(EMPTY_TAGS)
         return b"".join(out)
 
-    def _forgotten(self, forgotten: Iterable[TopicPartition]) -> bytes:
+    def _encode_forgotten(self, forgotten: Iterable[TopicPartition]) -> bytes:
         by_topic: dict[str, list[int]] = {}
         for tp in forgotten:
             by_topic.setdefault(tp.topic, []).append(tp.partition)

@@ -59,7 +59,7 @@ class SeriesText:
         """Add a sample; labels are in the metric's order."""
         text = self._labels.get((metric.labels, labels))
         if text is None:
-            text = self._labels[metric.labels, labels] = _written(
+            text = self._labels[metric.labels, labels] = _labels_text(
                 metric.labels, labels, self._fixed
             )
         number = "NaN" if value != value else repr(value)  # noqa: PLR0124 (true only for NaN)
@@ -74,9 +74,9 @@ class SeriesText:
         for bound, count in buckets:
             edge = "+Inf" if math.isinf(bound) else repr(bound)
             lines.append(
-                f"{metric.name}_bucket{_written(names, (*labels, edge), self._fixed)} {count}\n"
+                f"{metric.name}_bucket{_labels_text(names, (*labels, edge), self._fixed)} {count}\n"
             )
-        text = _written(metric.labels, labels, self._fixed)
+        text = _labels_text(metric.labels, labels, self._fixed)
         lines.append(f"{metric.name}_count{text} {count}\n{metric.name}_sum{text} {total!r}\n")
 
     def encode(self) -> bytes:
@@ -90,7 +90,7 @@ class SeriesText:
         return [f"# HELP {name} {meaning}\n", f"# TYPE {name} {metric.kind}\n"]
 
 
-def _written(names: _Labels, values: Sequence[str], fixed: _Fixed) -> str:
+def _labels_text(names: _Labels, values: Sequence[str], fixed: _Fixed) -> str:
     if not names and not fixed:
         return ""
     pairs = sorted((*zip(names, values, strict=True), *fixed))

@@ -141,11 +141,11 @@ def _checked(model: type[BaseModel], value: Any, where: str) -> BaseModel:
         # a misspelt name explains a missing one, so it is reported first
         first = min(problems, key=lambda error: error["type"] != "extra_forbidden")
         name = ".".join(str(part) for part in first["loc"])[:100]
-        what = f"{where}: {name}: {_why(model, name, first['type'], first['msg'])}"
+        what = f"{where}: {name}: {_explain_error(model, name, first['type'], first['msg'])}"
         raise RequestRefused(what.replace(": : ", ": ")) from error
 
 
-def _why(model: type[BaseModel], name: str, kind: str, message: str) -> str:
+def _explain_error(model: type[BaseModel], name: str, kind: str, message: str) -> str:
     """Explain what is wrong with a value, in terms of JSON instead of pydantic's Python terms."""
     match kind:
         case "extra_forbidden":

@@ -131,7 +131,7 @@ async def _flow(asked: CheckedRequest) -> Answer:
     return shown.compact(await asked.site.flow(asked.flow))
 
 
-def _printed(make: Callable[[CheckedRequest], Any]) -> Handler:
+def _printing(make: Callable[[CheckedRequest], Any]) -> Handler:
     """Return a handler that prints what `make` returns."""
 
     async def run(asked: CheckedRequest) -> Answer:
@@ -215,7 +215,7 @@ async def _logs(asked: CheckedRequest) -> Answer:
     return shown.printed(fields)
 
 
-def _queried(read: Callable[[CheckedRequest, MirrorConfig], Any]) -> Handler:
+def _querying(read: Callable[[CheckedRequest, MirrorConfig], Any]) -> Handler:
     """Return a handler that prints what `read` returns for a flow. Both run in the worker that
     queries the clusters, because the answer may be large.
     """
@@ -262,12 +262,12 @@ def _doctor(asked: CheckedRequest, config: MirrorConfig) -> Any:
     return diagnosis(seen, findings(seen))
 
 
-def _planned(make: Callable[[CutoverScope], Switchover | Failover]) -> Handler:
+def _planning(make: Callable[[CutoverScope], Switchover | Failover]) -> Handler:
     def plan(_: CheckedRequest, config: MirrorConfig) -> Any:
         with CutoverScope(flow_setup(config.flows[0])) as scope:
             return encoded(make(scope).plan())
 
-    return _queried(plan)
+    return _querying(plan)
 
 
 async def _events(asked: CheckedRequest) -> Answer:
@@ -382,7 +382,7 @@ ENDPOINTS: Final = (
         f"{_FLOW}/history",
         "The last hour of a flow that this process leads, for charts.",
         "History",
-        _printed(lambda asked: asked.site.history(asked.flow)),
+        _printing(lambda asked: asked.site.history(asked.flow)),
     ),
     Endpoint(
         f"{_FLOW}/topics",
@@ -395,7 +395,7 @@ ENDPOINTS: Final = (
         f"{_FLOW}/topics/{{topic}}/history",
         "The last hour of a topic of a flow that this process leads, for charts.",
         "TopicHistory",
-        _printed(lambda asked: asked.site.topic_history(asked.flow, asked.path["topic"])),
+        _printing(lambda asked: asked.site.topic_history(asked.flow, asked.path["topic"])),
     ),
     Endpoint(
         f"{_FLOW}/partitions",
@@ -415,33 +415,33 @@ ENDPOINTS: Final = (
         f"{_FLOW}/groups",
         "Groups of a flow's source: ready to move, or why not. It may take seconds.",
         "SourceGroups",
-        _queried(_groups),
+        _querying(_groups),
         inputs.GroupQuery,
     ),
     Endpoint(
         f"{_FLOW}/diff",
         "Differences between the two clusters of a flow. It may take seconds.",
         "Diff",
-        _queried(_diff),
+        _querying(_diff),
         inputs.DiffQuery,
     ),
     Endpoint(
         f"{_FLOW}/doctor",
         "Why a flow is slow or has stopped. It measures for a few seconds.",
         "Doctor",
-        _queried(_doctor),
+        _querying(_doctor),
     ),
     Endpoint(
         f"{_FLOW}/switchover",
         "Plan of a switchover: gates with evidence, and groups. It may take seconds.",
         "PlannedSwitchover",
-        _planned(Switchover),
+        _planning(Switchover),
     ),
     Endpoint(
         f"{_FLOW}/failover",
         "Plan of a failover: what would be lost, where groups would resume. It may take seconds.",
         "PlannedFailover",
-        _planned(Failover),
+        _planning(Failover),
     ),
     Endpoint(
         f"{ROOT}/events",
@@ -454,14 +454,14 @@ ENDPOINTS: Final = (
         f"{ROOT}/codes",
         "All codes, with meaning and advice.",
         "Codes",
-        _printed(lambda _: shown.catalogue()),
+        _printing(lambda _: shown.catalogue()),
     ),
     Endpoint(f"{ROOT}/codes/{{code}}", "One code, with meaning and advice.", "Code", _code),
     Endpoint(
         f"{ROOT}/clusters",
         "The clusters, without credentials.",
         "Clusters",
-        _printed(lambda asked: {"clusters": shown.clusters(asked.site.config)}),
+        _printing(lambda asked: {"clusters": shown.clusters(asked.site.config)}),
     ),
     _wish(
         "pause",

@@ -91,11 +91,11 @@ def flow(
         and not (snapshot and snapshot.is_led_here)
         and not _has_led(snapshot, row)
     ):
-        fields |= _reported(row, now_ms)
+        fields |= _report_fields(row, now_ms)
     elif snapshot is not None:
-        fields |= _seen(snapshot, now_ms, age_s)
+        fields |= _snapshot_fields(snapshot, now_ms, age_s)
     else:
-        fields |= _unknown(None if heard.problem else reported.run, problem)
+        fields |= _unknown_fields(None if heard.problem else reported.run, problem)
     return {name: fields.get(name) for name in _FLOW.split()}
 
 
@@ -108,14 +108,14 @@ def _has_led(snapshot: FlowSnapshot | None, row: PublishedStatus) -> bool:
     )
 
 
-def _alike(flow: FlowSnapshot | PublishedStatus) -> dict[str, Any]:
+def _shared_fields(flow: FlowSnapshot | PublishedStatus) -> dict[str, Any]:
     """Return the fields that snapshots and reports share."""
     return {**picked(flow, _ALIKE), "loss": picked(flow, _LOSS)}
 
 
-def _seen(seen: FlowSnapshot, now_ms: int, age_s: float) -> dict[str, Any]:
+def _snapshot_fields(seen: FlowSnapshot, now_ms: int, age_s: float) -> dict[str, Any]:
     return {
-        **_alike(seen),
+        **_shared_fields(seen),
         "state": seen.state,
         "partitions": len(seen.partitions),
         "unusual_partitions": sum(map(is_unusual, seen.partitions)),
@@ -129,9 +129,9 @@ def _seen(seen: FlowSnapshot, now_ms: int, age_s: float) -> dict[str, Any]:
     }
 
 
-def _reported(status: PublishedStatus, now_ms: int) -> dict[str, Any]:
+def _report_fields(status: PublishedStatus, now_ms: int) -> dict[str, Any]:
     return {
-        **_alike(status),
+        **_shared_fields(status),
         "state": FlowState(status.state),
         "partitions": status.partitions,
         "unusual_partitions": status.unusual_partitions,
@@ -145,7 +145,7 @@ def _reported(status: PublishedStatus, now_ms: int) -> dict[str, Any]:
     }
 
 
-def _unknown(run: LastRun | None, problem: str) -> dict[str, Any]:
+def _unknown_fields(run: LastRun | None, problem: str) -> dict[str, Any]:
     """Return the fields of a flow that neither another process nor this one reports."""
     if run is None:
         run = LastRun(FlowState.UNKNOWN, problem or "its target has not answered yet")
@@ -161,23 +161,23 @@ def _unknown(run: LastRun | None, problem: str) -> dict[str, Any]:
 
 def printed(fields: Any) -> dict[str, Any]:
     """Return what a command prints with `--format json`, with names in camelCase."""
-    fields_of: dict[str, Any] = _printed(encoded(fields))
+    fields_of: dict[str, Any] = _in_camel_case(encoded(fields))
     return fields_of
 
 
-def _printed(value: Any, *, has_names: bool = True) -> Any:
+def _in_camel_case(value: Any, *, has_names: bool = True) -> Any:
     """Return the value with names in camelCase. `has_names`: False for a map whose keys are data,
     which stay unchanged.
     """
     if isinstance(value, dict):
         out = {}
         for name, each in value.items():
-            shown = _printed(each, has_names=has_names and name not in _MAPS)
-            key = _camel_case(name) if has_names else _printed(name)
+            shown = _in_camel_case(each, has_names=has_names and name not in _MAPS)
+            key = _camel_case(name) if has_names else _in_camel_case(name)
             out[key] = _camel_case(shown) if name == "aspect" else shown
         return out
     if isinstance(value, list):
-        return [_printed(part) for part in value]
+        return [_in_camel_case(part) for part in value]
     if not isinstance(value, str) or value.isascii():
         return value
     return value.encode("utf-8", "backslashreplace").decode()  # UTF-8 has no lone surrogates

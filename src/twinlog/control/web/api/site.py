@@ -186,7 +186,7 @@ class Site:
         before, asking = self._asking.get(name, (None, None))
         if asking is None or asking.done() or before is not config:
             asking = asyncio.ensure_future(self._ask(name, config))
-            asking.add_done_callback(_seen)
+            asking.add_done_callback(_retrieve_error)
             self._asking[name] = config, asking
         return asking
 
@@ -208,7 +208,7 @@ class Site:
         return parts
 
 
-def _seen(asking: asyncio.Task[Parts]) -> None:
+def _retrieve_error(asking: asyncio.Task[Parts]) -> None:
     """Mark the error as retrieved. The next request retries and reports it if necessary."""
     if not asking.cancelled():
         asking.exception()
