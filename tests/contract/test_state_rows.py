@@ -15,7 +15,7 @@ from twinlog.mirror.state.acceptance import WantedAcceptance
 from twinlog.mirror.state.copies import CopyRow
 from twinlog.mirror.state.generations import (
     Claim,
-    closing,
+    closing_row,
     fan_producers,
     giving_producer,
     having_written,
@@ -474,7 +474,7 @@ def test_a_declared_row_without_a_field_or_of_another_type_is_refused(
 
 def test_this_release_writes_version_1() -> None:
     assert CLAIM_1.encode() == (CLAIM_1_KEY, CLAIM_1_VALUE)
-    assert closing("us-west->us-east", 7) == (CLOSED_1_KEY, CLOSED_1_VALUE)
+    assert closing_row("us-west->us-east", 7) == (CLOSED_1_KEY, CLOSED_1_VALUE)
     assert FULL_ROW_1.encode() == (ROW_1_KEY, FULL_ROW_1_VALUE)
     assert PLAIN_ROW_1.encode() == (ROW_1_KEY, PLAIN_ROW_1_VALUE)
     assert ADOPTED_ROW_1.encode() == (ROW_1_KEY, ADOPTED_ROW_1_VALUE)

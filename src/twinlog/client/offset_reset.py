@@ -31,7 +31,7 @@ from typing import Any, TypeAlias
 from twinlog.cluster.client import ClusterClient
 from twinlog.cluster.groups.coordinators import Coordinators
 from twinlog.cluster.groups.group_list import Group, list_groups
-from twinlog.cluster.groups.group_members import group_members, named
+from twinlog.cluster.groups.group_members import group_members, members_text
 from twinlog.cluster.groups.group_offsets import (
     CommitResult,
     Committed,
@@ -47,7 +47,7 @@ from twinlog.encoded import picked
 from twinlog.errors import FlowError, TwinlogError, or_raise
 from twinlog.model import TopicId, TopicPartition, is_own_group
 from twinlog.quantities import first_few, plural
-from twinlog.survey.rights import denied, may
+from twinlog.survey.rights import denied_error, may
 
 Commit: TypeAlias = Callable[
     [Coordinators, Mapping[str, GroupOffsets]], Mapping[str, CommitResult | TwinlogError]
@@ -138,7 +138,7 @@ class GroupReset:
         return picked(self.refused, "code message")
 
 
-def fitted(goal: Goal, before: int | None, log: ResetBounds) -> tuple[int, Fit] | None:
+def fit_to_log(goal: Goal, before: int | None, log: ResetBounds) -> tuple[int, Fit] | None:
     """Return the new offset within the log, or None for a shift if the group has no offset."""
     match goal.kind:
         case GoalKind.EARLIEST:
@@ -268,10 +268,10 @@ class OffsetReset:
         for tp in tps:
             log = or_raise(now.logs[tp])
             if not may(now.seen, tp.topic, Operation.READ):
-                raise denied(self._client.alias, "READ", tp.topic)
+                raise denied_error(self._client.alias, "READ", tp.topic)
             commit = before.get(tp)
             then = None if commit is None else commit.offset
-            goal_offset = fitted(goal, then, log)
+            goal_offset = fit_to_log(goal, then, log)
             if goal_offset is None:
                 raise FlowError(
                     f"cluster {self._client.alias}: group {group} has no offset of {tp} to shift "
@@ -402,7 +402,7 @@ class OffsetReset:
         )
 
     def _active(self, group: str, members: Sequence[Any] | TwinlogError) -> FlowError:
-        who = str(members) if isinstance(members, TwinlogError) else named(members)
+        who = str(members) if isinstance(members, TwinlogError) else members_text(members)
         return FlowError(
             f"cluster {self._client.alias}: group {group} is active ({who}), so its offsets are "
             "left alone: stop its consumers first",

@@ -151,7 +151,7 @@ def digests(config: FlowConfig) -> dict[str, str]:
     return dict(sorted(out.items()))
 
 
-def differing(own: Mapping[str, str], other: Mapping[str, str]) -> list[str]:
+def differing_keys(own: Mapping[str, str], other: Mapping[str, str]) -> list[str]:
     """Return the keys whose values differ, sorted."""
     return sorted(key for key in {*own, *other} if own.get(key) != other.get(key))
 

@@ -20,7 +20,7 @@ from twinlog.model import TopicPartition
 from twinlog.records.connections import FIRST_REFUSED_S, connected
 from twinlog.records.gaps import OffsetRange, log_bounds
 from twinlog.records.options import ReadOptions
-from twinlog.records.planning import find_partitions, first_of_time, present, resolve, split
+from twinlog.records.planning import existing_parts, find_partitions, first_of_time, resolve, split
 from twinlog.records.tasks import PlanningReader
 from twinlog.records.upstreams import UpstreamMaps
 
@@ -58,7 +58,7 @@ class BatchReader(PlanningReader, DataSourceReader):
         wanted = [self._bounds.within(span) for span in wanted if self._bounds.admit(span.tp)]
         fails = options.fails_on_data_loss
         bounds = log_bounds(client, [span.tp for span in wanted], may_miss=not fails)
-        ranges = present(wanted, bounds, fails=fails)
+        ranges = existing_parts(wanted, bounds, fails=fails)
         if self._bounds.least_ms is None:
             return ranges
         tps = [span.tp for span in ranges]

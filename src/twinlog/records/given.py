@@ -84,7 +84,7 @@ _GROUP_OF_COMMITS: Final = "consumer.commit.groupid"
 """The key of a widespread listener that commits a query's offsets to a group."""
 
 
-def named(
+def named_options(
     given: Mapping[str, str],
     role: Role,
     ignored: Mapping[str, str],

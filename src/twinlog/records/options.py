@@ -28,7 +28,7 @@ from twinlog.records.bounds import (
 from twinlog.records.given import (
     READER,
     client_of,
-    named,
+    named_options,
     no_effect,
     positive,
     settings_of,
@@ -97,7 +97,7 @@ class ReadOptions:
 
 def parse_options(given: Mapping[str, str], *, is_stream: bool) -> ReadOptions:
     """Parse the options. Raises ConfigError with the option, what is wrong, and what to do."""
-    options, properties = named(given, Role.CONSUMER, IGNORED, REFUSED_KEYS)
+    options, properties = named_options(given, Role.CONSUMER, IGNORED, REFUSED_KEYS)
     _check_kind(options, is_stream=is_stream)
     wants_headers(options)
     topics, pattern, assigned = _topics(options)

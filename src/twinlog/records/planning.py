@@ -161,7 +161,7 @@ def latest(
     return {tp: result.offset for tp, result in all_answers(answers, may_miss=may_miss).items()}
 
 
-def present(
+def existing_parts(
     wanted: Sequence[OffsetRange], bounds: dict[TopicPartition, LogBounds], *, fails: bool
 ) -> list[OffsetRange]:
     """Return the parts of these ranges that the logs still have.
@@ -303,7 +303,7 @@ def joined(ranges: Iterable[OffsetRange], most: int) -> list[list[OffsetRange]]:
     return groups
 
 
-def limited(
+def limited_ends(
     ranges: Iterable[OffsetRange], most: int, weights: Mapping[TopicPartition, float] | None = None
 ) -> dict[TopicPartition, int]:
     """Return end offsets such that all ranges together have about `most` offsets (or bytes, by

@@ -46,11 +46,11 @@ from twinlog.records.gaps import OffsetRange, find_losses, log_bounds, report, w
 from twinlog.records.options import ReadOptions
 from twinlog.records.planning import (
     Offsets,
+    existing_parts,
     find_partitions,
     joined,
     latest,
-    limited,
-    present,
+    limited_ends,
     resolve,
     split,
 )
@@ -181,7 +181,7 @@ class StreamReader(PlanningReader, DataSourceStreamReader, SupportsTriggerAvaila
             ranges = self._unchanged(ranges)
         tps = [span.tp for span in ranges]
         bounds = log_bounds(self._connected(), tps, may_miss=self._may_miss)
-        existing = present(ranges, bounds, fails=not self._may_miss)
+        existing = existing_parts(ranges, bounds, fails=not self._may_miss)
         least = self._options.min_partitions
         ranges = split(existing, least)
         groups = joined(ranges, FEW_OFFSETS) if least is None else [[span] for span in ranges]
@@ -303,10 +303,10 @@ class StreamReader(PlanningReader, DataSourceStreamReader, SupportsTriggerAvaila
     def _limited(self, client: ClusterClient, ready: Sequence[OffsetRange]) -> Offsets:
         ends = {span.tp: span.end for span in ready}
         if self._options.max_offsets is not None:
-            ends = limited(ready, self._options.max_offsets)
+            ends = limited_ends(ready, self._options.max_offsets)
         if self._options.max_bytes is not None:
             cut = [OffsetRange(tp=span.tp, first=span.first, end=ends[span.tp]) for span in ready]
-            ends = limited(cut, self._options.max_bytes, _bytes_per_offset(client, cut))
+            ends = limited_ends(cut, self._options.max_bytes, _bytes_per_offset(client, cut))
         return ends
 
 

@@ -24,7 +24,7 @@ from twinlog.mirror.state.copies import CopyRow
 from twinlog.mirror.state.generations import CLAIMS, Claim, winning_claims
 from twinlog.model import Flow, TopicId, TopicPartition
 from twinlog.survey.map_reader import map_reader
-from twinlog.survey.rights import denied, may
+from twinlog.survey.rights import denied_error, may
 from twinlog.survey.state_reader import state_rows
 from twinlog.wire.error_codes import TOPIC_AUTHORIZATION_FAILED
 
@@ -88,7 +88,7 @@ def cluster_state(client: ClusterClient) -> ClusterState:
     if topic.error == TOPIC_AUTHORIZATION_FAILED or (
         not topic.error and not may(seen, STATE_TOPIC, Operation.READ)
     ):
-        missing = denied(client.alias, Operation.READ.name, STATE_TOPIC)
+        missing = denied_error(client.alias, Operation.READ.name, STATE_TOPIC)
         return ClusterState(cluster_id=cluster_id, unread=missing)
     if topic.error or not topic.partitions:
         return ClusterState(cluster_id=cluster_id)

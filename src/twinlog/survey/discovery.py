@@ -35,7 +35,7 @@ from twinlog.mirror.plan import PartitionPlan
 from twinlog.mirror.state.copies import CopyRow
 from twinlog.model import TopicPartition
 from twinlog.quantities import first_few, plural
-from twinlog.survey.rights import denied, may
+from twinlog.survey.rights import denied_error, may
 from twinlog.survey.stale_metadata import require_gone
 from twinlog.survey.topic_configs import UNKNOWN_RULES, new_topic_configs, target_rules
 from twinlog.wire.error_codes import (
@@ -182,7 +182,7 @@ def discover(
     """
     all_topics = source.metadata(None)
     topics = selected_topics(flow, all_topics)
-    out = Discovery(source_topics=all_topics.topics, absent=absent(flow, all_topics))
+    out = Discovery(source_topics=all_topics.topics, absent=missing_named_topics(flow, all_topics))
     refusals = refused_names(flow, topics)
     out.fail_each(topics, refusals)
     topics = {name: topic for name, topic in topics.items() if name not in refusals}
@@ -376,7 +376,7 @@ def _plan(
             continue
         lacks = [right for right in NEEDED if not may(seen, remote[name], right)]
         if lanes_are_us and lacks:
-            out.fail(topics[name], denied(flow.flow.target, lacks[0].name, remote[name]))
+            out.fail(topics[name], denied_error(flow.flow.target, lacks[0].name, remote[name]))
             continue
         differs = len(remote_topic.partitions) != len(topics[name].partitions)
         targets = len(remote_topic.partitions) if flow.keyed_partitions and differs else 0
@@ -434,7 +434,7 @@ def with_group_starts(
 PLAIN_NAME: Final = frozenset("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-_")
 
 
-def absent(flow: FlowConfig, metadata: ClusterMetadata) -> list[str]:
+def missing_named_topics(flow: FlowConfig, metadata: ClusterMetadata) -> list[str]:
     """Return missing topics that the configuration names without a pattern."""
     selector = TopicSelector.of(flow)
     plain = (e for e in flow.topics.entries if set(e) <= PLAIN_NAME and selector.selects(e))

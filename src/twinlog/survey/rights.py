@@ -10,7 +10,7 @@ from twinlog.errors import Unauthorized
 from twinlog.quantities import first_few, plural
 
 
-def denied(alias: str, right: str, topic: str) -> Unauthorized:
+def denied_error(alias: str, right: str, topic: str) -> Unauthorized:
     """Return the error for a missing permission."""
     return Unauthorized(
         f"cluster {alias}: Twinlog's user may not {right} topic {topic}: "

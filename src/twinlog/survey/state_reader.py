@@ -38,7 +38,7 @@ from twinlog.mirror.state.mapped import MappedCopies, is_mapped_row, mapped_copi
 from twinlog.mirror.state.rows import NO_ROWS, Row, RowFolder, StateRows
 from twinlog.mirror.state.state_row import read_row
 from twinlog.model import NO_TOPIC_ID, TopicPartition
-from twinlog.survey.rights import denied
+from twinlog.survey.rights import denied_error
 from twinlog.wire.error_codes import TOPIC_AUTHORIZATION_FAILED, UNKNOWN_TOPIC_OR_PARTITION
 
 Rows = Iterable[Row]
@@ -210,7 +210,7 @@ def state_rows_if_any(target: ClusterClient) -> StateRows:
     error = target.metadata([STATE_TOPIC]).topics[STATE_TOPIC].error
     if error == TOPIC_AUTHORIZATION_FAILED:
         # listing its offsets would require only DESCRIBE
-        raise denied(target.alias, Operation.READ.name, STATE_TOPIC)
+        raise denied_error(target.alias, Operation.READ.name, STATE_TOPIC)
     return NO_ROWS if error == UNKNOWN_TOPIC_OR_PARTITION else state_rows(target)
 
 

@@ -16,7 +16,7 @@ from twinlog.client.offset_reset import (
     ResetBounds,
     ResetOffset,
     _within_current_log,
-    fitted,
+    fit_to_log,
 )
 from twinlog.cluster.client import ClusterClient
 from twinlog.cluster.groups.coordinators import Coordinators
@@ -47,12 +47,12 @@ HERE, THERE = TopicPartition("orders", 0), TopicPartition("orders", 1)
 def test_new_offset_is_within_the_log(
     goal: Goal, before: int | None, expected: tuple[int, Fit] | None
 ) -> None:
-    assert fitted(goal, before, LOG) == expected
+    assert fit_to_log(goal, before, LOG) == expected
 
 
 def test_time_is_where_the_broker_found_it() -> None:
     goal = Goal(kind=GoalKind.TIMESTAMP, value=1)
-    assert fitted(goal, 30, ResetBounds(start=10, end=50, at_time=17)) == (17, Fit.AS_ASKED)
+    assert fit_to_log(goal, 30, ResetBounds(start=10, end=50, at_time=17)) == (17, Fit.AS_ASKED)
 
 
 @pytest.mark.parametrize(

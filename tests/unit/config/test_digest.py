@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from twinlog.cluster.groups.member import config_of, describe_member, process_metadata, with_config
-from twinlog.config.effective import differing, digests
+from twinlog.config.effective import differing_keys, digests
 from twinlog.config.load import load
 
 BASE = {
@@ -57,7 +57,7 @@ def test_only_values_other_than_the_default_are_in_the_digest(of: Digested) -> N
     ],
 )
 def test_a_changed_value_is_named_by_its_key(of: Digested, line: tuple[str, str], key: str) -> None:
-    assert key in differing(of({}), of(dict([line])))
+    assert key in differing_keys(of({}), of(dict([line])))
 
 
 @pytest.mark.parametrize(
@@ -75,7 +75,7 @@ def test_a_changed_value_is_named_by_its_key(of: Digested, line: tuple[str, str]
 def test_equivalent_and_process_local_values_do_not_differ(
     of: Digested, more: Mapping[str, str]
 ) -> None:
-    assert differing(of({}), of(more)) == []
+    assert differing_keys(of({}), of(more)) == []
 
 
 def test_no_secret_is_reported_in_any_form(of: Digested) -> None:

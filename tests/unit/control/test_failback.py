@@ -38,7 +38,7 @@ from twinlog.control.failback.saved import (
     Owner,
     SavedFile,
     SavedTail,
-    uncovered,
+    uncovered_spans,
 )
 from twinlog.errors import BrokerRefused, FlowError, PartitionError
 from twinlog.mirror.findings import Span
@@ -85,7 +85,9 @@ def file(first: int, next_: int) -> SavedFile:
 def test_ranges_that_no_file_holds_are_saved(
     files: list[tuple[int, int]], left: list[tuple[int, int]]
 ) -> None:
-    assert uncovered(Span(20, 40), [file(*one) for one in files]) == [Span(*one) for one in left]
+    assert uncovered_spans(Span(20, 40), [file(*one) for one in files]) == [
+        Span(*one) for one in left
+    ]
 
 
 ERROR = partial(FlowError, flow="A->B")

@@ -29,7 +29,7 @@ from twinlog.control.watch.snapshot import FlowSnapshot
 from twinlog.control.web.api import shown
 from twinlog.control.web.api.leaders import LeaderReport
 from twinlog.errors import TwinlogError, Unauthorized, Unreachable
-from twinlog.mirror.state.generations import Claim, closing
+from twinlog.mirror.state.generations import Claim, closing_row
 from twinlog.mirror.state.intents import FlowIntents, Intent, IntentKind
 from twinlog.mirror.state.published import PublishedStatus, failed_set_up
 from twinlog.survey.state_reader import Rows
@@ -51,7 +51,7 @@ CLAIM = Claim(
     source_cluster_id="s",
     target_cluster_id="t",
 )
-CLOSED = closing("A->B", CLAIM.generation)
+CLOSED = closing_row("A->B", CLAIM.generation)
 PROMOTED = Intent(
     bytes_per_second=None,
     reason="",

@@ -21,7 +21,7 @@ from twinlog.control.lanes.partitions import (
     Placement,
     view_of,
 )
-from twinlog.control.lanes.wanted import unwanted
+from twinlog.control.lanes.wanted import mark_unwanted
 from twinlog.lane.messages import Away, HandOver, PartitionProgress
 from twinlog.mirror.plan import PartitionPlan
 from twinlog.mirror.start_point import StartPoint
@@ -226,7 +226,7 @@ def test_a_begun_partition_is_the_flows_while_a_lane_has_it() -> None:
     assert not view_of(partition).is_begun, "what was found is not forgotten for it"
 
     begin()
-    unwanted(partition)
+    mark_unwanted(partition)
     partition.is_wanted = True
     assert not view_of(partition).is_begun, "somebody else had it meanwhile"
 

@@ -11,7 +11,7 @@ from typing import Any, cast
 
 import pytest
 
-from twinlog.cli.commands.verify import explained, problems
+from twinlog.cli.commands.verify import explained_gaps, problems
 from twinlog.control.verify import result, verification
 from twinlog.control.verify.result import (
     Asked,
@@ -109,7 +109,7 @@ def test_lines_name_ranges_of_both_sides() -> None:
         "group billing is at 19 in A.orders-0, but its translated offset is 18 (orders-0 20): it "
         "would skip records",
     ]
-    assert list(explained(flow)) == ["1,200 transaction markers"]
+    assert list(explained_gaps(flow)) == ["1,200 transaction markers"]
 
 
 def test_pending_records_are_reported_while_a_mirror_runs() -> None:
@@ -117,7 +117,7 @@ def test_pending_records_are_reported_while_a_mirror_runs() -> None:
     compared.pending = Range(9, 12)
     flow = VerifiedFlow(flow="A->B", is_led=True, partitions=[partition(compared)])
     assert flow.answer is VerifyAnswer.IDENTICAL
-    assert list(explained(flow)) == ["not copied yet by the running mirror: orders-0 [9, 12)"]
+    assert list(explained_gaps(flow)) == ["not copied yet by the running mirror: orders-0 [9, 12)"]
 
 
 def test_ranges_continue_until_something_is_equal() -> None:

@@ -21,7 +21,7 @@ from twinlog.records.gaps import (
     find_losses,
     report,
 )
-from twinlog.records.planning import joined, limited, split
+from twinlog.records.planning import joined, limited_ends, split
 
 SIZES = st.lists(st.integers(0, 1000), max_size=6)
 
@@ -75,7 +75,7 @@ def test_larger_ranges_get_more_parts() -> None:
 @given(SIZES, st.integers(1, 5000))
 def test_a_limit_holds_and_every_range_moves(sizes: list[int], most: int) -> None:
     ranges = ranges_of(sizes)
-    ends = limited(ranges, most)
+    ends = limited_ends(ranges, most)
     taken = {one.tp: ends[one.tp] - one.first for one in ranges}
     assert all(0 <= taken[one.tp] <= one.size for one in ranges)
     assert all(taken[one.tp] > 0 for one in ranges if one.size)
@@ -86,7 +86,7 @@ def test_a_limit_holds_and_every_range_moves(sizes: list[int], most: int) -> Non
 
 def test_bytes_are_shared_by_bytes_per_offset() -> None:
     heavy, light = of(0, 0, 100), of(1, 0, 100)
-    ends = limited([heavy, light], 5_500, {heavy.tp: 100.0, light.tp: 10.0})
+    ends = limited_ends([heavy, light], 5_500, {heavy.tp: 100.0, light.tp: 10.0})
     assert ends == {heavy.tp: 50, light.tp: 50}
 
 

@@ -53,7 +53,7 @@ def doctor(chosen: ChosenFlow) -> Answer:
 
 def parts(seen: Observation, findings: list[Finding]) -> Iterator[Text]:
     """Yield the measurements, then each reason with what to do."""
-    yield text((seen.flow, "bold"), f": {seen.snapshot.state}, {measured(seen)}")
+    yield text((seen.flow, "bold"), f": {seen.snapshot.state}, {numbers_line(seen)}")
     for note in seen.notes:
         yield text("  ", ("note: ", "cyan"), note)
     if not findings:
@@ -64,7 +64,7 @@ def parts(seen: Observation, findings: list[Finding]) -> Iterator[Text]:
         yield text(f"     do: {finding.todo}")
 
 
-def measured(seen: Observation) -> str:
+def numbers_line(seen: Observation) -> str:
     """Return the known numbers as one line."""
     behind = "at its end"
     if (

@@ -148,7 +148,7 @@ def parts(verified: VerifiedFlow) -> Iterator[Text]:
         (verified.flow, "bold"), ": ", (verified.answer.value, STYLES[verified.answer.value])
     )
     yield text(f"  {compared(verified)}")
-    for line in explained(verified):
+    for line in explained_gaps(verified):
         yield text(f"  {line}", style="dim")
     for note in verified.notes:
         yield text("  ", ("note: ", "cyan"), note)
@@ -169,7 +169,7 @@ def compared(verified: VerifiedFlow) -> str:
     )
 
 
-def explained(verified: VerifiedFlow) -> Iterator[str]:
+def explained_gaps(verified: VerifiedFlow) -> Iterator[str]:
     """Yield the explained gaps."""
     from twinlog.mirror.verify.difference import GapCause
 

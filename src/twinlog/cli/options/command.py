@@ -19,9 +19,9 @@ from twinlog.cli.options.option import Option, Section
 from twinlog.cli.terminal.output import (
     Answer,
     Loudness,
-    be,
     configure_logging,
     loudness,
+    set_loudness,
     write_line,
 )
 from twinlog.errors import TwinlogError
@@ -148,7 +148,7 @@ def _without_color(_ctx: click.Context, _option: click.Parameter, is_wanted: boo
 def _set_loudness(ctx: click.Context, option: click.Parameter, is_wanted: bool) -> None:
     if is_wanted and option.name is not None:
         wanted = Loudness.VERBOSE if option.name == "verbose" else Loudness.QUIET
-        be(ctx, wanted, ctx.get_parameter_source(option.name))
+        set_loudness(ctx, wanted, ctx.get_parameter_source(option.name))
         configure_logging(verbose=loudness() is Loudness.VERBOSE)
 
 

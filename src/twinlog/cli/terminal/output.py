@@ -47,7 +47,7 @@ def is_quiet() -> bool:
     return loudness() is Loudness.QUIET
 
 
-def be(context: click.Context, wanted: Loudness, source: ParameterSource | None) -> None:
+def set_loudness(context: click.Context, wanted: Loudness, source: ParameterSource | None) -> None:
     """Apply an option. The command line wins over a variable; -v and -q together are refused."""
     before, its_source = _loudness_of(context)
     if before in (Loudness.NORMAL, wanted) or its_source is not source:

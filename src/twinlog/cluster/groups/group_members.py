@@ -51,7 +51,7 @@ def group_members(
     return out
 
 
-def named(members: Sequence[Member]) -> str:
+def members_text(members: Sequence[Member]) -> str:
     """Return text like `shop-1 at 10.0.0.7, shop-2 at 10.0.0.8 and 3 more`."""
     return first_few(str(member) for member in members) if members else "members unknown"
 
@@ -107,7 +107,7 @@ class GroupSide:
     @property
     def who(self) -> str:
         """The members as text, or why they are unknown."""
-        return self.problem if self.members is None else named(self.members)
+        return self.problem if self.members is None else members_text(self.members)
 
     def as_json(self) -> dict[str, Any]:
         return {

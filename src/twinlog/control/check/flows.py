@@ -29,7 +29,7 @@ from twinlog.control.check.offline_status import TopicBegin, topic_begins
 from twinlog.control.check.report import FlowReport, Plan, Problem, TopicReport
 from twinlog.control.check.reported_status import is_running_here, status_rows
 from twinlog.control.duties.acl_sync import OFF_KEY, find_acl_changes
-from twinlog.control.duties.config_sync import closed_configs, find_drift, lowered
+from twinlog.control.duties.config_sync import closed_configs, find_drift, shortened_retention_lines
 from twinlog.control.flow.flow_setup import FlowSetup
 from twinlog.control.groups.left_out import group_notes
 from twinlog.errors import BrokerRefused, TwinlogError, Unauthorized, Unsupported
@@ -53,8 +53,8 @@ from twinlog.survey.capabilities import UNTRIED
 from twinlog.survey.copied_topics import copies_by_name
 from twinlog.survey.discovery import (
     absence,
-    absent,
     mirrored_topics,
+    missing_named_topics,
     name_too_long,
     new_counts_note,
     new_partitions,
@@ -65,7 +65,7 @@ from twinlog.survey.discovery import (
 )
 from twinlog.survey.ends import NO_ENDS, Want, read_ends
 from twinlog.survey.picture import read_maps
-from twinlog.survey.rights import denied, hidden_configs, may, visible_topics
+from twinlog.survey.rights import denied_error, hidden_configs, may, visible_topics
 from twinlog.survey.state_reader import state_rows
 from twinlog.survey.topic_configs import new_topic_configs
 from twinlog.wire.error_codes import TOPIC_AUTHORIZATION_FAILED
@@ -140,7 +140,9 @@ class _FlowCheck:
         )
         for name, topic in self._mirrored.items():
             self._report.topics.append(self._topic(topic, new.of.get(name, {}), begins[name]))
-        self._report.notes += [absence(self._flow, name) for name in absent(self._flow, self._here)]
+        self._report.notes += [
+            absence(self._flow, name) for name in missing_named_topics(self._flow, self._here)
+        ]
         self._report.notes += unkept_names(self._flow, self._mirrored)
         self._report.notes += group_notes(self._flow, self._clients.source)
         if missing and self._flow.new_topics.enabled:
@@ -220,7 +222,7 @@ class _FlowCheck:
             return error
         if answer.is_new:
             return answer
-        return denied(self._flow.flow.target, "DESCRIBE", remote)
+        return denied_error(self._flow.flow.target, "DESCRIBE", remote)
 
     # -- rights --------------------------------------------------------------------------------
 
@@ -230,7 +232,7 @@ class _FlowCheck:
         )
         for name in self._mirrored:
             if not may(seen, name, Operation.READ):
-                self._problem(denied(self._flow.flow.source, "READ", name), name)
+                self._problem(denied_error(self._flow.flow.source, "READ", name), name)
         synced = self._flow.config_sync.enabled
         read = [
             name
@@ -251,11 +253,11 @@ class _FlowCheck:
         for name, remote in existing.items():
             for right in (Operation.WRITE, Operation.READ):
                 if not may(seen, remote, right):
-                    self._problem(denied(self._flow.flow.target, right.name, remote), name)
+                    self._problem(denied_error(self._flow.flow.target, right.name, remote), name)
             wanted, count = self._mirrored[name], self._there.topics[remote]
             grows = len(count.partitions) < len(wanted.partitions)
             if grows and self._may_grow and not may(self._there, remote, Operation.ALTER):
-                self._problem(denied(self._flow.flow.target, "ALTER", remote), name)
+                self._problem(denied_error(self._flow.flow.target, "ALTER", remote), name)
         self._report.notes += hidden_configs(
             self._there,
             self._flow.flow.target,
@@ -290,7 +292,7 @@ class _FlowCheck:
             return
         for right in (Operation.WRITE, Operation.READ):
             if not may(self._there, name, right):
-                yield denied(self._flow.flow.target, right.name, name)
+                yield denied_error(self._flow.flow.target, right.name, name)
 
     def group(self) -> None:
         """Check the group through which one driver is elected as the leader of a flow."""
@@ -450,7 +452,7 @@ def _configs(
     report.changes += changes[:SHOWN]
     if len(changes) > SHOWN:
         report.changes.append(f"configs of {plural(len(changes) - SHOWN, 'more topic')}")
-    report.notes += lowered(drift)
+    report.notes += shortened_retention_lines(drift)
     seen = target.metadata([*drift.topics]) if drift.topics else None
     denied = [*drift.closed]
     if seen is not None:
@@ -567,7 +569,7 @@ def _missing(written: _Written) -> TwinlogError | None:
     seen = client.metadata([topic])
     if not seen.topics[topic].error:
         lacking = (right for right in written.rights if not may(seen, topic, right))
-        return next((denied(client.alias, right.name, topic) for right in lacking), None)
+        return next((denied_error(client.alias, right.name, topic) for right in lacking), None)
     hidden = seen.topics[topic].error == TOPIC_AUTHORIZATION_FAILED
     try:
         validate_topic(client, topic, partitions=1, replication_factor=DEFAULT)

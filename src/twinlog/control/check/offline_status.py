@@ -109,7 +109,7 @@ def topic_begins(
             elif begin is not None:
                 offsets[tp.partition] = begin
                 if end is not None and tp not in of_group:
-                    for error in beyond(tp, begin, end):
+                    for error in errors_beyond_end(tp, begin, end):
                         on_problem(error, name)
         grouped = any(tp in of_group for tp in tps)
         configured = (
@@ -122,7 +122,7 @@ def topic_begins(
     return out
 
 
-def beyond(tp: TopicPartition, begin: int, end: int) -> Iterator[PartitionError]:
+def errors_beyond_end(tp: TopicPartition, begin: int, end: int) -> Iterator[PartitionError]:
     """Yield an error if the offset is after the log end."""
     if begin > end:
         yield PartitionError(

@@ -36,7 +36,7 @@ from twinlog.errors import TwinlogError, Unauthorized, or_raise
 from twinlog.mirror.findings import Span
 from twinlog.model import NO_TOPIC_ID, TopicPartition, is_own_group
 from twinlog.quantities import count, first_few, plural
-from twinlog.survey.rights import denied
+from twinlog.survey.rights import denied_error
 from twinlog.wire.error_codes import TOPIC_AUTHORIZATION_FAILED
 
 SHOWN = 10
@@ -334,7 +334,7 @@ class CutoverGroups:
         if topic not in target_topics:
             error = scope.target.metadata([topic]).topics[topic].error
             if error == TOPIC_AUTHORIZATION_FAILED:
-                raise denied(scope.target.alias, Operation.READ.name, topic)
+                raise denied_error(scope.target.alias, Operation.READ.name, topic)
             if error:
                 return out
         records = [*read_to_end(scope.target, topic, 0, self._next)]

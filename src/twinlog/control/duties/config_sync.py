@@ -110,7 +110,7 @@ def closed_configs(flow: FlowConfig, remotes: Collection[str]) -> str:
     )
 
 
-def lowered(drift: ConfigDrift) -> Iterator[str]:
+def shortened_retention_lines(drift: ConfigDrift) -> Iterator[str]:
     """Yield a line for each remote topic whose retention is about to be shortened."""
     for remote, diffs in drift.topics.items():
         if shorter := [*map(str, filter(shortens_life, diffs))]:
@@ -146,7 +146,7 @@ class ConfigSync(TopicRounds):
             drift = find_drift(self._flow.config, remotes, source, target, shared)
             if drift.topics:
                 self.confirm(topics, remotes, source, target)
-            self._log_lowered([*lowered(drift)])
+            self._log_lowered([*shortened_retention_lines(drift)])
             todo = {remote: changes_of(diffs) for remote, diffs in drift.topics.items()}
             refused = alter_topic_configs(target, todo)
         if drift.unread:
@@ -211,7 +211,8 @@ class ConfigSync(TopicRounds):
             foreign = any(self._is_foreign(remote, diff) for diff in diffs)
             by_hand = foreign and remote in self._own
             fresh = diffs if by_hand else [o for o in diffs if (remote, o) not in self._logged]
-            fresh = [diff for diff in fresh if not shortens_life(diff)]  # see `lowered`
+            # the others are logged before the change: `shortened_retention_lines`
+            fresh = [diff for diff in fresh if not shortens_life(diff)]
             logged.update((remote, diff) for diff in diffs)
             if not fresh:
                 continue

@@ -123,7 +123,7 @@ class OwnTopics:
         if not missing:
             return
         partitions: dict[Copy, set[int]] = {}
-        for source, target, partition in whole(self._flow.read_map()):
+        for source, target, partition in complete_partitions(self._flow.read_map()):
             partitions.setdefault((source, target), set()).add(partition)
         for copy in missing & partitions.keys():
             self._mapped[copy] = self._mapped.get(copy, NONE) | partitions[copy]
@@ -132,7 +132,7 @@ class OwnTopics:
         self._target.close()
 
 
-def whole(maps: Iterable[PartitionKey]) -> set[tuple[TopicId, TopicId, int]]:
+def complete_partitions(maps: Iterable[PartitionKey]) -> set[tuple[TopicId, TopicId, int]]:
     """Return the partitions that lack no row. A keyed partition has a row for each branch, which
     are written one by one.
     """

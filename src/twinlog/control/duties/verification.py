@@ -53,7 +53,7 @@ from twinlog.survey.verify.partition import (
     rules_of,
     verify_partition,
 )
-from twinlog.survey.verify.sections import narrowed
+from twinlog.survey.verify.sections import with_needed_runs
 
 log = logging.getLogger(__name__)
 
@@ -264,7 +264,7 @@ class Verification:
         )
         compared = Compared()
         verify_partition(
-            narrowed(wanted),
+            with_needed_runs(wanted),
             self._source,
             self._target,
             lambda _: None,

@@ -52,7 +52,7 @@ from twinlog.control.failback.saved import (
     SavedTail,
     TailCounts,
     read_tail,
-    uncovered,
+    uncovered_spans,
 )
 from twinlog.encoded import encoded
 from twinlog.errors import Fate, FlowError, TwinlogError, or_raise
@@ -537,7 +537,7 @@ class Failback:
                 first=max(divergence.tail.first, divergence.log[0])
             )
             for span in (
-                uncovered(kept_tail, tail_files) if kept_tail.first < kept_tail.next else ()
+                uncovered_spans(kept_tail, tail_files) if kept_tail.first < kept_tail.next else ()
             ):
                 report = self._progress(
                     f"{divergence.source}: offset {{}} of {count(span.next)} saved"
@@ -549,7 +549,7 @@ class Failback:
             gone = (
                 None
                 if divergence.deleted is None
-                else uncovered(
+                else uncovered_spans(
                     divergence.deleted, [file for file in files if file.tp == divergence.source]
                 )
             )

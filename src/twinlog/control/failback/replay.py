@@ -72,7 +72,7 @@ from twinlog.control.failback.divergence import LogDivergence
 from twinlog.control.failback.saved import SavedFile, SavedTail
 from twinlog.errors import Fate, FlowError, or_raise
 from twinlog.lane.watches.compaction import may_lack_offsets
-from twinlog.mirror.skips import Skip, skipped
+from twinlog.mirror.skips import Skip, skip_at
 from twinlog.mirror.state.intents import Intent, IntentKind
 from twinlog.mirror.state.skipping import WantedSkip
 from twinlog.model import OWN_GROUPS, TopicId, TopicPartition
@@ -318,7 +318,7 @@ class Replay:
             for fields in self._saved.records(file):
                 if fields["transaction"] == Transaction.ABORTED or fields["offset"] < at:
                     continue
-                if skipped(work.skips, fields["offset"]) is not None:
+                if skip_at(work.skips, fields["offset"]) is not None:
                     continue
                 yield record_of(fields)
 

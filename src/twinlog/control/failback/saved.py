@@ -246,7 +246,7 @@ class SavedTail:
         )
 
 
-def uncovered(span: Span, files: Sequence[SavedFile]) -> list[Span]:
+def uncovered_spans(span: Span, files: Sequence[SavedFile]) -> list[Span]:
     """Return the parts of a range that no file holds; `files` are those of its partition."""
     out, at = [], span.first
     for file in sorted(files, key=lambda file: file.span):

@@ -63,7 +63,7 @@ from twinlog.survey.ends import with_ends
 from twinlog.survey.map_reader import MapReader, is_lost, require_nothing_copied
 from twinlog.survey.newcomers import Newcomers
 from twinlog.survey.replica import Maps
-from twinlog.survey.rights import denied, may
+from twinlog.survey.rights import denied_error, may
 from twinlog.survey.state_reader import StateNews, StateReader, has_state, state_rows, with_rows
 from twinlog.wire.record_batch import Codec
 from twinlog.wire.records import Record, encode_batch
@@ -173,7 +173,7 @@ class TargetFacts:
         for right in (Operation.READ, Operation.WRITE):
             is_ours = right is Operation.READ or name == STATE_TOPIC or ends.lanes_are_us
             if is_ours and not may(metadata, name, right):
-                raise denied(ends.config.flow.target, right.name, name)
+                raise denied_error(ends.config.flow.target, right.name, name)
         return count
 
     def own_map(self, clients: FlowClients) -> MapReader:

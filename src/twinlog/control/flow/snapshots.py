@@ -11,7 +11,7 @@ from msgspec.structs import replace
 from twinlog.codes import NOT_MIRRORED, FlowState, PartitionState
 from twinlog.control.flow.trouble import Trouble
 from twinlog.control.lanes.partitions import Partition, Placement
-from twinlog.control.lanes.wanted import vanished
+from twinlog.control.lanes.wanted import vanished_text
 from twinlog.control.risk.loss import (
     excess,
     loss_ms_of,
@@ -85,7 +85,7 @@ def partition_snapshot(
         records=partition.total_records,
         bytes=partition.total_bytes,
         code="" if failure is None else failure.code,
-        message=failure.message if failure else vanished(partition) or partition.why_put_off,
+        message=failure.message if failure else vanished_text(partition) or partition.why_put_off,
         since_ms=since_ms if failure is None else failure.since_ms,
         loss_records=loss_records_of(partition),
         loss_ms=loss_ms_of(partition, now_ms),

@@ -32,7 +32,7 @@ from twinlog.mirror.map.synced_offsets import SyncedOffsets
 from twinlog.mirror.names.filters import policy_of
 from twinlog.model import TopicId, TopicPartition
 from twinlog.quantities import first_few, plural
-from twinlog.survey.rights import denied
+from twinlog.survey.rights import denied_error
 from twinlog.wire.mm2_records import Checkpoint
 
 log = logging.getLogger(__name__)
@@ -296,7 +296,7 @@ class OppositeCheckpoints:
                 )
             self._next[topic] = end
         except Unauthorized:
-            error = denied(self._source.alias, "READ", topic)
+            error = denied_error(self._source.alias, "READ", topic)
             self._flow.log_once(
                 f"{self._flow.name}: the offsets that other processes' syncs set for groups of "
                 f"{self._source.alias} are unknown: {error}; or set "

@@ -57,8 +57,8 @@ from twinlog.mirror.state.generations import (
     WROTE,
     Claim,
     FlowHistory,
-    closing,
-    superseded,
+    closing_row,
+    rows_to_remove,
     winning_claims,
 )
 from twinlog.mirror.state.intents import INTENT, FlowIntents, flow_intents
@@ -114,7 +114,7 @@ class FlowClaims:
 
     def end(self, target: ClusterClient, generation: int) -> None:
         """Note that all lanes of a generation have drained."""
-        _write(target, closing(self.name, generation))
+        _write(target, closing_row(self.name, generation))
 
     @contextmanager
     def setting_up(self, claim: Claim) -> Iterator[None]:
@@ -214,7 +214,7 @@ class FlowClaims:
         elif is_first or (history is not None and history.is_closed):
             self.quiet_at = -math.inf
         self.mine, self.idle = claim, None
-        self._remove_earlier(target, superseded(self.name, claim.generation, rows))
+        self._remove_earlier(target, rows_to_remove(self.name, claim.generation, rows))
         return claim, time.monotonic() >= self.quiet_at
 
     def _remove_earlier(

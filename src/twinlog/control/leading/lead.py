@@ -20,7 +20,7 @@ from twinlog.cluster.groups.member import (
 )
 from twinlog.cluster.groups.membership import Membership
 from twinlog.cluster.net.settings import ClusterSettings
-from twinlog.config.effective import differing, digests
+from twinlog.config.effective import differing_keys, digests
 from twinlog.config.flow.schema import FlowConfig
 from twinlog.errors import Fate, NotLeader, TwinlogError, Unauthorized
 from twinlog.quantities import first_few
@@ -98,7 +98,7 @@ def wait_to_lead(membership: Membership, config: FlowConfig, *, once: bool) -> N
             f"another process leads this flow ({leader}); nothing was changed", flow=config.flow
         )
     leaders_digests = config_of(state.leader)
-    keys = [] if leaders_digests is None else differing(digests(config), leaders_digests)
+    keys = [] if leaders_digests is None else differing_keys(digests(config), leaders_digests)
     if keys:
         raise StandingBy(
             f"standing by: another process leads this flow ({leader}) with another configuration; "

@@ -18,7 +18,7 @@ from twinlog.config.advice.transforms import refuse_transforms
 from twinlog.config.effective import changes_between
 from twinlog.config.flow.schema import FlowConfig, MirrorConfig
 from twinlog.control.flow.flow_setup import FlowSetup
-from twinlog.control.process.commands import CommandPort, QueuedCommand, Reload, ending
+from twinlog.control.process.commands import CommandPort, QueuedCommand, Reload, shutdown_error
 from twinlog.control.risk.running_flow import InBackground
 from twinlog.control.watch.service import reloading
 from twinlog.errors import TwinlogError, UsageError
@@ -152,7 +152,7 @@ class Reloads:
                 if is_followed:
                     asked.answer(*reloaded.lines)
                 else:
-                    asked.refuse(ending())
+                    asked.refuse(shutdown_error())
 
         def failed(error: TwinlogError) -> None:
             for asked in self._ended(reloader):
@@ -168,7 +168,7 @@ class Reloads:
     def end(self) -> None:
         """Reject waiting requests, because the process has ended."""
         for asked in (*self._reading, *self._waiting):
-            asked.refuse(ending())
+            asked.refuse(shutdown_error())
         self._reading, self._waiting = [], []
 
 

@@ -24,7 +24,7 @@ from twinlog.mirror.copy.intake import RolledBack
 from twinlog.mirror.map.rebuilt_runs import FROM_BEGINNING, Followed, Follower, Pair, RunList, Slot
 from twinlog.mirror.map.target_window import ABSENT, Numbered, TargetWindow, number_of
 from twinlog.mirror.plan import PartitionPlan
-from twinlog.mirror.skips import Skip, skipped
+from twinlog.mirror.skips import Skip, skip_at
 from twinlog.mirror.start.alignment import identity
 from twinlog.mirror.start.tail_check import decode
 from twinlog.model import Isolation, TopicPartition, sequences_ahead
@@ -386,7 +386,7 @@ def source_records(log: RebuildLog, begin: int, *, with_timestamp: bool) -> Iter
             if not begin <= record.offset < log.end:
                 continue
             holes += record.offset - expected
-            if skipped(log.skips, record.offset) is not None:
+            if skip_at(log.skips, record.offset) is not None:
                 expected = record.offset + 1
                 continue
             yield Slot(
@@ -417,7 +417,7 @@ def _batches(
         before = position
         rolled_back = RolledBack(answer.aborted)
         for header, at in read_headers(answer.records):
-            skip = skipped(log.skips, max(header.base_offset, position))
+            skip = skip_at(log.skips, max(header.base_offset, position))
             if skip is not None and skip.is_batch and header.base_offset < log.end:
                 position = skip.next
                 yield header._replace(last_offset_delta=skip.next - 1 - header.base_offset), None

@@ -28,7 +28,7 @@ from twinlog.mirror.verify.pairs import Pairs
 from twinlog.spark.options import SparkOptions
 from twinlog.spark.verify import VERIFY_MESSAGES, VerifyDone, VerifyStep, VerifyTaken, VerifyWork
 from twinlog.survey.verify.partition import VerifyTask, verify_partition
-from twinlog.survey.verify.sections import doubtful, joined, narrowed, size, split, together
+from twinlog.survey.verify.sections import doubtful, joined, size, split, together, with_needed_runs
 
 
 class WalkProgress:
@@ -275,7 +275,9 @@ class Tasks:
                 job.is_begun = True
                 work = job.work[task]
                 peer.send(
-                    VerifyWork(source=work.source, target=work.target, wanted=narrowed(work.wanted))
+                    VerifyWork(
+                        source=work.source, target=work.target, wanted=with_needed_runs(work.wanted)
+                    )
                 )
             case LaneMessage(message=VerifyStep(offsets=offsets)):
                 job.progress.reach(task, offsets)

@@ -361,7 +361,7 @@ class PartitionCopy:
 
     def _refuse_when_due(self) -> None:
         if self.state is CopyState.STARTING and self._earlier.may_be_checked:
-            self.trouble = self.trouble or refusals.unseen(self.target)
+            self.trouble = self.trouble or refusals.unchecked_log_error(self.target)
 
     def on_new_connection(self) -> None:
         """Send the next request alone, as after every connect. Nothing was in flight."""
@@ -455,7 +455,7 @@ class PartitionCopy:
         self._queue = deque(parts)
         self.queued_bytes += sum(len(batch.data) for batch in parts)
         if reason is not None or not self._announce_again(parts):
-            self._trouble(reason or refusals.unseen(self.target), now_ms)
+            self._trouble(reason or refusals.unchecked_log_error(self.target), now_ms)
         # from now on the topic counts as one that may reject batches, so nothing is joined
         self._is_proven, self._is_picky, self.intake.join_bytes = False, True, 0
 

@@ -10,7 +10,7 @@ from typing import Final, NamedTuple
 from twinlog.errors import Fate, PartitionError, TwinlogError
 from twinlog.mirror.map.offset_map import Run, run_at
 from twinlog.mirror.ports import LogEnds, LogView, answer_of
-from twinlog.mirror.skips import skipped
+from twinlog.mirror.skips import skip_at
 from twinlog.mirror.start.divergence import Known
 from twinlog.mirror.start.pending_records import rolled_back
 from twinlog.mirror.start.request import StartRequest
@@ -134,7 +134,7 @@ class BothLogs:
         """
         if not self.source_ends.log_start < offset <= self.source_ends.high_watermark:
             return -1
-        if (skip := skipped(self.request.skips, offset - 1)) is not None and skip.is_batch:
+        if (skip := skip_at(self.request.skips, offset - 1)) is not None and skip.is_batch:
             return -1  # if the bytes are wrong, the epoch may be wrong, too
         try:
             raw = self.read_source(offset - 1)
@@ -190,7 +190,7 @@ class BothLogs:
     def _without_skipped(self, records: dict[int, Known]) -> dict[int, Known]:
         """Return the records without skipped ones, which were not copied."""
         skips = self.request.skips
-        return {at: record for at, record in records.items() if skipped(skips, at) is None}
+        return {at: record for at, record in records.items() if skip_at(skips, at) is None}
 
     def source_records(
         self, low: int, high: int, read: list[memoryview] | None = None

@@ -109,7 +109,7 @@ def without_newest(
     return runs[:count], {at: crc for at, crc in fingerprints.items() if at < dropped}
 
 
-def continued(runs: Sequence[Run], ordinal: int) -> Run:
+def run_continued_at(runs: Sequence[Run], ordinal: int) -> Run:
     """Return the last run that begins at or before `ordinal`, as a run that begins there."""
     run = run_at(runs, ordinal)
     assert run is not None  # noqa: S101 (the first run begins the partition)

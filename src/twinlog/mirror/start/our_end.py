@@ -110,7 +110,7 @@ def find_end(
         return walk.end(walk.ordinal)
     if expected < walk.mark.ordinal:  # a repeat after the mark would have raised
         lost = f"{walk.mark.ordinal - expected} records that were acknowledged"
-        raise truncated(request, lost, target_ends)
+        raise truncated_error(request, lost, target_ends)
     if expected < walk.ordinal:
         what = f"the broker remembers this flow up to ordinal {expected}, the log holds"
         raise in_target(request.target, f"{what} {walk.ordinal}", code="EXTRA_RECORDS")
@@ -156,7 +156,7 @@ class _Walk:
         reached = self.mark.downstream if self.last is None else self.last + 1
         if reached > self.target_ends.log_end:
             lost = f"{reached - self.target_ends.log_end} offsets of the copy"
-            raise truncated(self.request, lost, self.target_ends)
+            raise truncated_error(self.request, lost, self.target_ends)
 
     def run(self, expected: int | None) -> None:
         """Read on until no record of this flow can follow. `expected`: the next ordinal at which
@@ -292,7 +292,7 @@ def _check_forgotten(walk: _Walk, is_copy: Callable[[int, int], bool | None]) ->
     is_equal = is_copy(run.upstream_of(mark.ordinal - 1), last)
     if is_equal is False or (is_equal is None and not request.may_lose_batches):
         lost = f"this flow's records up to ordinal {mark.ordinal - 1}, at offset {last},"
-        raise truncated(request, lost, target_ends)
+        raise truncated_error(request, lost, target_ends)
 
 
 def _may_be_further(request: StartRequest, mark: Mark) -> bool:
@@ -306,7 +306,7 @@ def _may_be_further(request: StartRequest, mark: Mark) -> bool:
     return last.ordinal > mark.ordinal or (last.ordinal == mark.ordinal and is_record(last))
 
 
-def truncated(request: StartRequest, what: str, target_ends: LogEnds) -> PartitionError:
+def truncated_error(request: StartRequest, what: str, target_ends: LogEnds) -> PartitionError:
     """Return the error for a target that lost the end of the copy, because the mark is further than
     the log.
     """

@@ -21,9 +21,9 @@ from twinlog.mirror.start.both_logs import BothLogs, Near
 from twinlog.mirror.start.corrections import (
     LostRuns,
     ResumePoint,
-    continued,
     next_upstream,
     pairs_in_order,
+    run_continued_at,
     runs_by_content,
     runs_of,
     without_newest,
@@ -121,7 +121,7 @@ class TailCheck:
             comparison = self._compare(earlier, known, fewer)
             if not comparison.holds:
                 continue
-            right = continued(earlier, dropped.ordinal)
+            right = run_continued_at(earlier, dropped.ordinal)
             next_offset = right.upstream_of(self._ordinal)
             if comparison.proves(self._ordinal) and dropped.ordinal < self._ordinal:
                 epoch = comparison.epoch_before(self._ordinal, next_offset)

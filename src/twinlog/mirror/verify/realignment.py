@@ -31,7 +31,7 @@ class Seen(NamedTuple):
     """Equal for records with equal content."""
 
 
-def meeting(
+def find_realignment(
     source: Sequence[Seen], target: Sequence[Seen], *, is_whole: bool, may_lack: bool
 ) -> tuple[int, int] | None:
     """Return the indexes at which both sides match again, or None if they do not within these
@@ -89,7 +89,7 @@ class Classified(NamedTuple):
     extra: list[Seen]
 
 
-def classified(source: Sequence[Seen], target: Sequence[Seen]) -> Classified:
+def classify(source: Sequence[Seen], target: Sequence[Seen]) -> Classified:
     """Classify records that do not match. Each record is in one list."""
     same = list(_at_their_offset(source, target, is_equal=True))
     done_here = {seen.offset for seen, _ in same}

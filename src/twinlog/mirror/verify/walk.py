@@ -25,11 +25,11 @@ from functools import partial
 from typing import Final
 
 from twinlog.errors import CorruptData
-from twinlog.mirror.skips import Skip, skipped
+from twinlog.mirror.skips import Skip, skip_at
 from twinlog.mirror.start.tail_check import same_record
 from twinlog.mirror.verify.difference import Compared, DifferenceKind, GapCause, Range
 from twinlog.mirror.verify.pairs import MappedOffset, Pairs
-from twinlog.mirror.verify.realignment import WINDOWS, Seen, classified, meeting
+from twinlog.mirror.verify.realignment import WINDOWS, Seen, classify, find_realignment
 from twinlog.mirror.verify.side import Entry, Piece, ReadSide, RecordTable
 from twinlog.mirror.verify.tally import Day, Tally
 from twinlog.wire.compression import decompress
@@ -106,7 +106,7 @@ class LogWalk:
                 source.pass_batch()
             elif (entry := source.entry()) is not None:
                 source.pass_entry()
-                first, count = entry.offset, skipped(self._rules.skips, entry.offset) is None
+                first, count = entry.offset, skip_at(self._rules.skips, entry.offset) is None
             else:
                 break
             if count and self._compared.pending is None:
@@ -258,7 +258,7 @@ class LogWalk:
         return True
 
     def _pass_skipped(self, source_entry: Entry) -> bool:
-        is_skipped = skipped(self._rules.skips, source_entry.offset) is not None
+        is_skipped = skip_at(self._rules.skips, source_entry.offset) is not None
         return self._count_valid_gap(
             GapCause.SKIPPED if is_skipped else None, self._source.pass_entry
         )
@@ -315,7 +315,7 @@ class LogWalk:
             )
             seen = self._as_seen(source_entries, target_entries)
             may_lack = self._source.may_lack or self._target.may_lack
-            met = meeting(*seen, is_whole=is_whole, may_lack=may_lack)
+            met = find_realignment(*seen, is_whole=is_whole, may_lack=may_lack)
             if met is not None or is_whole:
                 break
         until = self._as_far_as_both(*seen) if met is None else met
@@ -405,7 +405,7 @@ class LogWalk:
         source_by_offset, target_by_offset = (
             {entry.offset: entry for entry in side} for side in entries
         )
-        sorts = classified(*seen)
+        sorts = classify(*seen)
         for record, other in sorts.same:
             self._note_same(source_by_offset[record.offset], other.offset)
         if sorts.moved_here:

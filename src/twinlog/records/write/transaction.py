@@ -59,7 +59,7 @@ from twinlog.cluster.logs.producers import ProducerIdentity, describe_producers
 from twinlog.errors import ClusterError, Fate, TwinlogError, or_raise
 from twinlog.model import TopicPartition
 from twinlog.records.connections import connected
-from twinlog.records.write.appending import shared
+from twinlog.records.write.appending import written_twice_error
 from twinlog.records.write.options import WriteOptions
 from twinlog.records.write.rows import partitions_of
 from twinlog.survey.topic_configs import NO_LIMIT, retentions
@@ -179,7 +179,7 @@ def _rows(messages: Sequence[TaskWritten]) -> dict[TopicPartition, int]:
     for message in messages:
         both = out.keys() & message.rows.keys()
         if both:
-            raise shared(f"two tasks have rows of {min(both)}")
+            raise written_twice_error(f"two tasks have rows of {min(both)}")
         out |= message.rows
     return out
 
@@ -254,7 +254,7 @@ def _counted(
         )
         count = writer.last_sequence + 1 if writer is not None and is_there else 0
         if count != rows.get(tp, 0):
-            raise shared(
+            raise written_twice_error(
                 f"{tp} has {count} rows of the transaction, but tasks wrote {rows.get(tp, 0)}"
             )
     return state

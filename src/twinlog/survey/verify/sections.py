@@ -52,7 +52,7 @@ def split(wanted: VerifyTask, offsets: int) -> list[VerifyTask]:
     ]
 
 
-def narrowed(wanted: VerifyTask) -> VerifyTask:
+def with_needed_runs(wanted: VerifyTask) -> VerifyTask:
     """Return the section with only the part of the map that it needs: its runs, and one more run
     that ends the last of them. A map may have millions of runs.
     """

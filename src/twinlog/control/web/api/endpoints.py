@@ -38,7 +38,7 @@ from twinlog.model import Flow, TopicPartition
 from twinlog.quantities import first_few
 
 
-def declared(steering: FlowSteering, state: WantedState) -> list[Change]:
+def declared_changes(steering: FlowSteering, state: WantedState) -> list[Change]:
     """Return a change for the flow's pause, its limit, and each topic that is or should be paused
     or released. Most of them are usually in effect already, and are then not written.
 
@@ -508,6 +508,6 @@ ENDPOINTS: Final = (
         summary="Set the whole wanted state of a flow. It answers what changed.",
         body=inputs.WantedState,
         answer="Changes",
-        run=_of_flow(declared),
+        run=_of_flow(declared_changes),
     ),
 )

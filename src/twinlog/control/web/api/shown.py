@@ -204,16 +204,16 @@ def wanted(intents: FlowIntents) -> list[dict[str, Any]]:
     return [picked(intent, names) for intent in set_intents if intent is not None]
 
 
-def most(number: int | None) -> int:
+def unknown_as_largest(number: int | None) -> int:
     """Return a sort key that treats unknown values as the largest."""
     return 1 << 62 if number is None else number
 
 
 _COLUMNS: Final[dict[str, Callable[[PartitionSnapshot], int]]] = {
-    "lag": lambda part: most(part.lag),
-    "lossRecords": lambda part: most(part.loss_records),
-    "lossMs": lambda part: most(part.loss_ms),
-    "keptMs": lambda part: most(part.left_ms),
+    "lag": lambda part: unknown_as_largest(part.lag),
+    "lossRecords": lambda part: unknown_as_largest(part.loss_records),
+    "lossMs": lambda part: unknown_as_largest(part.loss_ms),
+    "keptMs": lambda part: unknown_as_largest(part.left_ms),
     "records": lambda part: part.records,
     "sinceMs": lambda part: part.since_ms,
 }
@@ -315,10 +315,10 @@ def _unusual(parts: Parts) -> int:
 
 _TOPIC_COLUMNS: Final[dict[str, Callable[[Parts], int]]] = {
     "state": _badness,
-    "lag": lambda parts: sum(most(part.lag) for part in parts),
-    "lossRecords": lambda parts: sum(most(part.loss_records) for part in parts),
-    "lossMs": lambda parts: max(most(part.loss_ms) for part in parts),
-    "keptMs": lambda parts: min(most(part.left_ms) for part in parts),
+    "lag": lambda parts: sum(unknown_as_largest(part.lag) for part in parts),
+    "lossRecords": lambda parts: sum(unknown_as_largest(part.loss_records) for part in parts),
+    "lossMs": lambda parts: max(unknown_as_largest(part.loss_ms) for part in parts),
+    "keptMs": lambda parts: min(unknown_as_largest(part.left_ms) for part in parts),
     "records": lambda parts: sum(part.records for part in parts),
     "bytes": lambda parts: sum(part.bytes for part in parts),
     "partitions": len,
