@@ -197,7 +197,9 @@ def test_smallest_sizes_still_copy_everything(rig: Rig) -> None:
 
 
 def test_a_batch_of_40_mib_passes_where_the_file_allows_requests_of_150(rig: Rig) -> None:
-    """Beyond what this release sends in one request of several batches, which `check` says."""
+    """Requests of several batches stay smaller than the file allows, as `check` reports. A single
+    batch may be larger.
+    """
     rig.create(max_message_bytes=str(48 * MEBIBYTE))
     rig.put([0])
     records = [rig.record(n, size=MEBIBYTE) for n in range(1, 41)]

@@ -73,7 +73,7 @@ class Manager:
         return (self.folder / "out").read_text()
 
     def hears(self, line: str) -> int:
-        """Return the number of these notifications."""
+        """Return how often the process has sent this notification so far."""
         while True:
             try:
                 self.heard += self._socket.recv(4096).decode().splitlines()

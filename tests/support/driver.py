@@ -248,7 +248,7 @@ class LaneStub:
         )
 
     def goes(self) -> None:
-        """End its connection."""
+        """Let the lane's connection end."""
         assert self.lane is not None
         self.driver.run.on_gone(self.lane)
 

@@ -43,7 +43,9 @@ class Host:
 
     @property
     def enter(self) -> tuple[str, ...]:
-        """Return the prefix of a command that is to run there. The process stays the same."""
+        """Return the prefix of a command that is to run on the host. It starts no further process,
+        so the process ID is the command's.
+        """
         return ("nsenter", f"--target={self.holder}", "--net", "--uts")
 
     @property

@@ -125,7 +125,9 @@ class TransformsApplication:
         self._send(ports)
 
     def messages(self) -> Iterator[Message]:
-        """Yield its messages until it ends. Blocks. Raises CorruptData."""
+        """Yield the application's messages until the application ends. Blocks. Raises
+        CorruptData.
+        """
         assert self.process.stdout is not None  # noqa: S101 (a pipe)
         for line in self.process.stdout:
             yield self._codec.decode(line)
@@ -144,7 +146,7 @@ class TransformsApplication:
         self.process.stdout.close()
 
     def kill(self) -> None:
-        """End it without waiting. `messages` then ends."""
+        """End the application without waiting. `messages` then ends."""
         self.process.kill()
 
     def _send(self, message: Message) -> None:

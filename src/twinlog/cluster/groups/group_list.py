@@ -49,7 +49,9 @@ class Group:
 
     @property
     def why_left_alone(self) -> str:
-        """Why it has no offsets to translate. Empty if it has some, or is one of Twinlog's own."""
+        """Why the group has no offsets to translate. Empty if it has some, or is one of Twinlog's
+        own groups.
+        """
         if self.has_offsets or self.is_share or self.protocol_type == PROTOCOL_TYPE:
             return ""
         kind = self.protocol_type or self.kind

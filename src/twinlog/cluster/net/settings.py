@@ -48,7 +48,9 @@ class ClusterSettings:
 
     @property
     def is_of_dataframes(self) -> bool:
-        """Whether its alias is one of its addresses, as for DataFrames."""
+        """Whether the cluster has no name, as for DataFrames: then its alias is one of its
+        addresses.
+        """
         return self.alias in self.addresses.split(",")
 
     def key(self, name: str) -> str:

@@ -34,7 +34,9 @@ def nearest(name: str, known: Iterable[str]) -> str | None:
 
 
 def _differs_by_spelling(name: str, known: str) -> bool:
-    """Return False if a part of the names is another word, which long equal parts can hide."""
+    """Return whether each differing part of the names is only a misspelling. Two long names can be
+    similar as a whole although one part is another word.
+    """
     parts, others = name.split("."), known.split(".")
     return all(
         difflib.SequenceMatcher(None, ".".join(parts[a:b]), ".".join(others[c:d])).ratio()

@@ -384,7 +384,7 @@ class Adopter:
         *,
         is_again: bool,
     ) -> Adopted | None:
-        """Return None if all records ever written to it are of Twinlog's other flows."""
+        """Return None if only Twinlog's other flows ever wrote records to the partition."""
         upstream, jumped = noted + 1, False
         tail, with_timestamp = self._tail(plan.target, *bounds)
         if tail:
@@ -439,7 +439,7 @@ class Adopter:
         with_timestamp: bool,
         is_again: bool,
     ) -> Aligned | None:
-        """Return None if the source no longer has any of it, and no record is lost by resuming.
+        """Return None if the source no longer has any record of the copy, and resuming loses none.
 
         If Twinlog has copied since (`is_again`), the noted position does not count, only records.
         """

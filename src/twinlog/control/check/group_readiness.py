@@ -99,7 +99,9 @@ class GroupReadiness:
 
     @property
     def lag(self) -> int | None:
-        """Return the sum over its partitions, or None if it is unknown for all of them."""
+        """Return the group's lag, summed over its partitions, or None if it is unknown for all
+        partitions.
+        """
         return total(committed.lag for committed in self.committed)
 
     @property

@@ -565,7 +565,7 @@ class MirrorProcess:
             )
 
     def kill(self) -> None:
-        """Send SIGKILL to it and all of its processes; harmless if it has ended."""
+        """Send SIGKILL to the mirror and all of its processes; harmless if it has ended."""
         self._is_killed = True
         with suppress(ProcessLookupError):
             os.killpg(self._process.pid, signal.SIGKILL)

@@ -103,7 +103,9 @@ class TopicRounds:
 
     @property
     def interval_s(self) -> float:
-        """Return the seconds until the next round. A partition may lack a leader for hours."""
+        """Return the seconds until the next round: growing pauses while topics wait for partitions,
+        which may lack a leader for hours.
+        """
         left_s = self._whole_at + self._interval_s - self._clock()
         pause_s = self._pause_s if self._waiting else self._interval_s
         return min(pause_s, max(left_s, FIRST_PAUSE_S), self._interval_s)

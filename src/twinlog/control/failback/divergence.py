@@ -159,8 +159,8 @@ def divergences(scope: CutoverScope) -> list[LogDivergence]:
     targets = {tp: TopicPartition(scope.remote(tp.topic), tp.partition) for tp in tps}
     ends = CopyEnds(scope, targets.values())
     logs = read_ends(scope.source, tps, Want.STARTS)
-    # after the end, so that a last stable offset below it means an open transaction, and not a
-    # record that was appended between two requests
+    # read after the log end: a last stable offset below it then means an open transaction, and not
+    # that a record was appended between two requests
     stable = read_ends(scope.source, tps, isolation=Isolation.READ_COMMITTED)
 
     def search(tp: TopicPartition, sides: BothReads) -> LogDivergence:

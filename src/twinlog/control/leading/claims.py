@@ -98,9 +98,9 @@ class FlowClaims:
         return state_rows(target).history(self.name)
 
     def is_latest(self, target: ClusterClient, generation: int, followed: FlowIntents) -> bool:
-        """Return True if there is no newer claim than this one, and no intent that is not followed.
-        Rows, including this process's, may have been deleted with their topic. Then a new leader
-        has written a claim to the new topic, and intents remain valid until they are removed.
+        """Return True if no newer claim exists, and this process follows all intents. Rows,
+        including this process's, may have been deleted with their topic. Then a new leader has
+        written a claim to the new topic, and intents remain valid until they are removed.
         """
         rows = state_rows(target).of(self.name, *CLAIMS, INTENT)
         history = winning_claims(rows).get(self.name)

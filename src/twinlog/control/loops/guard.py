@@ -418,7 +418,9 @@ def _key(row: CopyRow) -> tuple[str, str]:
 
 
 def _current_topic_of(other: CopyRow, row: CopyRow, at_target: ClusterMetadata) -> str:
-    """Return the topic of another flow's row if it still exists, or is about to."""
+    """Return the topic of another flow's row if the topic exists or is about to be created, or else
+    an empty text.
+    """
     if other.topic == row.topic and NO_TOPIC_ID in (other.topic_id, row.topic_id):
         return other.topic
     names = [other.topic] if other.topic else at_target.topics

@@ -202,7 +202,8 @@ _BASE64: Final = frozenset("ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz
 def forms(secret: str) -> set[str]:
     """Return the encodings of a secret other than base64, which overlaps with its neighbors."""
     encodings: set[str] = set()
-    # a JAAS line quotes it, a properties file doubles backslashes, and one may contain the other
+    # a JAAS line quotes a secret, a properties file doubles backslashes, and a properties file may
+    # contain a JAAS line
     for text in (secret, _quoted(secret), _quoted(_quoted(secret)), secret.replace("\n", "\\n")):
         encodings |= {text, repr(text)[1:-1], shown(text)}
         for ensure_ascii in (True, False):

@@ -572,7 +572,8 @@ class PartitionCopy:
         `at_rest`: the copy is drained and sends nothing more.
         """
         if self.others.unknown is not None and self.tail.mark is not None:
-            # the unknown records may repeat this flow's own, and a new mark would hide that
+            # the unknown records may be repeats of this flow's own; a mark after them would hide
+            # the repeats
             return self.tail.mark
         is_quiet = not (self.lost_answers or self.late_requests)
         reached = self.others.mark_above(self.acked_downstream, moves=self.is_idle and is_quiet)

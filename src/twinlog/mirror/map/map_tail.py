@@ -281,7 +281,9 @@ class MapTail:
         self.dirty = True
 
     def note(self, mark: Mark) -> None:
-        """Note how far the copy got, for a mark in the next row, or in a row of its own."""
+        """Note how far the copy got. The mark is written with the next row, or as a
+        separate row.
+        """
         if mark != self.mark:
             self.mark = mark
             self.dirty = True

@@ -48,7 +48,9 @@ class StateRows(Iterable[Row]):
         unreadable: Mapping[bytes, bytes],
         decoded: dict[str, tuple[Bucket, Copies]],
     ) -> None:
-        """`decoded`: the copies of each flow, shared with later readings."""
+        """`decoded`: the decoded copies of each flow, which later readings reuse if the rows are
+        unchanged.
+        """
         self._kept, self._unreadable, self._decoded = kept, unreadable, decoded
 
     def __iter__(self) -> Iterator[Row]:

@@ -70,7 +70,7 @@ class PackedBatch:
         return self._count
 
     def rows(self) -> Rows:
-        """Return its records. Raises CorruptData."""
+        """Return the batch's records. Raises CorruptData."""
         return decode_rows(memoryview(self.data))
 
     def timed(self, now_ms: int) -> PackedBatch | Rows:
